@@ -1,0 +1,49 @@
+"""The Bamboo log: entries, links, identities, verification and forks (bamboo.md). Does no I/O but key files."""
+
+from culm.bamboo.audit import ForkFinding, LogAuditor, audit
+from culm.bamboo.entry import MAX_ENTRY_BYTES, Entry
+from culm.bamboo.forks import ForkCase, ForkProof, contradiction
+from culm.bamboo.identity import Identity
+from culm.bamboo.lipmaa import certificate_pool, has_lipmaalink, linkers, lipmaa, path, spine
+from culm.bamboo.varu64 import MAX_U64, decode_varu64, encode_varu64
+from culm.bamboo.verification import (
+    PayloadHasher,
+    are_authentic,
+    check_links,
+    check_payload,
+    check_payload_digest,
+    check_signature,
+    is_authentic,
+)
+from culm.bamboo.yamf import YAMF_BYTES, decode_yamf, yamf_hash
+
+__all__ = [
+    "MAX_ENTRY_BYTES",
+    "MAX_U64",
+    "YAMF_BYTES",
+    "Entry",
+    "ForkCase",
+    "ForkFinding",
+    "ForkProof",
+    "Identity",
+    "LogAuditor",
+    "PayloadHasher",
+    "are_authentic",
+    "audit",
+    "certificate_pool",
+    "check_links",
+    "check_payload",
+    "check_payload_digest",
+    "check_signature",
+    "contradiction",
+    "decode_varu64",
+    "decode_yamf",
+    "encode_varu64",
+    "has_lipmaalink",
+    "is_authentic",
+    "linkers",
+    "lipmaa",
+    "path",
+    "spine",
+    "yamf_hash",
+]

@@ -1,0 +1,202 @@
+"""Entries: strict decoding, encoding, hashes and links (bamboo.md, "Entries").
+
+An entry is decoded once and then read only. It keeps its own bytes, so that its hash and its signature are over
+exactly what the author signed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Self
+
+from culm.bamboo.lipmaa import has_lipmaalink, lipmaa
+from culm.bamboo.varu64 import MAX_U64, decode_varu64, encode_varu64
+from culm.bamboo.yamf import YAMF_BYTES, YAMF_PREFIX, decode_yamf, yamf_hash
+from culm.errors import EncodingError, MalformedEntry, Place, Truncated, TruncatedEntry
+
+TAG_REGULAR = 0
+TAG_END_OF_LOG = 1
+AUTHOR_BYTES = 32
+SIGNATURE_BYTES = 64
+MAX_ENTRY_BYTES = 1 + AUTHOR_BYTES + 9 + 9 + YAMF_BYTES + YAMF_BYTES + 9 + YAMF_BYTES + SIGNATURE_BYTES
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One entry of a log. Read only; equal to another if all their bytes are.
+
+    ``lipmaalink`` is None where the format leaves it out: in entry 1, and where ``lipmaa(seq)`` is ``seq - 1``.
+    ``size`` counts the payload's bytes. ``encoded`` holds all bytes of the entry, the signature at the end.
+    """
+
+    is_end: bool
+    author: bytes
+    log_id: int
+    seq: int
+    lipmaalink: bytes | None
+    backlink: bytes | None
+    size: int
+    payload_hash: bytes
+    signature: bytes
+    encoded: bytes
+    _hash: bytes | None = field(default=None, repr=False)
+
+    @classmethod
+    def decode(cls, data: bytes | bytearray | memoryview) -> Self:
+        """Read an entry that ``data`` holds and nothing else; ``MalformedEntry`` otherwise."""
+        entry, end = cls.decode_prefix(data)
+        if end != len(data):
+            msg = f"{len(data) - end} bytes follow the entry"
+            raise MalformedEntry(msg, end, entry.place)
+        return entry
+
+    @classmethod
+    def decode_prefix(cls, data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[Self, int]:
+        """Read an entry at ``offset``; return it and the offset behind it.
+
+        ``TruncatedEntry`` if the bytes end too early, ``MalformedEntry`` for anything else. Offsets in both count
+        from the start of ``data``.
+        """
+        head = bytes(data[offset : offset + MAX_ENTRY_BYTES])
+        try:
+            entry = cls._decode(head)
+        except Truncated as error:
+            raise TruncatedEntry(str(error), offset + error.offset) from None
+        except EncodingError as error:
+            raise MalformedEntry(str(error), offset + error.offset) from None
+        return entry, offset + len(entry.encoded)
+
+    @classmethod
+    def _decode(cls, head: bytes) -> Self:
+        # Runs once for every entry that is ever received, hence the care for speed: fields are sliced unchecked
+        # where a later check of the total length covers them.
+        if not head:
+            msg = "truncated: an entry is missing"
+            raise Truncated(msg, 0)
+        tag = head[0]
+        if tag > TAG_END_OF_LOG:
+            msg = f"tag {tag} is neither 0 (regular) nor 1 (end of log)"
+            raise EncodingError(msg, 0)
+        log_id, at = decode_varu64(head, 1 + AUTHOR_BYTES)
+        seq_at = at
+        seq, at = decode_varu64(head, at)
+        if seq == 0:
+            msg = "sequence number 0"
+            raise EncodingError(msg, seq_at)
+        lipmaalink = backlink = None
+        if seq > 1:
+            if lipmaa(seq) < seq - 1:
+                lipmaalink, at = _pull_hash(head, at, "lipmaalink")
+            backlink, at = _pull_hash(head, at, "backlink")
+        size, at = decode_varu64(head, at)
+        payload_hash, at = _pull_hash(head, at, "payload hash")
+        end = at + SIGNATURE_BYTES
+        if len(head) < end:
+            msg = f"truncated: the signature ends after {len(head) - at} of {SIGNATURE_BYTES} bytes"
+            raise Truncated(msg, at)
+        return cls(
+            tag == TAG_END_OF_LOG,
+            head[1 : 1 + AUTHOR_BYTES],
+            log_id,
+            seq,
+            lipmaalink,
+            backlink,
+            size,
+            payload_hash,
+            head[at:end],
+            head[:end],
+        )
+
+    @property
+    def place(self) -> Place:
+        """Author, log id and sequence number."""
+        return Place(self.author, self.log_id, self.seq)
+
+    @property
+    def log(self) -> tuple[bytes, int]:
+        """Author and log id: the log this entry belongs to."""
+        return self.author, self.log_id
+
+    @property
+    def hash(self) -> bytes:
+        """The YAMF-hash (66 bytes) of all bytes of the entry: what links point at."""
+        if self._hash is None:
+            self._hash = yamf_hash(self.encoded)
+        return self._hash
+
+    @property
+    def signing_bytes(self) -> bytes:
+        """What the author signed: everything before the signature."""
+        return self.encoded[:-SIGNATURE_BYTES]
+
+    @property
+    def links(self) -> tuple[tuple[int, bytes], ...]:
+        """The sequence numbers this entry links to, each with the hash it expects there; backlink first."""
+        if self.backlink is None:
+            return ()
+        if self.lipmaalink is None:
+            return ((self.seq - 1, self.backlink),)
+        return ((self.seq - 1, self.backlink), (lipmaa(self.seq), self.lipmaalink))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Entry) and self.encoded == other.encoded
+
+    def __hash__(self) -> int:
+        return hash(self.encoded)
+
+
+def _pull_hash(head: bytes, at: int, name: str) -> tuple[bytes, int]:
+    end = at + YAMF_BYTES
+    if head[at : at + 2] == YAMF_PREFIX and end <= len(head):
+        return head[at:end], end
+    try:
+        return decode_yamf(head, at)
+    except Truncated as error:
+        raise Truncated(f"{name}: {error}", error.offset) from None
+    except EncodingError as error:
+        raise EncodingError(f"{name}: {error}", error.offset) from None
+
+
+def encode_unsigned(  # noqa: PLR0913 - these are the fields of the format, in its order
+    *,
+    is_end: bool,
+    author: bytes,
+    log_id: int,
+    seq: int,
+    lipmaalink: bytes | None,
+    backlink: bytes | None,
+    size: int,
+    payload_hash: bytes,
+) -> bytes:
+    """The bytes of an entry before its signature: what is to be signed.
+
+    ``ValueError`` for fields the format cannot hold, a link missing or one too many included.
+    """
+    if len(author) != AUTHOR_BYTES:
+        msg = f"an author is {AUTHOR_BYTES} bytes, not {len(author)}"
+        raise ValueError(msg)
+    if not 1 <= seq <= MAX_U64:
+        msg = f"{seq} is not a sequence number (1 to 2^64 - 1)"
+        raise ValueError(msg)
+    if (backlink is None) != (seq == 1):
+        msg = f"entry {seq} {'needs a' if backlink is None else 'has no'} backlink"
+        raise ValueError(msg)
+    if (lipmaalink is None) == has_lipmaalink(seq):
+        msg = f"entry {seq} {'needs a' if lipmaalink is None else 'has no'} lipmaalink"
+        raise ValueError(msg)
+    for link in (lipmaalink, backlink, payload_hash):
+        if link is not None and decode_yamf(link)[1] != len(link):
+            msg = "a link or payload hash is longer than a YAMF-hash"
+            raise ValueError(msg)
+    return b"".join(
+        (
+            bytes([TAG_END_OF_LOG if is_end else TAG_REGULAR]),
+            author,
+            encode_varu64(log_id),
+            encode_varu64(seq),
+            lipmaalink or b"",
+            backlink or b"",
+            encode_varu64(size),
+            payload_hash,
+        )
+    )

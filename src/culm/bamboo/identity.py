@@ -1,0 +1,86 @@
+"""Identities: Ed25519 key pairs, and signing new entries with them (bamboo.md, "Entries").
+
+The secret is the 32-byte seed that libsodium expands. How identities are kept in files is in
+``culm.bamboo.keyfile``.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from nacl.exceptions import CryptoError
+from nacl.signing import SigningKey
+from nacl.utils import random as random_bytes
+
+from culm.bamboo.entry import Entry, encode_unsigned
+from culm.bamboo.lipmaa import has_lipmaalink
+
+SEED_BYTES = 32
+# The deployed Bushbaby peer crashes on a long-term key that begins with "~" (bushbaby.md, "Handshake").
+_AVOIDED_FIRST_BYTE = 0x7E
+
+
+class Identity:
+    """An author's key pair. ``public`` is the author as it stands in entries (32 bytes)."""
+
+    __slots__ = ("_key", "public")
+
+    def __init__(self, seed: bytes) -> None:
+        if len(seed) != SEED_BYTES:
+            msg = f"the secret of an identity is {SEED_BYTES} bytes, not {len(seed)}"
+            raise ValueError(msg)
+        try:
+            self._key = SigningKey(seed)
+        except CryptoError as error:  # pragma: no cover - libsodium takes any 32 bytes
+            raise ValueError(str(error)) from error
+        self.public: bytes = bytes(self._key.verify_key)
+
+    @classmethod
+    def create(cls) -> Self:
+        """A new identity from the system's randomness."""
+        while True:
+            identity = cls(random_bytes(SEED_BYTES))
+            if identity.public[0] != _AVOIDED_FIRST_BYTE:
+                return identity
+
+    @property
+    def seed(self) -> bytes:
+        """The secret (32 bytes). Whoever has it can publish in this author's name."""
+        return bytes(self._key)
+
+    def sign(self, message: bytes) -> bytes:
+        """The detached signature (64 bytes) of ``message``."""
+        return self._key.sign(message).signature
+
+    def create_entry(  # noqa: PLR0913 - these are the fields of the format
+        self,
+        *,
+        log_id: int,
+        seq: int,
+        backlink: bytes | None,
+        lipmaalink: bytes | None,
+        size: int,
+        payload_hash: bytes,
+        is_end: bool = False,
+    ) -> Entry:
+        """Sign entry ``seq`` of this author's log.
+
+        ``backlink`` and ``lipmaalink`` are the hashes of entries ``seq - 1`` and ``lipmaa(seq)``, None for entry 1;
+        a lipmaalink that the format leaves out may be given and is dropped. ``ValueError`` for a missing link.
+
+        Signing a second entry with a number used before forks the log for ever: ``culm.store`` appends safely.
+        """
+        unsigned = encode_unsigned(
+            is_end=is_end,
+            author=self.public,
+            log_id=log_id,
+            seq=seq,
+            lipmaalink=lipmaalink if has_lipmaalink(seq) else None,
+            backlink=backlink,
+            size=size,
+            payload_hash=payload_hash,
+        )
+        return Entry.decode(unsigned + self.sign(unsigned))
+
+    def __repr__(self) -> str:
+        return f"Identity({self.public.hex()})"

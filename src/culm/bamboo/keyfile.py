@@ -1,0 +1,145 @@
+"""Identities at rest: one small JSON file each, readable by its owner alone.
+
+``{"culm-identity": 1, "public": HEX, "secret": HEX}``, or, under a passphrase, ``"sealed"`` in place of ``"secret"``:
+the seed in a NaCl secretbox whose key comes from the passphrase by Argon2id, with the salt and the costs beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+from nacl.exceptions import CryptoError
+from nacl.pwhash import argon2id
+from nacl.secret import SecretBox
+from nacl.utils import random as random_bytes
+
+from culm.bamboo.identity import SEED_BYTES, Identity
+from culm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_VERSION = 1
+_MAX_FILE_BYTES = 10_000
+# A file names its own costs; more than this is refused, so that a forged one cannot hang or exhaust the reader.
+_MAX_OPSLIMIT = argon2id.OPSLIMIT_SENSITIVE
+_MAX_MEMLIMIT = argon2id.MEMLIMIT_SENSITIVE
+
+
+def dump_identity(identity: Identity, passphrase: str | None = None) -> str:
+    """The file's text. With a passphrase the secret is sealed under it."""
+    document: dict[str, Any] = {"culm-identity": _VERSION, "public": identity.public.hex()}
+    if passphrase is None:
+        document["secret"] = identity.seed.hex()
+    else:
+        salt = random_bytes(argon2id.SALTBYTES)
+        costs = {"opslimit": argon2id.OPSLIMIT_MODERATE, "memlimit": argon2id.MEMLIMIT_MODERATE}
+        key = argon2id.kdf(SecretBox.KEY_SIZE, passphrase.encode(), salt, **costs)
+        box = SecretBox(key).encrypt(identity.seed)
+        document["sealed"] = {"kdf": "argon2id", "salt": salt.hex(), **costs, "box": bytes(box).hex()}
+    return json.dumps(document, indent=2) + "\n"
+
+
+def load_identity(text: str, passphrase: str | None = None) -> Identity:
+    """Read the text that ``dump_identity`` wrote. ``ConfigError`` if it is not one or the passphrase is wrong."""
+    try:
+        document = json.loads(text)
+        if document["culm-identity"] != _VERSION:
+            msg = f"identity file of version {document['culm-identity']!r}; this program reads {_VERSION}"
+            raise ConfigError(msg)
+        public = bytes.fromhex(document["public"])
+        sealed = document.get("sealed")
+        seed = bytes.fromhex(document["secret"]) if sealed is None else _unseal(sealed, passphrase)
+        if len(seed) != SEED_BYTES:
+            msg = f"the secret of an identity is {SEED_BYTES} bytes, not {len(seed)}"
+            raise ConfigError(msg)
+        identity = Identity(seed)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        msg = "not a Culm identity file"
+        raise ConfigError(msg) from None
+    if identity.public != public:
+        msg = "the identity file is damaged: its secret does not belong to its public key"
+        raise ConfigError(msg)
+    return identity
+
+
+def is_sealed(text: str) -> bool:
+    """Whether an identity file needs a passphrase. False for what is not an identity file."""
+    try:
+        return "sealed" in json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
+def public_key(text: str) -> bytes:
+    """The public key (32 bytes) in an identity file, with no need for its passphrase. ``ConfigError`` if none."""
+    try:
+        return bytes.fromhex(json.loads(text)["public"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        msg = "not a Culm identity file"
+        raise ConfigError(msg) from None
+
+
+def _unseal(sealed: dict[str, Any], passphrase: str | None) -> bytes:
+    if passphrase is None:
+        msg = "the identity is sealed: its passphrase is needed"
+        raise ConfigError(msg)
+    opslimit, memlimit = int(sealed["opslimit"]), int(sealed["memlimit"])
+    if sealed["kdf"] != "argon2id" or not (0 < opslimit <= _MAX_OPSLIMIT and 0 < memlimit <= _MAX_MEMLIMIT):
+        msg = "the identity is sealed in a way this program does not know"
+        raise ConfigError(msg)
+    try:
+        salt = bytes.fromhex(sealed["salt"])
+        key = argon2id.kdf(SecretBox.KEY_SIZE, passphrase.encode(), salt, opslimit=opslimit, memlimit=memlimit)
+        return SecretBox(key).decrypt(bytes.fromhex(sealed["box"]))
+    except CryptoError:
+        msg = "wrong passphrase, or a damaged identity file"
+        raise ConfigError(msg) from None
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file with mode 0600 that does not exist yet; it is there wholly or not at all.
+
+    ``ConfigError`` if it exists or cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(temporary, path)  # unlike a rename, this never replaces a key that is there
+        finally:
+            temporary.unlink()
+    except FileExistsError:
+        msg = f"{path} exists already; a key is never overwritten"
+        raise ConfigError(msg) from None
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror}"
+        raise ConfigError(msg) from None
+
+
+def read_private(path: Path) -> str:
+    """Read a key file. ``ConfigError`` if it is missing, too open (anyone but its owner may read it) or no text."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            msg = f"{path} is not a file"
+            raise ConfigError(msg)
+        if status.st_mode & 0o077:
+            msg = f"{path} can be read by others; make it yours alone: chmod 600 {path}"
+            raise ConfigError(msg)
+        with path.open("rb") as file:
+            return file.read(_MAX_FILE_BYTES).decode("ascii")
+    except UnicodeDecodeError:
+        msg = f"{path} is not a Culm identity file"
+        raise ConfigError(msg) from None
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}"
+        raise ConfigError(msg) from None

@@ -1,0 +1,123 @@
+"""Checking entries: signatures, links and payloads (bamboo.md, "Verification").
+
+If ignoring a result is dangerous it is not a return value: the checks of single entries raise. The rule for
+signatures is what libsodium accepts (canonical S, no small-order keys, cofactorless), on every machine.
+
+Whether an entry is *verified* depends on the other entries of its log that are at hand. ``culm.bamboo.audit`` decides
+that for a log read in ascending order, and ``culm.store`` for entries that arrive in any order.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from nacl.bindings import crypto_sign_open
+from nacl.exceptions import BadSignatureError
+
+from culm.bamboo.entry import SIGNATURE_BYTES, Entry
+from culm.bamboo.lipmaa import lipmaa
+from culm.bamboo.yamf import YAMF_PREFIX, yamf_hash
+from culm.errors import BadBacklink, BadLipmaalink, BadSignature, PayloadMismatch, PayloadSizeMismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_CHUNK = 64  # entries one thread takes at a time: long enough to make handing them over cheap
+
+
+def is_authentic(entry: Entry) -> bool:
+    """Whether the signature verifies under the claimed author. See ``check_signature`` for the raising form."""
+    encoded = entry.encoded
+    try:
+        crypto_sign_open(encoded[-SIGNATURE_BYTES:] + encoded[:-SIGNATURE_BYTES], entry.author)
+    except BadSignatureError:
+        return False
+    return True
+
+
+def check_signature(entry: Entry) -> None:
+    """Raise ``BadSignature`` unless the entry is authentic."""
+    if not is_authentic(entry):
+        msg = "the signature does not verify under the claimed author"
+        raise BadSignature(msg, entry.place)
+
+
+def are_authentic(entries: Sequence[Entry], threads: int | None = None) -> list[bool]:
+    """``is_authentic`` for many entries, on ``threads`` threads (default: one a core).
+
+    libsodium runs without the interpreter's lock, so that threads are worth having. Hashes are computed on the way,
+    since whoever checks an entry's signature needs its hash next.
+    """
+    threads = threads or os.cpu_count() or 1
+    if threads == 1 or len(entries) <= _CHUNK:
+        return _check_chunk(entries)
+    chunks = [entries[at : at + _CHUNK] for at in range(0, len(entries), _CHUNK)]
+    return [verdict for chunk in _pool(threads).map(_check_chunk, chunks) for verdict in chunk]
+
+
+def _check_chunk(entries: Sequence[Entry]) -> list[bool]:
+    verdicts = []
+    for entry in entries:
+        verdicts.append(is_authentic(entry))
+        _ = entry.hash
+    return verdicts
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="culm-verify")
+
+
+def check_links(entry: Entry, backlink_target: bytes | None, lipmaa_target: bytes | None) -> None:
+    """Compare an entry's links with the hashes (66 bytes) of the entries they point at, as far as those are known.
+
+    Raises ``BadBacklink`` or ``BadLipmaalink``. If the target is authentic too, the two form a fork proof:
+    see ``culm.bamboo.forks``.
+    """
+    if backlink_target is not None and entry.backlink is not None and entry.backlink != backlink_target:
+        msg = f"the backlink is not the hash of entry {entry.seq - 1}"
+        raise BadBacklink(msg, entry.place)
+    if lipmaa_target is not None and entry.lipmaalink is not None and entry.lipmaalink != lipmaa_target:
+        msg = f"the lipmaalink is not the hash of entry {lipmaa(entry.seq)}"
+        raise BadLipmaalink(msg, entry.place)
+
+
+def check_payload(entry: Entry, payload: bytes | bytearray | memoryview) -> None:
+    """Raise ``PayloadMismatch``, or ``PayloadSizeMismatch`` if the hash is right and the size is not."""
+    check_payload_digest(entry, yamf_hash(payload), len(payload))
+
+
+def check_payload_digest(entry: Entry, payload_hash: bytes, size: int) -> None:
+    """``check_payload`` for a payload hashed elsewhere: its YAMF-hash and its size in bytes."""
+    if payload_hash != entry.payload_hash:
+        msg = "the payload is not the one the entry names: its hash differs"
+        raise PayloadMismatch(msg, entry.place)
+    if size != entry.size:
+        msg = f"the payload has {size} bytes where its entry claims {entry.size}: the log is invalid from here on"
+        raise PayloadSizeMismatch(msg, entry.place)
+
+
+class PayloadHasher:
+    """Hashes a payload that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._state = blake2b()
+        self.size = 0
+
+    def update(self, piece: bytes | bytearray | memoryview) -> None:
+        """Add the next piece."""
+        self._state.update(piece)
+        self.size += len(piece)
+
+    @property
+    def hash(self) -> bytes:
+        """The YAMF-hash (66 bytes) of all pieces so far."""
+        return YAMF_PREFIX + self._state.digest()
+
+    def check(self, entry: Entry) -> None:
+        """As ``check_payload`` for the pieces so far."""
+        check_payload_digest(entry, self.hash, self.size)

@@ -1,0 +1,104 @@
+"""The ``culm`` command: its parser, and the one place where errors become lines and exit codes.
+
+====  ======================================================
+0     done
+1     the data is bad, or not there, or the store cannot hold it
+2     the call is wrong
+3     the peer or the network failed
+130   interrupted; everything acknowledged is kept
+====  ======================================================
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
+
+import culm
+from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+EXIT_DATA, EXIT_CALL, EXIT_NETWORK, EXIT_INTERRUPTED = 1, 2, 3, 130
+
+_GROUPS = ("identity", "logs", "exchange", "node", "spark")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with a call in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_CALL, f"culm: {message} (see {self.prog} --help)\n")
+
+
+class Commands:
+    """Where a command group adds its commands; ``--home`` and ``--json`` come with each."""
+
+    def __init__(self, parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+        self._common = common
+        self._parsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+
+    def add(self, name: str, run: Callable[[argparse.Namespace], int], description: str) -> argparse.ArgumentParser:
+        """Add a command; ``run`` gets the parsed arguments and returns the exit code."""
+        parser = self._parsers.add_parser(
+            name, help=description, description=description, parents=[self._common], allow_abbrev=False
+        )
+        parser.set_defaults(run=run)
+        return parser
+
+    def group(self, name: str, description: str) -> Commands:
+        """Add a command that has commands of its own."""
+        parser = self._parsers.add_parser(name, help=description, description=description, allow_abbrev=False)
+        return Commands(parser, self._common)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    # Given before the command or after it: the ones after it must not reset those before.
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--home", metavar="DIR", default=argparse.SUPPRESS, help="default: $CULM_HOME, else ~/.culm")
+    common.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+    parser = _Parser(prog="culm", description=culm.__doc__, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"culm {culm.__version__}")
+    parser.add_argument("--home", metavar="DIR", help="default: $CULM_HOME, else ~/.culm")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    commands = Commands(parser, common)
+    for group in _GROUPS:
+        import_module(f"culm.cli.{group}").register(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    arguments = make_parser().parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except CulmError as error:
+        return _failed(error)
+    except KeyboardInterrupt:
+        print("culm: interrupted; everything stored so far is kept", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough. Python would complain once more while closing stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"culm: {where}{error.strerror or error}", file=sys.stderr)
+        return EXIT_DATA
+    return code
+
+
+def _failed(error: CulmError) -> int:
+    text = " ".join(str(error).split())
+    print(f"culm: {text}", file=sys.stderr)
+    if isinstance(error, ConfigError):
+        return EXIT_CALL
+    if isinstance(error, NetworkError | ProtocolError):
+        return EXIT_NETWORK
+    return EXIT_DATA

@@ -1,0 +1,120 @@
+"""``culm export`` and ``culm import``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from culm.cli.home import Home
+from culm.cli.output import note, open_input, open_output, print_json, progress_bar
+from culm.cli.places import log_text, parse_log, place_text
+from culm.errors import ConfigError, NotHeld
+from culm.store.exchange import Importer, export_bundle, export_plain
+
+if TYPE_CHECKING:
+    import argparse
+    from typing import BinaryIO
+
+    from culm.cli.command import Commands
+    from culm.errors import Place
+    from culm.store import ImportReport, SQLiteStore
+
+_SHOWN_REFUSALS = 20
+
+
+def register(commands: Commands) -> None:
+    """Add the commands of this module."""
+    export = commands.add("export", _export, "write logs to a file")
+    export.add_argument("logs", metavar="AUTHOR/LOG", nargs="*", help="default: all")
+    export.add_argument("-o", "--output", metavar="FILE", help="- is stdout (the default where that is not a terminal)")
+    export.add_argument(
+        "--bundle",
+        action="store_true",
+        help="the framed format: also entries without payload, fork proofs, and a checksum that shows a cut file",
+    )
+    take = commands.add("import", _import, "take logs from a file of either format")
+    take.add_argument("file", metavar="FILE", help="- is stdin")
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    output = arguments.output
+    if output is None and sys.stdout.isatty():
+        msg = "this would write to the terminal: give -o FILE (or -o - to do so)"
+        raise ConfigError(msg)
+    with Home.find(arguments.home).store(read_only=True) as store:
+        held = {(log.author, log.log_id) for log in store.logs()}
+        logs = [parse_log(text) for text in arguments.logs] or sorted(held)
+        for log in logs:
+            if log not in held:
+                msg = f"nothing of {log_text(log)} is held"
+                raise NotHeld(msg)
+        if output in (None, "-"):
+            count = _write(arguments, store, logs, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        else:
+            with open_output(Path(output)) as stream:
+                count = _write(arguments, store, logs, stream)
+    if arguments.json and output not in (None, "-"):
+        print_json({"entries": count, "logs": len(logs)})
+    else:
+        note(f"exported {count} entries of {len(logs)} logs")
+    return 0
+
+
+def _write(
+    arguments: argparse.Namespace, store: SQLiteStore, logs: list[tuple[bytes, int]], stream: BinaryIO
+) -> int:
+    if arguments.bundle:
+        return export_bundle(store, logs, stream)
+    left_out: list[Place] = []
+    count = export_plain(store, logs, stream, left_out.append)
+    if left_out:
+        note(
+            f"left out {len(left_out)} entries whose payload is not held, {place_text(left_out[0])} the first:"
+            " this format cannot carry them (--bundle can)"
+        )
+    return count
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    with (
+        Home.find(arguments.home).store() as store,
+        open_input(arguments.file) as stream,
+        progress_bar("importing") as bar,
+    ):
+        report = Importer(store, bar.update).run(stream)
+    if arguments.json:
+        print_json(
+            {
+                "added": report.added,
+                "known": report.known,
+                "waiting": report.waiting,
+                "payloads": report.payloads,
+                "refused": [
+                    {"place": place_text(place) if place else None, "reason": str(error)}
+                    for place, error in report.refused
+                ],
+                "forks": [
+                    {"author": log_text((proof.author, 0)).partition("/")[0], "log_id": proof.log_id, "position": proof.position}
+                    for proof in report.forks
+                ],
+            }
+        )
+    else:
+        _print_report(report)
+    return 1 if report.refused or report.forks else 0
+
+
+def _print_report(report: ImportReport) -> None:
+    print(
+        f"added {report.added} entries and {report.payloads} payloads;"
+        f" {report.known} known, {report.waiting} waiting for their path, {len(report.refused)} refused"
+    )
+    for place, error in report.refused[:_SHOWN_REFUSALS]:
+        where = place_text(place) if place else "the file"
+        note(f"refused {where}: {error}")
+    if len(report.refused) > _SHOWN_REFUSALS:
+        note(f"... and {len(report.refused) - _SHOWN_REFUSALS} more (--json lists all)")
+    for proof in report.forks[:_SHOWN_REFUSALS]:
+        note(f"fork in {log_text((proof.author, proof.log_id))} at {proof.position}: {proof.explain()}")

@@ -1,0 +1,126 @@
+"""The home directory: where a person's identities and store live.
+
+::
+
+    HOME/store.db          the store
+    HOME/identities/NAME   one file for each identity, mode 0600
+
+HOME is ``--home DIR``, else ``$CULM_HOME``, else ``~/.culm``.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from culm.bamboo import Identity
+from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, public_key, read_private, write_private
+from culm.errors import ConfigError
+from culm.store import SQLiteStore
+
+DEFAULT_IDENTITY = "default"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Home:
+    """A home directory, there or not."""
+
+    path: Path
+
+    @classmethod
+    def find(cls, given: str | None) -> Home:
+        """The home that the command line or the environment names."""
+        chosen = given or os.environ.get("CULM_HOME") or "~/.culm"
+        return cls(Path(chosen).expanduser())
+
+    @property
+    def store_path(self) -> Path:
+        """The store's file."""
+        return self.path / "store.db"
+
+    def create(self) -> bool:
+        """Make the directory and its store; whether they were not there before."""
+        fresh = not self.store_path.exists()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            (self.path / "identities").mkdir(exist_ok=True, mode=0o700)
+        except OSError as error:
+            msg = f"cannot make {self.path}: {error.strerror}"
+            raise ConfigError(msg) from None
+        SQLiteStore(self.store_path).close()
+        return fresh
+
+    def store(self, *, read_only: bool = False) -> SQLiteStore:
+        """Open the store; ``ConfigError`` if there is no home yet."""
+        if not self.store_path.exists():
+            msg = f"{self.path} is not a Culm home yet; make one with: culm init"
+            raise ConfigError(msg)
+        return SQLiteStore(self.store_path, read_only=read_only)
+
+    # -- identities --------------------------------------------------------------------------------------------
+
+    def identity_path(self, name: str) -> Path:
+        """The file of an identity; ``ConfigError`` if the name cannot be one."""
+        if not _NAME.fullmatch(name):
+            msg = f"{name!r} is not a name for an identity (letters, digits, '-', '_', '.'; at most 64)"
+            raise ConfigError(msg)
+        return self.path / "identities" / name
+
+    def identity_names(self) -> list[str]:
+        """The names of all identities, sorted."""
+        folder = self.path / "identities"
+        if not folder.is_dir():
+            return []
+        return sorted(file.name for file in folder.iterdir() if _NAME.fullmatch(file.name))
+
+    def add_identity(self, name: str, identity: Identity, passphrase: str | None) -> None:
+        """Keep an identity; ``ConfigError`` if the name is taken."""
+        path = self.identity_path(name)
+        if not self.store_path.exists():
+            msg = f"{self.path} is not a Culm home yet; make one with: culm init"
+            raise ConfigError(msg)
+        write_private(path, dump_identity(identity, passphrase))
+
+    def identity_public(self, name: str) -> bytes:
+        """An identity's public key, with no need for its passphrase."""
+        return public_key(self._identity_text(name))
+
+    def identity_is_sealed(self, name: str) -> bool:
+        """Whether an identity is kept under a passphrase."""
+        return is_sealed(self._identity_text(name))
+
+    def identity(self, name: str | None) -> Identity:
+        """Load an identity: by name, else the default one, else the only one. Asks for a passphrase if need be."""
+        if name is None:
+            names = self.identity_names()
+            name = DEFAULT_IDENTITY if DEFAULT_IDENTITY in names or len(names) != 1 else names[0]
+        text = self._identity_text(name)
+        passphrase = ask_passphrase(f"Passphrase of identity {name}: ") if is_sealed(text) else None
+        return load_identity(text, passphrase)
+
+    def _identity_text(self, name: str) -> str:
+        path = self.identity_path(name)
+        if not path.exists():
+            msg = f"there is no identity {name!r} in {self.path}; make one with: culm identity new {name}"
+            raise ConfigError(msg)
+        return read_private(path)
+
+
+def ask_passphrase(prompt: str, *, confirm: bool = False) -> str:
+    """``$CULM_PASSPHRASE``, else what is typed at the terminal; ``ConfigError`` if there is neither."""
+    given = os.environ.get("CULM_PASSPHRASE")
+    if given is not None:
+        return given
+    if not sys.stdin.isatty():
+        msg = "a passphrase is needed: set CULM_PASSPHRASE, or type it at a terminal"
+        raise ConfigError(msg)
+    passphrase = getpass.getpass(prompt)
+    if confirm and getpass.getpass("Again: ") != passphrase:
+        msg = "the two passphrases differ"
+        raise ConfigError(msg)
+    return passphrase

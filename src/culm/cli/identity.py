@@ -1,0 +1,132 @@
+"""``culm init`` and ``culm identity``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from culm.bamboo import Identity
+from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, write_private
+from culm.cli.home import DEFAULT_IDENTITY, Home, ask_passphrase
+from culm.cli.output import note, open_input, print_json, print_table
+from culm.cli.places import author_text
+from culm.errors import ConfigError, EncodingError
+from culm.wire.base62 import decode_key
+
+if TYPE_CHECKING:
+    import argparse
+
+    from culm.cli.command import Commands
+
+_MAX_INPUT = 10_000
+
+
+def register(commands: Commands) -> None:
+    """Add the commands of this module."""
+    init = commands.add("init", _init, "make a home: a store and an identity")
+    init.add_argument("--no-identity", action="store_true", help="make the store only")
+    init.add_argument("--passphrase", action="store_true", help="keep the identity under a passphrase")
+    identity = commands.group("identity", "make, show and move identities")
+    new = identity.add("new", _new, "make an identity")
+    new.add_argument("name", nargs="?", default=DEFAULT_IDENTITY)
+    new.add_argument("--passphrase", action="store_true", help="keep it under a passphrase")
+    identity.add("list", _list, "list the identities")
+    show = identity.add("show", _show, "print an identity's public key")
+    show.add_argument("name", nargs="?", default=DEFAULT_IDENTITY)
+    export = identity.add("export", _export, "write an identity, its secret included, to a file")
+    export.add_argument("name")
+    export.add_argument("-o", "--output", metavar="FILE", help="made with mode 0600 (default: stdout)")
+    export.add_argument("--passphrase", action="store_true", help="seal the copy under a passphrase")
+    take = identity.add("import", _import, "take an identity from a file")
+    take.add_argument("name")
+    take.add_argument("file", help="an exported identity, or the secret as 64 hex digits or 43 base62 characters; - is stdin")
+    take.add_argument("--passphrase", action="store_true", help="keep it under a passphrase")
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    home = Home.find(arguments.home)
+    fresh = home.create()
+    names = home.identity_names()
+    if not names and not arguments.no_identity:
+        passphrase = ask_passphrase("New passphrase: ", confirm=True) if arguments.passphrase else None
+        home.add_identity(DEFAULT_IDENTITY, Identity.create(), passphrase)
+        names = [DEFAULT_IDENTITY]
+    author = author_text(home.identity_public(names[0])) if names else None
+    if arguments.json:
+        print_json({"home": str(home.path), "created": fresh, "author": author})
+    else:
+        print(f"{'made' if fresh else 'found'} {home.path}")
+        if author:
+            print(f"author {author}")
+    return 0
+
+
+def _new(arguments: argparse.Namespace) -> int:
+    home = Home.find(arguments.home)
+    passphrase = ask_passphrase("New passphrase: ", confirm=True) if arguments.passphrase else None
+    identity = Identity.create()
+    home.add_identity(arguments.name, identity, passphrase)
+    return _print_identity(arguments, arguments.name, identity.public, sealed=passphrase is not None)
+
+
+def _print_identity(arguments: argparse.Namespace, name: str, public: bytes, *, sealed: bool) -> int:
+    if arguments.json:
+        print_json({"name": name, "author": author_text(public), "hex": public.hex(), "sealed": sealed})
+    else:
+        print(author_text(public))
+    return 0
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    home = Home.find(arguments.home)
+    found = [(name, home.identity_public(name), home.identity_is_sealed(name)) for name in home.identity_names()]
+    if arguments.json:
+        print_json(
+            [{"name": name, "author": author_text(public), "sealed": sealed} for name, public, sealed in found]
+        )
+    elif found:
+        rows = [(name, author_text(public), "sealed" if sealed else "") for name, public, sealed in found]
+        print_table(("name", "author", ""), rows)
+    else:
+        note("no identities; make one with: culm identity new")
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    home = Home.find(arguments.home)
+    sealed = home.identity_is_sealed(arguments.name)
+    return _print_identity(arguments, arguments.name, home.identity_public(arguments.name), sealed=sealed)
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    identity = Home.find(arguments.home).identity(arguments.name)
+    passphrase = ask_passphrase("Passphrase for the copy: ", confirm=True) if arguments.passphrase else None
+    text = dump_identity(identity, passphrase)
+    if arguments.output is None:
+        sys.stdout.write(text)
+    else:
+        write_private(Path(arguments.output), text)
+    return 0
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    home = Home.find(arguments.home)
+    with open_input(arguments.file) as file:
+        text = file.read(_MAX_INPUT).decode("ascii", errors="replace").strip()
+    identity = _parse_identity(text)
+    passphrase = ask_passphrase("New passphrase: ", confirm=True) if arguments.passphrase else None
+    home.add_identity(arguments.name, identity, passphrase)
+    return _print_identity(arguments, arguments.name, identity.public, sealed=passphrase is not None)
+
+
+def _parse_identity(text: str) -> Identity:
+    if text.startswith("{"):
+        return load_identity(text, ask_passphrase("Passphrase of the file: ") if is_sealed(text) else None)
+    for decode in (bytes.fromhex, decode_key):
+        try:
+            return Identity(decode(text))
+        except (ValueError, EncodingError):
+            continue
+    msg = "not an identity: neither an exported file, nor 64 hex digits, nor 43 base62 characters"
+    raise ConfigError(msg)

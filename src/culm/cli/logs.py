@@ -1,0 +1,228 @@
+"""``culm append``, ``logs``, ``show``, ``verify``, ``forget``: one's own store."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from culm.bamboo import lipmaa
+from culm.cli.home import Home
+from culm.cli.output import note, open_input, print_json, print_table, progress_bar, size_text
+from culm.cli.places import author_text, log_text, parse_log, parse_log_or_place, parse_number, parse_place, place_text
+from culm.errors import ConfigError, NotHeld, Place
+from culm.store import State
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from culm.cli.command import Commands
+    from culm.store import Log, SQLiteStore, StoredEntry
+
+_PIECE = 64 * 1024
+
+
+def register(commands: Commands) -> None:
+    """Add the commands of this module."""
+    append = commands.add("append", _append, "publish the next entry of a log of one's own")
+    append.add_argument("log_id", metavar="LOG_ID")
+    append.add_argument("file", metavar="FILE", nargs="?", help="the payload; - is stdin")
+    append.add_argument("--text", help="the payload, as text")
+    append.add_argument("--identity", metavar="NAME", help="whose log (default: the default identity)")
+    append.add_argument("--end", action="store_true", help="end the log with this entry, for ever")
+    commands.add("logs", _logs, "list the logs held")
+    show = commands.add("show", _show, "show a log's entries, or one entry")
+    show.add_argument("place", metavar="AUTHOR/LOG[/SEQ]")
+    show.add_argument("--payload", action="store_true", help="write the entry's payload to stdout, as it is")
+    verify = commands.add("verify", _verify, "check everything held afresh: signatures, links, paths, payloads")
+    verify.add_argument("log", metavar="AUTHOR/LOG", nargs="?")
+    forget = commands.add("forget", _forget, "delete an entry's payload and keep the entry")
+    forget.add_argument("place", metavar="AUTHOR/LOG/SEQ")
+
+
+def _append(arguments: argparse.Namespace) -> int:
+    log_id = parse_number(arguments.log_id, "log id")
+    if arguments.file is not None and arguments.text is not None:
+        msg = "give a FILE or --text, not both"
+        raise ConfigError(msg)
+    if arguments.file is None and arguments.text is None and not arguments.end and sys.stdin.isatty():
+        msg = "nothing to append: give a FILE, --text TEXT, or - for stdin"
+        raise ConfigError(msg)
+    home = Home.find(arguments.home)
+    with home.store() as store:
+        identity = home.identity(arguments.identity)
+        entry = store.append(identity, log_id, _payload(arguments), is_end=arguments.end)
+    if arguments.json:
+        print_json(
+            {
+                "place": place_text(entry.place),
+                "author": author_text(entry.author),
+                "log_id": entry.log_id,
+                "seq": entry.seq,
+                "size": entry.size,
+                "hash": entry.hash.hex(),
+            }
+        )
+    else:
+        print(place_text(entry.place))
+    return 0
+
+
+def _payload(arguments: argparse.Namespace) -> Iterator[bytes]:
+    if arguments.text is not None:
+        yield arguments.text.encode("utf-8", errors="surrogateescape")
+    elif arguments.file is not None or not arguments.end:
+        with open_input(arguments.file or "-") as file:
+            while piece := file.read(_PIECE):
+                yield piece
+
+
+def _logs(arguments: argparse.Namespace) -> int:
+    with Home.find(arguments.home).store(read_only=True) as store:
+        summaries = list(store.logs())
+    if arguments.json:
+        print_json(
+            [
+                {
+                    "author": author_text(log.author),
+                    "log_id": log.log_id,
+                    "newest": log.newest,
+                    "entries": log.entries,
+                    "payloads": log.payloads,
+                    "waiting": log.waiting,
+                    "invalid": log.invalid,
+                    "forked_at": log.forked_at,
+                    "ended": log.ended,
+                }
+                for log in summaries
+            ]
+        )
+    elif summaries:
+        rows = [
+            (log_text((log.author, log.log_id)), log.newest, log.entries, log.payloads, _remark(log.forked_at, log))
+            for log in summaries
+        ]
+        print_table(("log", "newest", "entries", "payloads", ""), rows, right=("newest", "entries", "payloads"))
+    else:
+        note("no logs yet; publish with: culm append LOG_ID FILE")
+    return 0
+
+
+def _remark(forked_at: int | None, log: object) -> str:
+    remarks = []
+    if forked_at is not None:
+        remarks.append(f"forked at {forked_at}")
+    if getattr(log, "waiting", 0):
+        remarks.append(f"{log.waiting} waiting")  # type: ignore[attr-defined]
+    if getattr(log, "ended", False):
+        remarks.append("ended")
+    return ", ".join(remarks)
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    log, seq = parse_log_or_place(arguments.place)
+    with Home.find(arguments.home).store(read_only=True) as store:
+        if seq is not None:
+            return _show_entry(arguments, store, Place(*log, seq))
+        if arguments.payload:
+            msg = "--payload needs one entry: AUTHOR/LOG/SEQ"
+            raise ConfigError(msg)
+        return _show_log(arguments, store, log)
+
+
+def _show_log(arguments: argparse.Namespace, store: SQLiteStore, log: Log) -> int:
+    found = [_described(stored) for stored in store.entries(log, states=State)]
+    if not found:
+        msg = f"nothing of {log_text(log)} is held"
+        raise NotHeld(msg)
+    if arguments.json:
+        print_json(found)
+        return 0
+    rows = [
+        (item["seq"], item["state"], size_text(int(str(item["size"]))), item["payload"], str(item["hash"])[4:20])
+        for item in found
+    ]
+    print_table(("seq", "state", "size", "payload", "hash"), rows, right=("seq", "size"))
+    for proof in store.fork_proofs(log):
+        print(f"fork at {proof.position}: {proof.explain()}")
+    return 0
+
+
+def _described(stored: StoredEntry) -> dict[str, object]:
+    entry = stored.entry
+    return {
+        "place": place_text(entry.place),
+        "seq": entry.seq,
+        "state": stored.state.name.lower(),
+        "size": entry.size,
+        "payload": stored.payload_state.name.lower(),
+        "payload_held": stored.payload_held,
+        "hash": entry.hash.hex(),
+        "payload_hash": entry.payload_hash.hex(),
+        "backlink": entry.backlink.hex() if entry.backlink else None,
+        "lipmaalink": entry.lipmaalink.hex() if entry.lipmaalink else None,
+        "lipmaa": lipmaa(entry.seq),
+        "end": entry.is_end,
+    }
+
+
+def _show_entry(arguments: argparse.Namespace, store: SQLiteStore, place: Place) -> int:
+    stored = store.get(place)
+    if stored is None:
+        msg = f"{place_text(place)} is not held"
+        raise NotHeld(msg)
+    if arguments.payload:
+        if not stored.payload_complete:
+            msg = f"the payload of {place_text(place)} is not held ({stored.payload_state.name.lower()})"
+            raise NotHeld(msg)
+        for piece in store.payload(stored):
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        return 0
+    described = _described(stored)
+    if arguments.json:
+        print_json(described)
+    else:
+        for key, value in described.items():
+            print(f"{key.replace('_', ' '):13} {value}")
+    return 0
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    log = None if arguments.log is None else parse_log(arguments.log)
+    with Home.find(arguments.home).store(read_only=True) as store, progress_bar("verifying") as bar:
+        report = store.verify(log, lambda entries: bar.update(entries, 0))
+    problems = [
+        {"place": place_text(place) if place else None, "reason": reason} for place, reason in report.problems
+    ]
+    if arguments.json:
+        print_json(
+            {
+                "entries": report.entries,
+                "verified": report.verified,
+                "unverified": report.unverified,
+                "invalid": report.invalid,
+                "forks": report.forks,
+                "payloads": report.payloads,
+                "problems": problems,
+            }
+        )
+    else:
+        print(
+            f"{report.entries} entries: {report.verified} verified, {report.unverified} unverified,"
+            f" {report.invalid} invalid; {report.payloads} payloads; {report.forks} forked logs"
+        )
+        for problem in problems:
+            print(f"{problem['place']}: {problem['reason']}")
+    return 1 if problems or report.invalid or report.forks else 0
+
+
+def _forget(arguments: argparse.Namespace) -> int:
+    place = parse_place(arguments.place)
+    with Home.find(arguments.home).store() as store:
+        freed = store.forget(place)
+    if arguments.json:
+        print_json({"place": place_text(place), "freed": freed})
+    else:
+        print(f"forgot {size_text(freed)} of {place_text(place)}")
+    return 0

@@ -1,0 +1,135 @@
+"""What the commands print: data to stdout (text, or JSON with ``--json``), everything else to stderr.
+
+Text from elsewhere (payloads, file names) is never printed raw to a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from culm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+
+def print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
+    """One JSON value on a line of its own."""
+    print(json.dumps(value), flush=True)
+
+
+def note(text: str) -> None:
+    """A line for the person, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> None:
+    """A plain table on stdout, wide enough for its content; columns named in ``right`` are aligned there."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    width = None if sys.stdout.isatty() else 400  # in a pipe nothing is folded
+    console = Console(width=width, markup=False, highlight=False, emoji=False)
+    if width is None:
+        console.print(table)
+        return
+    with console.capture() as capture:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def size_text(size: int) -> str:
+    """A number of bytes for people."""
+    value = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:  # noqa: PLR2004
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[ProgressBar]:
+    """A progress bar on stderr; nothing where stderr is not a terminal."""
+    console = Console(stderr=True)
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[counts]}"),
+        DownloadColumn(binary_units=True),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with progress:
+        yield ProgressBar(progress, title)
+
+
+class ProgressBar:
+    """Entries and bytes done, of how many if that is known."""
+
+    def __init__(self, progress: Progress, title: str) -> None:
+        self._progress = progress
+        self._task = progress.add_task(title, total=None, counts="")
+
+    def update(self, entries: int, size: int, total_entries: int | None = None) -> None:
+        """Show ``entries`` (of ``total_entries``) and ``size`` bytes done."""
+        counts = f"{entries:,} entries" if total_entries is None else f"{entries:,} of {total_entries:,} entries"
+        self._progress.update(self._task, counts=counts)
+        if total_entries:
+            # The bar follows the entries; bytes are shown as they come, since their sum is not known beforehand.
+            self._progress.update(self._task, completed=size, total=max(size, size * total_entries // max(entries, 1)))
+        else:
+            self._progress.update(self._task, completed=size)
+
+
+@contextmanager
+def open_input(name: str) -> Iterator[BinaryIO]:
+    """A file to read, ``-`` for stdin; ``ConfigError`` if it cannot be."""
+    if name == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        file = open(name, "rb")  # noqa: SIM115, PTH123 - closed below
+    except OSError as error:
+        msg = f"cannot read {name}: {error.strerror}"
+        raise ConfigError(msg) from None
+    with file:
+        try:
+            file.peek(1)
+        except OSError as error:  # a directory opens, and fails at the first byte
+            msg = f"cannot read {name}: {error.strerror}"
+            raise ConfigError(msg) from None
+        yield file
+
+
+@contextmanager
+def open_output(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes its place only when it is complete; ``ConfigError`` if it cannot be written."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    if path.is_dir():
+        msg = f"cannot write {path}: it is a directory"
+        raise ConfigError(msg)
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror}"
+        raise ConfigError(msg) from None
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,162 @@
+"""Every error Culm raises on purpose, in one tree.
+
+::
+
+    CulmError
+    ├── EncodingError              bytes that are not what they should be (carries the offset)
+    │   └── Truncated              ... because they end too early: more bytes could mend it
+    ├── InvalidEntry               an entry that cannot be trusted (carries its place)
+    │   ├── MalformedEntry         its bytes break the format
+    │   ├── BadSignature
+    │   ├── BadBacklink
+    │   ├── BadLipmaalink
+    │   ├── PayloadMismatch        payload bytes of another hash
+    │   ├── PayloadSizeMismatch    payload of the right hash and another size: the author lied
+    │   └── AfterEndOfLog
+    ├── ForkDetected               two authentic entries contradict each other (carries the proof)
+    ├── ProtocolError
+    │   ├── LocalProtocolError     you may not do that now
+    │   └── RemoteProtocolError    the peer broke the rules: drop the connection
+    ├── StoreError
+    │   ├── StoreLocked, StoreFull, StoreDamaged, StoreMissing
+    │   └── NotHeld                what was asked for is not in the store
+    ├── NetworkError               a peer that cannot be reached, or that went away
+    └── ConfigError                a wrong call, a wrong setting, something not installed
+
+The command line turns each into one line and an exit code (see ``culm.cli``): 1 for bad data, 2 for a
+wrong call, 3 for a peer or the network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from culm.bamboo.forks import ForkProof
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where an entry stands: its author (32 bytes), log id and sequence number."""
+
+    author: bytes
+    log_id: int
+    seq: int
+
+
+class CulmError(Exception):
+    """Base of every error raised by Culm."""
+
+
+class EncodingError(CulmError, ValueError):
+    """Bytes that do not follow their format.
+
+    ``offset`` is the position of the first byte that cannot be accepted, counted from the start of the
+    buffer given to the decoder.
+    """
+
+    def __init__(self, message: str, offset: int = 0) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+class Truncated(EncodingError):
+    """The bytes end before the value does. With more of them the value could still be valid."""
+
+
+class InvalidEntry(CulmError):
+    """An entry that cannot be trusted; ``place`` says which, as far as it is known."""
+
+    def __init__(self, message: str, place: Place | None = None) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+class MalformedEntry(InvalidEntry, EncodingError):
+    """Bytes that are not an entry. ``offset`` counts from the start of the buffer given."""
+
+    def __init__(self, message: str, offset: int = 0, place: Place | None = None) -> None:
+        CulmError.__init__(self, message)
+        self.place = place
+        self.offset = offset
+
+
+class TruncatedEntry(MalformedEntry, Truncated):
+    """An entry whose bytes end too early."""
+
+
+class BadSignature(InvalidEntry):
+    """The signature does not verify under the claimed author."""
+
+
+class BadBacklink(InvalidEntry):
+    """The backlink is not the hash of the entry given as predecessor."""
+
+
+class BadLipmaalink(InvalidEntry):
+    """The lipmaalink is not the hash of the entry given as lipmaa target."""
+
+
+class PayloadMismatch(InvalidEntry):
+    """The payload's hash is not the one the entry names: these bytes belong to something else."""
+
+
+class PayloadSizeMismatch(PayloadMismatch):
+    """The payload's hash is the entry's while its size is not: the log is invalid from this entry on."""
+
+
+class AfterEndOfLog(InvalidEntry):
+    """The log has ended; it takes no further entry."""
+
+
+class ForkDetected(CulmError):
+    """Two authentic entries of one log contradict each other; ``proof`` holds both."""
+
+    def __init__(self, proof: ForkProof) -> None:
+        super().__init__(f"fork at sequence number {proof.position}: {proof.explain()}")
+        self.proof = proof
+
+
+class ProtocolError(CulmError):
+    """Base of what goes wrong between two peers."""
+
+
+class LocalProtocolError(ProtocolError):
+    """The caller asked the protocol for something that is not allowed in its present state."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer broke the protocol. The only remedy is to drop the connection."""
+
+
+class StoreError(CulmError):
+    """The store could not do what was asked. Nothing was changed."""
+
+
+class StoreLocked(StoreError):
+    """Another process keeps the store locked."""
+
+
+class StoreFull(StoreError):
+    """No space is left, on the disk or in a bounded area of the store."""
+
+
+class StoreDamaged(StoreError):
+    """The file is not a Culm store, or is one that this version cannot read, or is damaged."""
+
+
+class StoreMissing(StoreError):
+    """There is no store at that place."""
+
+
+class NotHeld(StoreError):
+    """The entry, log or payload asked for is not in the store."""
+
+
+class NetworkError(CulmError):
+    """A peer cannot be reached or went away before the work was done."""
+
+
+class ConfigError(CulmError):
+    """A wrong call or setting, or a part that is not installed."""

@@ -1,0 +1,28 @@
+"""The verified store: logs in one SQLite file. ``culm.store.interface`` says what a store is."""
+
+from culm.store.interface import (
+    ImportReport,
+    Log,
+    LogSummary,
+    Offer,
+    PayloadSink,
+    Store,
+    StoredEntry,
+    VerifyReport,
+)
+from culm.store.schema import PayloadState, State
+from culm.store.sqlite import SQLiteStore
+
+__all__ = [
+    "ImportReport",
+    "Log",
+    "LogSummary",
+    "Offer",
+    "PayloadSink",
+    "PayloadState",
+    "SQLiteStore",
+    "State",
+    "Store",
+    "StoredEntry",
+    "VerifyReport",
+]

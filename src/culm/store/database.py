@@ -1,0 +1,140 @@
+"""One connection to the store's file: how it is opened, its transactions, its errors.
+
+WAL mode: one process writes at a time, any number read meanwhile and see the last committed state. Commits are synced
+to the disk before they are reported (``synchronous = FULL``): an author whose newest entry was lost in a power cut
+after it had been sent would fork the log with the next one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from culm.errors import StoreDamaged, StoreError, StoreFull, StoreLocked, StoreMissing
+from culm.store.schema import migrate, schema_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LOCK_TIMEOUT = 10.0  # seconds to wait for another writer
+_CACHE_KIB = 16_384
+_WAL_LIMIT = 64 * 1024 * 1024  # bytes the WAL file is cut back to after a checkpoint
+
+_ERRORS: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_BUSY: (StoreLocked, "another process keeps the store locked"),
+    sqlite3.SQLITE_LOCKED: (StoreLocked, "another process keeps the store locked"),
+    sqlite3.SQLITE_FULL: (StoreFull, "the disk is full; nothing was changed"),
+    sqlite3.SQLITE_NOTADB: (StoreDamaged, "not a Culm store"),
+    sqlite3.SQLITE_CORRUPT: (StoreDamaged, "the store's file is damaged"),
+    sqlite3.SQLITE_CANTOPEN: (StoreError, "the store's file cannot be opened (is the folder there, and yours?)"),
+    sqlite3.SQLITE_READONLY: (StoreError, "the store may not be written (permission)"),
+    sqlite3.SQLITE_PERM: (StoreError, "no permission to use the store"),
+}
+
+
+@contextmanager
+def translated_errors(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into Culm's, naming the file."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        kind, text = _ERRORS.get(code, (StoreError, str(error)))
+        message = f"{path}: {text}"
+        raise kind(message) from error
+
+
+class Database:
+    """A connection with Culm's settings. Use it from one thread at a time."""
+
+    def __init__(self, path: Path, *, read_only: bool = False, lock_timeout: float = LOCK_TIMEOUT) -> None:
+        self.path = path
+        self.read_only = read_only
+        self._depth = 0
+        if path.is_dir():
+            msg = f"{path}: a directory, not a store"
+            raise StoreDamaged(msg)
+        if read_only and not path.exists():
+            msg = f"{path}: there is no store"
+            raise StoreMissing(msg)
+        with translated_errors(path):
+            uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+            self.connection = sqlite3.connect(
+                uri, uri=True, timeout=lock_timeout, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._prepare()
+            except BaseException:
+                self.connection.close()
+                raise
+
+    def _prepare(self) -> None:
+        self.connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        version = schema_version(self.connection)
+        if self.read_only:
+            if version == 0:
+                msg = f"{self.path}: an empty file, not a Culm store"
+                raise StoreDamaged(msg)
+            return
+        self._use_wal()
+        self.connection.execute("PRAGMA synchronous = FULL")
+        self.connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
+        with self.transaction():
+            migrate(self.connection)
+
+    def _use_wal(self) -> None:
+        # Switching a new file to WAL needs it alone, and does not wait for its turn as other statements do.
+        for _ in range(100):
+            try:
+                self.connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+        msg = f"{self.path}: another process keeps the store locked"
+        raise StoreLocked(msg)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """A writing transaction: all of it is kept, or, if an exception leaves the block, none. May be nested."""
+        if self.read_only:
+            msg = f"{self.path}: the store was opened for reading only"
+            raise StoreError(msg)
+        with translated_errors(self.path):
+            if self._depth == 0:
+                self.connection.execute("BEGIN IMMEDIATE")
+            self._depth += 1
+            try:
+                yield self.connection
+                if self._depth == 1:
+                    self.connection.execute("COMMIT")
+            except BaseException:
+                # Full disks and I/O errors have SQLite roll back by itself.
+                if self._depth == 1 and self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                raise
+            finally:
+                self._depth -= 1
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """A reading transaction: everything read inside belongs to one moment. Keep it short."""
+        with translated_errors(self.path):
+            if self._depth or self.connection.in_transaction:
+                yield self.connection
+                return
+            self.connection.execute("BEGIN")
+            try:
+                yield self.connection
+            finally:
+                if self.connection.in_transaction:
+                    self.connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the connection. What was committed is safe, closed or not."""
+        self.connection.close()

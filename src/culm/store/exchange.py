@@ -1,0 +1,138 @@
+"""Exporting from a store and importing into it; the formats are in ``culm.store.files``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, BinaryIO
+
+from culm.bamboo import MAX_U64, Entry
+from culm.errors import BadSignature, CulmError, EncodingError, Place
+from culm.store.files import BundleWriter, EntryRecord, PayloadBytes, PayloadRecord, ProofRecord, Record, read_records
+from culm.store.interface import ImportReport
+from culm.store.schema import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from culm.store.interface import Bytes, Log
+    from culm.store.sqlite import SQLiteStore
+
+_WHOLE_BYTES = 1024 * 1024  # payloads up to this size are taken as a whole, larger ones piece by piece
+_BATCH_ENTRIES = 1000
+_BATCH_BYTES = 8 * 1024 * 1024
+
+
+class Importer:
+    """Feeds records into a store, many entries to a transaction."""
+
+    def __init__(self, store: SQLiteStore, progress: Callable[[int, int], None] | None = None) -> None:
+        self._store = store
+        self._progress = progress
+        self._batch: list[tuple[Entry, Bytes | None]] = []
+        self._batch_bytes = 0
+        self._entries = 0
+        self._bytes = 0
+        self.report = ImportReport()
+
+    def run(self, stream: BinaryIO) -> ImportReport:
+        """Import a whole file. What comes before bytes that cannot be read is imported all the same."""
+        try:
+            for record in read_records(stream):
+                self._take(record)
+        except EncodingError as error:
+            self._flush()
+            reason = type(error)(f"byte {error.offset}: {error}", error.offset)
+            self.report.refused.append((None, reason))
+        self._flush()
+        return self.report
+
+    def _take(self, record: Record) -> None:
+        if isinstance(record, EntryRecord):
+            self._take_entry(record.entry, record.payload)
+            self._entries += 1
+        elif isinstance(record, PayloadRecord):
+            self._flush()
+            self._take_payload(record.place, record.payload)
+        else:
+            self._flush()
+            self._take_proof(record)
+
+    def _take_entry(self, entry: Entry, payload: PayloadBytes | None) -> None:
+        small = payload is not None and payload.size <= _WHOLE_BYTES
+        self._batch.append((entry, b"".join(payload) if payload is not None and small else None))
+        self._batch_bytes += payload.size if payload is not None and small else 0
+        if payload is not None and not small:
+            self._flush()
+            if self._store.get(entry.place) is not None:
+                self._take_payload(entry.place, payload)
+        elif len(self._batch) >= _BATCH_ENTRIES or self._batch_bytes >= _BATCH_BYTES:
+            self._flush()
+
+    def _take_payload(self, place: Place, payload: PayloadBytes) -> None:
+        try:
+            sink = self._store.payload_sink(place)
+            if not sink.wanted:
+                return
+            self._bytes += payload.size
+            done = sink.offset
+            for piece in payload:
+                skipped = min(done, len(piece))
+                done -= skipped
+                sink.write(memoryview(piece)[skipped:])
+            sink.finish()
+        except EncodingError:
+            sink.close()
+            raise
+        except CulmError as error:
+            self.report.refused.append((place, error))
+        else:
+            self.report.payloads += 1
+
+    def _take_proof(self, record: ProofRecord) -> None:
+        try:
+            self.report.merge(self._store.add_proof(record.proof))
+        except BadSignature as error:
+            self.report.refused.append((error.place, error))
+
+    def _flush(self) -> None:
+        self._bytes += self._batch_bytes
+        batch, self._batch, self._batch_bytes = self._batch, [], 0
+        if batch:
+            self.report.merge(self._store.add(batch))
+        if self._progress is not None:
+            self._progress(self._entries, self._bytes)
+
+
+def export_plain(
+    store: SQLiteStore, logs: Iterable[Log], stream: BinaryIO, left_out: Callable[[Place], None]
+) -> int:
+    """Write verified entries, each directly followed by its payload; the number written.
+
+    ``left_out`` is called for entries whose payload is not held: this format cannot carry them.
+    """
+    count = 0
+    for log in logs:
+        for stored in store.entries(log):
+            if not stored.payload_complete:
+                left_out(stored.entry.place)
+                continue
+            stream.write(stored.entry.encoded)
+            for piece in store.payload(stored):
+                stream.write(piece)
+            count += 1
+    return count
+
+
+def export_bundle(store: SQLiteStore, logs: Iterable[Log], stream: BinaryIO) -> int:
+    """Write everything held of the logs as a bundle, entries that wait and both branches of forks included."""
+    writer = BundleWriter(stream)
+    count = 0
+    for log in logs:
+        for proof in store.fork_proofs(log):
+            writer.proof(proof)
+        for stored in store.entries(log, 1, MAX_U64, states=State):
+            writer.entry(stored.entry)
+            if stored.payload_complete and stored.entry.size:
+                writer.payload(stored.entry.place, stored.entry.size, store.payload(stored))
+            count += 1
+    writer.close()
+    return count

@@ -1,0 +1,290 @@
+"""Export files: the two formats, written and read as streams.
+
+*Plain*: entries, each directly followed by its payload, one behind the other. The deployed Bushbaby peer has its logs in
+this form. It can hold only entries whose payload is at hand, and a file that was cut between two entries looks whole.
+
+*Bundle*: Culm's own framed format. It also carries entries alone, payloads alone and fork proofs, and its end frame shows
+a file that was cut or changed on the way::
+
+    bundle  = "CULMBUNDLE1\\n" frame* end
+    frame   = VarU64 type, VarU64 length, value
+    entry   = type 1; the entry's bytes
+    payload = type 2; author (32 bytes), VarU64 log id, VarU64 sequence number, the whole payload
+    proof   = type 3; the bytes of a fork proof (two entries)
+    end     = type 0; BLAKE2b-256 of all bytes before this frame
+
+Readers yield records as they come; the bytes of a payload are read piece by piece and never held whole. A record's
+payload must be used before the next record is asked for; what was not read is skipped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
+
+from culm.bamboo import MAX_ENTRY_BYTES, Entry, ForkProof, decode_varu64, encode_varu64
+from culm.bamboo.entry import AUTHOR_BYTES
+from culm.bamboo.varu64 import MAX_VARU64_BYTES
+from culm.errors import EncodingError, MalformedEntry, Place, Truncated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_T = TypeVar("_T")
+
+MAGIC = b"CULMBUNDLE1\n"
+_END, _ENTRY, _PAYLOAD, _PROOF = range(4)
+_CHECKSUM_BYTES = 32
+_PIECE = 64 * 1024
+_MAX_FRAME_HEAD = 2 * MAX_VARU64_BYTES
+_MAX_PLACE_BYTES = AUTHOR_BYTES + 2 * MAX_VARU64_BYTES
+
+
+class FileCut(Truncated):
+    """The file ends in the middle of something: it was cut short. ``offset`` is where it ends."""
+
+
+class _Source:
+    """A stream with a small look-ahead, the offset reached, and a running checksum."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._buffer = b""
+        self._checksum = blake2b(digest_size=_CHECKSUM_BYTES)
+        self.offset = 0
+
+    def peek(self, size: int) -> bytes:
+        """Up to ``size`` bytes ahead; fewer only at the end of the stream."""
+        while len(self._buffer) < size:
+            more = self._stream.read(max(_PIECE, size - len(self._buffer)))
+            if not more:
+                break
+            self._buffer += more
+        return self._buffer[:size]
+
+    def take(self, size: int) -> bytes:
+        """Up to ``size`` bytes; fewer only at the end of the stream."""
+        data = self.peek(size)
+        self._buffer = self._buffer[len(data) :]
+        self._checksum.update(data)
+        self.offset += len(data)
+        return data
+
+    def digest(self) -> bytes:
+        """The checksum of everything taken so far."""
+        return self._checksum.digest()
+
+
+class PayloadBytes:
+    """The bytes of one payload in a stream: iterate for its pieces, once. ``size`` is what the file announces."""
+
+    def __init__(self, source: _Source, size: int) -> None:
+        self._source = source
+        self._left = size
+        self.size = size
+
+    def __iter__(self) -> Iterator[bytes]:
+        while self._left:
+            piece = self._source.take(min(self._left, _PIECE))
+            if not piece:
+                msg = f"the file is cut short: {self._left} bytes of a payload are missing"
+                raise FileCut(msg, self._source.offset)
+            self._left -= len(piece)
+            yield piece
+
+    def shorten(self, taken: int) -> None:
+        """``taken`` of the announced bytes were read from the stream already and are not the payload's."""
+        self._left -= taken
+        self.size -= taken
+
+    def skip(self) -> None:
+        """Pass over what was not read."""
+        for _ in self:
+            pass
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRecord:
+    """An entry at ``offset`` of the file, with its payload if that follows."""
+
+    offset: int
+    entry: Entry
+    payload: PayloadBytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadRecord:
+    """A payload for the entry at ``place``."""
+
+    offset: int
+    place: Place
+    payload: PayloadBytes
+
+
+@dataclass(frozen=True, slots=True)
+class ProofRecord:
+    """A fork proof. Its signatures are unchecked."""
+
+    offset: int
+    proof: ForkProof
+
+
+Record = EntryRecord | PayloadRecord | ProofRecord
+
+
+def read_records(stream: BinaryIO) -> Iterator[Record]:
+    """The records of an export file of either format.
+
+    Raises ``EncodingError`` (``FileCut``, ``MalformedEntry``, ...) at the first bytes that cannot be read, naming their
+    offset in the file; an empty file is one of these.
+    """
+    source = _Source(stream)
+    start = source.peek(len(MAGIC))
+    if not start:
+        msg = "the file is empty"
+        raise EncodingError(msg, 0)
+    if start == MAGIC:
+        source.take(len(MAGIC))
+        yield from _read_bundle(source)
+    elif MAGIC.startswith(start):
+        msg = "the file is cut short: a bundle's first line is not complete"
+        raise FileCut(msg, len(start))
+    else:
+        yield from _read_plain(source)
+
+
+def _read_plain(source: _Source) -> Iterator[EntryRecord]:
+    while True:
+        offset = source.offset
+        head = source.peek(MAX_ENTRY_BYTES)
+        if not head:
+            return
+        try:
+            entry, end = Entry.decode_prefix(head)
+        except MalformedEntry as error:
+            raise _at(error, offset) from None
+        source.take(end)
+        payload = PayloadBytes(source, entry.size)
+        yield EntryRecord(offset, entry, payload)
+        payload.skip()
+
+
+def _at(error: MalformedEntry, offset: int) -> EncodingError:
+    if isinstance(error, Truncated):
+        return FileCut(f"the file is cut short: {error}", offset + error.offset)
+    return MalformedEntry(f"not an entry: {error}", offset + error.offset)
+
+
+def _read_bundle(source: _Source) -> Iterator[Record]:
+    while True:
+        offset = source.offset
+        checksum = source.digest()
+        kind, length = _frame_head(source)
+        if kind == _END:
+            if length != _CHECKSUM_BYTES or source.take(length) != checksum:
+                msg = "the bundle's checksum is wrong: it was changed on the way"
+                raise EncodingError(msg, offset)
+            if source.peek(1):
+                msg = "bytes follow the end of the bundle"
+                raise EncodingError(msg, source.offset)
+            return
+        value = PayloadBytes(source, length)
+        yield _FRAMES[kind](source, offset, value)
+        value.skip()
+
+
+def _frame_head(source: _Source) -> tuple[int, int]:
+    head = source.peek(_MAX_FRAME_HEAD)
+    try:
+        kind, at = decode_varu64(head)
+        length, at = decode_varu64(head, at)
+    except Truncated:
+        msg = "the file is cut short: the bundle's end is missing"
+        raise FileCut(msg, source.offset + len(head)) from None
+    except EncodingError as error:
+        raise EncodingError(f"bundle: {error}", source.offset + error.offset) from None
+    if kind > _PROOF:
+        msg = f"a frame of the unknown type {kind}"
+        raise EncodingError(msg, source.offset)
+    source.take(at)
+    return kind, length
+
+
+def _entry_frame(source: _Source, offset: int, value: PayloadBytes) -> Record:
+    return EntryRecord(offset, _decoded(source, value, MAX_ENTRY_BYTES, Entry.decode), None)
+
+
+def _proof_frame(source: _Source, offset: int, value: PayloadBytes) -> Record:
+    return ProofRecord(offset, _decoded(source, value, 2 * MAX_ENTRY_BYTES, ForkProof.decode))
+
+
+def _decoded(source: _Source, value: PayloadBytes, limit: int, decode: Callable[[bytes], _T]) -> _T:
+    start = source.offset
+    if value.size > limit:
+        msg = f"a frame of {value.size} bytes where at most {limit} are possible"
+        raise EncodingError(msg, start)
+    data = b"".join(value)
+    try:
+        return decode(data)
+    except MalformedEntry as error:
+        raise MalformedEntry(str(error), start + error.offset, error.place) from None
+
+
+def _payload_frame(source: _Source, offset: int, value: PayloadBytes) -> Record:
+    head = source.peek(min(_MAX_PLACE_BYTES, value.size))
+    try:
+        log_id, at = decode_varu64(head, AUTHOR_BYTES)
+        seq, at = decode_varu64(head, at)
+    except EncodingError as error:
+        raise EncodingError(f"a payload's place: {error}", source.offset + error.offset) from None
+    source.take(at)
+    value.shorten(at)
+    return PayloadRecord(offset, Place(head[:AUTHOR_BYTES], log_id, seq), value)
+
+
+_FRAMES: dict[int, Callable[[_Source, int, PayloadBytes], Record]] = {
+    _ENTRY: _entry_frame,
+    _PAYLOAD: _payload_frame,
+    _PROOF: _proof_frame,
+}
+
+
+class BundleWriter:
+    """Writes a bundle. ``close`` writes the end frame: without it the file counts as cut."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._checksum = blake2b(digest_size=_CHECKSUM_BYTES)
+        self._write(MAGIC)
+
+    def _write(self, data: bytes) -> None:
+        self._checksum.update(data)
+        self._stream.write(data)
+
+    def _frame(self, kind: int, value: bytes) -> None:
+        self._write(encode_varu64(kind) + encode_varu64(len(value)) + value)
+
+    def entry(self, entry: Entry) -> None:
+        """Write an entry."""
+        self._frame(_ENTRY, entry.encoded)
+
+    def proof(self, proof: ForkProof) -> None:
+        """Write a fork proof."""
+        self._frame(_PROOF, proof.encode())
+
+    def payload(self, place: Place, size: int, pieces: Iterable[bytes]) -> None:
+        """Write a payload of ``size`` bytes; ``ValueError`` if the pieces add up to something else."""
+        head = place.author + encode_varu64(place.log_id) + encode_varu64(place.seq)
+        self._write(encode_varu64(_PAYLOAD) + encode_varu64(len(head) + size) + head)
+        written = 0
+        for piece in pieces:
+            written += len(piece)
+            self._write(piece)
+        if written != size:
+            msg = f"a payload of {size} bytes was announced and {written} were written"
+            raise ValueError(msg)
+
+    def close(self) -> None:
+        """Write the end frame."""
+        self._frame(_END, self._checksum.digest())

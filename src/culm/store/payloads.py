@@ -1,0 +1,196 @@
+"""Payloads: written in pieces, read in pieces, forgotten.
+
+A payload is never needed in memory as a whole. Its pieces are committed as they fill, so that a transfer that breaks
+goes on at the byte reached, in another process if need be. Only bytes that came are ever stored: a claimed size
+reserves nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.bamboo import Entry, PayloadHasher
+from culm.errors import NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
+from culm.store.ingest import LogView
+from culm.store.schema import PayloadState, to_sql
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator
+
+    from culm.store.database import Database
+    from culm.store.interface import Bytes
+
+PIECE_BYTES = 64 * 1024
+_COMMIT_BYTES = 1024 * 1024  # a sink commits after this much
+
+
+def read_pieces(database: Database, entry_id: int, offset: int = 0) -> Iterator[bytes]:
+    """The bytes held of an entry's payload from ``offset`` on, one stored piece after the other."""
+    while True:
+        with database.snapshot() as connection:
+            row = connection.execute(
+                "SELECT at, piece FROM payloads WHERE entry = ? AND at <= ? ORDER BY at DESC LIMIT 1",
+                (entry_id, offset),
+            ).fetchone()
+        if row is None or row[0] + len(row[1]) <= offset:
+            return
+        piece = row[1][offset - row[0] :] if row[0] < offset else row[1]
+        offset += len(piece)
+        yield piece
+
+
+def write_pieces(connection: sqlite3.Connection, entry_id: int, offset: int, data: Bytes) -> None:
+    """Store ``data`` as the payload's bytes from ``offset`` on, inside the caller's transaction."""
+    view = memoryview(data)
+    connection.executemany(
+        "INSERT INTO payloads VALUES (?, ?, ?)",
+        (
+            (entry_id, offset + at, view[at : at + PIECE_BYTES])
+            for at in range(0, len(view), PIECE_BYTES)
+        ),
+    )
+
+
+def regrouped(pieces: Iterable[Bytes], size: int = PIECE_BYTES) -> Iterator[bytes]:
+    """The same bytes in pieces of ``size`` (the last may be smaller)."""
+    buffer = bytearray()
+    for piece in pieces:
+        buffer += piece
+        while len(buffer) >= size:
+            yield bytes(buffer[:size])
+            del buffer[:size]
+    if buffer:
+        yield bytes(buffer)
+
+
+def drop_pieces(connection: sqlite3.Connection, entry_id: int, state: PayloadState) -> None:
+    """Delete what is held of a payload, and note why."""
+    connection.execute("DELETE FROM payloads WHERE entry = ?", (entry_id,))
+    connection.execute("UPDATE entries SET payload_state = ?, payload_held = 0 WHERE id = ?", (state, entry_id))
+
+
+class Sink:
+    """A ``PayloadSink`` for an entry in an SQLite store.
+
+    ``wanted`` is false if there is nothing to write: the payload is held, was forgotten, or can never be right.
+    """
+
+    def __init__(self, database: Database, place: Place) -> None:
+        self._database = database
+        with database.snapshot() as connection:
+            row = find_entry(connection, place)
+        if row is None:
+            msg = "the entry is not held: its payload cannot be checked"
+            raise NotHeld(msg)
+        self._id, encoded, state, self._stored = row
+        self._entry = Entry.decode(encoded)
+        self.wanted = state in (PayloadState.ABSENT, PayloadState.PARTIAL)
+        self._done = not self.wanted
+        self._pending = bytearray()
+        self._uncommitted = 0
+        self._hasher = PayloadHasher()
+        for piece in read_pieces(database, self._id):
+            self._hasher.update(piece)
+
+    @property
+    def offset(self) -> int:
+        """Bytes held so far, those not yet committed included."""
+        return self._stored + len(self._pending)
+
+    def write(self, piece: Bytes) -> None:
+        """Take the next bytes; ``PayloadMismatch`` if they would be more than the entry claims."""
+        if self._done or self.offset + len(piece) > self._entry.size:
+            msg = f"the payload goes on after the {self._entry.size} bytes its entry claims"
+            raise PayloadMismatch(msg, self._entry.place)
+        self._hasher.update(piece)
+        self._pending += piece
+        if len(self._pending) >= _COMMIT_BYTES:
+            self._commit(PayloadState.PARTIAL)
+
+    def _commit(self, state: PayloadState) -> None:
+        whole = len(self._pending)
+        if state is PayloadState.PARTIAL:
+            whole -= whole % PIECE_BYTES  # so that a payload that came in drips is not stored in drips
+        with self._database.transaction() as connection:
+            write_pieces(connection, self._id, self._stored, memoryview(self._pending)[:whole])
+            self._set(connection, state, self._stored + whole)
+        self._stored += whole
+        self._pending = self._pending[whole:]
+
+    def _set(self, connection: sqlite3.Connection, state: PayloadState, held: int) -> None:
+        connection.execute(
+            "UPDATE entries SET payload_state = ?, payload_held = ? WHERE id = ?", (state, held, self._id)
+        )
+
+    def finish(self) -> None:
+        """All was written: check it, and count it as held.
+
+        ``PayloadMismatch`` drops what was held. ``PayloadSizeMismatch`` marks the log invalid from this entry on.
+        """
+        if self._done:
+            return
+        try:
+            self._hasher.check(self._entry)
+        except PayloadMismatch as error:
+            with self._database.transaction() as connection:
+                refuse_payload(connection, self._id, self._entry, error)
+            self._done, self._stored, self._pending = True, 0, bytearray()
+            raise
+        with self._database.transaction() as connection:
+            write_pieces(connection, self._id, self._stored, self._pending)
+            complete_payload(connection, self._id, self._entry)
+        self._stored, self._pending, self._done = self._entry.size, bytearray(), True
+
+    def close(self) -> None:
+        """Stop for now, keeping every byte written."""
+        if self._pending and not self._done:
+            view = bytes(self._pending)
+            with self._database.transaction() as connection:
+                write_pieces(connection, self._id, self._stored, view)
+                self._set(connection, PayloadState.PARTIAL, self._stored + len(view))
+            self._stored += len(view)
+            self._pending = bytearray()
+
+
+def find_entry(connection: sqlite3.Connection, place: Place) -> tuple[int, bytes, int, int] | None:
+    """Row id, bytes, payload state and payload bytes held of the entry at a place."""
+    row: tuple[int, bytes, int, int] | None = connection.execute(
+        "SELECT entries.id, encoded, payload_state, payload_held FROM entries JOIN logs ON logs.id = log"
+        " WHERE author = ? AND log_id = ? AND seq = ? ORDER BY variant LIMIT 1",
+        (place.author, to_sql(place.log_id), to_sql(place.seq)),
+    ).fetchone()
+    return row
+
+
+def complete_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry) -> None:
+    """All bytes of the payload are stored and checked: count it as held."""
+    connection.execute(
+        "UPDATE entries SET payload_state = ?, payload_held = ? WHERE id = ?",
+        (PayloadState.COMPLETE, entry.size, entry_id),
+    )
+    view = _touched(connection, entry)
+    view.payload_arrived(entry.seq)
+    view.flush()
+
+
+def refuse_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry, error: PayloadMismatch) -> None:
+    """Drop a payload that failed its check; if its author lied about its size, the log is invalid from here on."""
+    lied = isinstance(error, PayloadSizeMismatch)
+    drop_pieces(connection, entry_id, PayloadState.SIZE_MISMATCH if lied else PayloadState.ABSENT)
+    view = _touched(connection, entry)
+    if lied:
+        view.invalidate_from(entry.seq)
+    view.flush()
+
+
+def _touched(connection: sqlite3.Connection, entry: Entry) -> LogView:
+    return LogView(connection, entry.author, entry.log_id, next_change(connection))
+
+
+def next_change(connection: sqlite3.Connection) -> int:
+    """Count this transaction as a change of the store; its number."""
+    (change,) = connection.execute(
+        "UPDATE counters SET value = value + 1 WHERE name = 'change' RETURNING value"
+    ).fetchone()
+    return int(change)

@@ -1,0 +1,193 @@
+"""Reading: entries, logs, offers, gaps, fork proofs.
+
+Long answers are read page by page, each page its own short snapshot, so that no reader keeps the WAL file from being
+folded back into the database.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.bamboo import MAX_U64, Entry, ForkProof
+from culm.store.interface import Log, LogSummary, Offer, StoredEntry
+from culm.store.schema import PayloadState, State, from_sql, to_sql
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator
+
+    from culm.errors import Place
+    from culm.store.database import Database
+
+_PAGE = 500
+_COLUMNS = "entries.id, encoded, state, payload_state, payload_held"
+
+
+def _stored(row: tuple[int, bytes, int, int, int]) -> StoredEntry:
+    entry_id, encoded, state, payload_state, held = row
+    return StoredEntry(Entry.decode(encoded), State(state), PayloadState(payload_state), held, entry_id)
+
+
+def find_log(connection: sqlite3.Connection, log: Log) -> int | None:
+    """The row id of a log; None if nothing of it is held."""
+    row = connection.execute(
+        "SELECT id FROM logs WHERE author = ? AND log_id = ?", (log[0], to_sql(log[1]))
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def get(database: Database, place: Place) -> StoredEntry | None:
+    """The entry at a place; of several that contradict each other the one that came first."""
+    with database.snapshot() as connection:
+        row = connection.execute(
+            f"SELECT {_COLUMNS} FROM entries JOIN logs ON logs.id = log"
+            " WHERE author = ? AND log_id = ? AND seq = ? ORDER BY variant LIMIT 1",
+            (place.author, to_sql(place.log_id), to_sql(place.seq)),
+        ).fetchone()
+    return None if row is None else _stored(row)
+
+
+def entries(
+    database: Database, log: Log, low: int, high: int, states: Iterable[State]
+) -> Iterator[StoredEntry]:
+    """The entries of a log from ``low`` to ``high`` in one of ``states``, ascending."""
+    wanted = ", ".join(str(int(state)) for state in states)
+    after, variant = to_sql(max(low, 1)) - 1, MAX_VARIANT
+    while True:
+        with database.snapshot() as connection:
+            rows = connection.execute(
+                f"SELECT {_COLUMNS}, seq, variant FROM entries"
+                " WHERE log = (SELECT id FROM logs WHERE author = ? AND log_id = ?)"
+                f" AND (seq, variant) > (?, ?) AND seq <= ? AND state IN ({wanted})"
+                " ORDER BY seq, variant LIMIT ?",
+                (log[0], to_sql(log[1]), after, variant, to_sql(min(high, MAX_U64)), _PAGE),
+            ).fetchall()
+        for row in rows:
+            yield _stored(row[:5])
+        if len(rows) < _PAGE:
+            return
+        after, variant = rows[-1][5:]
+
+
+MAX_VARIANT = 2**31  # beyond every variant there is
+
+
+def every_entry(database: Database) -> Iterator[tuple[Log, bytes, bytes, State, PayloadState, int, int]]:
+    """All that is held, by author, log and number, undecoded: log, bytes, hash, state, payload state, held, id."""
+    after: tuple[bytes, int, int, int] = (b"", to_sql(0), to_sql(0), 0)
+    while True:
+        with database.snapshot() as connection:
+            rows = connection.execute(
+                "SELECT author, log_id, encoded, hash, state, payload_state, payload_held, entries.id, seq, variant"
+                " FROM logs JOIN entries ON log = logs.id"
+                " WHERE (author, log_id, seq, variant) > (?, ?, ?, ?)"
+                " AND (author, log_id) >= (?, ?)"
+                " ORDER BY author, log_id, seq, variant LIMIT ?",
+                (*after, *after[:2], _PAGE),
+            ).fetchall()
+        for author, log_id, encoded, digest, state, payload_state, held, entry_id, _, _ in rows:
+            yield (author, from_sql(log_id)), encoded, digest, State(state), PayloadState(payload_state), held, entry_id
+        if len(rows) < _PAGE:
+            return
+        last = rows[-1]
+        after = (last[0], last[1], last[8], last[9])
+
+
+def logs(database: Database) -> Iterator[LogSummary]:
+    """What is held of each log, by author and log id."""
+    with database.snapshot() as connection:
+        rows = connection.execute(
+            "SELECT author, log_id, newest, forked_at, invalid_from, ended_at,"
+            " coalesce(sum(state = 2), 0), coalesce(sum(state = 2 AND payload_state = 2), 0),"
+            " coalesce(sum(state = 1), 0), coalesce(sum(state = 3), 0)"
+            " FROM logs LEFT JOIN entries ON log = logs.id GROUP BY logs.id ORDER BY author, log_id"
+        ).fetchall()
+    for author, log_id, newest, forked_at, invalid_from, ended_at, verified, payloads, waiting, invalid in rows:
+        if verified or waiting or invalid:
+            yield LogSummary(
+                author=author,
+                log_id=from_sql(log_id),
+                newest=0 if newest is None else from_sql(newest),
+                entries=verified,
+                payloads=payloads,
+                waiting=waiting,
+                invalid=invalid,
+                forked_at=None if forked_at is None else from_sql(forked_at),
+                invalid_from=None if invalid_from is None else from_sql(invalid_from),
+                ended=ended_at is not None and ended_at == newest,
+            )
+
+
+def offers(database: Database, since: int) -> Iterator[Offer]:
+    """How far each log that changed after change number ``since`` can be sent, logs with nothing to send left out."""
+    with database.snapshot() as connection:
+        rows = connection.execute(
+            "SELECT id, author, log_id, newest, (SELECT min(seq) FROM entries"
+            "  WHERE log = logs.id AND state = 2 AND payload_state <> 2) AS gap"
+            " FROM logs WHERE change > ? AND newest IS NOT NULL",
+            (since,),
+        ).fetchall()
+        for log, author, log_id, newest, gap in rows:
+            if gap is not None:
+                (newest,) = connection.execute(
+                    "SELECT max(seq) FROM entries WHERE log = ? AND state = 2 AND seq < ?", (log, gap)
+                ).fetchone()
+            yield Offer(
+                author,
+                from_sql(log_id),
+                0 if newest is None else from_sql(newest),
+                None if gap is None else from_sql(gap),
+            )
+
+
+def missing(database: Database, log: Log, high: int, limit: int) -> list[tuple[int, int]]:
+    """The first ``limit`` spans of numbers up to ``high`` whose entry or payload is missing and wanted.
+
+    Nothing at or after a fork is wanted. What waits for its path is held; forgotten payloads are not wanted.
+    """
+    with database.snapshot() as connection:
+        row = connection.execute(
+            "SELECT id, contiguous, invalid_from, newest FROM logs WHERE author = ? AND log_id = ?",
+            (log[0], to_sql(log[1])),
+        ).fetchone()
+        if row is None:
+            return [(1, high)] if high else []
+        log_row, contiguous, invalid_from, _ = row
+        low = from_sql(contiguous) + 1
+        if invalid_from is not None:
+            high = min(high, from_sql(invalid_from) - 1)
+        spans: list[tuple[int, int]] = []
+        held = connection.execute(
+            "SELECT DISTINCT seq FROM entries"
+            " WHERE log = ? AND seq BETWEEN ? AND ? AND payload_state IN (2, 3) ORDER BY seq",
+            (log_row, to_sql(low), to_sql(high)),
+        )
+        for (stored,) in held:
+            seq = from_sql(stored)
+            if seq > low:
+                spans.append((low, seq - 1))
+                if len(spans) >= limit:
+                    return spans
+            low = seq + 1
+        if low <= high:
+            spans.append((low, high))
+        return spans
+
+
+def fork_proofs(database: Database, log: Log | None) -> Iterator[ForkProof]:
+    """The fork proofs held (of one log), the lowest position of each log first."""
+    with database.snapshot() as connection:
+        rows = connection.execute(
+            "SELECT first, second FROM forks JOIN logs ON logs.id = log"
+            + (" WHERE author = ? AND log_id = ?" if log else "")
+            + " ORDER BY author, log_id, position, forks.id",
+            (log[0], to_sql(log[1])) if log else (),
+        ).fetchall()
+    for first, second in rows:
+        yield ForkProof.decode(first + second)
+
+
+def change(database: Database) -> int:
+    """The number of the store's last change."""
+    with database.snapshot() as connection:
+        return int(connection.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()[0])

@@ -1,0 +1,151 @@
+"""The tables of the SQLite store, and how older ones are brought up to date.
+
+Unsigned 64-bit numbers. SQLite has signed integers only, and an author may sign any sequence number up to 2^64 - 1.
+Such numbers are stored 2^63 lower (``to_sql``, ``from_sql``), which keeps their order, so that indexes, ``min`` and
+ranges are right up to the end.
+
+========  ============================================================================================
+logs      a row for each log: what its entries add up to, so that no session has to walk them
+entries   the metadata; ``variant`` tells apart different entries of one number (a fork), 0 came first
+payloads  pieces of payloads: ``at`` is the offset of the piece's first byte
+forks     fork proofs
+counters  ``change`` grows with every writing transaction; ``logs.change`` says when a log last changed
+========  ============================================================================================
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from culm.errors import StoreDamaged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+APPLICATION_ID = 0x43554C4D  # "CULM"
+_OFFSET = 2**63
+
+
+def to_sql(number: int) -> int:
+    """An unsigned 64-bit number as it stands in the database."""
+    return number - _OFFSET
+
+
+def from_sql(stored: int) -> int:
+    """The number that ``to_sql`` stored."""
+    return stored + _OFFSET
+
+
+class State(IntEnum):
+    """What the store makes of an entry. All are authentic: others are refused."""
+
+    WAITING = 1  # the certificate path is not there yet: held, never shown as verified
+    VERIFIED = 2
+    INVALID = 3  # at or after the position of a fork, or of a payload whose size its author lied about
+
+
+class PayloadState(IntEnum):
+    """How much of an entry's payload is held."""
+
+    ABSENT = 0
+    PARTIAL = 1
+    COMPLETE = 2
+    FORGOTTEN = 3  # deleted on purpose: not to be fetched again
+    SIZE_MISMATCH = 4  # a payload of the right hash and another size was seen
+
+
+# The values are part of the schema: 2 is VERIFIED and COMPLETE, 3 is FORGOTTEN.
+_VERSION_1 = """
+CREATE TABLE logs (
+    id            INTEGER PRIMARY KEY,
+    author        BLOB    NOT NULL,
+    log_id        INTEGER NOT NULL,
+    newest        INTEGER,           -- newest verified entry
+    greatest      INTEGER,           -- greatest number held, whatever its state
+    contiguous    INTEGER NOT NULL,  -- 1 to here nothing is missing: entry held, payload complete or forgotten
+    ended_at      INTEGER,           -- the lowest end-of-log entry held
+    forked_at     INTEGER,           -- the lowest position of a fork
+    invalid_from  INTEGER,           -- forked_at, or where a payload's size was lied about if that is lower
+    change        INTEGER NOT NULL,
+    UNIQUE (author, log_id)
+);
+CREATE INDEX logs_by_change ON logs (change);
+CREATE TABLE entries (
+    id            INTEGER PRIMARY KEY,
+    log           INTEGER NOT NULL REFERENCES logs (id),
+    seq           INTEGER NOT NULL,
+    variant       INTEGER NOT NULL,
+    state         INTEGER NOT NULL,
+    payload_state INTEGER NOT NULL,
+    payload_held  INTEGER NOT NULL,  -- bytes held, from the payload's start
+    hash          BLOB    NOT NULL,  -- the 64 bytes of the digest, without the YAMF prefix
+    encoded       BLOB    NOT NULL
+);
+CREATE UNIQUE INDEX entries_by_place ON entries (log, seq, variant);
+CREATE INDEX entries_waiting ON entries (log, seq) WHERE state = 1;
+CREATE INDEX entries_without_payload ON entries (log, seq) WHERE state = 2 AND payload_state <> 2;
+CREATE TABLE payloads (
+    entry INTEGER NOT NULL REFERENCES entries (id),
+    at    INTEGER NOT NULL,
+    piece BLOB    NOT NULL,
+    PRIMARY KEY (entry, at)
+) WITHOUT ROWID;
+CREATE TABLE forks (
+    id       INTEGER PRIMARY KEY,
+    log      INTEGER NOT NULL REFERENCES logs (id),
+    position INTEGER NOT NULL,
+    first    BLOB    NOT NULL,
+    second   BLOB    NOT NULL,
+    UNIQUE (log, first, second)
+);
+CREATE INDEX forks_by_position ON forks (log, position);
+CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO counters VALUES ('change', 0);
+"""
+
+
+def _create_version_1(connection: sqlite3.Connection) -> None:
+    for statement in _statements(_VERSION_1):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _statements(script: str) -> list[str]:
+    """The script's statements one by one: ``executescript`` would commit the transaction it runs in."""
+    statements, lines = [], ""
+    for line in script.splitlines():
+        lines += line + "\n"
+        if sqlite3.complete_statement(lines):
+            statements.append(lines)
+            lines = ""
+    return statements
+
+
+# MIGRATIONS[n] turns a store of version n into one of version n + 1, within one transaction.
+MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_create_version_1]
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the database to the newest version; an empty one is filled. Call inside a writing transaction."""
+    version = schema_version(connection)
+    for step in MIGRATIONS[version:]:
+        step(connection)
+    if version < len(MIGRATIONS):
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    """The store's version; 0 for an empty file. ``StoreDamaged`` if it is not Culm's, or of a later version."""
+    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application_id != APPLICATION_ID:
+        if version or connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            msg = "an SQLite database, but not a Culm store"
+            raise StoreDamaged(msg)
+        return 0
+    if version > len(MIGRATIONS):
+        msg = f"a store of version {version}; this program knows versions up to {len(MIGRATIONS)}"
+        raise StoreDamaged(msg)
+    return version

@@ -1,0 +1,224 @@
+"""The store that comes with Culm: one SQLite file. A facade over the modules beside it."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from culm.bamboo import MAX_U64, Entry, ForkProof, Identity, are_authentic, check_payload
+from culm.bamboo.yamf import yamf_hash
+from culm.errors import BadSignature, NotHeld, PayloadMismatch, PayloadSizeMismatch, Place, StoreFull
+from culm.store import append, ingest, payloads, queries, verify
+from culm.store.database import LOCK_TIMEOUT, Database
+from culm.store.interface import Bytes, ImportReport, Log, LogSummary, Offer, StoredEntry, VerifyReport
+from culm.store.schema import PayloadState, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import TracebackType
+
+_BATCH_ENTRIES = 1000  # entries of one transaction
+_BATCH_BYTES = 8 * 1024 * 1024  # payload bytes after which a transaction is not extended
+_EMPTY_PAYLOAD = yamf_hash(b"")
+
+Item = tuple[Entry, "Bytes | None"]
+
+
+class SQLiteStore:
+    """Logs in one SQLite file, verified as they come in. See ``culm.store.interface.Store``.
+
+    Use an instance from one thread at a time. Any number of processes may read while one writes; a second writer waits
+    for ``lock_timeout`` seconds and then gives up with ``StoreLocked``.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        read_only: bool = False,
+        lock_timeout: float = LOCK_TIMEOUT,
+        max_waiting_entries: int = ingest.MAX_WAITING_ENTRIES,
+        max_waiting_bytes: int = ingest.MAX_WAITING_BYTES,
+    ) -> None:
+        self._database = Database(Path(path), read_only=read_only, lock_timeout=lock_timeout)
+        self._max_waiting = (max_waiting_entries, max_waiting_bytes)
+        self.path = Path(path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file. Everything acknowledged is on the disk, closed or not."""
+        self._database.close()
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def add(self, items: Iterable[Item], *, authenticated: bool = False) -> ImportReport:
+        """Take entries with their payloads (None: not at hand), in any order.
+
+        What is wrong is refused and listed in the report; the rest is taken. ``authenticated`` says that the
+        signatures were checked already. A transaction takes up to a thousand entries; each is kept or not as a whole.
+        ``StoreFull`` if more entries wait for their path than may: that transaction is undone.
+        """
+        report = ImportReport()
+        rest = iter(items)
+        waited = self._waiting()
+        while batch := self._next_batch(rest):
+            report.merge(self._add_batch(batch, authenticated=authenticated))
+        # Some of those that waited when they came found their path later, some of those from before, too.
+        report.waiting = max(0, min(report.waiting, self._waiting() - waited))
+        return report
+
+    def _waiting(self) -> int:
+        with self._database.snapshot() as connection:
+            return int(connection.execute("SELECT count(*) FROM entries WHERE state = 1").fetchone()[0])
+
+    @staticmethod
+    def _next_batch(items: Iterator[Item]) -> list[Item]:
+        batch: list[Item] = []
+        size = 0
+        for item in islice(items, _BATCH_ENTRIES):
+            batch.append(item)
+            size += len(item[1] or b"")
+            if size >= _BATCH_BYTES:
+                break
+        return batch
+
+    def _add_batch(self, batch: list[Item], *, authenticated: bool) -> ImportReport:
+        report = ImportReport()
+        if not authenticated:
+            good = are_authentic([entry for entry, _ in batch])
+            for (entry, _), authentic in zip(batch, good, strict=True):
+                if not authentic:
+                    msg = "the signature does not verify under the claimed author"
+                    report.refused.append((entry.place, BadSignature(msg, entry.place)))
+            batch = [item for item, authentic in zip(batch, good, strict=True) if authentic]
+        batch = sorted(batch, key=lambda item: (item[0].author, item[0].log_id, item[0].seq))
+        checked = [(entry, *_checked_payload(entry, payload, report)) for entry, payload in batch]
+        with self._database.transaction() as connection:
+            change = payloads.next_change(connection)
+            entry_id = append.next_entry_id(connection)
+            views: dict[Log, ingest.LogView] = {}
+            pieces: list[tuple[int, Bytes]] = []
+            for entry, payload, lie in checked:
+                view = views.get(entry.log)
+                if view is None:
+                    view = views[entry.log] = ingest.LogView(connection, entry.author, entry.log_id, change)
+                if view.held(entry):
+                    report.known += 1
+                    attached = None if payload is None and not lie else view.attach_payload(entry, lie=lie)
+                    if attached is not None and payload is not None:
+                        pieces.append((attached, payload))
+                        report.payloads += 1
+                    continue
+                complete = payload is not None
+                held = PayloadState.COMPLETE if complete else PayloadState.SIZE_MISMATCH if lie else PayloadState.ABSENT
+                try:
+                    state, proofs = view.add(entry, entry_id, held, entry.size if complete else 0)
+                except StoreFull as error:
+                    report.refused.append((entry.place, error))
+                    continue
+                if payload:
+                    pieces.append((entry_id, payload))
+                if lie:
+                    view.invalidate_from(entry.seq)
+                entry_id += 1
+                report.added += 1
+                report.payloads += complete
+                report.waiting += state is State.WAITING
+                report.forks += proofs
+            for view in views.values():
+                view.flush()
+            for owner, payload in pieces:
+                payloads.write_pieces(connection, owner, 0, payload)
+            if report.waiting:
+                ingest.check_waiting_room(connection, *self._max_waiting)
+        return report
+
+    def add_proof(self, proof: ForkProof) -> ImportReport:
+        """Take a fork proof from elsewhere: ``BadSignature`` if it is none. Its entries are kept like any others."""
+        proof.check()
+        return self.add([(proof.first, None), (proof.second, None)], authenticated=True)
+
+    def append(
+        self, identity: Identity, log_id: int, payload: Iterable[Bytes], *, is_end: bool = False
+    ) -> Entry:
+        """Publish the next entry of the identity's log; see ``culm.store.append``."""
+        return append.append(self._database, identity, log_id, payload, is_end=is_end)
+
+    def payload_sink(self, place: Place) -> payloads.Sink:
+        """Where to write the payload of an entry that is held, in pieces; ``NotHeld`` if it is not."""
+        return payloads.Sink(self._database, place)
+
+    def forget(self, place: Place) -> int:
+        """Delete an entry's payload, keeping the entry; the bytes freed. It will not be fetched again by itself."""
+        with self._database.transaction() as connection:
+            row = payloads.find_entry(connection, place)
+            if row is None:
+                msg = "the entry is not held"
+                raise NotHeld(msg)
+            entry_id, encoded, _, held = row
+            payloads.drop_pieces(connection, entry_id, PayloadState.FORGOTTEN)
+            entry = Entry.decode(encoded)
+            view = ingest.LogView(connection, entry.author, entry.log_id, payloads.next_change(connection))
+            view.payload_arrived(entry.seq)
+            view.flush()
+        return held
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def get(self, place: Place) -> StoredEntry | None:
+        """The entry at a place; of several that contradict each other the one that came first."""
+        return queries.get(self._database, place)
+
+    def entries(
+        self, log: Log, low: int = 1, high: int = MAX_U64, *, states: Iterable[State] = (State.VERIFIED,)
+    ) -> Iterator[StoredEntry]:
+        """The entries of a log from ``low`` to ``high``, ascending."""
+        return queries.entries(self._database, log, low, high, states)
+
+    def payload(self, stored: StoredEntry, offset: int = 0) -> Iterator[bytes]:
+        """The payload's bytes held, from ``offset`` on, in pieces of at most ``payloads.PIECE_BYTES``."""
+        return payloads.read_pieces(self._database, stored.id, offset)
+
+    def logs(self) -> Iterator[LogSummary]:
+        """What is held of each log, by author and log id."""
+        return queries.logs(self._database)
+
+    def offers(self, since: int = -1) -> Iterator[Offer]:
+        """How far each log that changed after change number ``since`` can be sent; 0 if not at all."""
+        return queries.offers(self._database, since)
+
+    def missing(self, log: Log, high: int, limit: int = 1000) -> list[tuple[int, int]]:
+        """The first ``limit`` spans of numbers up to ``high`` whose entry or payload is missing and wanted."""
+        return queries.missing(self._database, log, high, limit)
+
+    def fork_proofs(self, log: Log | None = None) -> Iterator[ForkProof]:
+        """The fork proofs held (of one log), the lowest position of each log first."""
+        return queries.fork_proofs(self._database, log)
+
+    def change(self) -> int:
+        """A number that grows whenever the store changes, by whichever process."""
+        return queries.change(self._database)
+
+    def verify(self, log: Log | None = None, progress: Callable[[int], None] | None = None) -> VerifyReport:
+        """Check everything held (or one log) afresh from its bytes; see ``culm.store.verify``."""
+        return verify.verify(self._database, log, progress)
+
+
+def _checked_payload(entry: Entry, payload: Bytes | None, report: ImportReport) -> tuple[Bytes | None, bool]:
+    """The payload if it is the entry's, else None; and whether the author lied about its size."""
+    if payload is None:
+        return (b"", False) if entry.size == 0 and entry.payload_hash == _EMPTY_PAYLOAD else (None, False)
+    try:
+        check_payload(entry, payload)
+    except PayloadMismatch as error:
+        report.refused.append((entry.place, error))
+        return None, isinstance(error, PayloadSizeMismatch)
+    return payload, False

@@ -1,0 +1,127 @@
+"""Verifying everything that is held, afresh from its bytes: what ``culm verify`` does.
+
+The states in the store are not believed: signatures, hashes, links, paths and payloads are all checked again, log by
+log in ascending order (see ``culm.bamboo.audit``), and what comes out is compared with the states.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby, islice
+from typing import TYPE_CHECKING
+
+from culm.bamboo import Entry, LogAuditor, PayloadHasher, are_authentic
+from culm.bamboo.yamf import YAMF_PREFIX
+from culm.errors import InvalidEntry, Place
+from culm.store.interface import VerifyReport
+from culm.store.payloads import read_pieces
+from culm.store.queries import every_entry, find_log
+from culm.store.schema import PayloadState, State, from_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from culm.store.database import Database
+    from culm.store.interface import Log
+
+_BATCH = 512
+_Row = tuple["Log", bytes, bytes, State, PayloadState, int, int]
+
+
+def verify(
+    database: Database, log: Log | None = None, progress: Callable[[int], None] | None = None
+) -> VerifyReport:
+    """Check everything held, or one log. ``progress`` is called with the number of entries done."""
+    report = VerifyReport()
+    rows = (row for row in every_entry(database) if log is None or row[0] == log)
+    for key, of_log in groupby(rows, key=lambda row: row[0]):
+        _verify_log(database, key, of_log, report, progress)
+    return report
+
+
+def _verify_log(
+    database: Database,
+    log: Log,
+    rows: Iterator[_Row],
+    report: VerifyReport,
+    progress: Callable[[int], None] | None,
+) -> None:
+    auditor = LogAuditor()
+    connected: list[tuple[int, bool, State]] = []
+    before = len(report.problems)
+    lied_at: int | None = None
+    while batch := list(islice(rows, _BATCH)):
+        checked = _authentic_entries(log, batch, report)
+        for (_, _, digest, state, payload_state, held, entry_id), entry in checked:
+            if entry.hash != YAMF_PREFIX + digest:
+                report.problems.append((entry.place, "the stored hash is not the entry's"))
+            connected.append((entry.seq, auditor.add(entry), state))
+            if payload_state is PayloadState.SIZE_MISMATCH:
+                lied_at = entry.seq if lied_at is None else min(lied_at, entry.seq)
+            _check_payload(database, entry, payload_state, held, entry_id, report)
+        report.entries += len(batch)
+        if progress is not None:
+            progress(report.entries)
+    limit = min((at for at in (auditor.invalid_from, lied_at) if at is not None), default=None)
+    limit = _with_proofs(database, log, limit)
+    for seq, has_path, state in connected:
+        found = State.INVALID if limit is not None and seq >= limit else State.VERIFIED if has_path else State.WAITING
+        report.verified += found is State.VERIFIED
+        report.unverified += found is State.WAITING
+        report.invalid += found is State.INVALID
+        if found is not state and len(report.problems) == before:
+            place = Place(log[0], log[1], seq)
+            report.problems.append((place, f"the store calls it {state.name.lower()}, it is {found.name.lower()}"))
+    report.forks += auditor.fork is not None or (limit is not None and limit != lied_at)
+
+
+def _with_proofs(database: Database, log: Log, limit: int | None) -> int | None:
+    """The lowest position that the proofs held put a fork at, as far as it is below ``limit``."""
+    with database.snapshot() as connection:
+        (position,) = connection.execute(
+            "SELECT min(position) FROM forks WHERE log = ?", (find_log(connection, log),)
+        ).fetchone()
+    if position is None:
+        return limit
+    return from_sql(position) if limit is None else min(limit, from_sql(position))
+
+
+def _authentic_entries(log: Log, batch: list[_Row], report: VerifyReport) -> list[tuple[_Row, Entry]]:
+    decoded: list[tuple[_Row, Entry]] = []
+    for row in batch:
+        try:
+            entry = Entry.decode(row[1])
+        except InvalidEntry as error:
+            report.problems.append((Place(log[0], log[1], 0), f"damaged: {error}"))
+            report.invalid += 1
+            continue
+        if entry.log == log:
+            decoded.append((row, entry))
+        else:
+            report.problems.append((entry.place, "stored under another log"))
+            report.invalid += 1
+    authentic = []
+    for (row, entry), good in zip(decoded, are_authentic([entry for _, entry in decoded]), strict=True):
+        if good:
+            authentic.append((row, entry))
+        else:
+            report.problems.append((entry.place, "the signature does not verify under the claimed author"))
+            report.invalid += 1
+    return authentic
+
+
+def _check_payload(
+    database: Database, entry: Entry, state: PayloadState, held: int, entry_id: int, report: VerifyReport
+) -> None:
+    if state is not PayloadState.COMPLETE:
+        return
+    hasher = PayloadHasher()
+    for piece in read_pieces(database, entry_id):
+        hasher.update(piece)
+    try:
+        hasher.check(entry)
+    except InvalidEntry as error:
+        report.problems.append((entry.place, f"payload: {error}"))
+    else:
+        report.payloads += 1
+    if held != entry.size:
+        report.problems.append((entry.place, f"the store counts {held} payload bytes, the entry {entry.size}"))

@@ -157,7 +157,7 @@ def _pull_hash(head: bytes, at: int, name: str) -> tuple[bytes, int]:
         raise EncodingError(f"{name}: {error}", error.offset) from None
 
 
-def encode_unsigned(  # noqa: PLR0913 - these are the fields of the format, in its order
+def encode_unsigned(
     *,
     is_end: bool,
     author: bytes,

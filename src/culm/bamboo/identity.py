@@ -52,7 +52,7 @@ class Identity:
         """The detached signature (64 bytes) of ``message``."""
         return self._key.sign(message).signature
 
-    def create_entry(  # noqa: PLR0913 - these are the fields of the format
+    def create_entry(
         self,
         *,
         log_id: int,

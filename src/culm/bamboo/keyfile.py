@@ -36,10 +36,16 @@ def dump_identity(identity: Identity, passphrase: str | None = None) -> str:
         document["secret"] = identity.seed.hex()
     else:
         salt = random_bytes(argon2id.SALTBYTES)
-        costs = {"opslimit": argon2id.OPSLIMIT_MODERATE, "memlimit": argon2id.MEMLIMIT_MODERATE}
-        key = argon2id.kdf(SecretBox.KEY_SIZE, passphrase.encode(), salt, **costs)
+        opslimit, memlimit = argon2id.OPSLIMIT_MODERATE, argon2id.MEMLIMIT_MODERATE
+        key = argon2id.kdf(SecretBox.KEY_SIZE, passphrase.encode(), salt, opslimit=opslimit, memlimit=memlimit)
         box = SecretBox(key).encrypt(identity.seed)
-        document["sealed"] = {"kdf": "argon2id", "salt": salt.hex(), **costs, "box": bytes(box).hex()}
+        document["sealed"] = {
+            "kdf": "argon2id",
+            "salt": salt.hex(),
+            "opslimit": opslimit,
+            "memlimit": memlimit,
+            "box": bytes(box).hex(),
+        }
     return json.dumps(document, indent=2) + "\n"
 
 

@@ -18,7 +18,7 @@ from culm.bamboo.varu64 import MAX_U64
 
 # SPINE[k] is (3^k - 1)/2. The last one lies beyond 2^64 - 1: no such entry exists, but the pattern goes on to it,
 # and the path from there down to a very large number is part of that number's certificate pool.
-SPINE = [(3**k - 1) // 2 for k in range(43)]
+SPINE: list[int] = [(3**k - 1) // 2 for k in range(43)]
 
 
 def _check(seq: int) -> None:

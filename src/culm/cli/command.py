@@ -38,7 +38,7 @@ class _Parser(argparse.ArgumentParser):
 class Commands:
     """Where a command group adds its commands; ``--home`` and ``--json`` come with each."""
 
-    def __init__(self, parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    def __init__(self, parser: argparse.ArgumentParser, common: _Parser) -> None:
         self._common = common
         self._parsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
 
@@ -59,7 +59,7 @@ class Commands:
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     # Given before the command or after it: the ones after it must not reset those before.
-    common = argparse.ArgumentParser(add_help=False)
+    common = _Parser(add_help=False)
     common.add_argument("--home", metavar="DIR", default=argparse.SUPPRESS, help="default: $CULM_HOME, else ~/.culm")
     common.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     parser = _Parser(prog="culm", description=culm.__doc__, allow_abbrev=False)

@@ -62,9 +62,7 @@ def _export(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _write(
-    arguments: argparse.Namespace, store: SQLiteStore, logs: list[tuple[bytes, int]], stream: BinaryIO
-) -> int:
+def _write(arguments: argparse.Namespace, store: SQLiteStore, logs: list[tuple[bytes, int]], stream: BinaryIO) -> int:
     if arguments.bundle:
         return export_bundle(store, logs, stream)
     left_out: list[Place] = []
@@ -96,7 +94,11 @@ def _import(arguments: argparse.Namespace) -> int:
                     for place, error in report.refused
                 ],
                 "forks": [
-                    {"author": log_text((proof.author, 0)).partition("/")[0], "log_id": proof.log_id, "position": proof.position}
+                    {
+                        "author": log_text((proof.author, 0)).partition("/")[0],
+                        "log_id": proof.log_id,
+                        "position": proof.position,
+                    }
                     for proof in report.forks
                 ],
             }

@@ -18,7 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from culm.bamboo import Identity
-from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, public_key, read_private, write_private
+from culm.bamboo.keyfile import (
+    dump_identity,
+    is_sealed,
+    load_identity,
+    public_key,
+    read_private,
+    write_private,
+)
 from culm.errors import ConfigError
 from culm.store import SQLiteStore
 

@@ -40,7 +40,10 @@ def register(commands: Commands) -> None:
     export.add_argument("--passphrase", action="store_true", help="seal the copy under a passphrase")
     take = identity.add("import", _import, "take an identity from a file")
     take.add_argument("name")
-    take.add_argument("file", help="an exported identity, or the secret as 64 hex digits or 43 base62 characters; - is stdin")
+    take.add_argument(
+        "file",
+        help="an exported identity, or the secret as 64 hex digits or 43 base62 characters; - is stdin",
+    )
     take.add_argument("--passphrase", action="store_true", help="keep it under a passphrase")
 
 
@@ -82,9 +85,7 @@ def _list(arguments: argparse.Namespace) -> int:
     home = Home.find(arguments.home)
     found = [(name, home.identity_public(name), home.identity_is_sealed(name)) for name in home.identity_names()]
     if arguments.json:
-        print_json(
-            [{"name": name, "author": author_text(public), "sealed": sealed} for name, public, sealed in found]
-        )
+        print_json([{"name": name, "author": author_text(public), "sealed": sealed} for name, public, sealed in found])
     elif found:
         rows = [(name, author_text(public), "sealed" if sealed else "") for name, public, sealed in found]
         print_table(("name", "author", ""), rows)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 from culm.bamboo import lipmaa
 from culm.cli.home import Home
 from culm.cli.output import note, open_input, print_json, print_table, progress_bar, size_text
-from culm.cli.places import author_text, log_text, parse_log, parse_log_or_place, parse_number, parse_place, place_text
+from culm.cli.places import (
+    author_text,
+    log_text,
+    parse_log,
+    parse_log_or_place,
+    parse_number,
+    parse_place,
+    place_text,
+)
 from culm.errors import ConfigError, NotHeld, Place
 from culm.store import State
 
@@ -17,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from culm.cli.command import Commands
-    from culm.store import Log, SQLiteStore, StoredEntry
+    from culm.store import Log, LogSummary, SQLiteStore, StoredEntry
 
 _PIECE = 64 * 1024
 
@@ -99,7 +107,13 @@ def _logs(arguments: argparse.Namespace) -> int:
         )
     elif summaries:
         rows = [
-            (log_text((log.author, log.log_id)), log.newest, log.entries, log.payloads, _remark(log.forked_at, log))
+            (
+                log_text((log.author, log.log_id)),
+                log.newest,
+                log.entries,
+                log.payloads,
+                _remark(log),
+            )
             for log in summaries
         ]
         print_table(("log", "newest", "entries", "payloads", ""), rows, right=("newest", "entries", "payloads"))
@@ -108,13 +122,13 @@ def _logs(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _remark(forked_at: int | None, log: object) -> str:
+def _remark(log: LogSummary) -> str:
     remarks = []
-    if forked_at is not None:
-        remarks.append(f"forked at {forked_at}")
-    if getattr(log, "waiting", 0):
-        remarks.append(f"{log.waiting} waiting")  # type: ignore[attr-defined]
-    if getattr(log, "ended", False):
+    if log.forked_at is not None:
+        remarks.append(f"forked at {log.forked_at}")
+    if log.waiting:
+        remarks.append(f"{log.waiting} waiting")
+    if log.ended:
         remarks.append("ended")
     return ", ".join(remarks)
 
@@ -139,7 +153,13 @@ def _show_log(arguments: argparse.Namespace, store: SQLiteStore, log: Log) -> in
         print_json(found)
         return 0
     rows = [
-        (item["seq"], item["state"], size_text(int(str(item["size"]))), item["payload"], str(item["hash"])[4:20])
+        (
+            item["seq"],
+            item["state"],
+            size_text(int(str(item["size"]))),
+            item["payload"],
+            str(item["hash"])[4:20],
+        )
         for item in found
     ]
     print_table(("seq", "state", "size", "payload", "hash"), rows, right=("seq", "size"))
@@ -192,9 +212,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     log = None if arguments.log is None else parse_log(arguments.log)
     with Home.find(arguments.home).store(read_only=True) as store, progress_bar("verifying") as bar:
         report = store.verify(log, lambda entries: bar.update(entries, 0))
-    problems = [
-        {"place": place_text(place) if place else None, "reason": reason} for place, reason in report.problems
-    ]
+    problems = [{"place": place_text(place) if place else None, "reason": reason} for place, reason in report.problems]
     if arguments.json:
         print_json(
             {

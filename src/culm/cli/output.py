@@ -53,7 +53,7 @@ def size_text(size: int) -> str:
     """A number of bytes for people."""
     value = float(size)
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:  # noqa: PLR2004
+        if value < 1024:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} TiB"

@@ -74,7 +74,7 @@ def parse_place(text: str) -> Place:
 
 def parse_log_or_place(text: str) -> tuple[Log, int | None]:
     """``AUTHOR/LOG`` or ``AUTHOR/LOG/SEQ``: the log, and the number if there is one."""
-    if text.count("/") >= 2:  # noqa: PLR2004 - two slashes, three parts
+    if text.count("/") >= 2:
         place = parse_place(text)
         return (place.author, place.log_id), place.seq
     return parse_log(text), None

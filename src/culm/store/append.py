@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity, PayloadHasher, lipmaa
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import AfterEndOfLog, ForkDetected, Place, StoreError
-from culm.store.ingest import LogView
-from culm.store.payloads import next_change, regrouped, write_pieces
+from culm.store.logview import LogView
+from culm.store.payloads import regrouped
+from culm.store.rows import next_change, next_entry_id, write_pieces
 from culm.store.schema import PayloadState, to_sql
 
 if TYPE_CHECKING:
@@ -81,16 +82,8 @@ def _hash_at(connection: sqlite3.Connection, view: LogView, seq: int) -> bytes |
     """The hash (66 bytes) of the log's entry ``seq``; None for number 0."""
     if seq == 0:
         return None
-    row = connection.execute(
-        "SELECT hash FROM entries WHERE log = ? AND seq = ?", (view.id, to_sql(seq))
-    ).fetchone()
+    row = connection.execute("SELECT hash FROM entries WHERE log = ? AND seq = ?", (view.id, to_sql(seq))).fetchone()
     if row is None:
         msg = f"entry {seq} of this log is not held, and the new entry must link to it: fetch it first"
         raise StoreError(msg)
     return YAMF_PREFIX + bytes(row[0])
-
-
-def next_entry_id(connection: sqlite3.Connection) -> int:
-    """The row id for the next entry: they grow in the order of arrival."""
-    (greatest,) = connection.execute("SELECT max(id) FROM entries").fetchone()
-    return (greatest or 0) + 1

@@ -29,7 +29,10 @@ _ERRORS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_FULL: (StoreFull, "the disk is full; nothing was changed"),
     sqlite3.SQLITE_NOTADB: (StoreDamaged, "not a Culm store"),
     sqlite3.SQLITE_CORRUPT: (StoreDamaged, "the store's file is damaged"),
-    sqlite3.SQLITE_CANTOPEN: (StoreError, "the store's file cannot be opened (is the folder there, and yours?)"),
+    sqlite3.SQLITE_CANTOPEN: (
+        StoreError,
+        "the store's file cannot be opened (is the folder there, and yours?)",
+    ),
     sqlite3.SQLITE_READONLY: (StoreError, "the store may not be written (permission)"),
     sqlite3.SQLITE_PERM: (StoreError, "no permission to use the store"),
 }
@@ -109,13 +112,14 @@ class Database:
             if self._depth == 0:
                 self.connection.execute("BEGIN IMMEDIATE")
             self._depth += 1
+            outermost = self._depth == 1
             try:
                 yield self.connection
-                if self._depth == 1:
+                if outermost:
                     self.connection.execute("COMMIT")
             except BaseException:
                 # Full disks and I/O errors have SQLite roll back by itself.
-                if self._depth == 1 and self.connection.in_transaction:
+                if outermost and self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 raise
             finally:

@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, BinaryIO
 
 from culm.bamboo import MAX_U64, Entry
-from culm.errors import BadSignature, CulmError, EncodingError, Place
-from culm.store.files import BundleWriter, EntryRecord, PayloadBytes, PayloadRecord, ProofRecord, Record, read_records
+from culm.errors import BadSignature, EncodingError, NotHeld, PayloadMismatch, Place
+from culm.store.files import (
+    BundleWriter,
+    EntryRecord,
+    PayloadBytes,
+    PayloadRecord,
+    ProofRecord,
+    Record,
+    read_records,
+)
 from culm.store.interface import ImportReport
 from culm.store.schema import State
 
@@ -29,6 +37,7 @@ class Importer:
         self._progress = progress
         self._batch: list[tuple[Entry, Bytes | None]] = []
         self._batch_bytes = 0
+        self._last: Entry | None = None
         self._entries = 0
         self._bytes = 0
         self.report = ImportReport()
@@ -47,6 +56,7 @@ class Importer:
 
     def _take(self, record: Record) -> None:
         if isinstance(record, EntryRecord):
+            self._last = record.entry
             self._take_entry(record.entry, record.payload)
             self._entries += 1
         elif isinstance(record, PayloadRecord):
@@ -68,22 +78,28 @@ class Importer:
             self._flush()
 
     def _take_payload(self, place: Place, payload: PayloadBytes) -> None:
+        last = self._last
         try:
-            sink = self._store.payload_sink(place)
-            if not sink.wanted:
-                return
-            self._bytes += payload.size
-            done = sink.offset
+            # Of several entries of one number, a payload belongs to the one it follows.
+            sink = self._store.payload_sink(place, last.hash if last is not None and last.place == place else None)
+        except NotHeld as error:
+            self.report.refused.append((place, error))
+            return
+        if not sink.wanted:
+            return
+        self._bytes += payload.size
+        done = sink.offset
+        try:
             for piece in payload:
                 skipped = min(done, len(piece))
                 done -= skipped
                 sink.write(memoryview(piece)[skipped:])
             sink.finish()
+        except PayloadMismatch as error:
+            self.report.refused.append((place, error))
         except EncodingError:
             sink.close()
             raise
-        except CulmError as error:
-            self.report.refused.append((place, error))
         else:
             self.report.payloads += 1
 
@@ -102,9 +118,7 @@ class Importer:
             self._progress(self._entries, self._bytes)
 
 
-def export_plain(
-    store: SQLiteStore, logs: Iterable[Log], stream: BinaryIO, left_out: Callable[[Place], None]
-) -> int:
+def export_plain(store: SQLiteStore, logs: Iterable[Log], stream: BinaryIO, left_out: Callable[[Place], None]) -> int:
     """Write verified entries, each directly followed by its payload; the number written.
 
     ``left_out`` is called for entries whose payload is not held: this format cannot carry them.
@@ -116,8 +130,7 @@ def export_plain(
                 left_out(stored.entry.place)
                 continue
             stream.write(stored.entry.encoded)
-            for piece in store.payload(stored):
-                stream.write(piece)
+            stream.writelines(store.payload(stored))
             count += 1
     return count
 

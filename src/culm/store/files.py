@@ -1,10 +1,10 @@
-"""Export files: the two formats, written and read as streams.
+r"""Export files: the two formats, written and read as streams.
 
-*Plain*: entries, each directly followed by its payload, one behind the other. The deployed Bushbaby peer has its logs in
-this form. It can hold only entries whose payload is at hand, and a file that was cut between two entries looks whole.
+*Plain*: entries, each directly followed by its payload, one behind the other. The deployed Bushbaby peer has its logs
+in this form. It can hold only entries whose payload is at hand, and a file cut between two entries looks whole.
 
-*Bundle*: Culm's own framed format. It also carries entries alone, payloads alone and fork proofs, and its end frame shows
-a file that was cut or changed on the way::
+*Bundle*: Culm's own framed format. It also carries entries alone, payloads alone and fork proofs, and its end frame
+shows a file that was cut or changed on the way::
 
     bundle  = "CULMBUNDLE1\\n" frame* end
     frame   = VarU64 type, VarU64 length, value

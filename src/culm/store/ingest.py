@@ -1,296 +1,77 @@
-"""Taking in authentic entries: links, paths, forks, states (bamboo.md, "Verification").
-
-Entries come in any order. One whose path to entry 1 is not there yet waits; when the missing one arrives, all that
-waited for it follow. Two that contradict each other are a fork: the proof is kept, and everything from its position on
-becomes invalid, both branches.
-
-``LogView`` is one log during one transaction. It remembers what it read and wrote, so that a run of consecutive
-entries costs no look-ups beyond the first few.
-"""
+"""Taking in a group of authentic entries, in one transaction."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from culm.bamboo import Entry, ForkProof, linkers
-from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import StoreFull
-from culm.store.schema import PayloadState, State, from_sql, to_sql
+from culm.store.logview import LogView
+from culm.store.rows import next_change, next_entry_id, write_pieces
+from culm.store.schema import PayloadState, State
 
 if TYPE_CHECKING:
     import sqlite3
 
-MAX_VARIANTS = 16  # entries of one number that are kept: two prove the fork, more may be asked for
-MAX_PROOFS = 1024  # fork proofs kept for one log
+    from culm.bamboo import Entry
+    from culm.store.interface import Bytes, ImportReport, Log
+
 MAX_WAITING_ENTRIES = 100_000
 MAX_WAITING_BYTES = 256 * 1024 * 1024
-_DIGEST_AT = len(YAMF_PREFIX)
 
 
-@dataclass(slots=True)
-class _Known:
-    """What stands at a number: its hash (66 bytes) and state."""
+class Ingestion:
+    """One transaction's worth of authentic entries, in ascending order of author, log and number."""
 
-    hash: bytes
-    state: State
-
-
-class LogView:
-    """One log while entries are added to it, inside a writing transaction."""
-
-    def __init__(self, connection: sqlite3.Connection, author: bytes, log_id: int, change: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, report: ImportReport) -> None:
         self._db = connection
-        self._change = change
-        self.author = author
-        self.log_id = log_id
-        row = connection.execute(
-            "SELECT id, newest, greatest, contiguous, ended_at, forked_at, invalid_from FROM logs"
-            " WHERE author = ? AND log_id = ?",
-            (author, to_sql(log_id)),
-        ).fetchone()
-        if row is None:
-            cursor = connection.execute(
-                "INSERT INTO logs (author, log_id, contiguous, change) VALUES (?, ?, ?, ?)",
-                (author, to_sql(log_id), to_sql(0), change),
-            )
-            row = (cursor.lastrowid, None, None, to_sql(0), None, None, None)
-        self.id: int = row[0]
-        self.newest, self.greatest, self.contiguous = (0 if value is None else from_sql(value) for value in row[1:4])
-        self.ended_at, self.forked_at, self.invalid_from = (
-            None if value is None else from_sql(value) for value in row[4:]
-        )
-        self._known: dict[int, list[_Known]] = {}
-        waiting = "SELECT 1 FROM entries WHERE log = ? AND state = 1 LIMIT 1"
-        self._waits = connection.execute(waiting, (self.id,)).fetchone() is not None
-        self._rows: list[tuple[object, ...]] = []
+        self._report = report
+        self._change = next_change(connection)
+        self._next_id = next_entry_id(connection)
+        self._views: dict[Log, LogView] = {}
+        self._payloads: list[tuple[int, Bytes]] = []
 
-    def add(self, entry: Entry, entry_id: int, payload_state: PayloadState, held: int) -> tuple[State, list[ForkProof]]:
-        """Add a new authentic entry; its state, and the fork proofs it makes.
-
-        The caller has made sure that it is not held yet. Written rows reach the database with ``flush``.
-        """
-        seq = entry.seq
-        variant = len(self._at(seq))
-        if variant >= MAX_VARIANTS:
-            msg = f"{MAX_VARIANTS} different entries of this number are kept already"
-            raise StoreFull(msg)
-        proofs = self._contradictions(entry)
-        for proof in proofs:
-            self._record(proof)
-        state = self._state_of(entry)
-        digest = entry.hash[_DIGEST_AT:]
-        self._rows.append(
-            (entry_id, self.id, to_sql(seq), variant, state, payload_state, held, digest, entry.encoded)
-        )
-        self._at(seq).append(_Known(entry.hash, state))
-        has_entries_above = seq < self.greatest
-        self.greatest = max(self.greatest, seq)
-        if entry.is_end and (self.ended_at is None or seq < self.ended_at):
-            self.ended_at = seq
-        if state is State.VERIFIED:
-            self.newest = max(self.newest, seq)
-            if has_entries_above and self._waits:
-                self._release(entry)
-        elif state is State.WAITING:
-            self._waits = True
-        if payload_state is PayloadState.COMPLETE:
-            self._advance(seq)
-        return state, proofs
-
-    def held(self, entry: Entry) -> bool:
-        """Whether exactly this entry is held already."""
-        return any(known.hash == entry.hash for known in self._at(entry.seq))
-
-    def attach_payload(self, entry: Entry, *, lie: bool) -> int | None:
-        """The payload of a held entry came: the row to write its pieces to, None if it is not wanted (any more).
-
-        ``lie`` says that it has the right hash and another size than the entry claims.
-        """
-        self._write_rows()
-        row_id, payload_state = self._db.execute(
-            "SELECT id, payload_state FROM entries WHERE log = ? AND seq = ? AND hash = ?",
-            (self.id, to_sql(entry.seq), entry.hash[_DIGEST_AT:]),
-        ).fetchone()
-        if payload_state not in (PayloadState.ABSENT, PayloadState.PARTIAL):
-            return None
-        self._db.execute("DELETE FROM payloads WHERE entry = ?", (row_id,))
-        state, held = (PayloadState.SIZE_MISMATCH, 0) if lie else (PayloadState.COMPLETE, entry.size)
-        self._db.execute("UPDATE entries SET payload_state = ?, payload_held = ? WHERE id = ?", (state, held, row_id))
-        if lie:
-            self.invalidate_from(entry.seq)
-            return None
-        self._advance(entry.seq)
-        return int(row_id)
-
-    def flush(self) -> None:
-        """Write what ``add`` collected, and the log's own row."""
-        self._write_rows()
-        optional = (None if value is None else to_sql(value) for value in (self.ended_at, self.forked_at, self.invalid_from))
-        self._db.execute(
-            "UPDATE logs SET newest = ?, greatest = ?, contiguous = ?, ended_at = ?, forked_at = ?, invalid_from = ?,"
-            " change = ? WHERE id = ?",
-            (
-                to_sql(self.newest) if self.newest else None,
-                to_sql(self.greatest) if self.greatest else None,
-                to_sql(self.contiguous),
-                *optional,
-                self._change,
-                self.id,
-            ),
-        )
-
-    # -- what stands where -------------------------------------------------------------------------------------
-
-    def _at(self, seq: int) -> list[_Known]:
-        known = self._known.get(seq)
-        if known is None:
-            known = []
-            if seq <= self.greatest:
-                rows = self._db.execute(
-                    "SELECT hash, state FROM entries WHERE log = ? AND seq = ? ORDER BY variant", (self.id, to_sql(seq))
-                )
-                known = [_Known(YAMF_PREFIX + digest, State(state)) for digest, state in rows]
-            self._known[seq] = known
-        return known
-
-    def _entries_at(self, seq: int) -> list[Entry]:
-        if seq > self.greatest:
-            return []
-        self._write_rows()
-        rows = self._db.execute(
-            "SELECT encoded FROM entries WHERE log = ? AND seq = ? ORDER BY variant", (self.id, to_sql(seq))
-        )
-        return [Entry.decode(encoded) for (encoded,) in rows]
-
-    def _write_rows(self) -> None:
-        if self._rows:
-            self._db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", self._rows)
-            self._rows.clear()
-
-    # -- paths -------------------------------------------------------------------------------------------------
-
-    def _state_of(self, entry: Entry) -> State:
-        if self.invalid_from is not None and entry.seq >= self.invalid_from:
-            return State.INVALID
-        if entry.seq == 1:
-            return State.VERIFIED
-        for target, expected in entry.links:
-            for known in self._at(target):
-                if known.hash == expected and known.state is State.VERIFIED:
-                    return State.VERIFIED
-        return State.WAITING
-
-    def _release(self, entry: Entry) -> None:
-        """Entries that waited for ``entry`` are verified now, and those that waited for them."""
-        self._write_rows()
-        reached = [entry.seq]
-        while reached:
-            for above in linkers(reached.pop()):
-                if above > self.greatest or (self.invalid_from is not None and above >= self.invalid_from):
-                    break
-                for known, candidate in zip(self._at(above), self._entries_at(above), strict=True):
-                    if known.state is State.WAITING and self._state_of(candidate) is State.VERIFIED:
-                        known.state = State.VERIFIED
-                        self._db.execute(
-                            "UPDATE entries SET state = ? WHERE log = ? AND seq = ? AND hash = ?",
-                            (State.VERIFIED, self.id, to_sql(above), candidate.hash[_DIGEST_AT:]),
-                        )
-                        self.newest = max(self.newest, above)
-                        reached.append(above)
-
-    # -- forks -------------------------------------------------------------------------------------------------
-
-    def _contradictions(self, entry: Entry) -> list[ForkProof]:
-        """The proofs that a new entry makes with those held: at most one for each number it touches."""
-        others: list[Entry] = []
-        if self._at(entry.seq):
-            others += self._entries_at(entry.seq)[:1]
-        if self.ended_at is not None and entry.seq > self.ended_at:
-            others += [held for held in self._entries_at(self.ended_at) if held.is_end][:1]
-        if entry.is_end and entry.seq < self.greatest:
-            others += self._next_above(entry.seq)
-        for target, expected in entry.links:
-            there = self._at(target)
-            if there and all(known.hash != expected for known in there):
-                others += self._entries_at(target)[:1]
-            elif not there:
-                others += self._linking_to(target, expected, entry.seq)
-        if entry.seq < self.greatest:
-            others += self._linking_to(entry.seq, entry.hash, entry.seq)
-        proofs = (ForkProof.of(entry, other) for other in others)
-        return list({proof.encode(): proof for proof in proofs if proof is not None}.values())
-
-    def _linking_to(self, target: int, expected: bytes, but: int) -> list[Entry]:
-        """The first held entry that links to ``target`` and expects another hash there than ``expected``."""
-        for seq in linkers(target):
-            if seq > self.greatest:
-                break
-            if seq == but or not self._at(seq):
-                continue
-            for held in self._entries_at(seq):
-                if dict(held.links).get(target, expected) != expected:
-                    return [held]
-        return []
-
-    def _next_above(self, seq: int) -> list[Entry]:
-        self._write_rows()
-        row = self._db.execute(
-            "SELECT encoded FROM entries WHERE log = ? AND seq > ? ORDER BY seq, variant LIMIT 1",
-            (self.id, to_sql(seq)),
-        ).fetchone()
-        return [] if row is None else [Entry.decode(row[0])]
-
-    def _record(self, proof: ForkProof) -> None:
-        if self.forked_at is None or proof.position < self.forked_at:
-            self.forked_at = proof.position
-            self.invalidate_from(proof.position)
-        (count,) = self._db.execute("SELECT count(*) FROM forks WHERE log = ?", (self.id,)).fetchone()
-        if count < MAX_PROOFS:
-            self._db.execute(
-                "INSERT OR IGNORE INTO forks (log, position, first, second) VALUES (?, ?, ?, ?)",
-                (self.id, to_sql(proof.position), proof.first.encoded, proof.second.encoded),
-            )
-
-    def invalidate_from(self, position: int) -> None:
-        """Nothing at or after ``position`` counts as verified any more."""
-        if self.invalid_from is not None and self.invalid_from <= position:
+    def take(self, entry: Entry, payload: Bytes | None, *, lied: bool) -> None:
+        """Add one entry with its payload, which was checked; ``lied``: it showed that the entry's size is wrong."""
+        view = self._views.get(entry.log)
+        if view is None:
+            view = self._views[entry.log] = LogView(self._db, entry.author, entry.log_id, self._change)
+        if view.held(entry):
+            self._take_known(view, entry, payload, lied=lied)
             return
-        self.invalid_from = position
-        self._write_rows()
-        self._db.execute(
-            "UPDATE entries SET state = ? WHERE log = ? AND seq >= ?", (State.INVALID, self.id, to_sql(position))
-        )
-        for seq, variants in self._known.items():
-            if seq >= position:
-                for known in variants:
-                    known.state = State.INVALID
-        (newest,) = self._db.execute(
-            "SELECT max(seq) FROM entries WHERE log = ? AND state = 2", (self.id,)
-        ).fetchone()
-        self.newest = 0 if newest is None else from_sql(newest)
-
-    # -- completeness ------------------------------------------------------------------------------------------
-
-    def _advance(self, seq: int) -> None:
-        """The entry of this number is there with its payload: extend the run from 1 that lacks nothing."""
-        if seq != self.contiguous + 1:
+        if lied:
+            payload_state = PayloadState.SIZE_MISMATCH
+        else:
+            payload_state = PayloadState.ABSENT if payload is None else PayloadState.COMPLETE
+        try:
+            state, proofs = view.add(entry, self._next_id, payload_state, 0 if payload is None else entry.size)
+        except StoreFull as error:
+            self._report.refused.append((entry.place, error))
             return
-        self.contiguous = seq
-        if seq < self.greatest:
-            self._write_rows()
-            rows = self._db.execute(
-                "SELECT DISTINCT seq FROM entries WHERE log = ? AND seq > ? AND payload_state IN (2, 3) ORDER BY seq",
-                (self.id, to_sql(seq)),
-            )
-            for (stored,) in rows:
-                if from_sql(stored) != self.contiguous + 1:
-                    break
-                self.contiguous += 1
+        if lied:
+            view.invalidate_from(entry.seq)
+        if payload is not None:
+            self._payloads.append((self._next_id, payload))
+            self._report.payloads += 1
+        self._next_id += 1
+        self._report.added += 1
+        self._report.waiting += state is State.WAITING
+        self._report.forks += proofs
 
-    def payload_arrived(self, seq: int) -> None:
-        """The payload of an entry held before is complete now, or given up for good."""
-        self._advance(seq)
+    def _take_known(self, view: LogView, entry: Entry, payload: Bytes | None, *, lied: bool) -> None:
+        self._report.known += 1
+        if payload is None and not lied:
+            return
+        row = view.attach_payload(entry, lied=lied)
+        if row is not None and payload is not None:
+            self._payloads.append((row, payload))
+            self._report.payloads += 1
+
+    def finish(self) -> None:
+        """Write what is still in memory."""
+        for view in self._views.values():
+            view.flush()
+        for row, payload in self._payloads:
+            write_pieces(self._db, row, 0, payload)
 
 
 def check_waiting_room(connection: sqlite3.Connection, max_entries: int, max_bytes: int) -> None:

@@ -135,14 +135,10 @@ class PayloadSink(Protocol):
 class Store(Protocol):
     """Logs, verified as they come in."""
 
-    def add(
-        self, items: Iterable[tuple[Entry, Bytes | None]], *, authenticated: bool = False
-    ) -> ImportReport:
+    def add(self, items: Iterable[tuple[Entry, Bytes | None]], *, authenticated: bool = False) -> ImportReport:
         """Take entries with their payloads (None: not at hand), verified as one group, in any order."""
 
-    def append(
-        self, identity: Identity, log_id: int, payload: Iterable[Bytes], *, is_end: bool = False
-    ) -> Entry:
+    def append(self, identity: Identity, log_id: int, payload: Iterable[Bytes], *, is_end: bool = False) -> Entry:
         """Publish the next entry of the identity's log."""
 
     def get(self, place: Place) -> StoredEntry | None:
@@ -156,7 +152,7 @@ class Store(Protocol):
     def payload(self, stored: StoredEntry, offset: int = 0) -> Iterator[bytes]:
         """The payload's bytes held, from ``offset`` on, in pieces."""
 
-    def payload_sink(self, place: Place) -> PayloadSink:
+    def payload_sink(self, place: Place, entry_hash: bytes | None = None) -> PayloadSink:
         """Where to write the payload of an entry that is held."""
 
     def logs(self) -> Iterator[LogSummary]:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from culm.bamboo import Entry, PayloadHasher
 from culm.errors import NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
-from culm.store.ingest import LogView
-from culm.store.schema import PayloadState, to_sql
+from culm.store.logview import LogView
+from culm.store.rows import PIECE_BYTES, find_entry, next_change, write_pieces
+from culm.store.schema import PayloadState
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from culm.store.database import Database
     from culm.store.interface import Bytes
 
-PIECE_BYTES = 64 * 1024
 _COMMIT_BYTES = 1024 * 1024  # a sink commits after this much
 
 
@@ -38,18 +38,6 @@ def read_pieces(database: Database, entry_id: int, offset: int = 0) -> Iterator[
         piece = row[1][offset - row[0] :] if row[0] < offset else row[1]
         offset += len(piece)
         yield piece
-
-
-def write_pieces(connection: sqlite3.Connection, entry_id: int, offset: int, data: Bytes) -> None:
-    """Store ``data`` as the payload's bytes from ``offset`` on, inside the caller's transaction."""
-    view = memoryview(data)
-    connection.executemany(
-        "INSERT INTO payloads VALUES (?, ?, ?)",
-        (
-            (entry_id, offset + at, view[at : at + PIECE_BYTES])
-            for at in range(0, len(view), PIECE_BYTES)
-        ),
-    )
 
 
 def regrouped(pieces: Iterable[Bytes], size: int = PIECE_BYTES) -> Iterator[bytes]:
@@ -76,10 +64,10 @@ class Sink:
     ``wanted`` is false if there is nothing to write: the payload is held, was forgotten, or can never be right.
     """
 
-    def __init__(self, database: Database, place: Place) -> None:
+    def __init__(self, database: Database, place: Place, entry_hash: bytes | None = None) -> None:
         self._database = database
         with database.snapshot() as connection:
-            row = find_entry(connection, place)
+            row = find_entry(connection, place, entry_hash)
         if row is None:
             msg = "the entry is not held: its payload cannot be checked"
             raise NotHeld(msg)
@@ -153,16 +141,6 @@ class Sink:
             self._pending = bytearray()
 
 
-def find_entry(connection: sqlite3.Connection, place: Place) -> tuple[int, bytes, int, int] | None:
-    """Row id, bytes, payload state and payload bytes held of the entry at a place."""
-    row: tuple[int, bytes, int, int] | None = connection.execute(
-        "SELECT entries.id, encoded, payload_state, payload_held FROM entries JOIN logs ON logs.id = log"
-        " WHERE author = ? AND log_id = ? AND seq = ? ORDER BY variant LIMIT 1",
-        (place.author, to_sql(place.log_id), to_sql(place.seq)),
-    ).fetchone()
-    return row
-
-
 def complete_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry) -> None:
     """All bytes of the payload are stored and checked: count it as held."""
     connection.execute(
@@ -186,11 +164,3 @@ def refuse_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry, 
 
 def _touched(connection: sqlite3.Connection, entry: Entry) -> LogView:
     return LogView(connection, entry.author, entry.log_id, next_change(connection))
-
-
-def next_change(connection: sqlite3.Connection) -> int:
-    """Count this transaction as a change of the store; its number."""
-    (change,) = connection.execute(
-        "UPDATE counters SET value = value + 1 WHERE name = 'change' RETURNING value"
-    ).fetchone()
-    return int(change)

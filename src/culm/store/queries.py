@@ -13,7 +13,6 @@ from culm.store.interface import Log, LogSummary, Offer, StoredEntry
 from culm.store.schema import PayloadState, State, from_sql, to_sql
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable, Iterator
 
     from culm.errors import Place
@@ -28,14 +27,6 @@ def _stored(row: tuple[int, bytes, int, int, int]) -> StoredEntry:
     return StoredEntry(Entry.decode(encoded), State(state), PayloadState(payload_state), held, entry_id)
 
 
-def find_log(connection: sqlite3.Connection, log: Log) -> int | None:
-    """The row id of a log; None if nothing of it is held."""
-    row = connection.execute(
-        "SELECT id FROM logs WHERE author = ? AND log_id = ?", (log[0], to_sql(log[1]))
-    ).fetchone()
-    return None if row is None else int(row[0])
-
-
 def get(database: Database, place: Place) -> StoredEntry | None:
     """The entry at a place; of several that contradict each other the one that came first."""
     with database.snapshot() as connection:
@@ -47,9 +38,7 @@ def get(database: Database, place: Place) -> StoredEntry | None:
     return None if row is None else _stored(row)
 
 
-def entries(
-    database: Database, log: Log, low: int, high: int, states: Iterable[State]
-) -> Iterator[StoredEntry]:
+def entries(database: Database, log: Log, low: int, high: int, states: Iterable[State]) -> Iterator[StoredEntry]:
     """The entries of a log from ``low`` to ``high`` in one of ``states``, ascending."""
     wanted = ", ".join(str(int(state)) for state in states)
     after, variant = to_sql(max(low, 1)) - 1, MAX_VARIANT
@@ -86,7 +75,15 @@ def every_entry(database: Database) -> Iterator[tuple[Log, bytes, bytes, State, 
                 (*after, *after[:2], _PAGE),
             ).fetchall()
         for author, log_id, encoded, digest, state, payload_state, held, entry_id, _, _ in rows:
-            yield (author, from_sql(log_id)), encoded, digest, State(state), PayloadState(payload_state), held, entry_id
+            yield (
+                (author, from_sql(log_id)),
+                encoded,
+                digest,
+                State(state),
+                PayloadState(payload_state),
+                held,
+                entry_id,
+            )
         if len(rows) < _PAGE:
             return
         last = rows[-1]
@@ -102,7 +99,18 @@ def logs(database: Database) -> Iterator[LogSummary]:
             " coalesce(sum(state = 1), 0), coalesce(sum(state = 3), 0)"
             " FROM logs LEFT JOIN entries ON log = logs.id GROUP BY logs.id ORDER BY author, log_id"
         ).fetchall()
-    for author, log_id, newest, forked_at, invalid_from, ended_at, verified, payloads, waiting, invalid in rows:
+    for (
+        author,
+        log_id,
+        newest,
+        forked_at,
+        invalid_from,
+        ended_at,
+        verified,
+        payloads,
+        waiting,
+        invalid,
+    ) in rows:
         if verified or waiting or invalid:
             yield LogSummary(
                 author=author,
@@ -127,7 +135,8 @@ def offers(database: Database, since: int) -> Iterator[Offer]:
             " FROM logs WHERE change > ? AND newest IS NOT NULL",
             (since,),
         ).fetchall()
-        for log, author, log_id, newest, gap in rows:
+        for log, author, log_id, newest_verified, gap in rows:
+            newest = newest_verified
             if gap is not None:
                 (newest,) = connection.execute(
                     "SELECT max(seq) FROM entries WHERE log = ? AND state = 2 AND seq < ?", (log, gap)

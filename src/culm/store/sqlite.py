@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Self
 
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity, are_authentic, check_payload
 from culm.bamboo.yamf import yamf_hash
-from culm.errors import BadSignature, NotHeld, PayloadMismatch, PayloadSizeMismatch, Place, StoreFull
+from culm.errors import BadSignature, NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
 from culm.store import append, ingest, payloads, queries, verify
 from culm.store.database import LOCK_TIMEOUT, Database
 from culm.store.interface import Bytes, ImportReport, Log, LogSummary, Offer, StoredEntry, VerifyReport
+from culm.store.logview import LogView
+from culm.store.rows import find_entry, next_change
 from culm.store.schema import PayloadState, State
 
 if TYPE_CHECKING:
@@ -93,50 +95,14 @@ class SQLiteStore:
     def _add_batch(self, batch: list[Item], *, authenticated: bool) -> ImportReport:
         report = ImportReport()
         if not authenticated:
-            good = are_authentic([entry for entry, _ in batch])
-            for (entry, _), authentic in zip(batch, good, strict=True):
-                if not authentic:
-                    msg = "the signature does not verify under the claimed author"
-                    report.refused.append((entry.place, BadSignature(msg, entry.place)))
-            batch = [item for item, authentic in zip(batch, good, strict=True) if authentic]
-        batch = sorted(batch, key=lambda item: (item[0].author, item[0].log_id, item[0].seq))
+            batch = _authentic(batch, report)
+        batch.sort(key=lambda item: (item[0].author, item[0].log_id, item[0].seq))
         checked = [(entry, *_checked_payload(entry, payload, report)) for entry, payload in batch]
         with self._database.transaction() as connection:
-            change = payloads.next_change(connection)
-            entry_id = append.next_entry_id(connection)
-            views: dict[Log, ingest.LogView] = {}
-            pieces: list[tuple[int, Bytes]] = []
-            for entry, payload, lie in checked:
-                view = views.get(entry.log)
-                if view is None:
-                    view = views[entry.log] = ingest.LogView(connection, entry.author, entry.log_id, change)
-                if view.held(entry):
-                    report.known += 1
-                    attached = None if payload is None and not lie else view.attach_payload(entry, lie=lie)
-                    if attached is not None and payload is not None:
-                        pieces.append((attached, payload))
-                        report.payloads += 1
-                    continue
-                complete = payload is not None
-                held = PayloadState.COMPLETE if complete else PayloadState.SIZE_MISMATCH if lie else PayloadState.ABSENT
-                try:
-                    state, proofs = view.add(entry, entry_id, held, entry.size if complete else 0)
-                except StoreFull as error:
-                    report.refused.append((entry.place, error))
-                    continue
-                if payload:
-                    pieces.append((entry_id, payload))
-                if lie:
-                    view.invalidate_from(entry.seq)
-                entry_id += 1
-                report.added += 1
-                report.payloads += complete
-                report.waiting += state is State.WAITING
-                report.forks += proofs
-            for view in views.values():
-                view.flush()
-            for owner, payload in pieces:
-                payloads.write_pieces(connection, owner, 0, payload)
+            ingestion = ingest.Ingestion(connection, report)
+            for entry, payload, lied in checked:
+                ingestion.take(entry, payload, lied=lied)
+            ingestion.finish()
             if report.waiting:
                 ingest.check_waiting_room(connection, *self._max_waiting)
         return report
@@ -146,27 +112,28 @@ class SQLiteStore:
         proof.check()
         return self.add([(proof.first, None), (proof.second, None)], authenticated=True)
 
-    def append(
-        self, identity: Identity, log_id: int, payload: Iterable[Bytes], *, is_end: bool = False
-    ) -> Entry:
+    def append(self, identity: Identity, log_id: int, payload: Iterable[Bytes], *, is_end: bool = False) -> Entry:
         """Publish the next entry of the identity's log; see ``culm.store.append``."""
         return append.append(self._database, identity, log_id, payload, is_end=is_end)
 
-    def payload_sink(self, place: Place) -> payloads.Sink:
-        """Where to write the payload of an entry that is held, in pieces; ``NotHeld`` if it is not."""
-        return payloads.Sink(self._database, place)
+    def payload_sink(self, place: Place, entry_hash: bytes | None = None) -> payloads.Sink:
+        """Where to write the payload of an entry that is held, in pieces; ``NotHeld`` if it is not.
+
+        ``entry_hash`` (66 bytes) chooses among entries of one number that contradict each other.
+        """
+        return payloads.Sink(self._database, place, entry_hash)
 
     def forget(self, place: Place) -> int:
         """Delete an entry's payload, keeping the entry; the bytes freed. It will not be fetched again by itself."""
         with self._database.transaction() as connection:
-            row = payloads.find_entry(connection, place)
+            row = find_entry(connection, place)
             if row is None:
                 msg = "the entry is not held"
                 raise NotHeld(msg)
             entry_id, encoded, _, held = row
             payloads.drop_pieces(connection, entry_id, PayloadState.FORGOTTEN)
             entry = Entry.decode(encoded)
-            view = ingest.LogView(connection, entry.author, entry.log_id, payloads.next_change(connection))
+            view = LogView(connection, entry.author, entry.log_id, next_change(connection))
             view.payload_arrived(entry.seq)
             view.flush()
         return held
@@ -210,6 +177,16 @@ class SQLiteStore:
     def verify(self, log: Log | None = None, progress: Callable[[int], None] | None = None) -> VerifyReport:
         """Check everything held (or one log) afresh from its bytes; see ``culm.store.verify``."""
         return verify.verify(self._database, log, progress)
+
+
+def _authentic(batch: list[Item], report: ImportReport) -> list[Item]:
+    """The items whose signatures verify; the others are refused."""
+    good = are_authentic([entry for entry, _ in batch])
+    for (entry, _), authentic in zip(batch, good, strict=True):
+        if not authentic:
+            error = BadSignature("the signature does not verify under the claimed author", entry.place)
+            report.refused.append((entry.place, error))
+    return [item for item, authentic in zip(batch, good, strict=True) if authentic]
 
 
 def _checked_payload(entry: Entry, payload: Bytes | None, report: ImportReport) -> tuple[Bytes | None, bool]:

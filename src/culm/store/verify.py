@@ -14,7 +14,8 @@ from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import InvalidEntry, Place
 from culm.store.interface import VerifyReport
 from culm.store.payloads import read_pieces
-from culm.store.queries import every_entry, find_log
+from culm.store.queries import every_entry
+from culm.store.rows import find_log
 from culm.store.schema import PayloadState, State, from_sql
 
 if TYPE_CHECKING:
@@ -27,9 +28,7 @@ _BATCH = 512
 _Row = tuple["Log", bytes, bytes, State, PayloadState, int, int]
 
 
-def verify(
-    database: Database, log: Log | None = None, progress: Callable[[int], None] | None = None
-) -> VerifyReport:
+def verify(database: Database, log: Log | None = None, progress: Callable[[int], None] | None = None) -> VerifyReport:
     """Check everything held, or one log. ``progress`` is called with the number of entries done."""
     report = VerifyReport()
     rows = (row for row in every_entry(database) if log is None or row[0] == log)

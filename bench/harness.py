@@ -1,0 +1,80 @@
+"""Figures, rounds that take turns, and the table at the end."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured value. ``ratio`` compares it with ``limit``; ``goal`` is what the ratio is to reach, and
+    ``at_least`` says from which side.
+    """
+
+    name: str
+    value: float
+    unit: str
+    limit: str = ""
+    ratio: float | None = None
+    goal: float | None = None
+    at_least: bool = True
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the goal is reached; None if there is none."""
+        compared = self.value if self.ratio is None else self.ratio
+        if self.goal is None:
+            return None
+        return compared >= self.goal if self.at_least else compared <= self.goal
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long a call takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def in_turns(rounds: int, *works: Callable[[], object]) -> list[list[float]]:
+    """Run the works one after the other, ``rounds`` times; each work's seconds, round by round."""
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(rounds):
+        for work, taken in zip(works, times, strict=True):
+            taken.append(seconds(work))
+    return times
+
+
+def median_ratio(over: Sequence[float], under: Sequence[float]) -> float:
+    """The median of the ratios round by round: both sides of each had the same weather."""
+    return statistics.median(a / b for a, b in zip(over, under, strict=True))
+
+
+def report(figures: Sequence[Figure], *, as_json: bool) -> None:
+    """Print the figures."""
+    if as_json:
+        print(json.dumps([{**asdict(figure), "reached": figure.reached} for figure in figures], indent=2))
+        return
+    width = max(len(figure.name) for figure in figures)
+    for figure in figures:
+        line = f"{figure.name:{width}}  {figure.value:12,.1f} {figure.unit:12}"
+        if figure.ratio is not None:
+            line += f" {figure.ratio:6.2f} x {figure.limit}"
+        elif figure.limit:
+            line += f" {'':8} {figure.limit}"
+        if figure.goal is not None:
+            sign = ">=" if figure.at_least else "<="
+            line += f"  (goal {sign} {figure.goal:g}: {'reached' if figure.reached else 'NOT reached'})"
+        print(line)
+
+
+def say(text: str) -> None:
+    """A line about what is being done."""
+    print(text, file=sys.stderr, flush=True)

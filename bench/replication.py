@@ -1,0 +1,129 @@
+"""Replicating small entries between two of our own nodes over loopback, each a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.harness import Figure, say, seconds
+from bench.verification import bare_loop
+from culm.store import SQLiteStore
+from culm.testing import build_log
+
+PAYLOAD = 200
+SIZES = (10_000, 100_000)
+ROUNDS = 3
+MEMORY_GOAL = 150.0  # MB
+RATE_GOAL = 0.5  # of the bare verify rate of one core
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One replication: wall seconds as the user sees them, of the transfer alone, CPU seconds and peak MB of both."""
+
+    wall: float
+    transfer: float
+    cpu: tuple[float, float]
+    memory: tuple[float, float]
+    bytes_received: int
+
+
+def _culm(home: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "culm.cli", "--home", str(home), *arguments]
+
+
+def _usage(pid: int) -> tuple[float, float]:
+    """Wait for a child; its CPU seconds and peak memory in MB (10^6 bytes)."""
+    _, _, usage = os.wait4(pid, 0)
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6
+
+
+def replicate(alice: Path, bob: Path, entries: int) -> Run:
+    """Serve ``alice``, sync ``bob`` with it, and account for both processes."""
+    server = subprocess.Popen(
+        _culm(alice, "serve", "--clump", "bench", "--listen", "bushbaby://127.0.0.1:0"),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    url = server.stdout.readline().split()[1]
+    start = time.perf_counter()
+    client = subprocess.Popen(_culm(bob, "sync", url, "--clump", "bench", "--json"), stdout=subprocess.PIPE, text=True)
+    assert client.stdout is not None
+    output = client.stdout.read()
+    bob_cpu, bob_memory = _usage(client.pid)
+    wall = time.perf_counter() - start
+    server.send_signal(signal.SIGTERM)
+    alice_cpu, alice_memory = _usage(server.pid)
+    summary = json.loads(output.splitlines()[-1])
+    if summary["entries_received"] != entries:
+        msg = f"{summary['entries_received']} of {entries} entries arrived"
+        raise AssertionError(msg)
+    return Run(wall, summary["seconds"], (alice_cpu, bob_cpu), (alice_memory, bob_memory), summary["bytes_received"])
+
+
+def run() -> list[Figure]:
+    """Measure."""
+    figures: list[Figure] = []
+    for size in SIZES:
+        say(f"replication of {size:,} entries of {PAYLOAD} bytes: building the log")
+        with tempfile.TemporaryDirectory() as folder:
+            figures += _measure(Path(folder), size)
+    return figures
+
+
+def _measure(folder: Path, size: int) -> list[Figure]:
+    log = build_log(size, payload_size=PAYLOAD)
+    sample = [entry.encoded for entry in log.entries[:4000]]
+    alice = folder / "alice"
+    subprocess.run(_culm(alice, "init"), check=True, stdout=subprocess.DEVNULL)
+    with SQLiteStore(alice / "store.db") as store:
+        store.add(log.items(), authenticated=True)
+    author = log.identity.public
+    del log
+    runs: list[Run] = []
+    rates: list[float] = []
+    for number in range(ROUNDS):
+        bob = folder / f"bob{number}"
+        subprocess.run(_culm(bob, "init"), check=True, stdout=subprocess.DEVNULL)
+        bare = seconds(lambda: bare_loop(sample, author)) / len(sample)
+        runs.append(replicate(alice, bob, size))
+        rates.append((size / runs[-1].transfer) * bare)
+    middle = sorted(range(ROUNDS), key=lambda number: rates[number])[ROUNDS // 2]
+    best = runs[middle]
+    name = f"replicate {size:,}"
+    return [
+        Figure(
+            name,
+            size / best.transfer,
+            "entries/s",
+            "bare PyNaCl verify loop, one core",
+            rates[middle],
+            RATE_GOAL,
+        ),
+        Figure(f"{name}: wall, start of the program included", best.wall, "s"),
+        Figure(f"{name}: CPU of the sender", best.cpu[0], "s"),
+        Figure(f"{name}: CPU of the receiver", best.cpu[1], "s"),
+        Figure(
+            f"{name}: peak memory of the sender",
+            max(run.memory[0] for run in runs),
+            "MB",
+            goal=MEMORY_GOAL,
+            at_least=False,
+        ),
+        Figure(
+            f"{name}: peak memory of the receiver",
+            max(run.memory[1] for run in runs),
+            "MB",
+            goal=MEMORY_GOAL,
+            at_least=False,
+        ),
+        Figure(f"{name}: bytes received an entry", best.bytes_received / size, "bytes"),
+    ]

@@ -1,0 +1,87 @@
+"""Verifying entries, and importing them, against a bare PyNaCl loop over the same messages."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from pathlib import Path
+
+from nacl.signing import VerifyKey
+
+from bench.harness import Figure, in_turns, median_ratio, say
+from culm.bamboo import Entry, LogAuditor, are_authentic
+from culm.store import SQLiteStore
+from culm.store.exchange import Importer
+from culm.testing import LogBuilder, build_log
+
+ENTRIES = 4000
+PAYLOAD = 200
+ROUNDS = 7
+
+
+def bare_loop(encoded: list[bytes], author: bytes) -> None:
+    """The limit: nothing but the signature check, on messages that are cut already."""
+    key = VerifyKey(author)
+    pairs = [(data[:-64], data[-64:]) for data in encoded]
+    for message, signature in pairs:
+        key.verify(message, signature)
+
+
+def verify(encoded: list[bytes], threads: int) -> None:
+    """What a log received costs: decoding, hashes, signatures, links, paths."""
+    entries = [Entry.decode(data) for data in encoded]
+    if not all(are_authentic(entries, threads)):
+        raise AssertionError
+    auditor = LogAuditor()
+    if not all([auditor.add(entry) for entry in entries]) or auditor.fork:
+        raise AssertionError
+
+
+def import_file(data: bytes) -> None:
+    """An import into a fresh store on disk: everything above, and the transactions."""
+    with tempfile.TemporaryDirectory() as folder, SQLiteStore(Path(folder) / "store.db") as store:
+        if Importer(store).run(io.BytesIO(data)).added != ENTRIES:
+            raise AssertionError
+
+
+def run() -> list[Figure]:
+    """Measure."""
+    say(f"verification: {ENTRIES} entries, {ROUNDS} rounds")
+    log: LogBuilder = build_log(ENTRIES, payload_size=PAYLOAD)
+    encoded = [entry.encoded for entry in log.entries]
+    file = b"".join(entry.encoded + log.payloads[entry.hash] for entry in log.entries)
+    author = log.identity.public
+    bare, one, two, into = in_turns(
+        ROUNDS,
+        lambda: bare_loop(encoded, author),
+        lambda: verify(encoded, 1),
+        lambda: verify(encoded, 2),
+        lambda: import_file(file),
+    )
+    limit = "bare PyNaCl verify loop, one core"
+    return [
+        Figure(limit, ENTRIES / sorted(bare)[ROUNDS // 2], "entries/s"),
+        Figure(
+            "verify, one core",
+            ENTRIES / sorted(one)[ROUNDS // 2],
+            "entries/s",
+            limit,
+            median_ratio(bare, one),
+            0.85,
+        ),
+        Figure(
+            "verify, two cores",
+            ENTRIES / sorted(two)[ROUNDS // 2],
+            "entries/s",
+            "verify, one core",
+            median_ratio(one, two),
+            1.5,
+        ),
+        Figure(
+            "import into SQLite",
+            ENTRIES / sorted(into)[ROUNDS // 2],
+            "entries/s",
+            limit,
+            median_ratio(bare, into),
+        ),
+    ]

@@ -1,0 +1,1 @@
+"""Fuzzing: every decoder, and the documented outcomes only."""

@@ -1,0 +1,105 @@
+"""Whom a node talks to, what it takes and what it gives: the operator's choices, not the protocol's.
+
+Kept for each clump in ``HOME/policy.json``. An allow list that is not empty admits only what it names; a block list wins
+over it. Logs are shared unless they were unshared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from culm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from culm.bamboo import Entry
+    from culm.store import Log
+
+Key = bytes
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The choices for one clump. Keys are 32 bytes.
+
+    ``interests`` narrows what is asked for (None: everything allowed), unless ``hoard`` is set. ``promote`` names logs
+    that are sent to every peer unasked. ``curate`` is called with each entry and its payload before it is kept; what it
+    turns down is neither kept nor passed on.
+    """
+
+    allow_peers: frozenset[Key] = frozenset()
+    block_peers: frozenset[Key] = frozenset()
+    allow_authors: frozenset[Key] = frozenset()
+    block_authors: frozenset[Key] = frozenset()
+    unshared: frozenset[Log] = frozenset()
+    interests: frozenset[Key | Log] | None = None
+    hoard: bool = False
+    promote: frozenset[Log] = frozenset()
+    curate: Callable[[Entry, memoryview], bool] | None = field(default=None, compare=False)
+
+    def admits_peer(self, key: Key) -> bool:
+        """Whether to talk to a peer."""
+        return key not in self.block_peers and (not self.allow_peers or key in self.allow_peers)
+
+    def admits_author(self, author: Key) -> bool:
+        """Whether to keep and pass on an author's logs."""
+        return author not in self.block_authors and (not self.allow_authors or author in self.allow_authors)
+
+    def wants(self, log: Log) -> bool:
+        """Whether to ask for a log that a peer announces."""
+        if not self.admits_author(log[0]):
+            return False
+        return self.hoard or self.interests is None or log in self.interests or log[0] in self.interests
+
+    def shares(self, log: Log) -> bool:
+        """Whether to announce and send a log."""
+        return log not in self.unshared and self.admits_author(log[0])
+
+
+class PolicyFile:
+    """``HOME/policy.json``: the lists of each clump, as hex."""
+
+    _KEYS = ("allow_peers", "block_peers", "allow_authors", "block_authors")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def load(self, clump: bytes) -> Policy:
+        """The choices for a clump; the defaults if there are none. ``ConfigError`` if the file is damaged."""
+        try:
+            lists = self._read().get(clump.hex(), {})
+            keys = {name: frozenset(bytes.fromhex(key) for key in lists.get(name, ())) for name in self._KEYS}
+            unshared = frozenset((bytes.fromhex(author), int(log_id)) for author, log_id in lists.get("unshared", ()))
+        except (ValueError, TypeError, AttributeError) as error:
+            msg = f"{self.path} is damaged: {error}"
+            raise ConfigError(msg) from None
+        return Policy(unshared=unshared, **keys)
+
+    def save(self, clump: bytes, policy: Policy) -> None:
+        """Keep the lists of a clump (interests, promotions and callbacks are not kept)."""
+        document = self._read()
+        lists: dict[str, Any] = {name: sorted(key.hex() for key in getattr(policy, name)) for name in self._KEYS}
+        lists["unshared"] = sorted([author.hex(), log_id] for author, log_id in policy.unshared)
+        document[clump.hex()] = lists
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        try:
+            temporary.write_text(json.dumps(document, indent=2) + "\n")
+            temporary.replace(self.path)
+        except OSError as error:
+            msg = f"cannot write {self.path}: {error.strerror}"
+            raise ConfigError(msg) from None
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            document = json.loads(self.path.read_text())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            msg = f"{self.path} cannot be read: {error}"
+            raise ConfigError(msg) from None
+        return document if isinstance(document, dict) else {}

@@ -1,0 +1,36 @@
+"""The store's thread: everything a node does with its store happens there, one call after the other.
+
+SQLite and signature checks would otherwise hold up the event loop. libsodium and SQLite run without the interpreter's
+lock for most of their time, so that the loop meanwhile decrypts what comes in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from culm.store import SQLiteStore
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class StoreWorker:
+    """Runs functions on the store's own thread."""
+
+    def __init__(self, store: SQLiteStore) -> None:
+        self.store = store
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="culm-store")
+
+    async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Run a function there and wait for its result. A call that has begun is finished even if nobody waits."""
+        future = self._executor.submit(function, *args, **kwargs)
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """Finish what is under way."""
+        self._executor.shutdown(wait=True, cancel_futures=True)

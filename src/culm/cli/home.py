@@ -16,8 +16,8 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from culm.bamboo import Identity
 from culm.bamboo.keyfile import (
     dump_identity,
     is_sealed,
@@ -28,6 +28,9 @@ from culm.bamboo.keyfile import (
 )
 from culm.errors import ConfigError
 from culm.store import SQLiteStore
+
+if TYPE_CHECKING:
+    from culm.bamboo import Identity
 
 DEFAULT_IDENTITY = "default"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

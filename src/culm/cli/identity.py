@@ -11,8 +11,8 @@ from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, write_p
 from culm.cli.home import DEFAULT_IDENTITY, Home, ask_passphrase
 from culm.cli.output import note, open_input, print_json, print_table
 from culm.cli.places import author_text
-from culm.errors import ConfigError, EncodingError
-from culm.wire.base62 import decode_key
+from culm.errors import ConfigError
+from culm.wire.base62 import decode_base62
 
 if TYPE_CHECKING:
     import argparse
@@ -124,10 +124,10 @@ def _import(arguments: argparse.Namespace) -> int:
 def _parse_identity(text: str) -> Identity:
     if text.startswith("{"):
         return load_identity(text, ask_passphrase("Passphrase of the file: ") if is_sealed(text) else None)
-    for decode in (bytes.fromhex, decode_key):
+    for decode in (bytes.fromhex, lambda text: decode_base62(text.encode("ascii", errors="replace"))):
         try:
             return Identity(decode(text))
-        except (ValueError, EncodingError):
+        except ValueError:  # an EncodingError is one, too
             continue
     msg = "not an identity: neither an exported file, nor 64 hex digits, nor 43 base62 characters"
     raise ConfigError(msg)

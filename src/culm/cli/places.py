@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError, EncodingError, Place
-from culm.wire.base62 import decode_key, encode_key
+from culm.wire.base62 import decode_base62, encode_base62
 
 if TYPE_CHECKING:
     from culm.store import Log
@@ -19,17 +19,17 @@ _HEX_DIGITS = 64
 
 def author_text(author: bytes) -> str:
     """An author (32 bytes) as text."""
-    return encode_key(author)
+    return encode_base62(author).decode()
 
 
 def place_text(place: Place) -> str:
     """A place as text."""
-    return f"{encode_key(place.author)}/{place.log_id}/{place.seq}"
+    return f"{author_text(place.author)}/{place.log_id}/{place.seq}"
 
 
 def log_text(log: Log) -> str:
     """A log as text."""
-    return f"{encode_key(log[0])}/{log[1]}"
+    return f"{author_text(log[0])}/{log[1]}"
 
 
 def parse_author(text: str) -> bytes:
@@ -40,7 +40,7 @@ def parse_author(text: str) -> bytes:
         except ValueError:
             pass
     try:
-        return decode_key(text)
+        return decode_base62(text.encode("ascii", errors="replace"))
     except EncodingError as error:
         msg = f"{text!r} is not an author (43 base62 characters, or 64 hex digits): {error}"
         raise ConfigError(msg) from None

@@ -129,14 +129,13 @@ class Database:
     def snapshot(self) -> Iterator[sqlite3.Connection]:
         """A reading transaction: everything read inside belongs to one moment. Keep it short."""
         with translated_errors(self.path):
-            if self._depth or self.connection.in_transaction:
-                yield self.connection
-                return
-            self.connection.execute("BEGIN")
+            nested = self.connection.in_transaction
+            if not nested:
+                self.connection.execute("BEGIN")
             try:
                 yield self.connection
             finally:
-                if self.connection.in_transaction:
+                if not nested:
                     self.connection.execute("COMMIT")
 
     def close(self) -> None:

@@ -39,6 +39,20 @@ class StoredEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Sendable:
+    """A verified entry with all of its payload, as a sender needs it: undecoded.
+
+    ``size`` counts the payload's bytes, ``start`` holds its first piece (all of it, if it is small).
+    """
+
+    seq: int
+    encoded: bytes
+    size: int
+    start: bytes
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogSummary:
     """What the store holds of a log.
 
@@ -148,6 +162,12 @@ class Store(Protocol):
         self, log: Log, low: int = 1, high: int = 2**64 - 1, *, states: Iterable[State] = (State.VERIFIED,)
     ) -> Iterator[StoredEntry]:
         """The entries of a log from ``low`` to ``high``, ascending."""
+
+    def sendables(self, log: Log, low: int, high: int, limit: int) -> list[Sendable]:
+        """The first ``limit`` verified entries from ``low`` to ``high`` whose payload is held, ascending."""
+
+    def payload_rest(self, sendable: Sendable) -> Iterator[bytes]:
+        """The payload's pieces behind ``sendable.start``."""
 
     def payload(self, stored: StoredEntry, offset: int = 0) -> Iterator[bytes]:
         """The payload's bytes held, from ``offset`` on, in pieces."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, Entry, ForkProof
-from culm.store.interface import Log, LogSummary, Offer, StoredEntry
+from culm.store.interface import Log, LogSummary, Offer, Sendable, StoredEntry
 from culm.store.schema import PayloadState, State, from_sql, to_sql
 
 if TYPE_CHECKING:
@@ -56,6 +56,19 @@ def entries(database: Database, log: Log, low: int, high: int, states: Iterable[
         if len(rows) < _PAGE:
             return
         after, variant = rows[-1][5:]
+
+
+def sendables(database: Database, log: Log, low: int, high: int, limit: int) -> list[Sendable]:
+    """The first ``limit`` verified entries from ``low`` to ``high`` whose payload is held, ascending."""
+    with database.snapshot() as connection:
+        rows = connection.execute(
+            "SELECT seq, encoded, payload_held, coalesce(piece, x''), entries.id FROM entries"
+            " LEFT JOIN payloads ON entry = entries.id AND at = 0"
+            " WHERE log = (SELECT id FROM logs WHERE author = ? AND log_id = ?)"
+            " AND seq BETWEEN ? AND ? AND state = 2 AND payload_state = 2 ORDER BY seq LIMIT ?",
+            (log[0], to_sql(log[1]), to_sql(low), to_sql(high), limit),
+        ).fetchall()
+    return [Sendable(from_sql(seq), encoded, size, start, row) for seq, encoded, size, start, row in rows]
 
 
 MAX_VARIANT = 2**31  # beyond every variant there is

@@ -11,7 +11,7 @@ from culm.bamboo.yamf import yamf_hash
 from culm.errors import BadSignature, NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
 from culm.store import append, ingest, payloads, queries, verify
 from culm.store.database import LOCK_TIMEOUT, Database
-from culm.store.interface import Bytes, ImportReport, Log, LogSummary, Offer, StoredEntry, VerifyReport
+from culm.store.interface import Bytes, ImportReport, Log, LogSummary, Offer, Sendable, StoredEntry, VerifyReport
 from culm.store.logview import LogView
 from culm.store.rows import find_entry, next_change
 from culm.store.schema import PayloadState, State
@@ -149,6 +149,14 @@ class SQLiteStore:
     ) -> Iterator[StoredEntry]:
         """The entries of a log from ``low`` to ``high``, ascending."""
         return queries.entries(self._database, log, low, high, states)
+
+    def sendables(self, log: Log, low: int, high: int, limit: int) -> list[Sendable]:
+        """The first ``limit`` verified entries from ``low`` to ``high`` whose payload is held, ascending."""
+        return queries.sendables(self._database, log, low, high, limit)
+
+    def payload_rest(self, sendable: Sendable) -> Iterator[bytes]:
+        """The payload's pieces behind ``sendable.start``."""
+        return payloads.read_pieces(self._database, sendable.id, len(sendable.start))
 
     def payload(self, stored: StoredEntry, offset: int = 0) -> Iterator[bytes]:
         """The payload's bytes held, from ``offset`` on, in pieces of at most ``payloads.PIECE_BYTES``."""

@@ -1,0 +1,1 @@
+"""The node: asyncio around the protocols, and what an operator decides."""

@@ -1,7 +1,7 @@
 """Whom a node talks to, what it takes and what it gives: the operator's choices, not the protocol's.
 
-Kept for each clump in ``HOME/policy.json``. An allow list that is not empty admits only what it names; a block list wins
-over it. Logs are shared unless they were unshared.
+Kept for each clump in ``HOME/policy.json``. An allow list that is not empty admits only what it names; a block list
+wins over it. Logs are shared unless they were unshared.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Policy:
 class PolicyFile:
     """``HOME/policy.json``: the lists of each clump, as hex."""
 
+    # The first fields of Policy, in its order.
     _KEYS = ("allow_peers", "block_peers", "allow_authors", "block_authors")
 
     def __init__(self, path: Path) -> None:
@@ -73,12 +74,12 @@ class PolicyFile:
         """The choices for a clump; the defaults if there are none. ``ConfigError`` if the file is damaged."""
         try:
             lists = self._read().get(clump.hex(), {})
-            keys = {name: frozenset(bytes.fromhex(key) for key in lists.get(name, ())) for name in self._KEYS}
+            keys = [frozenset(bytes.fromhex(key) for key in lists.get(name, ())) for name in self._KEYS]
             unshared = frozenset((bytes.fromhex(author), int(log_id)) for author, log_id in lists.get("unshared", ()))
         except (ValueError, TypeError, AttributeError) as error:
             msg = f"{self.path} is damaged: {error}"
             raise ConfigError(msg) from None
-        return Policy(unshared=unshared, **keys)
+        return Policy(*keys, unshared)
 
     def save(self, clump: bytes, policy: Policy) -> None:
         """Keep the lists of a clump (interests, promotions and callbacks are not kept)."""

@@ -1,0 +1,55 @@
+"""What a connection tells its owner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from culm.bamboo import Entry
+    from culm.bushbaby.messages import HaveItem, WantItem
+
+
+@dataclass(frozen=True, slots=True)
+class PeerIdentified:
+    """The peer's HELLO came. ``public`` is the long-term key it claims; nothing is proved yet."""
+
+    public: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """The peer has proved to hold ``public``. ``is_culm``: both sides recognised each other as Culm nodes."""
+
+    public: bytes
+    is_culm: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HaveReceived:
+    """The peer announces logs."""
+
+    items: list[HaveItem]
+
+
+@dataclass(frozen=True, slots=True)
+class WantReceived:
+    """The peer asks for logs."""
+
+    items: list[WantItem]
+
+
+@dataclass(frozen=True, slots=True)
+class BambooReceived:
+    """Entries came. ``entries`` yields each with its payload, once; ``size`` counts the message's bytes.
+
+    Iterating raises ``RemoteProtocolError`` at the first byte that breaks the format.
+    """
+
+    entries: Iterator[tuple[Entry, memoryview]]
+    size: int
+
+
+Event: TypeAlias = PeerIdentified | Authenticated | HaveReceived | WantReceived | BambooReceived

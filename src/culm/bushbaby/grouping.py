@@ -1,0 +1,82 @@
+"""Which entries go into which item and message (bushbaby.md, "Nonce boxes" and "Replication").
+
+Towards the deployed peer: at most 19 entries to a message, at most 16,352 bytes of plaintext where that can be, and never
+an empty payload at the end of an item, which crashes it. An entry with an empty payload is therefore joined with the
+entry that follows; the last of a log, with an earlier one that it has to take a second time.
+
+Between our own nodes only the size counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from culm.bushbaby.limits import MAX_PLAINTEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+ENTRIES_DEPLOYED = 19
+BYTES_CULM = 64 * 1024
+ENTRIES_CULM = 512
+_HEADS = 16  # bytes of CBOR heads reckoned for a message, and at most for an item
+
+
+class Sized(Protocol):
+    """An entry to be sent: its bytes, and the size of its payload in bytes."""
+
+    @property
+    def encoded(self) -> bytes:
+        """The entry's bytes."""
+
+    @property
+    def size(self) -> int:
+        """The payload's bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How messages for a peer are made up."""
+
+    most_entries: int
+    most_bytes: int
+    join_empty: bool
+
+
+DEPLOYED_STYLE = Style(ENTRIES_DEPLOYED, MAX_PLAINTEXT, join_empty=True)
+CULM_STYLE = Style(ENTRIES_CULM, BYTES_CULM, join_empty=False)
+
+
+
+def items_of(entries: Iterable[Sized], style: Style) -> tuple[list[list[Sized]], list[Sized]]:
+    """The entries as items, in order; and those left over, which must not end an item."""
+    items: list[list[Sized]] = []
+    held: list[Sized] = []
+    for entry in entries:
+        held.append(entry)
+        if entry.size or not style.join_empty:
+            items.append(held)
+            held = []
+    return items, held
+
+
+def item_size(item: Sequence[Sized]) -> int:
+    """Bytes of an item."""
+    return sum(len(entry.encoded) + entry.size for entry in item)
+
+
+def messages_of(items: Iterable[list[Sized]], style: Style) -> Iterator[list[list[Sized]]]:
+    """The items as messages, in order. An item that is too large for a message's bounds gets one for itself."""
+    message: list[list[Sized]] = []
+    entries, size = 0, _HEADS
+    for item in items:
+        more = item_size(item) + _HEADS
+        if message and (entries + len(item) > style.most_entries or size + more > style.most_bytes):
+            yield message
+            message, entries, size = [], 0, _HEADS
+        message.append(item)
+        entries += len(item)
+        size += more
+    if message:
+        yield message

@@ -1,0 +1,116 @@
+"""HELLO and AUTH: who speaks, in which clump, and the keys of the connection (Bushbaby, "Handshake").
+
+Each side sends its long-term Ed25519 key, an X25519 key made for this connection, and a MAC that shows it knows the clump.
+Each direction has a key of its own: the sender's ephemeral secret with the receiver's long-term key, hashed. Only
+the owner of the long-term secret can compute it, and proves so by signing it in AUTH.
+
+Departure, ``deployed`` dialect: the deployed peer keys the MAC with the clump and hashes the ephemeral key; the document
+has it the other way round.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from enum import Enum
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from nacl.bindings import (
+    crypto_scalarmult,
+    crypto_sign_ed25519_pk_to_curve25519,
+    crypto_sign_ed25519_sk_to_curve25519,
+    crypto_sign_open,
+)
+from nacl.exceptions import BadSignatureError, CryptoError
+
+from culm.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from culm.bamboo import Identity
+
+KEY_BYTES = 32
+HELLO_BYTES = 3 * KEY_BYTES
+SIGNATURE_BYTES = 64
+MARK_BYTES = 8
+_MARK_PERSON = b"culm-bushbaby-1"
+
+
+class Dialect(Enum):
+    """Whom we can talk to: the deployed peer (and our own nodes), or peers that follow the document to the letter."""
+
+    DEPLOYED = "deployed"
+    DOCUMENT = "document"
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What a HELLO says: the sender's long-term key and its key for this connection (32 bytes each)."""
+
+    public: bytes
+    ephemeral: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKeys:
+    """The keys (32 bytes each) of the boxes we send and of those we receive."""
+
+    send: bytes
+    receive: bytes
+
+
+def clump_mac(clump: bytes, ephemeral: bytes, dialect: Dialect) -> bytes:
+    """The MAC (32 bytes) that shows knowledge of the clump."""
+    key, message = (clump, ephemeral) if dialect is Dialect.DEPLOYED else (ephemeral, clump)
+    return hmac.digest(key, message, "sha512")[:KEY_BYTES]
+
+
+def pack_hello(hello: Hello, clump: bytes, dialect: Dialect) -> bytes:
+    """The value of a HELLO message (96 bytes)."""
+    return hello.public + hello.ephemeral + clump_mac(clump, hello.ephemeral, dialect)
+
+
+def unpack_hello(value: bytes, clump: bytes, dialect: Dialect) -> Hello:
+    """Read a HELLO of 96 bytes; ``RemoteProtocolError`` if its sender is of another clump (or dialect)."""
+    hello = Hello(value[:KEY_BYTES], value[KEY_BYTES : 2 * KEY_BYTES])
+    if not hmac.compare_digest(value[2 * KEY_BYTES :], clump_mac(clump, hello.ephemeral, dialect)):
+        raise RemoteProtocolError("the peer is of another clump (or speaks another dialect)")
+    return hello
+
+
+def derive_keys(identity: Identity, ephemeral_secret: bytes, peer: Hello) -> SessionKeys:
+    """The connection's keys; ``RemoteProtocolError`` if the peer's keys are not usable."""
+    try:
+        # libsodium refuses points of small order, whose secrets anyone could know.
+        peer_curve = crypto_sign_ed25519_pk_to_curve25519(peer.public)
+        own_curve = crypto_sign_ed25519_sk_to_curve25519(identity.seed + identity.public)
+        send = crypto_scalarmult(ephemeral_secret, peer_curve)
+        receive = crypto_scalarmult(own_curve, peer.ephemeral)
+    except (CryptoError, RuntimeError):
+        raise RemoteProtocolError("the peer's keys are not usable") from None
+    return SessionKeys(_hashed(send), _hashed(receive))
+
+
+def _hashed(secret: bytes) -> bytes:
+    return blake2b(secret, digest_size=KEY_BYTES).digest()
+
+
+def make_auth(identity: Identity, clump: bytes, keys: SessionKeys) -> bytes:
+    """What our AUTH box contains: a signature (64 bytes) that ties our long-term key to this connection."""
+    return identity.sign(clump + keys.receive)
+
+
+def check_auth(signature: bytes, clump: bytes, keys: SessionKeys, peer: Hello) -> None:
+    """Raise ``RemoteProtocolError`` unless the peer has shown to be who its HELLO says."""
+    try:
+        crypto_sign_open(signature + clump + keys.send, peer.public)
+    except BadSignatureError:
+        raise RemoteProtocolError("the peer does not hold the key it claims") from None
+
+
+def mark(nonce_start: bytes, ephemeral: bytes) -> bytes:
+    """The last 8 bytes of the nonce by which our nodes recognise each other, after its first 16.
+
+    To everyone else the nonce looks random. The box's tag ties it to the session, ``ephemeral`` to its sender's HELLO.
+    """
+    return blake2b(nonce_start, digest_size=MARK_BYTES, key=ephemeral, person=_MARK_PERSON).digest()

@@ -1,0 +1,27 @@
+"""What one connection may cost (bushbaby.md, "What our side does beyond")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# The longest plaintext for which the deployed peer's cipher is the standard one: 256 blocks of 64 bytes, less the 32 bytes
+# that make the key of the tag.
+MAX_PLAINTEXT = 256 * 64 - 32
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on what a peer may send; beyond any of them the connection ends.
+
+    ``max_message``: bytes of a message's value, that is of a nonce box. Also bounds what we send.
+    ``max_entries_per_message``: entries in one BAMBOO message.
+    ``max_have_items``, ``max_want_items``: logs in one HAVE message, requests in one WANT message.
+    ``max_boxes``: nonce boxes in either direction of one connection. All their nonces are remembered, about 100 bytes
+    each; a connection that reaches the bound has to be made anew.
+    """
+
+    max_message: int = 32 * 1024 * 1024
+    max_entries_per_message: int = 16_384
+    max_have_items: int = 262_144
+    max_want_items: int = 65_536
+    max_boxes: int = 131_072

@@ -1,0 +1,195 @@
+"""HAVE, WANT and BAMBOO: what stands in their boxes (Bushbaby, "Replication"; bushbaby.md, "CBOR").
+
+Departure, ``deployed`` dialect: entries are written as CBOR text strings, although they are not text. Both kinds of
+strings are read in both dialects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from culm.bamboo import Entry
+from culm.errors import EncodingError
+from culm.wire.base62 import BASE62_CHARS, decode_base62, encode_base62
+from culm.wire.cbor import (
+    ARRAY,
+    BYTES,
+    TEXT,
+    expect_end,
+    head_size,
+    pull_array,
+    pull_string,
+    pull_unsigned,
+    push_head,
+    push_string,
+    push_unsigned,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from culm.bushbaby.handshake import Dialect
+    from culm.bushbaby.limits import Limits
+
+
+class HaveItem(NamedTuple):
+    """A log that the sender holds and shares, up to sequence number ``newest``."""
+
+    author: bytes
+    log_id: int
+    newest: int
+
+
+@dataclass(frozen=True, slots=True)
+class WantItem:
+    """A request: all logs of an author; one log; the certificate pool of entry ``pool``; or ``low`` to ``high``.
+
+    What is not given is None.
+    """
+
+    author: bytes
+    log_id: int | None = None
+    pool: int | None = None
+    low: int | None = None
+    high: int | None = None
+
+
+def encode_have_item(item: HaveItem) -> bytes:
+    """One item of a HAVE."""
+    out = bytearray()
+    push_head(out, ARRAY, 3)
+    push_string(out, encode_base62(item.author), as_text=True)
+    push_unsigned(out, item.log_id)
+    push_unsigned(out, item.newest)
+    return bytes(out)
+
+
+def encode_want_item(item: WantItem) -> bytes:
+    """One item of a WANT."""
+    numbers = [number for number in (item.log_id, item.pool, item.low, item.high) if number is not None]
+    out = bytearray()
+    push_head(out, ARRAY, 1 + len(numbers))
+    push_string(out, encode_base62(item.author), as_text=True)
+    for number in numbers:
+        push_unsigned(out, number)
+    return bytes(out)
+
+
+def encode_lists(items: Iterable[bytes], most_bytes: int, most_items: int) -> list[bytes]:
+    """Encoded items as arrays of at most so many bytes and items each; one empty array if there are none."""
+    arrays: list[bytes] = []
+    chunk: list[bytes] = []
+    size = 0
+    for item in items:
+        if chunk and (size + len(item) > most_bytes - 9 or len(chunk) >= most_items):
+            arrays.append(_array(chunk))
+            chunk, size = [], 0
+        chunk.append(item)
+        size += len(item)
+    if chunk or not arrays:
+        arrays.append(_array(chunk))
+    return arrays
+
+
+def _array(items: Sequence[bytes]) -> bytes:
+    out = bytearray()
+    push_head(out, ARRAY, len(items))
+    out += b"".join(items)
+    return bytes(out)
+
+
+def decode_have(data: memoryview, limits: Limits) -> list[HaveItem]:
+    """The items of a HAVE; ``EncodingError`` if it breaks the format or has too many."""
+    count, at = pull_array(data, 0, most=limits.max_have_items)
+    items: list[HaveItem] = []
+    for _ in range(count):
+        _, at = pull_array(data, at, least=3, most=3)
+        author, at = _pull_author(data, at)
+        log_id, at = pull_unsigned(data, at)
+        newest, at = _pull_seq(data, at)
+        items.append(HaveItem(author, log_id, newest))
+    expect_end(data, at)
+    return items
+
+
+def decode_want(data: memoryview, limits: Limits) -> list[WantItem]:
+    """The items of a WANT; ``EncodingError`` if it breaks the format or has too many."""
+    count, at = pull_array(data, 0, most=limits.max_want_items)
+    items: list[WantItem] = []
+    for _ in range(count):
+        start = at
+        length, at = pull_array(data, at, least=1, most=4)
+        author, at = _pull_author(data, at)
+        log_id = pool = low = high = None
+        if length > 1:
+            log_id, at = pull_unsigned(data, at)
+        if length == 3:
+            pool, at = _pull_seq(data, at)
+        elif length == 4:
+            low, at = _pull_seq(data, at)
+            high, at = _pull_seq(data, at)
+            if low > high:
+                raise EncodingError(f"a request from {low} to {high}", start)
+        items.append(WantItem(author, log_id, pool, low, high))
+    expect_end(data, at)
+    return items
+
+
+def _pull_author(data: memoryview, at: int) -> tuple[bytes, int]:
+    text, _, end = pull_string(data, at)
+    if len(text) != BASE62_CHARS:
+        raise EncodingError(f"an identity has {BASE62_CHARS} base62 characters, not {len(text)}", at)
+    try:
+        return decode_base62(bytes(text)), end
+    except EncodingError as error:
+        raise EncodingError(str(error), at + error.offset) from None
+
+
+def _pull_seq(data: memoryview, at: int) -> tuple[int, int]:
+    number, end = pull_unsigned(data, at)
+    if number == 0:
+        raise EncodingError("sequence number 0", at)
+    return number, end
+
+
+def decode_bamboo(data: memoryview, limits: Limits) -> Iterator[tuple[Entry, memoryview]]:
+    """The entries of a BAMBOO, each with its payload, as they are asked for.
+
+    An item is an entry and its payload, or several such pairs. ``EncodingError`` where the format is broken.
+    """
+    count, at = pull_array(data, 0, most=limits.max_entries_per_message)
+    left = limits.max_entries_per_message
+    for _ in range(count):
+        item, _, end = pull_string(data, at)
+        start = end - len(item)
+        offset = 0
+        while offset < len(item) or offset == 0:
+            try:
+                entry, offset = Entry.decode_prefix(item, offset)
+            except EncodingError as error:
+                raise EncodingError(f"an entry: {error}", start + error.offset) from None
+            if entry.size > len(item) - offset:
+                raise EncodingError("an entry whose payload is cut short", start + offset)
+            left -= 1
+            if left < 0:
+                raise EncodingError(f"more than {limits.max_entries_per_message} entries in a message", start)
+            yield entry, item[offset : offset + entry.size]
+            offset += entry.size
+        at = end
+    expect_end(data, at)
+
+
+def bamboo_size(item_sizes: Sequence[int]) -> int:
+    """Bytes of a BAMBOO with items of these sizes."""
+    return head_size(len(item_sizes)) + sum(head_size(size) + size for size in item_sizes)
+
+
+def push_bamboo_head(out: bytearray, count: int) -> None:
+    """Begin a BAMBOO of ``count`` items."""
+    push_head(out, ARRAY, count)
+
+
+def push_item_head(out: bytearray, size: int, dialect: Dialect) -> None:
+    """Begin an item of ``size`` bytes."""
+    push_head(out, BYTES if dialect.value == "document" else TEXT, size)

@@ -1,0 +1,73 @@
+"""What a node is told: its clump, its limits, its timing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING
+
+from culm.bushbaby import Dialect, Limits
+from culm.errors import ConfigError
+from culm.node.policy import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLimits:
+    """Bounds and times of a session beyond those of the protocol (``culm.bushbaby.Limits``). Times are seconds.
+
+    ``max_logs``: logs a peer may announce in one connection. ``max_wants``: requests of a peer that wait to be served.
+    ``handshake_seconds``: until the peer has proved who it is. ``idle_seconds``: without a valid message from it, or
+    without it taking what we write. ``keepalive_seconds``: after which a sign of life is sent. ``settle_seconds``: of
+    silence after which a one-time sync with a peer that does not say when it is content counts as done.
+    ``max_sessions``: connections at once. ``max_rate``: bytes a second taken from one peer, 0 for any.
+    """
+
+    max_logs: int = 1_000_000
+    max_wants: int = 100_000
+    handshake_seconds: float = 10.0
+    idle_seconds: float = 30.0
+    keepalive_seconds: float = 4.0
+    settle_seconds: float = 3.0
+    max_sessions: int = 256
+    max_rate: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """Everything a node is told. ``interval`` is the time between contacts with configured peers, in seconds."""
+
+    clump: bytes
+    dialect: Dialect = Dialect.DEPLOYED
+    policy: Policy = field(default_factory=Policy)
+    protocol_limits: Limits = field(default_factory=Limits)
+    limits: NodeLimits = field(default_factory=NodeLimits)
+    wait_for_hello: bool | None = None  # None: where an allow list is set
+    wait_for_auth: bool | None = None
+    interval: float = 30.0
+
+    def with_limits(self, settings: Iterable[str]) -> NodeConfig:
+        """The same with limits changed by ``NAME=VALUE`` texts; ``ConfigError`` for what is not one."""
+        protocol: dict[str, int] = {}
+        own: dict[str, float] = {}
+        protocol_names = {item.name for item in fields(Limits)}
+        own_names = {item.name for item in fields(NodeLimits)}
+        for text in settings:
+            name, _, value = text.partition("=")
+            try:
+                number = float(value)
+            except ValueError:
+                number = -1
+            if number < 0 or not (name in protocol_names or name in own_names):
+                known = ", ".join(sorted(protocol_names | own_names))
+                raise ConfigError(f"{text!r} is not a limit; expected NAME=NUMBER with one of {known}")
+            if name in protocol_names:
+                protocol[name] = int(number)
+            else:
+                own[name] = number if name.endswith("seconds") else int(number)
+        return replace(
+            self,
+            protocol_limits=replace(self.protocol_limits, **protocol),
+            limits=replace(self.limits, **own),  # type: ignore[arg-type]
+        )

@@ -68,10 +68,12 @@ class LogAuditor:
         if seq < self._last:
             msg = f"entries must ascend: {seq} follows {self._last}"
             raise ValueError(msg)
-        if seq == self._last:
+        again = seq == self._last
+        if again:
             self._found(seq, seq, seq)
-            return False
-        if self._end is not None:
+        elif len(self._passed) > self._prune_at:
+            self._prune(self._last)  # not before the last entry of a number: the links of each are compared
+        if self._end is not None and self._end < seq:
             self._found(self._end, self._end, seq)
         elif is_end:
             self._end = seq
@@ -81,9 +83,8 @@ class LogAuditor:
             connected = self._follow(seq, seq - 1, backlink)
         if lipmaalink is not None:
             connected = self._follow(seq, lipmaa(seq), lipmaalink) or connected
-        self._passed[seq] = _Passed(entry_hash, held=True, connected=connected, by=seq)
-        if len(self._passed) >= self._prune_at:
-            self._prune(seq)
+        if not again:
+            self._passed[seq] = _Passed(entry_hash, held=True, connected=connected, by=seq)
         return connected
 
     def _follow(self, seq: int, target: int, expected: bytes) -> bool:

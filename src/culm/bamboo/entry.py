@@ -70,13 +70,13 @@ class Entry:
     def _decode(cls, head: bytes) -> Self:
         # Runs once for every entry that is ever received, hence the care for speed: fields are sliced unchecked
         # where a later check of the total length covers them.
-        if not head:
-            msg = "truncated: an entry is missing"
-            raise Truncated(msg, 0)
-        tag = head[0]
+        tag = head[0] if head else TAG_REGULAR
         if tag > TAG_END_OF_LOG:
             msg = f"tag {tag} is neither 0 (regular) nor 1 (end of log)"
             raise EncodingError(msg, 0)
+        if len(head) <= AUTHOR_BYTES:
+            msg = f"truncated: tag and author end after {len(head)} of {1 + AUTHOR_BYTES} bytes"
+            raise Truncated(msg, min(len(head), 1))
         log_id, at = decode_varu64(head, 1 + AUTHOR_BYTES)
         seq_at = at
         seq, at = decode_varu64(head, at)

@@ -16,6 +16,7 @@ from nacl.pwhash import argon2id
 from nacl.secret import SecretBox
 from nacl.utils import random as random_bytes
 
+from culm.bamboo.entry import AUTHOR_BYTES
 from culm.bamboo.identity import SEED_BYTES, Identity
 from culm.errors import ConfigError
 
@@ -63,7 +64,7 @@ def load_identity(text: str, passphrase: str | None = None) -> Identity:
             msg = f"the secret of an identity is {SEED_BYTES} bytes, not {len(seed)}"
             raise ConfigError(msg)
         identity = Identity(seed)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         msg = "not a Culm identity file"
         raise ConfigError(msg) from None
     if identity.public != public:
@@ -75,18 +76,22 @@ def load_identity(text: str, passphrase: str | None = None) -> Identity:
 def is_sealed(text: str) -> bool:
     """Whether an identity file needs a passphrase. False for what is not an identity file."""
     try:
-        return "sealed" in json.loads(text)
-    except (ValueError, TypeError, RecursionError):
+        document = json.loads(text)
+    except (ValueError, RecursionError):
         return False
+    return isinstance(document, dict) and "sealed" in document
 
 
 def public_key(text: str) -> bytes:
     """The public key (32 bytes) in an identity file, with no need for its passphrase. ``ConfigError`` if none."""
     try:
-        return bytes.fromhex(json.loads(text)["public"])
+        public = bytes.fromhex(json.loads(text)["public"])
     except (ValueError, KeyError, TypeError, RecursionError):
+        public = b""
+    if len(public) != AUTHOR_BYTES:
         msg = "not a Culm identity file"
-        raise ConfigError(msg) from None
+        raise ConfigError(msg)
+    return public
 
 
 def _unseal(sealed: dict[str, Any], passphrase: str | None) -> bytes:
@@ -114,7 +119,8 @@ def write_private(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        temporary.unlink(missing_ok=True)  # never write into a file that is there: others may have it open
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
                 file.write(text)

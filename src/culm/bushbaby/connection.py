@@ -11,7 +11,6 @@ after. What is not in the table is refused, before a byte of it is kept. Anythin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +25,7 @@ from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError
 from culm.wire.stlv import Buffer, StlvReader, encode_header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from culm.bamboo import Entry, Identity
     from culm.bushbaby.events import Event
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
 HELLO, AUTH, HAVE, WANT, BAMBOO = 1, 2, 5, 6, 8
 AUTH_BYTES = OVERHEAD + SIGNATURE_BYTES
+MAX_LIST_BYTES = 1024 * 1024  # of one HAVE or WANT between our own nodes
 
 
 class State(Enum):
@@ -101,7 +101,7 @@ class Connection:
         self._reader = StlvReader(self._check_header)
         self._nonces_seen: set[bytes] = set()
         self._nonces_used: set[bytes] = set()
-        self._hello_sent = self._auth_sent = self._broken = False
+        self._hello_sent = self._auth_sent = self._accepted = self._broken = False
         self._out: list[Buffer] = []
         if not wait_for_hello:
             self._send_hello()
@@ -135,7 +135,9 @@ class Connection:
             raise RemoteProtocolError(f"a message of type {kind}, where {self.state.value} was expected")
         most = self._limits.max_message if accepted.most is None else accepted.most
         if not accepted.least <= length <= most:
-            raise RemoteProtocolError(f"a message of type {kind} with {length} bytes; {accepted.least} to {most} may be")
+            raise RemoteProtocolError(
+                f"a message of type {kind} with {length} bytes; {accepted.least} to {most} may be"
+            )
 
     def _receive(self, kind: int, value: bytearray) -> Iterator[Event]:
         after = _ACCEPTED[self.state][kind].after
@@ -166,22 +168,20 @@ class Connection:
         return PeerIdentified(peer.public)
 
     def _receive_auth(self, signature: bytes, nonce: bytes) -> Event:
-        assert self._peer is not None
-        assert self._keys is not None
-        handshake.check_auth(signature, self._clump, self._keys, self._peer)
-        self.is_culm = self._mark and nonce[16:] == handshake.mark(nonce[:16], self._peer.ephemeral)
-        if not self._auth_sent and (self._hello_sent or not self._ask_first):
+        peer = self._known_peer
+        handshake.check_auth(signature, self._clump, self._session_keys, peer)
+        self.is_culm = self._mark and nonce[16:] == handshake.mark(nonce[:16], peer.ephemeral)
+        if self._accepted:
             self._send_auth()
-        return Authenticated(self._peer.public, self.is_culm)
+        return Authenticated(peer.public, self.is_culm)
 
     def _open(self, value: bytearray) -> memoryview:
-        assert self._keys is not None
         nonce = bytes(value[:NONCE_BYTES])
         if nonce in self._nonces_seen:
             raise RemoteProtocolError("a nonce came twice: a replayed message")
         if len(self._nonces_seen) >= self._limits.max_boxes:
             raise RemoteProtocolError(f"more than {self._limits.max_boxes} messages in one connection")
-        plaintext = open_box(memoryview(value), self._keys.receive, odd_counter=self._odd_counter)
+        plaintext = open_box(memoryview(value), self._session_keys.receive, odd_counter=self._odd_counter)
         self._nonces_seen.add(nonce)
         return plaintext
 
@@ -201,8 +201,8 @@ class Connection:
 
     def accept(self) -> None:
         """Go on with a peer that was identified (see ``ask_first``)."""
-        if self._peer is None:
-            raise LocalProtocolError("nobody to accept: the peer has not said who it is")
+        _ = self._known_peer
+        self._accepted = True
         self._send_hello()
         if not self._wait_for_auth:
             self._send_auth()
@@ -219,7 +219,7 @@ class Connection:
 
     def _send_lists(self, kind: int, items: Iterable[bytes], most: int) -> int:
         self._check_replicating()
-        arrays = messages.encode_lists(items, MAX_PLAINTEXT, most)
+        arrays = messages.encode_lists(items, MAX_LIST_BYTES if self.is_culm else MAX_PLAINTEXT, most)
         for array in arrays:
             self._send_box(kind, array)
         return len(arrays)
@@ -250,6 +250,18 @@ class Connection:
     def _odd_counter(self) -> bool:
         return self._dialect is Dialect.DEPLOYED and not self.is_culm
 
+    @property
+    def _known_peer(self) -> Hello:
+        if self._peer is None:
+            raise LocalProtocolError("the peer has not said who it is")
+        return self._peer
+
+    @property
+    def _session_keys(self) -> SessionKeys:
+        if self._keys is None:
+            raise LocalProtocolError("the peer has not said who it is")
+        return self._keys
+
     def _check_replicating(self) -> None:
         if not self.replicating:
             raise LocalProtocolError("the handshake is not over")
@@ -264,12 +276,11 @@ class Connection:
     def _send_auth(self) -> None:
         if self._auth_sent:
             return
-        assert self._keys is not None
         self._auth_sent = True
         nonce = self._random(NONCE_BYTES)
         if self._mark:
             nonce = nonce[:16] + handshake.mark(nonce[:16], self._ours.ephemeral)
-        self._send_box(AUTH, handshake.make_auth(self._identity, self._clump, self._keys), nonce)
+        self._send_box(AUTH, handshake.make_auth(self._identity, self._clump, self._session_keys), nonce)
 
     def _send_box(self, kind: int, plaintext: bytes, nonce: bytes | None = None) -> None:
         message = bytearray(encode_header(kind, OVERHEAD + len(plaintext)))
@@ -284,13 +295,12 @@ class Connection:
         self._out.append(message)
 
     def _seal(self, box: memoryview, nonce: bytes | None) -> None:
-        assert self._keys is not None
         if nonce is None:
             nonce = self._random(NONCE_BYTES)
         if nonce in self._nonces_used or self.boxes_left <= 0:
             raise LocalProtocolError("this connection has sent all the messages it can: make a new one")
         self._nonces_used.add(nonce)
-        seal(box, self._keys.send, nonce, odd_counter=self._odd_counter)
+        seal(box, self._session_keys.send, nonce, odd_counter=self._odd_counter)
 
 
 class BambooWriter:

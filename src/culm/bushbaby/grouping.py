@@ -1,7 +1,7 @@
 """Which entries go into which item and message (bushbaby.md, "Nonce boxes" and "Replication").
 
-Towards the deployed peer: at most 19 entries to a message, at most 16,352 bytes of plaintext where that can be, and never
-an empty payload at the end of an item, which crashes it. An entry with an empty payload is therefore joined with the
+Towards the deployed peer: at most 19 entries to a message, at most 16,352 bytes of plaintext where that can be, and
+never an empty payload at the end of an item, which crashes it. An entry with an empty payload is therefore joined with the
 entry that follows; the last of a log, with an earlier one that it has to take a second time.
 
 Between our own nodes only the size counts.
@@ -10,7 +10,7 @@ Between our own nodes only the size counts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from culm.bushbaby.limits import MAX_PLAINTEXT
 
@@ -35,6 +35,9 @@ class Sized(Protocol):
         """The payload's bytes."""
 
 
+_SizedT = TypeVar("_SizedT", bound=Sized)
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
     """How messages for a peer are made up."""
@@ -48,11 +51,10 @@ DEPLOYED_STYLE = Style(ENTRIES_DEPLOYED, MAX_PLAINTEXT, join_empty=True)
 CULM_STYLE = Style(ENTRIES_CULM, BYTES_CULM, join_empty=False)
 
 
-
-def items_of(entries: Iterable[Sized], style: Style) -> tuple[list[list[Sized]], list[Sized]]:
+def items_of(entries: Iterable[_SizedT], style: Style) -> tuple[list[list[_SizedT]], list[_SizedT]]:
     """The entries as items, in order; and those left over, which must not end an item."""
-    items: list[list[Sized]] = []
-    held: list[Sized] = []
+    items: list[list[_SizedT]] = []
+    held: list[_SizedT] = []
     for entry in entries:
         held.append(entry)
         if entry.size or not style.join_empty:
@@ -66,9 +68,9 @@ def item_size(item: Sequence[Sized]) -> int:
     return sum(len(entry.encoded) + entry.size for entry in item)
 
 
-def messages_of(items: Iterable[list[Sized]], style: Style) -> Iterator[list[list[Sized]]]:
+def messages_of(items: Iterable[list[_SizedT]], style: Style) -> Iterator[list[list[_SizedT]]]:
     """The items as messages, in order. An item that is too large for a message's bounds gets one for itself."""
-    message: list[list[Sized]] = []
+    message: list[list[_SizedT]] = []
     entries, size = 0, _HEADS
     for item in items:
         more = item_size(item) + _HEADS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# The longest plaintext for which the deployed peer's cipher is the standard one: 256 blocks of 64 bytes, less the 32 bytes
-# that make the key of the tag.
+# The longest plaintext for which the deployed peer's cipher is the standard one: 256 blocks of 64 bytes, less the 32
+# bytes that make the key of the tag.
 MAX_PLAINTEXT = 256 * 64 - 32
 
 

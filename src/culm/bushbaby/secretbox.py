@@ -1,7 +1,7 @@
 """Nonce boxes, sealed and opened in place (Bushbaby, "Nonce boxes"; bushbaby.md, the same).
 
-A nonce box is a nonce (24 bytes), a Poly1305 tag (16) and the ciphertext: NaCl's secretbox with its nonce in front. A box
-can be as large as a payload, so it is never copied: the caller lays out one buffer, and plaintext and ciphertext
+A nonce box is a nonce (24 bytes), a Poly1305 tag (16) and the ciphertext: NaCl's secretbox with its nonce in front. A
+box can be as large as a payload, so it is never copied: the caller lays out one buffer, and plaintext and ciphertext
 take each other's place in it. libsodium allows that.
 
 Departure, in the ``deployed`` dialect only: beyond 16,352 bytes of plaintext the deployed peer's keystream is not the

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from culm.bamboo import Entry
     from culm.node.worker import StoreWorker
@@ -22,12 +22,12 @@ _GROUP_BYTES = 4 * 1024 * 1024
 
 
 class Intake:
-    """Gathers entries and has them stored. ``stored`` is called after each group, with what became of it.
+    """Gathers entries and has them stored. ``stored`` is awaited after each group, with what became of it.
 
     An import that fails (the disk is full) raises from the next call here.
     """
 
-    def __init__(self, worker: StoreWorker, stored: Callable[[ImportReport, set[Log]], None]) -> None:
+    def __init__(self, worker: StoreWorker, stored: Callable[[ImportReport, set[Log]], Awaitable[None]]) -> None:
         self._worker = worker
         self._stored = stored
         self._group: list[tuple[Entry, Bytes | None]] = []
@@ -71,7 +71,7 @@ class Intake:
                 self._moved.set()
                 logs = {entry.log for entry, _ in group}
                 report = await self._worker.run(self._worker.store.add, group)
-                self._stored(report, logs)
+                await self._stored(report, logs)
         except Exception as failure:  # noqa: BLE001 - raised again where the session waits for it
             self._failure = failure
         else:

@@ -5,9 +5,9 @@ draw its own conclusions:
 
 * A HAVE is answered by a WANT, an empty one if nothing is lacking. So when every HAVE sent was answered and nothing is
   left to serve, the peer lacks nothing that we can give.
-* A node of ours that serves WANTs keeps its announcements until it has served them all, and then sends a HAVE of what it
-  served. So a HAVE of a log that we asked for, after something of it came, says "that is all": what is still missing may
-  be asked for again. If nothing came and nothing new is announced, the peer does not have it.
+* A node of ours that serves WANTs keeps its announcements until it has served them all, and then sends a HAVE of what
+  it served. So a HAVE of a log that we asked for, after something of it came, says "that is all": what is still missing
+  may be asked for again. If nothing came and nothing new is announced, the peer does not have it.
 
 Pure bookkeeping: no I/O, and the store is asked through the caller's functions.
 """
@@ -43,8 +43,8 @@ class _Asked:
 class Ledger:
     """The bookkeeping of one session. ``max_logs`` bounds what a peer may announce.
 
-    ``heard``: the peer has said something about what it holds. ``unavailable``: logs of which the peer turned out not to
-    have what it announced.
+    ``heard``: the peer has said something about what it holds. ``unavailable``: logs of which the peer turned out not
+    to have what it announced.
     """
 
     max_logs: int

@@ -64,7 +64,6 @@ class Policy:
 class PolicyFile:
     """``HOME/policy.json``: the lists of each clump, as hex."""
 
-    # The first fields of Policy, in its order.
     _KEYS = ("allow_peers", "block_peers", "allow_authors", "block_authors")
 
     def __init__(self, path: Path) -> None:
@@ -74,12 +73,14 @@ class PolicyFile:
         """The choices for a clump; the defaults if there are none. ``ConfigError`` if the file is damaged."""
         try:
             lists = self._read().get(clump.hex(), {})
-            keys = [frozenset(bytes.fromhex(key) for key in lists.get(name, ())) for name in self._KEYS]
+            allow_peers, block_peers, allow_authors, block_authors = (
+                frozenset(bytes.fromhex(key) for key in lists.get(name, ())) for name in self._KEYS
+            )
             unshared = frozenset((bytes.fromhex(author), int(log_id)) for author, log_id in lists.get("unshared", ()))
         except (ValueError, TypeError, AttributeError) as error:
             msg = f"{self.path} is damaged: {error}"
             raise ConfigError(msg) from None
-        return Policy(*keys, unshared)
+        return Policy(allow_peers, block_peers, allow_authors, block_authors, unshared)
 
     def save(self, clump: bytes, policy: Policy) -> None:
         """Keep the lists of a clump (interests, promotions and callbacks are not kept)."""

@@ -1,4 +1,4 @@
-"""Serving a peer's WANTs: from requests to pages of entries, read from the store a page at a time.
+"""Serving a peer's WANTs: from requests to messages' worth of entries, read from the store a page at a time.
 
 A request can name all logs of an author, a whole log, a certificate pool or a span of 2^64 entries: it costs what it
 finds. Only so many requests wait at once; a peer that asks for more is disconnected.
@@ -10,27 +10,37 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, certificate_pool
+from culm.bushbaby.grouping import CULM_STYLE, items_of, messages_of
 from culm.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from culm.bushbaby import WantItem
+    from culm.bushbaby.grouping import Style
     from culm.node.policy import Policy
     from culm.store import Log, Sendable, SQLiteStore
 
+    Message = list[list[Sendable]]  # items, each one entry or several
+
 PAGE_ENTRIES = 256
+_JOINED_BYTES = 16 * 1024  # the largest payload that is sent a second time to cover an empty one
+_JOINED_BACK = 100  # how far back it is looked for
 
 
 class Server:
-    """The requests of one peer that wait, and how far the first of them was served."""
+    """The requests of one peer that wait, and how far the first of them was served.
+
+    ``style`` says how messages for this peer are made up. ``served`` collects the logs that were asked for.
+    """
 
     def __init__(self, policy: Policy, max_wants: int) -> None:
+        self.style: Style = CULM_STYLE
+        self.served: dict[Log, None] = {}
         self._policy = policy
         self._max_wants = max_wants
         self._wants: deque[WantItem] = deque()
         self._spans: deque[tuple[Log, int, int]] = deque()
-        self.served: dict[Log, None] = {}
 
     def add(self, wants: Iterable[WantItem]) -> None:
         """Queue requests; ``RemoteProtocolError`` if more than the limit wait."""
@@ -47,19 +57,26 @@ class Server:
         """Whether anything is left to serve."""
         return bool(self._wants or self._spans)
 
-    def next_page(self, store: SQLiteStore) -> tuple[Log, list[Sendable]] | None:
-        """The next entries to send, of one log, ascending; None if nothing is left. Runs on the store's thread."""
+    def next_messages(self, store: SQLiteStore) -> list[Message]:
+        """The next entries to send as messages; none if nothing is left. Runs on the store's thread."""
         while self.busy:
             if not self._spans:
                 self._expand(store, self._wants.popleft())
                 continue
             log, low, high = self._spans.popleft()
             page = store.sendables(log, low, high, PAGE_ENTRIES)
-            if len(page) == PAGE_ENTRIES and page[-1].seq < high:
-                self._spans.appendleft((log, page[-1].seq + 1, high))
-            if page:
-                return log, page
-        return None
+            more = len(page) == PAGE_ENTRIES and page[-1].seq < high
+            items, left = items_of(page, self.style)
+            if left and more and items:
+                self._spans.appendleft((log, left[0].seq, high))
+            else:
+                if more:
+                    self._spans.appendleft((log, page[-1].seq + 1, high))
+                if left:
+                    items += _covered(store, log, left)
+            if items:
+                return list(messages_of(items, self.style))
+        return []
 
     def _expand(self, store: SQLiteStore, want: WantItem) -> None:
         if want.log_id is None:
@@ -69,12 +86,23 @@ class Server:
         for log in logs:
             if self._policy.shares(log):
                 self.served[log] = None
-                for low, high in _spans_of(want):
-                    self._spans.append((log, low, high))
+                self._spans.extend((log, low, high) for low, high in spans_of(want))
 
 
-def _spans_of(want: WantItem) -> list[tuple[int, int]]:
-    """The spans of numbers a request denotes, ascending."""
+def _covered(store: SQLiteStore, log: Log, left: list[Sendable]) -> list[list[Sendable]]:
+    """Entries with empty payloads as an item that ends with another one; nothing if there is none to end it with."""
+    first = left[0].seq
+    for earlier in reversed(store.sendables(log, max(1, first - _JOINED_BACK), first, _JOINED_BACK)):
+        if 0 < earlier.size <= _JOINED_BYTES:
+            return [[*left, earlier]]
+    return []
+
+
+def spans_of(want: WantItem) -> list[tuple[int, int]]:
+    """The spans of numbers that a request for a log denotes, ascending.
+
+    A certificate pool includes the members above the entry, as the deployed peer answers it.
+    """
     if want.low is not None and want.high is not None:
         return [(want.low, want.high)]
     if want.pool is None:

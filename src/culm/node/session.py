@@ -12,43 +12,66 @@ import asyncio
 import logging
 import os
 import time
-from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from culm.bushbaby import (
     Authenticated,
     BambooReceived,
     Connection,
+    HaveItem,
     HaveReceived,
     PeerIdentified,
+    WantItem,
     WantReceived,
 )
-from culm.errors import CulmError, NetworkError, RemoteProtocolError
+from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, item_size
+from culm.bushbaby.pacing import Pacer
+from culm.errors import NetworkError
 from culm.node.intake import Intake
 from culm.node.ledger import Ledger
-from culm.node.serving import Server
+from culm.node.serving import PAGE_ENTRIES, Server
+from culm.wire.base62 import encode_base62
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from culm.bamboo import Identity
-    from culm.bushbaby import Event
+    from culm.bushbaby import BambooWriter, Event
     from culm.node.config import NodeConfig
+    from culm.node.serving import Message
     from culm.node.worker import StoreWorker
-    from culm.store import ImportReport, Log
+    from culm.store import ImportReport, Log, Offer, Sendable
 
-_READ_BYTES = 256 * 1024
+_READ_BYTES = 128 * 1024
+_WRITE_BYTES = 256 * 1024  # handed to the socket at once
+_BOXES_KEPT = PAGE_ENTRIES + 64  # a connection is ended while it has these boxes left: a page never runs out
+_CHECK_SECONDS = 0.25
+_REFUSALS_KEPT = 100
+_PIECES_A_STEP = 16
+
 _logger = logging.getLogger("culm.node")
 
 
-class Refused(NetworkError):
+class PeerRefused(NetworkError):
     """The peer is not one we talk to."""
+
+
+class PeerSilent(NetworkError):
+    """The peer took too long."""
+
+
+class OutOfBoxes(NetworkError):
+    """The connection carried all the messages one may; a new one can go on."""
 
 
 @dataclass(slots=True)
 class SessionStats:
-    """What went through a session. Bytes are those on the wire; ``missing`` counts entries known to be lacking."""
+    """What went through a session. ``bytes_*`` count the wire, ``payload_bytes`` payloads received.
+
+    ``missing`` counts the entries that were lacking when they were announced.
+    """
 
     entries_received: int = 0
     entries_sent: int = 0
@@ -56,12 +79,15 @@ class SessionStats:
     bytes_sent: int = 0
     payload_bytes: int = 0
     missing: int = 0
-    report: ImportReport | None = None
-    started: float = field(default_factory=time.monotonic)
+    refused: list[str] = field(default_factory=list)
+    forks: int = 0
 
 
 class Session:
-    """Runs one connection. ``stored`` is called when entries of this peer were stored, with the logs they are of."""
+    """Runs one connection until it is ended.
+
+    ``called``: we made the connection. ``stored`` is called whenever entries of this peer were stored.
+    """
 
     def __init__(
         self,
@@ -70,32 +96,321 @@ class Session:
         worker: StoreWorker,
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         *,
-        stored: Callable[[], None] | None = None,
+        called: bool,
+        stored: Callable[[], None] = lambda: None,
     ) -> None:
-        policy = config.policy
-        guarded = bool(policy.allow_peers)
         self.config = config
         self.peer: bytes | None = None
         self.stats = SessionStats()
-        self.refused: list[str] = []
+        self.done = asyncio.Event()
         self._worker = worker
         self._reader, self._writer = streams
+        guarded = bool(config.policy.allow_peers)
         self._connection = Connection(
             identity,
             config.clump,
+            random_bytes=os.urandom,
             dialect=config.dialect,
             limits=config.protocol_limits,
-            random_bytes=os.urandom,
-            wait_for_hello=guarded if config.wait_for_hello is None else config.wait_for_hello,
-            wait_for_auth=guarded if config.wait_for_auth is None else config.wait_for_auth,
+            ask_first=True,
+            # Of two that wait for each other's HELLO none would speak: who calls, speaks first.
+            wait_for_hello=not called and (guarded if config.wait_for_hello is None else config.wait_for_hello),
+            wait_for_auth=not called and (guarded if config.wait_for_auth is None else config.wait_for_auth),
         )
         self._ledger = Ledger(config.limits.max_logs)
         self._intake = Intake(worker, self._was_stored)
-        self._server = Server(worker, policy)
+        self._server = Server(config.policy, config.limits.max_wants)
         self._stored = stored
         self._wake = asyncio.Event()
-        self._announced = -1  # the store's change number that our last HAVE covers
-        self._announce = False
-        self._last_news = time.monotonic()  # when anything but a sign of life came or went
+        self._pacer: Pacer | None = Pacer()
+        self._announce = True
+        self._answering = False  # WANTs came since our last HAVE: the next HAVE says "that is all"
+        self._change = -1  # the store's change number that our announcements cover
         self._held_back: set[Log] = set()
-        self.is_culm = False
+        now = time.monotonic()
+        self._started = self._heard_at = self._spoke_at = self._news_at = now
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``."""
+        tasks = [asyncio.create_task(work) for work in (self._read(), self._write(), self._watch())]
+        try:
+            finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in finished:
+                task.result()
+        except (ConnectionError, TimeoutError) as error:
+            raise NetworkError(f"the connection broke: {error}") from None
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._close()
+
+    async def _close(self) -> None:
+        self._writer.close()
+        try:
+            await self._intake.flush()  # what came whole is kept, however the connection ended
+        finally:
+            try:
+                await asyncio.wait_for(self._writer.wait_closed(), 1)
+            except (OSError, TimeoutError):
+                self._writer.transport.abort()
+
+    def store_changed(self) -> None:
+        """The store has changed: announce what is new."""
+        self._announce = True
+        self._wake.set()
+
+    @property
+    def is_culm(self) -> bool:
+        """Whether the peer is a Culm node, too."""
+        return self._connection.is_culm
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        limits = self.config.limits
+        while data := await self._reader.read(_READ_BYTES):
+            self.stats.bytes_received += len(data)
+            for event in self._connection.receive_data(data):
+                self._heard_at = time.monotonic()
+                await self._handle(event)
+            self._wake.set()
+            if limits.max_rate:
+                await asyncio.sleep(len(data) / limits.max_rate)
+        await self._intake.flush()
+
+    async def _handle(self, event: Event) -> None:
+        match event:
+            case BambooReceived():
+                await self._take_entries(event)
+            case HaveReceived():
+                await self._take_have(event.items)
+            case WantReceived():
+                self._take_want(event.items)
+            case PeerIdentified(public):
+                if not self.config.policy.admits_peer(public):
+                    raise PeerRefused("the peer is not allowed here")
+                self.peer = public
+                self._connection.accept()
+            case Authenticated(public, is_culm):
+                self._server.style = CULM_STYLE if is_culm else DEPLOYED_STYLE
+                if is_culm:
+                    self._pacer = None
+                for log in self.config.policy.promote:
+                    self._server.push(log)
+        self._wake.set()
+
+    async def _take_entries(self, event: BambooReceived) -> None:
+        policy, stats, ledger = self.config.policy, self.stats, self._ledger
+        ledger.heard = True
+        for entry, payload in event.entries:
+            stats.entries_received += 1
+            stats.payload_bytes += len(payload)
+            ledger.announced(entry.log, entry.seq)
+            ledger.received(entry.log)
+            self._news_at = self._heard_at
+            if policy.admits_author(entry.author) and (policy.curate is None or policy.curate(entry, payload)):
+                await self._intake.add(entry, payload)
+
+    async def _was_stored(self, report: ImportReport, logs: set[Log]) -> None:
+        await self._worker.run(self._ledger.stored, logs, self._worker.store.missing)
+        self.stats.forks += len(report.forks)
+        for place, error in report.refused[: _REFUSALS_KEPT - len(self.stats.refused)]:
+            self.stats.refused.append(f"{place}: {error}")
+            _logger.warning("refused from %s: %s %s", self._name, place, error)
+        if report.added or report.payloads:
+            self._stored()
+        self._wake.set()
+
+    async def _take_have(self, items: list[HaveItem]) -> None:
+        await self._intake.flush()
+        self._ledger.heard = True
+        self._news_at = self._heard_at
+        logs = []
+        for author, log_id, newest in items:
+            log = (author, log_id)
+            if self.config.policy.wants(log):
+                self._ledger.announced(log, newest)
+                logs.append(log)
+        await self._ask(logs, answer=True)
+
+    async def _ask(self, logs: list[Log], *, answer: bool) -> None:
+        """Ask for what is missing of logs; to answer a HAVE, do so even if nothing is."""
+        plan = await self._worker.run(self._ledger.plan, logs, self._worker.store.missing)
+        wants = [WantItem(*log, None, low, high) for log, spans in plan for low, high in spans]
+        self.stats.missing += sum(want.high - want.low + 1 for want in wants if want.high and want.low)
+        if wants or (answer and self.is_culm):
+            self._connection.send_want(wants)
+            self._wake.set()
+
+    def _take_want(self, items: list[WantItem]) -> None:
+        self._news_at = self._heard_at
+        self._ledger.want_received()
+        if items:
+            self._answering = True
+            self._server.add(items)
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    async def _write(self) -> None:
+        while True:
+            self._wake.clear()
+            await self._send_pending()
+            if self._connection.replicating:
+                if self._server.busy:
+                    await self._serve()
+                    continue
+                if self._announce or self._answering:
+                    await self._send_have()
+                    continue
+            self._check_done()
+            await self._wake.wait()
+
+    async def _send_pending(self) -> None:
+        """Write what the connection has to say, as fast as the peer takes it."""
+        pending = self._connection.data_to_send()
+        at = 0
+        while at < len(pending):
+            count = len(pending) - at
+            if self._pacer is not None:
+                now = time.monotonic()
+                if wait := self._pacer.wait(now):
+                    await asyncio.sleep(wait)
+                    continue
+                count = min(count, self._pacer.allowed(now))
+                self._pacer.wrote(count)
+            for message in pending[at : at + count]:
+                await self._send_bytes(message)
+            at += count
+
+    async def _send_bytes(self, message: bytes | bytearray | memoryview) -> None:
+        view = memoryview(message)
+        for at in range(0, len(view), _WRITE_BYTES):
+            part = view[at : at + _WRITE_BYTES]
+            self._writer.write(part)
+            self.stats.bytes_sent += len(part)
+            self._spoke_at = time.monotonic()
+            try:
+                async with asyncio.timeout(self.config.limits.idle_seconds):
+                    await self._writer.drain()
+            except TimeoutError:
+                raise PeerSilent("the peer has stopped taking what it asked for") from None
+
+    async def _serve(self) -> None:
+        if self._connection.boxes_left < _BOXES_KEPT:
+            raise OutOfBoxes("the connection carried as many messages as one may")
+        for message in await self._worker.run(self._server.next_messages, self._worker.store):
+            await self._send_message(message)
+            await self._send_pending()
+
+    async def _send_message(self, message: Message) -> None:
+        sizes = [item_size(item) for item in message]
+        if len(sizes) == 1 and not self._connection.can_send(sizes[0]):
+            entry = message[0][0]
+            _logger.warning("entry %d of a log is too large for a message (%d bytes): held back", entry.seq, sizes[0])
+            return
+        writer = self._connection.start_bamboo(sizes)
+        for item in message:
+            for entry in item:
+                writer.write(entry.encoded)
+                if entry.size:
+                    writer.write(entry.start)
+                if entry.size > len(entry.start):
+                    await self._write_rest(writer, entry)
+                self.stats.entries_sent += 1
+        writer.send()
+        self._news_at = time.monotonic()
+
+    async def _write_rest(self, writer: BambooWriter, entry: Sendable) -> None:
+        pieces = self._worker.store.payload_rest(entry)
+        while some := await self._worker.run(lambda: list(islice(pieces, _PIECES_A_STEP))):
+            for piece in some:
+                writer.write(piece)
+
+    async def _send_have(self) -> None:
+        """Announce what changed since the last time, and what was served since."""
+        self._announce, answering, self._answering = False, self._answering, False
+        served, self._server.served = self._server.served, {}
+        first = self._change < 0
+        change, offers = await self._worker.run(self._offers, self._change, list(served))
+        self._change = change
+        items = [
+            HaveItem(offer.author, offer.log_id, offer.newest)
+            for offer in offers
+            if self._is_worth_announcing(offer, served)
+        ]
+        if items or (answering and self.is_culm):
+            self._ledger.have_sent(self._connection.send_have(items))
+        elif first:
+            self._say_nothing()
+
+    def _offers(self, since: int, served: list[Log]) -> tuple[int, list[Offer]]:
+        store = self._worker.store
+        change = store.change()
+        offers = {(offer.author, offer.log_id): offer for offer in store.offers(since)}
+        for log in served:
+            if log not in offers and (offer := store.offer(log)) is not None:
+                offers[log] = offer
+        return change, list(offers.values())
+
+    def _is_worth_announcing(self, offer: Offer, served: dict[Log, None]) -> bool:
+        log = (offer.author, offer.log_id)
+        if offer.held_back is not None and log not in self._held_back:
+            self._held_back.add(log)
+            _logger.info(
+                "entry %d of a log is held without its payload: the log is offered up to entry %d",
+                offer.held_back,
+                offer.newest,
+            )
+        if not offer.newest or not self.config.policy.shares(log):
+            return False
+        # No echo: what the peer itself announced or sent is no news to it.
+        return log in served or self._ledger.peer_has.get(log, 0) < offer.newest
+
+    def _say_nothing(self) -> None:
+        """A message without content: there is nothing to announce, or it has been quiet for long."""
+        if self.is_culm or not self._ledger.heard:
+            self._connection.start_bamboo([]).send()
+        else:
+            self._connection.send_want([])
+
+    # -- watching ----------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        limits = self.config.limits
+        while True:
+            await asyncio.sleep(_CHECK_SECONDS)
+            now = time.monotonic()
+            if not self._connection.replicating:
+                if now - self._started > limits.handshake_seconds:
+                    raise PeerSilent("the peer did not finish the handshake in time")
+                continue
+            if now - self._heard_at > limits.idle_seconds:
+                raise PeerSilent(f"nothing came from the peer for {limits.idle_seconds:g} s")
+            if now - self._spoke_at > limits.keepalive_seconds and not self._server.busy:
+                self._spoke_at = now
+                self._say_nothing()
+                self._wake.set()
+            if now - self._news_at > limits.settle_seconds and self._intake.idle:
+                if again := self._ledger.unfinished():
+                    self._news_at = now
+                    await self._ask(again, answer=False)
+                self._wake.set()
+
+    def _check_done(self) -> None:
+        ledger = self._ledger
+        settled = (
+            self._connection.replicating
+            and not (self._announce or self._answering or self._server.busy)
+            and self._intake.idle
+        )
+        quiet = time.monotonic() - self._news_at > self.config.limits.settle_seconds
+        content = ledger.we_lack_nothing and ledger.peer_has_answered
+        if settled and (content if self.is_culm else quiet and (ledger.we_lack_nothing or not ledger.heard)):
+            self.done.set()
+
+    @property
+    def _name(self) -> str:
+        return encode_base62(self.peer).decode() if self.peer else "a peer"

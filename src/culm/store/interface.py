@@ -181,6 +181,9 @@ class Store(Protocol):
     def offers(self, since: int = -1) -> Iterator[Offer]:
         """How far each log that changed after change number ``since`` can be sent."""
 
+    def offer(self, log: Log) -> Offer | None:
+        """How far one log can be sent; None if nothing of it is verified."""
+
     def missing(self, log: Log, high: int, limit: int) -> list[tuple[int, int]]:
         """The first ``limit`` spans of numbers up to ``high`` whose entry or payload is missing and wanted."""
 

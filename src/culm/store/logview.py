@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 MAX_VARIANTS = 16  # entries of one number that are kept: two prove the fork, more may be asked for
-MAX_PROOFS = 1024  # fork proofs kept for one log
+MAX_PROOFS = 1024  # fork proofs kept for one log; one of a lower position than all of them is kept even then
 _DIGEST_AT = len(YAMF_PREFIX)
 
 
@@ -241,11 +241,12 @@ class LogView:
         return [] if row is None else [Entry.decode(row[0])]
 
     def _record(self, proof: ForkProof) -> None:
-        if self.forked_at is None or proof.position < self.forked_at:
+        lowest = self.forked_at is None or proof.position < self.forked_at
+        if lowest:
             self.forked_at = proof.position
             self.invalidate_from(proof.position)
         (count,) = self._db.execute("SELECT count(*) FROM forks WHERE log = ?", (self.id,)).fetchone()
-        if count < MAX_PROOFS:
+        if count < MAX_PROOFS or lowest:
             self._db.execute(
                 "INSERT OR IGNORE INTO forks (log, position, first, second) VALUES (?, ?, ?, ?)",
                 (self.id, to_sql(proof.position), proof.first.encoded, proof.second.encoded),

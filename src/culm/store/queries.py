@@ -139,14 +139,20 @@ def logs(database: Database) -> Iterator[LogSummary]:
             )
 
 
-def offers(database: Database, since: int) -> Iterator[Offer]:
-    """How far each log that changed after change number ``since`` can be sent, logs with nothing to send left out."""
+def offers(database: Database, since: int, only: Log | None = None) -> Iterator[Offer]:
+    """How far each log that changed after change number ``since`` can be sent; only one log, if one is given."""
+    where = "change > ?"
+    values: list[object] = [since]
+    if only is not None:
+        where = "author = ? AND log_id = ?"
+        values = [only[0], to_sql(only[1])]
+    found = []
     with database.snapshot() as connection:
         rows = connection.execute(
             "SELECT id, author, log_id, newest, (SELECT min(seq) FROM entries"
             "  WHERE log = logs.id AND state = 2 AND payload_state <> 2) AS gap"
-            " FROM logs WHERE change > ? AND newest IS NOT NULL",
-            (since,),
+            f" FROM logs WHERE {where} AND newest IS NOT NULL",
+            values,
         ).fetchall()
         for log, author, log_id, newest_verified, gap in rows:
             newest = newest_verified
@@ -154,12 +160,14 @@ def offers(database: Database, since: int) -> Iterator[Offer]:
                 (newest,) = connection.execute(
                     "SELECT max(seq) FROM entries WHERE log = ? AND state = 2 AND seq < ?", (log, gap)
                 ).fetchone()
-            yield Offer(
-                author,
-                from_sql(log_id),
-                0 if newest is None else from_sql(newest),
-                None if gap is None else from_sql(gap),
-            )
+            found.append((author, log_id, newest, gap))
+    for author, log_id, newest, gap in found:
+        yield Offer(
+            author,
+            from_sql(log_id),
+            0 if newest is None else from_sql(newest),
+            None if gap is None else from_sql(gap),
+        )
 
 
 def missing(database: Database, log: Log, high: int, limit: int) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ from culm.store import append, ingest, payloads, queries, verify
 from culm.store.database import LOCK_TIMEOUT, Database
 from culm.store.interface import Bytes, ImportReport, Log, LogSummary, Offer, Sendable, StoredEntry, VerifyReport
 from culm.store.logview import LogView
-from culm.store.rows import find_entry, next_change
+from culm.store.rows import find_entry, next_change, next_entry_id
 from culm.store.schema import PayloadState, State
 
 if TYPE_CHECKING:
@@ -70,16 +70,22 @@ class SQLiteStore:
         """
         report = ImportReport()
         rest = iter(items)
-        waited = self._waiting()
+        before = self._newest_row()
         while batch := self._next_batch(rest):
             report.merge(self._add_batch(batch, authenticated=authenticated))
-        # Some of those that waited when they came found their path later, some of those from before, too.
-        report.waiting = max(0, min(report.waiting, self._waiting() - waited))
+        if report.waiting:  # some of those that waited when they came found their path since
+            report.waiting = self._waiting_after(before)
         return report
 
-    def _waiting(self) -> int:
+    def _newest_row(self) -> int:
         with self._database.snapshot() as connection:
-            return int(connection.execute("SELECT count(*) FROM entries WHERE state = 1").fetchone()[0])
+            return next_entry_id(connection) - 1
+
+    def _waiting_after(self, row: int) -> int:
+        """How many entries wait that came after that row."""
+        waiting = "SELECT count(*) FROM entries WHERE state = 1 AND id > ?"
+        with self._database.snapshot() as connection:
+            return int(connection.execute(waiting, (row,)).fetchone()[0])
 
     @staticmethod
     def _next_batch(items: Iterator[Item]) -> list[Item]:
@@ -169,6 +175,10 @@ class SQLiteStore:
     def offers(self, since: int = -1) -> Iterator[Offer]:
         """How far each log that changed after change number ``since`` can be sent; 0 if not at all."""
         return queries.offers(self._database, since)
+
+    def offer(self, log: Log) -> Offer | None:
+        """How far one log can be sent; None if nothing of it is verified."""
+        return next(iter(queries.offers(self._database, -1, log)), None)
 
     def missing(self, log: Log, high: int, limit: int = 1000) -> list[tuple[int, int]]:
         """The first ``limit`` spans of numbers up to ``high`` whose entry or payload is missing and wanted."""

@@ -30,7 +30,7 @@ class LogBuilder:
         self.entries.append(entry)
         return entry
 
-    def make(  # noqa: PLR0913 - each is one way in which an entry can be wrong
+    def make(
         self,
         seq: int,
         payload: bytes,

@@ -1,0 +1,40 @@
+"""``culm spark``: the pipeline, when logs outgrow one machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from culm.cli.output import note, print_json
+
+if TYPE_CHECKING:
+    import argparse
+
+    from culm.cli.command import Commands
+
+
+def register(commands: Commands) -> None:
+    """Add the commands of this module."""
+    spark = commands.group("spark", "verify entries of many stores and files on Spark")
+    verify = spark.add("verify", _verify, "say of every entry whether it can be trusted")
+    verify.add_argument("--input", metavar="STORE_OR_FILE", nargs="+", required=True, help="stores and export files")
+    verify.add_argument("--output", metavar="DIR", required=True, help="where the tables go; made by this command")
+    verify.add_argument("--master", metavar="URL", default="local[*]", help="the Spark master (default: local[*])")
+    verify.add_argument("--overwrite", action="store_true", help="replace an earlier output")
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from culm.spark.job import run  # noqa: PLC0415 - Spark is an extra
+
+    summary = run(
+        arguments.input,
+        Path(arguments.output),
+        master=arguments.master,
+        overwrite=arguments.overwrite,
+        progress=note,
+    )
+    if arguments.json:
+        print_json(summary.as_dict())
+    else:
+        print(summary.table())
+    return 1 if summary.invalid or summary.forks or summary.rejects or summary.payload_mismatches else 0

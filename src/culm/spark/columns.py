@@ -1,0 +1,67 @@
+"""Rows on their way between Spark and Python: their columns, and turning them into Arrow batches and back.
+
+Spark has no unsigned 64-bit type, and decimals are slow to sort and to join by. Log ids, sequence numbers and sizes
+therefore travel 2^63 lower, as signed longs that keep their order up to 2^64 - 1 (``culm.store.schema.to_sql``,
+``from_sql``). Only what is handed out has decimals: see ``unsigned``.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import Column
+
+UNSIGNED = "DECIMAL(20,0)"
+"""The SQL type of an unsigned 64-bit number in what is handed out."""
+
+_BATCH_ROWS = 2000  # a few hundred bytes each
+
+
+class Columns:
+    """The columns of one kind of rows: names and SQL types, in order. Rows are tuples in that order."""
+
+    def __init__(self, **types: str) -> None:
+        self.names = tuple(types)
+        self.types = types
+
+    @property
+    def ddl(self) -> str:
+        """The columns as Spark takes a schema."""
+        return ", ".join(f"{name} {kind}" for name, kind in self.types.items())
+
+    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+        """The rows of Arrow batches that have at least these columns."""
+        for batch in batches:
+            yield from zip(*(batch.column(name).to_pylist() for name in self.names), strict=True)
+
+    def batches(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of the rows, made as the rows come."""
+        import pyarrow as pa
+
+        kinds = {
+            "BINARY": pa.binary(),
+            "BIGINT": pa.int64(),
+            "TINYINT": pa.int8(),
+            "BOOLEAN": pa.bool_(),
+            "STRING": pa.string(),
+        }
+        schema = pa.schema([(name, kinds[kind]) for name, kind in self.types.items()])
+        rows = iter(rows)
+        while page := list(islice(rows, _BATCH_ROWS)):
+            arrays = [
+                pa.array(column, field.type) for column, field in zip(zip(*page, strict=True), schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def unsigned(column: Column) -> Column:
+    """The unsigned number (``DECIMAL(20,0)``) that travelled as a signed long."""
+    from pyspark.sql import functions
+
+    return (column.cast(UNSIGNED) + functions.lit(Decimal(2**63))).cast(UNSIGNED)

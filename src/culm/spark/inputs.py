@@ -1,0 +1,122 @@
+"""What there is to read: looking at the inputs, and cutting them into splits. Runs before any job, on one machine.
+
+A path is a Culm store if it begins as SQLite files do, and an export file (``culm.store.files``) otherwise. What can
+never be read is refused here, where it costs nothing. A store is cut by ranges of row ids. An export file can only be
+read from its beginning, so it is one piece however large it is.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from culm.errors import ConfigError, StoreDamaged
+from culm.store.database import Database
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_SQLITE_MAGIC = b"SQLite format 3\x00"
+_ROWS = 20_000  # rows of a store in one piece: seconds of work
+_MAX_PIECES = 4000  # pieces of one store; a huge one is cut into longer ranges
+_ROW_BYTES = 400  # how many bytes of a file are about as much work as a row
+_SPLIT_BYTES = 8 * 1024 * 1024  # small pieces share a task up to this
+
+
+class Part(Enum):
+    """Which part of an input a piece is of; for a store also the name of the table."""
+
+    FILE = "file"
+    ENTRIES = "entries"
+    FORKS = "forks"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Something to read in one go: an export file (``high`` is its size), or the row ids ``low`` to ``high``."""
+
+    path: str
+    part: Part
+    low: int
+    high: int
+
+    @property
+    def weight(self) -> int:
+        """About how much work it is, in bytes of a file."""
+        span = self.high - self.low + 1
+        return span if self.part is Part.FILE else span * _ROW_BYTES
+
+
+Split = tuple[Piece, ...]
+"""What one task reads."""
+
+
+def plan(paths: Iterable[str | os.PathLike[str]]) -> list[Split]:
+    """The splits of all inputs. A path given twice is read once.
+
+    ``ConfigError`` or ``StoreError``, naming the path, for one that is missing, a directory, empty, unreadable, or an
+    SQLite file that is not a store. A damaged export file is no error: what can be read of it will be.
+    """
+    absolute = dict.fromkeys(Path(path).absolute() for path in paths)
+    if not absolute:
+        raise ConfigError("there is nothing to read: no input was given")
+    return list(_packed(piece for path in absolute for piece in _pieces(path)))
+
+
+def _pieces(path: Path) -> Iterator[Piece]:
+    if path.is_dir():
+        raise ConfigError(f"{path}: a directory, not a store or an export file")
+    if not path.exists():
+        raise ConfigError(f"{path}: there is no such file")
+    if not path.is_file():
+        raise ConfigError(f"{path}: not a regular file")
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(len(_SQLITE_MAGIC))
+            size = os.fstat(stream.fileno()).st_size
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    if not start:
+        raise ConfigError(f"{path}: the file is empty")
+    if start == _SQLITE_MAGIC:
+        yield from _store_pieces(path)
+    else:
+        yield Piece(str(path), Part.FILE, 1, size)
+
+
+def _store_pieces(path: Path) -> Iterator[Piece]:
+    spans: list[tuple[Part, int | None, int | None]] = []
+    try:
+        database = Database(path, read_only=True)
+    except StoreDamaged as error:
+        message = str(error) if str(path) in str(error) else f"{path}: {error}"
+        raise StoreDamaged(message) from error
+    try:
+        with database.snapshot() as connection:
+            for part in (Part.ENTRIES, Part.FORKS):
+                spans.append((part, *connection.execute(f"SELECT min(id), max(id) FROM {part.value}").fetchone()))
+    finally:
+        database.close()
+    for part, low, high in spans:
+        if low is None or high is None:
+            continue
+        step = max(_ROWS, (high - low) // _MAX_PIECES + 1)
+        for at in range(low, high + 1, step):
+            yield Piece(str(path), part, at, min(at + step - 1, high))
+
+
+def _packed(pieces: Iterable[Piece]) -> Iterator[Split]:
+    """Pieces in order, small ones together: a task costs more than reading a small file."""
+    split: list[Piece] = []
+    weight = 0
+    for piece in pieces:
+        if split and weight + piece.weight > _SPLIT_BYTES:
+            yield tuple(split)
+            split, weight = [], 0
+        split.append(piece)
+        weight += piece.weight
+    if split:
+        yield tuple(split)

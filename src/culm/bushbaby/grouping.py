@@ -1,8 +1,8 @@
 """Which entries go into which item and message (bushbaby.md, "Nonce boxes" and "Replication").
 
 Towards the deployed peer: at most 19 entries to a message, at most 16,352 bytes of plaintext where that can be, and
-never an empty payload at the end of an item, which crashes it. An entry with an empty payload is therefore joined with the
-entry that follows; the last of a log, with an earlier one that it has to take a second time.
+never an empty payload at the end of an item, which crashes it. An entry with an empty payload is therefore joined with
+the entry that follows; the last of a log, with an earlier one that it has to take a second time.
 
 Between our own nodes only the size counts.
 """

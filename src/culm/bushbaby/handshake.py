@@ -1,8 +1,8 @@
 """HELLO and AUTH: who speaks, in which clump, and the keys of the connection (Bushbaby, "Handshake").
 
 Each side sends its long-term Ed25519 key, an X25519 key made for this connection, and a MAC that shows it knows the
-clump. Each direction has a key of its own: the sender's ephemeral secret with the receiver's long-term key, hashed. Only
-the owner of the long-term secret can compute it, and proves so by signing it in AUTH.
+clump. Each direction has a key of its own: the sender's ephemeral secret with the receiver's long-term key, hashed.
+Only the owner of the long-term secret can compute it, and proves so by signing it in AUTH.
 
 Departure, ``deployed`` dialect: the deployed peer keys the MAC with the clump and hashes the ephemeral key; the
 document has it the other way round.

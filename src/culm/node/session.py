@@ -124,6 +124,7 @@ class Session:
         self._wake = asyncio.Event()
         self._pacer: Pacer | None = Pacer()
         self._announce = True
+        self._handling = False
         self._answering = False  # WANTs came since our last HAVE: the next HAVE says "that is all"
         self._change = -1  # the store's change number that our announcements cover
         self._held_back: set[Log] = set()
@@ -173,9 +174,11 @@ class Session:
         limits = self.config.limits
         while data := await self._reader.read(_READ_BYTES):
             self.stats.bytes_received += len(data)
+            self._handling = True  # what is being taken in is not yet in any count
             for event in self._connection.receive_data(data):
                 self._heard_at = time.monotonic()
                 await self._handle(event)
+            self._handling = False
             self._wake.set()
             if limits.max_rate:
                 await asyncio.sleep(len(data) / limits.max_rate)
@@ -403,7 +406,7 @@ class Session:
         ledger = self._ledger
         settled = (
             self._connection.replicating
-            and not (self._announce or self._answering or self._server.busy)
+            and not (self._handling or self._announce or self._answering or self._server.busy)
             and self._intake.idle
         )
         quiet = time.monotonic() - self._news_at > self.config.limits.settle_seconds

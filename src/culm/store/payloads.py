@@ -7,10 +7,11 @@ reserves nothing.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from culm.bamboo import Entry, PayloadHasher
-from culm.errors import NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
+from culm.errors import NotHeld, PayloadMismatch, PayloadSizeMismatch, Place, StoreError
 from culm.store.logview import LogView
 from culm.store.rows import PIECE_BYTES, find_entry, next_change, write_pieces
 from culm.store.schema import PayloadState
@@ -58,10 +59,21 @@ def drop_pieces(connection: sqlite3.Connection, entry_id: int, state: PayloadSta
     connection.execute("UPDATE entries SET payload_state = ?, payload_held = 0 WHERE id = ?", (state, entry_id))
 
 
+class Overtaken(StoreError):
+    """Another transfer changed what is held of a payload. ``complete`` says whether it brought all of it."""
+
+    def __init__(self, *, complete: bool) -> None:
+        super().__init__("another transfer of this payload changed what is held of it: begin again")
+        self.complete = complete
+
+
 class Sink:
     """A ``PayloadSink`` for an entry in an SQLite store.
 
     ``wanted`` is false if there is nothing to write: the payload is held, was forgotten, or can never be right.
+
+    There may be several for one payload. What they store must fit together: one that finds the payload otherwise than
+    it left it is over. If all of it came another way that is as good; ``Overtaken`` is raised if not.
     """
 
     def __init__(self, database: Database, place: Place, entry_hash: bytes | None = None) -> None:
@@ -75,8 +87,8 @@ class Sink:
         self._entry = Entry.decode(encoded)
         self.wanted = state in (PayloadState.ABSENT, PayloadState.PARTIAL)
         self._done = not self.wanted
+        self._overtaken: Overtaken | None = None
         self._pending = bytearray()
-        self._uncommitted = 0
         self._hasher = PayloadHasher()
         for piece in read_pieces(database, self._id):
             self._hasher.update(piece)
@@ -88,28 +100,43 @@ class Sink:
 
     def write(self, piece: Bytes) -> None:
         """Take the next bytes; ``PayloadMismatch`` if they would be more than the entry claims."""
+        if self._overtaken is not None and self._overtaken.complete:
+            return
         if self._done or self.offset + len(piece) > self._entry.size:
             msg = f"the payload goes on after the {self._entry.size} bytes its entry claims"
             raise PayloadMismatch(msg, self._entry.place)
         self._hasher.update(piece)
         self._pending += piece
         if len(self._pending) >= _COMMIT_BYTES:
-            self._commit(PayloadState.PARTIAL)
+            # Whole pieces only, so that a payload that came in drips is not stored in drips.
+            self._commit(len(self._pending) - len(self._pending) % PIECE_BYTES)
 
-    def _commit(self, state: PayloadState) -> None:
-        whole = len(self._pending)
-        if state is PayloadState.PARTIAL:
-            whole -= whole % PIECE_BYTES  # so that a payload that came in drips is not stored in drips
-        with self._database.transaction() as connection:
-            write_pieces(connection, self._id, self._stored, memoryview(self._pending)[:whole])
-            self._set(connection, state, self._stored + whole)
-        self._stored += whole
-        self._pending = self._pending[whole:]
+    def _commit(self, size: int) -> None:
+        """Store the first ``size`` of the pending bytes."""
+        try:
+            with self._database.transaction() as connection:
+                self._check_overtaken(connection)
+                write_pieces(connection, self._id, self._stored, memoryview(self._pending)[:size])
+                connection.execute(
+                    "UPDATE entries SET payload_state = ?, payload_held = ? WHERE id = ?",
+                    (PayloadState.PARTIAL, self._stored + size, self._id),
+                )
+        except Overtaken as error:
+            if not error.complete:
+                raise
+            return
+        self._stored += size
+        self._pending = self._pending[size:]
 
-    def _set(self, connection: sqlite3.Connection, state: PayloadState, held: int) -> None:
-        connection.execute(
-            "UPDATE entries SET payload_state = ?, payload_held = ? WHERE id = ?", (state, held, self._id)
-        )
+    def _check_overtaken(self, connection: sqlite3.Connection) -> None:
+        state, held = connection.execute(
+            "SELECT payload_state, payload_held FROM entries WHERE id = ?", (self._id,)
+        ).fetchone()
+        if state in (PayloadState.ABSENT, PayloadState.PARTIAL) and held == self._stored:
+            return
+        self._done, self._stored, self._pending = True, held, bytearray()
+        self._overtaken = Overtaken(complete=state == PayloadState.COMPLETE)
+        raise self._overtaken
 
     def finish(self) -> None:
         """All was written: check it, and count it as held.
@@ -117,28 +144,41 @@ class Sink:
         ``PayloadMismatch`` drops what was held. ``PayloadSizeMismatch`` marks the log invalid from this entry on.
         """
         if self._done:
+            if self._overtaken is not None and not self._overtaken.complete:
+                raise self._overtaken
             return
         try:
             self._hasher.check(self._entry)
         except PayloadMismatch as error:
-            with self._database.transaction() as connection:
-                refuse_payload(connection, self._id, self._entry, error)
-            self._done, self._stored, self._pending = True, 0, bytearray()
+            self._refuse(error)
             raise
-        with self._database.transaction() as connection:
-            write_pieces(connection, self._id, self._stored, self._pending)
-            complete_payload(connection, self._id, self._entry)
+        try:
+            with self._database.transaction() as connection:
+                self._check_overtaken(connection)
+                write_pieces(connection, self._id, self._stored, self._pending)
+                complete_payload(connection, self._id, self._entry)
+        except Overtaken as error:
+            if not error.complete:
+                raise
+            return
         self._stored, self._pending, self._done = self._entry.size, bytearray(), True
 
-    def close(self) -> None:
-        """Stop for now, keeping every byte written."""
-        if self._pending and not self._done:
-            view = bytes(self._pending)
+    def _refuse(self, error: PayloadMismatch) -> None:
+        lied = isinstance(error, PayloadSizeMismatch)
+        try:
             with self._database.transaction() as connection:
-                write_pieces(connection, self._id, self._stored, view)
-                self._set(connection, PayloadState.PARTIAL, self._stored + len(view))
-            self._stored += len(view)
-            self._pending = bytearray()
+                if not lied:  # what another transfer brought is not this one's to drop
+                    self._check_overtaken(connection)
+                refuse_payload(connection, self._id, self._entry, lied=lied)
+        except Overtaken:
+            return
+        self._done, self._stored, self._pending = True, 0, bytearray()
+
+    def close(self) -> None:
+        """Stop for now, keeping every byte written, unless another transfer overtook this one."""
+        if self._pending and not self._done:
+            with suppress(Overtaken):
+                self._commit(len(self._pending))
 
 
 def complete_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry) -> None:
@@ -152,9 +192,8 @@ def complete_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry
     view.flush()
 
 
-def refuse_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry, error: PayloadMismatch) -> None:
+def refuse_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry, *, lied: bool) -> None:
     """Drop a payload that failed its check; if its author lied about its size, the log is invalid from here on."""
-    lied = isinstance(error, PayloadSizeMismatch)
     drop_pieces(connection, entry_id, PayloadState.SIZE_MISMATCH if lied else PayloadState.ABSENT)
     view = _touched(connection, entry)
     if lied:

@@ -136,9 +136,11 @@ class SQLiteStore:
             if row is None:
                 msg = "the entry is not held"
                 raise NotHeld(msg)
-            entry_id, encoded, _, held = row
-            payloads.drop_pieces(connection, entry_id, PayloadState.FORGOTTEN)
+            entry_id, encoded, state, held = row
             entry = Entry.decode(encoded)
+            if state == PayloadState.SIZE_MISMATCH or (state == PayloadState.COMPLETE and not entry.size):
+                return 0  # a lie is not to be forgotten, and an empty payload is always there
+            payloads.drop_pieces(connection, entry_id, PayloadState.FORGOTTEN)
             view = LogView(connection, entry.author, entry.log_id, next_change(connection))
             view.payload_arrived(entry.seq)
             view.flush()

@@ -11,6 +11,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 
 from bench.harness import Figure, say, seconds
 from bench.verification import bare_loop
@@ -39,10 +40,32 @@ def _culm(home: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "culm.cli", "--home", str(home), *arguments]
 
 
-def _usage(pid: int) -> tuple[float, float]:
-    """Wait for a child; its CPU seconds and peak memory in MB (10^6 bytes)."""
-    _, _, usage = os.wait4(pid, 0)
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6
+class _Watch(Thread):
+    """Waits for a child and accounts for it.
+
+    ``memory`` is its peak in MB (10^6 bytes), looked up every few milliseconds: what the system reports at the end counts
+    the memory of the process that started it, too.
+    """
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.cpu = self.memory = 0.0
+        self._pid = pid
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            try:
+                status = Path(f"/proc/{self._pid}/status").read_text(encoding="ascii")
+            except OSError:
+                status = ""
+            if "VmHWM:" in status:
+                self.memory = max(self.memory, int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6)
+            pid, _, usage = os.wait4(self._pid, os.WNOHANG)
+            if pid:
+                self.cpu = usage.ru_utime + usage.ru_stime
+                return
+            time.sleep(0.005)
 
 
 def replicate(alice: Path, bob: Path, entries: int) -> Run:
@@ -57,16 +80,17 @@ def replicate(alice: Path, bob: Path, entries: int) -> Run:
     start = time.perf_counter()
     client = subprocess.Popen(_culm(bob, "sync", url, "--clump", "bench", "--json"), stdout=subprocess.PIPE, text=True)
     assert client.stdout is not None
+    alice_watch, bob_watch = _Watch(server.pid), _Watch(client.pid)
     output = client.stdout.read()
-    bob_cpu, bob_memory = _usage(client.pid)
+    bob_watch.join()
     wall = time.perf_counter() - start
-    server.send_signal(signal.SIGTERM)
-    alice_cpu, alice_memory = _usage(server.pid)
+    os.kill(server.pid, signal.SIGTERM)
+    alice_watch.join()
     summary = json.loads(output.splitlines()[-1])
     if summary["entries_received"] != entries:
         msg = f"{summary['entries_received']} of {entries} entries arrived"
         raise AssertionError(msg)
-    return Run(wall, summary["seconds"], (alice_cpu, bob_cpu), (alice_memory, bob_memory), summary["bytes_received"])
+    return Run(wall, summary["seconds"], (alice_watch.cpu, bob_watch.cpu), (alice_watch.memory, bob_watch.memory), summary["bytes_received"])
 
 
 def run() -> list[Figure]:

@@ -7,6 +7,7 @@ a hidden folder ``.NAME.partial-*``, which nobody takes for a result.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 from contextlib import contextmanager
@@ -37,6 +38,11 @@ def check_output(output: Path, *, overwrite: bool) -> None:
         raise ConfigError(f"{output}: is there already (results are overwritten only if asked for)")
     if output.is_symlink() or not output.is_dir() or not ((output / SUMMARY).is_file() or not any(output.iterdir())):
         raise ConfigError(f"{output}: holds something else than earlier results: not overwritten")
+
+
+def local_url(path: Path) -> str:
+    """A path of this machine as Spark takes it, whatever its default file system is and the path's characters are."""
+    return "file://" + re.sub(r"([\\\[\]{}*?,])", r"\\\1", str(path.absolute()))
 
 
 @contextmanager

@@ -48,7 +48,11 @@ def read_entries(spark: SparkSession, paths: Iterable[str | os.PathLike[str]]) -
 
     ``ConfigError`` or ``StoreError``, before any job, for a path that cannot be read at all.
     """
-    splits = plan(paths)
+    return read_splits(spark, plan(paths))
+
+
+def read_splits(spark: SparkSession, splits: list[Split]) -> DataFrame:
+    """``read_entries`` for inputs that were looked at before: each split is read by one task."""
     if not splits:
         return spark.createDataFrame([], FOUND.ddl)
     # A range has as many partitions as it is told to have, one number each: every split becomes a task. Rows of a

@@ -16,57 +16,16 @@ table, which outlives an executor.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from culm.bamboo import Entry, is_authentic
-from culm.errors import ConfigError, EncodingError
-from culm.spark.columns import Columns, unsigned
-from culm.spark.payload import ABSENT, STATES, PayloadFrame, is_frame, rank
+from culm.errors import ConfigError
+from culm.spark.columns import unsigned
 from culm.spark.read import FOUND
-from culm.spark.walk import INVALID, Fact, Finding, walk
-from culm.store.schema import to_sql
+from culm.spark.steps import DECODED, FACTS, FINDINGS, UNIQUE, check, decode, mapped, walk_logs
+from culm.spark.walk import INVALID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-    Row = tuple[Any, ...]
-
-# ``record`` is an entry or a payload's frame, ``key`` its hash, ``payload`` a rank. A reject has a ``reason`` instead.
-DECODED = Columns(source="STRING", offset="BIGINT", key="BINARY", record="BINARY", payload="TINYINT", reason="STRING")
-UNIQUE = Columns(key="BINARY", record="BINARY", payload="TINYINT", copies="BIGINT")
-FACTS = Columns(
-    author="BINARY",
-    log="BIGINT",
-    seq="BIGINT",
-    payload_hash="BINARY",
-    is_entry="BOOLEAN",
-    entry_hash="BINARY",
-    authentic="BOOLEAN",
-    is_end="BOOLEAN",
-    backlink="BINARY",
-    lipmaalink="BINARY",
-    size="BIGINT",
-    payload="STRING",
-    copies="BIGINT",
-)
-FINDINGS = Columns(
-    is_entry="BOOLEAN",
-    author="BINARY",
-    log="BIGINT",
-    seq="BIGINT",
-    reason="STRING",
-    forked="BOOLEAN",
-    entry_hash="BINARY",
-    size="BIGINT",
-    payload_hash="BINARY",
-    is_end="BOOLEAN",
-    payload="STRING",
-    verdict="STRING",
-    copies="BIGINT",
-)
 
 
 def verify(spark: SparkSession, entries: DataFrame) -> DataFrame:  # noqa: ARG001 - what every step here is given
@@ -115,7 +74,7 @@ def decoded(entries: DataFrame) -> DataFrame:
         functions.col(name) if name in given else functions.lit(None).cast(kind).alias(name)
         for name, kind in FOUND.types.items()
     ]
-    return entries.select(columns).mapInArrow(_mapped(FOUND, _decode, DECODED), DECODED.ddl)
+    return entries.select(columns).mapInArrow(mapped(FOUND, decode, DECODED), DECODED.ddl)
 
 
 def rejected(records: DataFrame) -> DataFrame:
@@ -143,7 +102,7 @@ def unique(records: DataFrame) -> DataFrame:
 
 def checked(records: DataFrame) -> DataFrame:
     """The fields of unique records, and whether the signature of each entry is good."""
-    return records.mapInArrow(_mapped(UNIQUE, _check, FACTS), FACTS.ddl)
+    return records.mapInArrow(mapped(UNIQUE, check, FACTS), FACTS.ddl)
 
 
 def walked(facts: DataFrame) -> DataFrame:
@@ -152,7 +111,7 @@ def walked(facts: DataFrame) -> DataFrame:
     return (
         facts.repartition("author", "log")
         .sortWithinPartitions("author", "log", "seq", "payload_hash", "is_entry", "entry_hash")
-        .mapInArrow(_mapped(FACTS, _walk, FINDINGS), FINDINGS.ddl)
+        .mapInArrow(mapped(FACTS, walk_logs, FINDINGS), FINDINGS.ddl)
     )
 
 
@@ -185,78 +144,3 @@ def judged(findings: DataFrame) -> DataFrame:
         functions.when(beyond, functions.col("cause")).otherwise(functions.col("reason")).alias("reason"),
         "copies",
     )
-
-
-# -- in the workers ----------------------------------------------------------------------------------------------
-
-
-def _mapped(
-    columns: Columns, step: Callable[[Iterable[Row]], Iterator[Row]], result: Columns
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A step over rows as ``mapInArrow`` takes it."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return result.batches(step(columns.rows(batches)))
-
-    return run
-
-
-def _decode(rows: Iterable[Row]) -> Iterator[Row]:
-    for source, offset, encoded, state, frame, reason in rows:
-        why = reason
-        if why is None:
-            try:
-                if encoded is not None:
-                    key = Entry.decode(encoded).hash
-                    yield source, offset, key, encoded, rank(state or ABSENT), None
-                    continue
-                if frame is not None:
-                    PayloadFrame.decode(frame)
-                    yield source, offset, frame, frame, rank(ABSENT), None
-                    continue
-                why = "a row without an entry"
-            except EncodingError as error:
-                why = f"not an entry: {error}"
-        yield source, offset, None, None, None, why
-
-
-def _check(rows: Iterable[Row]) -> Iterator[Fact]:
-    for key, record, payload, copies in rows:
-        if is_frame(record):
-            frame = PayloadFrame.decode(record)
-            yield Fact(
-                author=frame.author,
-                log=to_sql(frame.log_id),
-                seq=to_sql(frame.seq),
-                payload_hash=frame.payload_hash,
-                is_entry=False,
-                entry_hash=b"",
-                authentic=False,
-                is_end=False,
-                backlink=None,
-                lipmaalink=None,
-                size=to_sql(frame.size),
-                payload=ABSENT,
-                copies=copies,
-            )
-            continue
-        entry = Entry.decode(record)
-        yield Fact(
-            author=entry.author,
-            log=to_sql(entry.log_id),
-            seq=to_sql(entry.seq),
-            payload_hash=entry.payload_hash,
-            is_entry=True,
-            entry_hash=key,
-            authentic=is_authentic(entry),
-            is_end=entry.is_end,
-            backlink=entry.backlink,
-            lipmaalink=entry.lipmaalink,
-            size=to_sql(entry.size),
-            payload=STATES[payload],
-            copies=copies,
-        )
-
-
-def _walk(rows: Iterable[Row]) -> Iterator[Finding]:
-    return walk(map(Fact._make, rows))

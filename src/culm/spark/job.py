@@ -18,27 +18,27 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
-from culm.spark import steps
 from culm.spark.failures import one_line_failures
 from culm.spark.inputs import plan
-from culm.spark.output import SUMMARY, check_output, local_url, whole_folder
+from culm.spark.output import SUMMARY, check_output, read_table, whole_folder, write_table
 from culm.spark.payload import MISMATCH, SIZE_MISMATCH
 from culm.spark.read import read_splits
+from culm.spark.steps import DECODED, FINDINGS
 from culm.spark.summary import Summary
-from culm.spark.verify import checked, decoded, judged, limits, rejected, unique, walked
+from culm.spark.verify import REJECTS, VERDICTS, checked, decoded, judged, limits, rejected, unique, walked
 from culm.spark.walk import INVALID, UNVERIFIED, VERIFIED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from culm.spark.columns import Columns
     from culm.spark.inputs import Split
 
 
@@ -68,7 +68,7 @@ def run(
         if Path(path).resolve().is_relative_to(output.resolve()):
             raise ConfigError(f"{path}: an input inside the output {output}, which is to be replaced")
     say(f"starting Spark ({master})")
-    with one_line_failures(), session_for(master) as spark, whole_folder(output) as folder:
+    with one_line_failures(), _session(master) as spark, whole_folder(output) as folder:
         summary = _verify(spark, splits, folder, say, started)
     return summary
 
@@ -82,23 +82,23 @@ def _verify(
 ) -> Summary:
     work = folder / "work"
     say(f"reading the inputs ({len(splits)} {'task' if len(splits) == 1 else 'tasks'})")
-    records = _kept(spark, decoded(read_splits(spark, splits)), work / "records", steps.DECODED)
-    _write(rejected(records).orderBy("source", "offset", "reason"), folder / "rejects")
+    records = _kept(spark, decoded(read_splits(spark, splits)), work / "records", DECODED.ddl)
+    refused = rejected(records).orderBy("source", "offset", "reason")
+    refused = _kept(spark, refused, folder / "rejects", REJECTS)
     say("checking signatures, then paths and forks log by log")
-    findings = _kept(spark, walked(checked(unique(records))), work / "findings", steps.FINDINGS)
+    findings = _kept(spark, walked(checked(unique(records))), work / "findings", FINDINGS.ddl)
     say("writing the verdicts")
-    _write(judged(findings), folder / "verdicts")
+    verdicts = _kept(spark, judged(findings), folder / "verdicts", VERDICTS)
     say("counting")
-    counted = _counted(spark, folder, findings)
-    summary = Summary(**counted, seconds=round(time.monotonic() - started, 3))
+    counts = _counted(verdicts, findings, refused)
+    summary = Summary(**counts, seconds=round(time.monotonic() - started, 3))
     text = json.dumps(summary.as_dict(), indent=2)
     (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
     rmtree(work)
     return summary
 
 
-def _counted(spark: SparkSession, folder: Path, findings: DataFrame) -> dict[str, int]:
-    verdicts = spark.read.parquet(local_url(folder / "verdicts"))
+def _counted(verdicts: DataFrame, findings: DataFrame, refused: DataFrame) -> dict[str, int]:
     entries: dict[str, int] = {}
     mismatches = 0
     for verdict, payload, count in verdicts.groupBy("verdict", "payload").count().collect():
@@ -111,15 +111,27 @@ def _counted(spark: SparkSession, folder: Path, findings: DataFrame) -> dict[str
         "invalid": entries.get(INVALID, 0),
         "forks": limits(findings).where("forked").count(),
         "payload_mismatches": mismatches,
-        "rejects": spark.read.parquet(local_url(folder / "rejects")).count(),
+        "rejects": refused.count(),
     }
 
 
-def _write(table: DataFrame, folder: Path) -> None:
-    table.write.parquet(local_url(folder))
-
-
-def _kept(spark: SparkSession, table: DataFrame, folder: Path, columns: Columns) -> DataFrame:
+def _kept(spark: SparkSession, table: DataFrame, folder: Path, schema: str) -> DataFrame:
     """The same rows, computed now, from the disk."""
-    _write(table, folder)
-    return spark.read.schema(columns.ddl).parquet(local_url(folder))
+    write_table(table, folder)
+    return read_table(spark, folder, schema)
+
+
+@contextmanager
+def _session(master: str) -> Iterator[SparkSession]:
+    """The active session, or one for this block."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    session = start_session(master)
+    try:
+        yield session
+    finally:
+        session.stop()

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pyspark.sql import DataFrame, SparkSession
+
 SUMMARY = "summary.json"
 """The file that every complete folder of results has."""
 
@@ -40,9 +42,15 @@ def check_output(output: Path, *, overwrite: bool) -> None:
         raise ConfigError(f"{output}: holds something else than earlier results: not overwritten")
 
 
-def local_url(path: Path) -> str:
-    """A path of this machine as Spark takes it, whatever its default file system is and the path's characters are."""
-    return "file://" + re.sub(r"([\\\[\]{}*?,])", r"\\\1", str(path.absolute()))
+def write_table(table: DataFrame, folder: Path) -> None:
+    """Write a DataFrame as Parquet files into a new folder of this machine's file system."""
+    table.write.parquet(f"file://{folder.absolute()}")
+
+
+def read_table(spark: SparkSession, folder: Path, schema: str) -> DataFrame:
+    """The rows of a folder of Parquet files; ``schema`` in SQL, so that no file is opened to find it out."""
+    escaped = re.sub(r"([\\\[\]{}*?,])", r"\\\1", str(folder.absolute()))  # Spark takes what it reads for a pattern
+    return spark.read.schema(schema).parquet(f"file://{escaped}")
 
 
 @contextmanager

@@ -27,6 +27,15 @@ from culm.spark.walk import INVALID
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+REJECTS = "source STRING, offset BIGINT, reason STRING"
+"""The columns of ``rejects``."""
+
+VERDICTS = (
+    "author BINARY, log_id DECIMAL(20,0), seq DECIMAL(20,0), entry_hash BINARY, size DECIMAL(20,0),"
+    " payload_hash BINARY, is_end BOOLEAN, payload STRING, verdict STRING, reason STRING, copies BIGINT"
+)
+"""The columns of ``verify``."""
+
 
 def verify(spark: SparkSession, entries: DataFrame) -> DataFrame:  # noqa: ARG001 - what every step here is given
     """The verdict on every distinct entry.

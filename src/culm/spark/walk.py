@@ -4,10 +4,6 @@ Runs in a worker on a sorted stream, and remembers so little of it that a log ne
 is final only with the log's *limit*, the lowest position of a fork or of a payload whose author lied about its size:
 everything from there on is invalid, whatever path it has. The limit is known when the log has passed, so it comes out
 last, as a row of its own.
-
-``LogAuditor`` knows one entry of each number. What further authentic entries of the same number prove is found here:
-they fork the log at that number, or before it where they link to the same number and expect different hashes there.
-(What else their links could contradict is contradicted by the first one's, too, or by the difference.)
 """
 
 from __future__ import annotations
@@ -16,7 +12,7 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from culm.bamboo import ForkCase, LogAuditor, lipmaa
+from culm.bamboo import ForkCase, ForkFinding, LogAuditor, lipmaa
 from culm.bamboo.lipmaa import links_across
 from culm.spark.payload import HELD, MISMATCH, SIZE_MISMATCH, better
 from culm.store.schema import from_sql, to_sql
@@ -74,21 +70,6 @@ class Finding(NamedTuple):
     copies: int | None = None
 
 
-class _Fork(NamedTuple):
-    """A fork's lowest position. Ordered, so that of several proofs the same one is told however rows were sorted."""
-
-    position: int
-    case: ForkCase
-    first: int
-    second: int
-
-    def order(self) -> tuple[int, int, int, int]:
-        return self.position, _CASES.index(self.case), self.first, self.second
-
-
-_CASES = list(ForkCase)
-
-
 def walk(facts: Iterable[Fact]) -> Iterator[Finding]:
     """The findings on the entries of whole logs, sorted as ``Fact`` says; each log's limit, if it has one, behind it."""
     for (author, log), of_log in groupby(facts, key=itemgetter(0, 1)):
@@ -113,16 +94,13 @@ class _Log:
 
     def __init__(self) -> None:
         self._auditor = LogAuditor()
-        self._first: Fact | None = None  # the entry of the present number that the auditor was given
         self._held: set[int] = set()
         self._prune_at = _PRUNE_FROM
         self._end: int | None = None
-        self._fork: _Fork | None = None  # the lowest one that entries of one number make
         self._lied_at: int | None = None
 
     def place(self, seq: int, facts: Iterable[Fact]) -> Iterator[Finding]:
         """Judge all entries of one number: first their payloads, then what they say of the log."""
-        self._first = None
         present: list[tuple[Fact, str]] = []
         frame: Fact | None = None
         fits = stray = False  # whether the frame last seen fits an entry; whether one before fitted none
@@ -170,27 +148,15 @@ class _Log:
 
     def _add(self, seq: int, fact: Fact) -> bool:
         """Take an authentic entry; whether a path leads from it to entry 1."""
-        first, links = self._first, (fact.lipmaalink, fact.backlink)
-        if first is not None:
-            self._found(_Fork(seq, ForkCase.SAME_NUMBER, seq, seq))
-            for target, ours, theirs in zip(
-                (lipmaa(seq), seq - 1), links, (first.lipmaalink, first.backlink), strict=True
-            ):
-                if ours != theirs:
-                    self._found(_Fork(target, ForkCase.COMMON_TARGET, seq, seq))
-            return False
-        self._first = fact
         if fact.is_end and self._end is None:
             self._end = seq
-        self._held.add(seq)
-        if len(self._held) >= self._prune_at:
-            self._held.intersection_update(links_across(seq))
+        if seq not in self._held and len(self._held) >= self._prune_at:
+            self._held.intersection_update(links_across(seq - 1))
             self._prune_at = len(self._held) + _PRUNE_FROM
-        return self._auditor.add_fields(seq, fact.entry_hash, fact.backlink, fact.lipmaalink, is_end=fact.is_end)
-
-    def _found(self, fork: _Fork) -> None:
-        if self._fork is None or fork.order() < self._fork.order():
-            self._fork = fork
+        self._held.add(seq)
+        return self._auditor.add_fields(
+            seq, fact.entry_hash, fact.backlink, fact.lipmaalink, is_end=fact.is_end
+        )
 
     def _needs(self, seq: int) -> str:
         """What would give an entry its path: the link targets not held, and those held that have no path either."""
@@ -205,22 +171,19 @@ class _Log:
     @property
     def forked(self) -> bool:
         """Whether any entries so far contradict each other."""
-        return self._fork is not None or self._auditor.fork is not None
+        return self._auditor.fork is not None
 
     def limit(self) -> tuple[int, str] | None:
-        """The lowest position of a fork or a lie about a size, with the reason; call when the log has passed."""
-        limits: list[tuple[int, str]] = []
-        forks = [] if self._fork is None else [self._fork]
-        found = self._auditor.fork
-        if found is not None:
-            case = ForkCase.COMMON_TARGET
-            if found.first == found.position:
-                case = ForkCase.AFTER_END if found.first == self._end else ForkCase.LINK_TO_OTHER
-            forks.append(_Fork(found.position, case, found.first, found.second))
-        if forks:
-            fork = min(forks, key=_Fork.order)
+        """The lowest position of a fork or of a lie about a size, with the reason; call when the log has passed."""
+        fork = self._auditor.fork
+        if fork is not None and (self._lied_at is None or fork.position <= self._lied_at):
             entries = f"(entries {fork.first} and {fork.second})"
-            limits.append((fork.position, f"fork at {fork.position}: {fork.case.value} {entries}"))
-        if self._lied_at is not None:
-            limits.append((self._lied_at, f"payload size mismatch at {self._lied_at}"))
-        return min(limits, key=itemgetter(0), default=None)
+            return fork.position, f"fork at {fork.position}: {self._case(fork).value} {entries}"
+        return None if self._lied_at is None else (self._lied_at, f"payload size mismatch at {self._lied_at}")
+
+    def _case(self, fork: ForkFinding) -> ForkCase:
+        if fork.position < fork.first:
+            return ForkCase.COMMON_TARGET
+        if fork.first == fork.second:
+            return ForkCase.SAME_NUMBER
+        return ForkCase.AFTER_END if fork.position == self._end else ForkCase.LINK_TO_OTHER

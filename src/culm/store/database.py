@@ -57,10 +57,15 @@ class Database:
         self.path = path
         self.read_only = read_only
         self._depth = 0
-        if path.is_dir():
+        try:
+            is_there, is_folder = path.exists(), path.is_dir()
+        except OSError as error:
+            msg = f"{path}: {error.strerror}"
+            raise StoreError(msg) from error
+        if is_folder:
             msg = f"{path}: a directory, not a store"
             raise StoreDamaged(msg)
-        if read_only and not path.exists():
+        if read_only and not is_there:
             msg = f"{path}: there is no store"
             raise StoreMissing(msg)
         with translated_errors(path):
@@ -69,12 +74,12 @@ class Database:
                 uri, uri=True, timeout=lock_timeout, isolation_level=None, check_same_thread=False
             )
             try:
-                self._prepare()
+                self._prepare(lock_timeout)
             except BaseException:
                 self.connection.close()
                 raise
 
-    def _prepare(self) -> None:
+    def _prepare(self, lock_timeout: float) -> None:
         self.connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         version = schema_version(self.connection)
         if self.read_only:
@@ -82,25 +87,24 @@ class Database:
                 msg = f"{self.path}: an empty file, not a Culm store"
                 raise StoreDamaged(msg)
             return
-        self._use_wal()
+        self._use_wal(lock_timeout)
         self.connection.execute("PRAGMA synchronous = FULL")
         self.connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
         with self.transaction():
             migrate(self.connection)
 
-    def _use_wal(self) -> None:
+    def _use_wal(self, lock_timeout: float) -> None:
         # Switching a new file to WAL needs it alone, and does not wait for its turn as other statements do.
-        for _ in range(100):
+        deadline = time.monotonic() + lock_timeout
+        while True:
             try:
                 self.connection.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
                     raise
-                time.sleep(0.05)
+                time.sleep(0.02)
             else:
                 return
-        msg = f"{self.path}: another process keeps the store locked"
-        raise StoreLocked(msg)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

@@ -74,33 +74,27 @@ def sendables(database: Database, log: Log, low: int, high: int, limit: int) -> 
 MAX_VARIANT = 2**31  # beyond every variant there is
 
 
-def every_entry(database: Database) -> Iterator[tuple[Log, bytes, bytes, State, PayloadState, int, int]]:
-    """All that is held, by author, log and number, undecoded: log, bytes, hash, state, payload state, held, id."""
+def every_entry(database: Database) -> Iterator[tuple[Log, int, bytes, bytes, int, int, int, int]]:
+    """All that is held, by author, log and number, unread.
+
+    Log, number, bytes, hash, state, payload state, payload bytes held, row id.
+    """
     after: tuple[bytes, int, int, int] = (b"", to_sql(0), to_sql(0), 0)
     while True:
         with database.snapshot() as connection:
             rows = connection.execute(
-                "SELECT author, log_id, encoded, hash, state, payload_state, payload_held, entries.id, seq, variant"
+                "SELECT author, log_id, seq, variant, encoded, hash, state, payload_state, payload_held, entries.id"
                 " FROM logs JOIN entries ON log = logs.id"
                 " WHERE (author, log_id, seq, variant) > (?, ?, ?, ?)"
                 " AND (author, log_id) >= (?, ?)"
                 " ORDER BY author, log_id, seq, variant LIMIT ?",
                 (*after, *after[:2], _PAGE),
             ).fetchall()
-        for author, log_id, encoded, digest, state, payload_state, held, entry_id, _, _ in rows:
-            yield (
-                (author, from_sql(log_id)),
-                encoded,
-                digest,
-                State(state),
-                PayloadState(payload_state),
-                held,
-                entry_id,
-            )
+        for author, log_id, seq, _, *rest in rows:
+            yield ((author, from_sql(log_id)), from_sql(seq), *rest)
         if len(rows) < _PAGE:
             return
-        last = rows[-1]
-        after = (last[0], last[1], last[8], last[9])
+        after = rows[-1][:4]
 
 
 def logs(database: Database) -> Iterator[LogSummary]:

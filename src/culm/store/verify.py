@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from culm.store.interface import Log
 
 _BATCH = 512
-_Row = tuple["Log", bytes, bytes, State, PayloadState, int, int]
+_STATES: dict[int, str] = {state: state.name.lower() for state in State}
+_Row = tuple["Log", int, bytes, bytes, int, int, int, int]
 
 
 def verify(database: Database, log: Log | None = None, progress: Callable[[int], None] | None = None) -> VerifyReport:
@@ -45,16 +46,16 @@ def _verify_log(
     progress: Callable[[int], None] | None,
 ) -> None:
     auditor = LogAuditor()
-    connected: list[tuple[int, bool, State]] = []
+    connected: list[tuple[int, bool, int]] = []
     before = len(report.problems)
     lied_at: int | None = None
     while batch := list(islice(rows, _BATCH)):
         checked = _authentic_entries(log, batch, report)
-        for (_, _, digest, state, payload_state, held, entry_id), entry in checked:
+        for (_, _, _, digest, state, payload_state, held, entry_id), entry in checked:
             if entry.hash != YAMF_PREFIX + digest:
                 report.problems.append((entry.place, "the stored hash is not the entry's"))
             connected.append((entry.seq, auditor.add(entry), state))
-            if payload_state is PayloadState.SIZE_MISMATCH:
+            if payload_state == PayloadState.SIZE_MISMATCH:
                 lied_at = entry.seq if lied_at is None else min(lied_at, entry.seq)
             _check_payload(database, entry, payload_state, held, entry_id, report)
         report.entries += len(batch)
@@ -67,9 +68,10 @@ def _verify_log(
         report.verified += found is State.VERIFIED
         report.unverified += found is State.WAITING
         report.invalid += found is State.INVALID
-        if found is not state and len(report.problems) == before:
+        if found != state and len(report.problems) == before:
             place = Place(log[0], log[1], seq)
-            report.problems.append((place, f"the store calls it {state.name.lower()}, it is {found.name.lower()}"))
+            name = _STATES.get(state, str(state))
+            report.problems.append((place, f"the store calls it {name}, it is {_STATES[found]}"))
     report.forks += auditor.fork is not None or (limit is not None and limit != lied_at)
 
 
@@ -87,16 +89,17 @@ def _with_proofs(database: Database, log: Log, limit: int | None) -> int | None:
 def _authentic_entries(log: Log, batch: list[_Row], report: VerifyReport) -> list[tuple[_Row, Entry]]:
     decoded: list[tuple[_Row, Entry]] = []
     for row in batch:
+        place = Place(log[0], log[1], row[1])
         try:
-            entry = Entry.decode(row[1])
+            entry = Entry.decode(row[2])
         except InvalidEntry as error:
-            report.problems.append((Place(log[0], log[1], 0), f"damaged: {error}"))
+            report.problems.append((place, f"damaged: {error}"))
             report.invalid += 1
             continue
-        if entry.log == log:
+        if entry.place == place:
             decoded.append((row, entry))
         else:
-            report.problems.append((entry.place, "stored under another log"))
+            report.problems.append((place, "what is stored here is an entry of another place"))
             report.invalid += 1
     authentic = []
     for (row, entry), good in zip(decoded, are_authentic([entry for _, entry in decoded]), strict=True):
@@ -109,9 +112,9 @@ def _authentic_entries(log: Log, batch: list[_Row], report: VerifyReport) -> lis
 
 
 def _check_payload(
-    database: Database, entry: Entry, state: PayloadState, held: int, entry_id: int, report: VerifyReport
+    database: Database, entry: Entry, state: int, held: int, entry_id: int, report: VerifyReport
 ) -> None:
-    if state is not PayloadState.COMPLETE:
+    if state != PayloadState.COMPLETE:
         return
     hasher = PayloadHasher()
     for piece in read_pieces(database, entry_id):

@@ -1,7 +1,7 @@
 """The main job from end to end, as two people would do it: ``make demo``.
 
-Alice publishes; Bob fetches from her, is killed half way and goes on; a forged file is refused; Spark says which entries
-can be trusted. Every step prints what happened, and the program stops with exit code 1 at the first that did not.
+Alice publishes; Bob fetches from her, is killed half way and goes on; a forged file is refused; Spark says which
+entries can be trusted. Every step prints what happened, and the program stops with exit code 1 at the first that did not.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import islice
 from pathlib import Path
 
 from culm import SQLiteStore
 from culm.cli.home import Home
+from culm.store.files import EntryRecord, read_records
 
 LOGS = {1: 700, 2: 600, 3: 699}  # log id: entries; one more entry holds the large payload
 BIG_LOG = 2
@@ -146,10 +148,13 @@ def refuse_forgery(folder: Path) -> None:
     export = folder / "alice.logs"
     culm(folder, "alice", "export", "-o", str(export))
     data = bytearray(export.read_bytes())
-    data[230] ^= 1  # in entry 1's signature
+    with export.open("rb") as file:
+        entries = (record for record in read_records(file) if isinstance(record, EntryRecord))
+        victim = next(islice(entries, 500, None))
+    data[victim.offset + len(victim.entry.encoded) - 1] ^= 1  # the last byte of a signature
     forged = folder / "forged.logs"
     forged.write_bytes(data)
-    print("  (one bit of forged.logs was changed)")
+    print("  (one bit of one signature in forged.logs was changed)")
     culm(folder, "carol", "init")
     result = run(folder, "carol", "import", str(forged))
     print("".join(f"  {line}\n" for line in (result.stdout + result.stderr).splitlines()[:4]), end="")

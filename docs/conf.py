@@ -1,0 +1,8 @@
+"""The settings of the documentation site."""
+
+project = "Culm"
+copyright = "2026, the Culm authors"
+extensions = ["myst_parser"]
+html_theme = "furo"
+html_title = "Culm"
+exclude_patterns = ["_build"]

@@ -1,0 +1,155 @@
+"""Signatures, links and payloads (bamboo.md, "Verification")."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nacl.bindings import crypto_scalarmult_ed25519_base_noclamp
+
+from culm.bamboo import (
+    Entry,
+    Identity,
+    PayloadHasher,
+    are_authentic,
+    check_links,
+    check_payload,
+    check_signature,
+    is_authentic,
+    yamf_hash,
+)
+from culm.bamboo.entry import encode_unsigned
+from culm.errors import BadBacklink, BadLipmaalink, BadSignature, PayloadMismatch, PayloadSizeMismatch
+from culm.testing import build_log, tampered
+
+LOG = build_log(40)
+GROUP_ORDER = 2**252 + 27742317777372353535851937790883648493
+NEUTRAL_ELEMENT = b"\x01" + bytes(31)
+
+
+def test_authentic() -> None:
+    """What an identity signs is authentic, and checking it does not raise."""
+    check_signature(LOG.entries[0])
+
+    assert [True] * 40 == [is_authentic(entry) for entry in LOG.entries]
+
+
+def test_tampered() -> None:
+    """An entry with a changed signature is not authentic; the error names it."""
+    entry = Entry.decode(tampered(LOG.entries[3]))
+    with pytest.raises(BadSignature) as caught:
+        check_signature(entry)
+
+    assert not is_authentic(entry)
+    assert LOG.entries[3].place == caught.value.place
+
+
+def test_signature_of_another_author() -> None:
+    """A signature counts for its own author only."""
+    mine, other = LOG.entries[0], Identity(bytes(32))
+    entry = Entry.decode(b"\x00" + other.public + mine.encoded[33:])
+
+    assert not is_authentic(entry)
+
+
+def test_no_second_signature_of_an_entry() -> None:
+    """S + L in place of S satisfies the same equation; accepting it would let anyone make a second entry of one."""
+    entry = LOG.entries[0]
+    scalar = int.from_bytes(entry.signature[32:], "little") + GROUP_ORDER
+    twin = Entry.decode(entry.encoded[:-32] + scalar.to_bytes(32, "little"))
+
+    assert (entry.signing_bytes, entry.signature[:32]) == (twin.signing_bytes, twin.signature[:32])
+    assert not is_authentic(twin)
+
+
+def test_no_author_of_small_order() -> None:
+    """The neutral element as author would verify [r]B, r under every message: it is refused as a key."""
+    scalar = (12345).to_bytes(32, "little")
+    unsigned = encode_unsigned(
+        is_end=False,
+        author=NEUTRAL_ELEMENT,
+        log_id=0,
+        seq=1,
+        lipmaalink=None,
+        backlink=None,
+        size=0,
+        payload_hash=yamf_hash(b""),
+    )
+    forged = Entry.decode(unsigned + crypto_scalarmult_ed25519_base_noclamp(scalar) + scalar)
+
+    assert not is_authentic(forged)
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 200])
+@pytest.mark.parametrize("threads", [None, 1, 2])
+def test_many_at_once(count: int, threads: int | None) -> None:
+    """Checking many entries says of each what checking it alone says, on any number of threads."""
+    rng = random.Random(count)
+    entries = [rng.choice(LOG.entries) for _ in range(count)]
+    entries = [Entry.decode(tampered(entry)) if rng.random() < 0.3 else entry for entry in entries]
+
+    assert [is_authentic(entry) for entry in entries] == are_authentic(entries, threads)
+
+
+def test_links_to_known_entries() -> None:
+    """Links to the right entries pass, and so do links whose targets are not known, and entry 1 that has none."""
+    hashes = [entry.hash for entry in LOG.entries]
+    check_links(LOG.entries[3], hashes[2], hashes[0])
+    check_links(LOG.entries[3], None, None)
+    check_links(LOG.entries[1], hashes[0], hashes[0])
+    check_links(LOG.entries[0], hashes[5], hashes[5])
+
+
+def test_bad_backlink() -> None:
+    """A backlink that is not the hash of the entry before is reported with the entry's place."""
+    with pytest.raises(BadBacklink, match="entry 3") as caught:
+        check_links(LOG.entries[3], LOG.entries[1].hash, LOG.entries[0].hash)
+
+    assert LOG.entries[3].place == caught.value.place
+
+
+def test_bad_lipmaalink() -> None:
+    """A lipmaalink that is not the hash of its target is reported with the entry's place."""
+    with pytest.raises(BadLipmaalink, match="entry 1") as caught:
+        check_links(LOG.entries[3], LOG.entries[2].hash, LOG.entries[2].hash)
+
+    assert LOG.entries[3].place == caught.value.place
+
+
+def test_payload() -> None:
+    """The payload of an entry passes, in any kind of buffer."""
+    entry = LOG.make(1, b"a payload")
+    for kind in (bytes, bytearray, memoryview):
+        check_payload(entry, kind(b"a payload"))
+
+
+@pytest.mark.parametrize("payload", [b"", b"a payloae", b"a payload "])
+def test_payload_of_something_else(payload: bytes) -> None:
+    """Bytes of another hash are a mismatch that says nothing against the author."""
+    entry = LOG.make(1, b"a payload")
+    with pytest.raises(PayloadMismatch) as caught:
+        check_payload(entry, payload)
+
+    assert (PayloadMismatch, entry.place) == (type(caught.value), caught.value.place)
+
+
+@pytest.mark.parametrize("size", [0, 8, 10, 2**64 - 1])
+def test_lie_about_the_size(size: int) -> None:
+    """A payload of the right hash and another size than claimed shows that the author lied."""
+    with pytest.raises(PayloadSizeMismatch, match=f"9 bytes where its entry claims {size}"):
+        check_payload(LOG.make(1, b"a payload", size=size), b"a payload")
+
+
+@given(pieces=st.lists(st.binary(max_size=20), max_size=6))
+@settings(deadline=None)
+def test_hashing_in_pieces(pieces: list[bytes]) -> None:
+    """A payload hashed in pieces has the hash and the size of the whole."""
+    whole = b"".join(pieces)
+    hasher = PayloadHasher()
+    for piece in pieces:
+        hasher.update(piece)
+    hasher.check(LOG.make(1, whole))
+
+    assert (yamf_hash(whole), len(whole)) == (hasher.hash, hasher.size)

@@ -1,0 +1,565 @@
+"""The store's file: opening it, what else may be in its place, locks, full disks, crashes, readers, migrations."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from culm.bamboo import Identity
+from culm.errors import StoreDamaged, StoreError, StoreFull, StoreLocked, StoreMissing
+from culm.store import SQLiteStore, State, schema
+from culm.testing import build_log
+from tests.store.model import look
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOG = build_log(40, payload_size=3000)
+NAME = LOG.entries[0].log
+AUTHOR = Identity(bytes(32))
+
+
+@contextmanager
+def locked(place: Path, how: str = "IMMEDIATE") -> Iterator[None]:
+    """Another connection in the middle of a writing transaction."""
+    other = sqlite3.connect(place, isolation_level=None)
+    try:
+        other.execute(f"BEGIN {how}")
+        yield
+    finally:
+        other.close()
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Without the rights of the superuser, to whom no permission is ever denied."""
+    superuser = os.geteuid() == 0
+    if superuser:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if superuser:
+            os.seteuid(0)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody can get to."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+        Path(folder).chmod(0o755)
+
+
+# -- opening ---------------------------------------------------------------------------------------------------
+
+
+def test_a_new_store(place: Path) -> None:
+    """Where there is nothing a store is made, and it is still there when it is opened again."""
+    with SQLiteStore(place) as store:
+        store.add(LOG.items())
+    with SQLiteStore(str(place)) as store:
+        assert 40 == next(store.logs()).newest
+
+
+def test_opening_changes_nothing(store: SQLiteStore) -> None:
+    """Opening a store and reading from it is no change."""
+    store.add(LOG.items())
+    before = store.change(), look(store, NAME)
+    with SQLiteStore(store.path) as again:
+        assert before == (again.change(), look(again, NAME))
+    assert before == (store.change(), look(store, NAME))
+
+
+@pytest.mark.parametrize("name", ["a b?c#d%20e", "ünïcode", "-", "file:x?mode=memory"])
+def test_any_name(tmp_path: Path, name: str) -> None:
+    """A store may have any name a file may have."""
+    with SQLiteStore(tmp_path / name) as store:
+        store.append(AUTHOR, 0, [b"x"])
+
+    assert (tmp_path / name).is_file()
+    with SQLiteStore(tmp_path / name, read_only=True) as store:
+        assert 1 == len(list(store.logs()))
+
+
+def test_an_empty_file(place: Path) -> None:
+    """An empty file becomes a store; for reading only it is none."""
+    place.touch()
+    with pytest.raises(StoreDamaged, match="an empty file"):
+        SQLiteStore(place, read_only=True)
+
+    assert 0 == place.stat().st_size
+    with SQLiteStore(place) as store:
+        assert [] == list(store.logs())
+
+
+def test_a_missing_store(place: Path) -> None:
+    """For reading only, a store that is not there is missing, and is not made."""
+    with pytest.raises(StoreMissing, match=f"{place}: there is no store"):
+        SQLiteStore(place, read_only=True)
+
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_missing_folder(place: Path, *, read_only: bool) -> None:
+    """Where there is no folder there can be no store."""
+    with pytest.raises(StoreError, match=r"store: "):
+        SQLiteStore(place / "folder" / "store", read_only=read_only)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_folder(tmp_path: Path, *, read_only: bool) -> None:
+    """A folder is no store."""
+    with pytest.raises(StoreDamaged, match="a directory, not a store"):
+        SQLiteStore(tmp_path, read_only=read_only)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("content", [b"hello\n" * 5, bytes(4096), b"SQLite format 3\x00" + bytes(200), b"z" * 9000])
+def test_other_files(place: Path, content: bytes, *, read_only: bool) -> None:
+    """A file of anything else is refused and left as it is."""
+    place.write_bytes(content)
+    with pytest.raises(StoreDamaged, match=f"{place}: "):
+        SQLiteStore(place, read_only=read_only)
+
+    assert content == place.read_bytes()
+    assert [place] == list(place.parent.iterdir())
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("statement", ["CREATE TABLE notes (text)", "PRAGMA user_version = 1"])
+def test_other_databases(place: Path, statement: str, *, read_only: bool) -> None:
+    """An SQLite database of some other program is refused and left as it is."""
+    other = sqlite3.connect(place)
+    other.execute(statement)
+    other.close()
+    content = place.read_bytes()
+    with pytest.raises(StoreDamaged, match="an SQLite database, but not a Culm store"):
+        SQLiteStore(place, read_only=read_only)
+
+    assert content == place.read_bytes()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_later_version(place: Path, *, read_only: bool) -> None:
+    """A store of a later version is refused, with both version numbers."""
+    SQLiteStore(place).close()
+    other = sqlite3.connect(place)
+    other.execute("PRAGMA user_version = 99")
+    other.close()
+    with pytest.raises(StoreDamaged, match="a store of version 99; this program knows versions up to 1"):
+        SQLiteStore(place, read_only=read_only)
+
+
+def test_a_cut_file(place: Path) -> None:
+    """A store whose file was cut is reported as damaged, when it is opened or when the missing part is read."""
+    with SQLiteStore(place) as store:
+        store.add(LOG.items())
+    content = place.read_bytes()
+    found = []
+    for length in range(1000, len(content) - 4096, len(content) // 12):
+        place.write_bytes(content[:length])
+        with pytest.raises(StoreError) as caught, SQLiteStore(place) as store:
+            store.verify()
+            store.add(LOG.items())
+        found.append(type(caught.value))
+
+    assert {StoreDamaged} == set(found)
+
+
+def test_reading_only(store: SQLiteStore) -> None:
+    """A store opened for reading only answers every question and takes nothing."""
+    store.add(LOG.items())
+    with SQLiteStore(store.path, read_only=True) as reader:
+        assert look(store, NAME) == look(reader, NAME)
+        assert [] == reader.verify().problems
+        for write in (
+            lambda: reader.add(LOG.items()),
+            lambda: reader.append(AUTHOR, 0, [b"x"]),
+            lambda: reader.forget(LOG.entries[0].place),
+        ):
+            with pytest.raises(StoreError, match="opened for reading only"):
+                write()
+
+
+def test_closed_stores(store: SQLiteStore) -> None:
+    """A store that was closed says so with Culm's own error; closing it twice does no harm."""
+    store.close()
+    store.close()
+    for call in (store.change, lambda: list(store.logs()), lambda: store.add(LOG.items())):
+        with pytest.raises(StoreError, match="closed"):
+            call()
+
+
+# -- permissions -----------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_may_not_be_read(open_folder: Path) -> None:
+    """A store that belongs to someone else is an error that names it."""
+    place = open_folder / "store"
+    SQLiteStore(place).close()
+    place.chmod(0o000)
+    with as_nobody():
+        for read_only in (False, True):
+            with pytest.raises(StoreError, match=f"{place}: .*cannot be opened"):
+                SQLiteStore(place, read_only=read_only)
+
+
+def test_a_file_that_may_not_be_written(open_folder: Path) -> None:
+    """A store that may be read but not written is an error that names it, when it is to be written at the latest."""
+    place = open_folder / "store"
+    SQLiteStore(place).close()
+    place.chmod(0o444)
+    open_folder.chmod(0o777)
+    with as_nobody(), pytest.raises(StoreError, match=f"{place}: .*permission"), SQLiteStore(place) as store:
+        store.add(LOG.items())
+
+
+def test_a_folder_that_may_not_be_written(open_folder: Path) -> None:
+    """Where no file may be made no store can be made."""
+    open_folder.chmod(0o555)
+    with as_nobody(), pytest.raises(StoreError, match="cannot be opened"):
+        SQLiteStore(open_folder / "store")
+
+    assert [] == list(open_folder.iterdir())
+
+
+def test_a_folder_that_may_not_be_entered(open_folder: Path) -> None:
+    """A folder that is closed to us is an error of the store, for reading and for writing."""
+    SQLiteStore(open_folder / "store").close()
+    open_folder.chmod(0o600)
+    with as_nobody():
+        for read_only in (False, True):
+            with pytest.raises(StoreError, match="store: "):
+                SQLiteStore(open_folder / "store", read_only=read_only)
+
+
+# -- locks -----------------------------------------------------------------------------------------------------
+
+
+def test_locked(place: Path) -> None:
+    """While another writes, writing gives up after the time allowed and changes nothing; reading goes on."""
+    with SQLiteStore(place, lock_timeout=0.05) as store:
+        store.add(LOG.items()[:5])
+        before = look(store, NAME)
+        with locked(place):
+            start = time.monotonic()
+            for write in (
+                lambda: store.add(LOG.items()),
+                lambda: store.append(AUTHOR, 0, [b"x"]),
+                lambda: store.forget(LOG.entries[0].place),
+            ):
+                with pytest.raises(StoreLocked, match="locked"):
+                    write()
+
+            assert time.monotonic() - start < 5
+            assert before == look(store, NAME)
+        assert 35 == store.add(LOG.items()).added
+
+
+@pytest.mark.parametrize("how", ["IMMEDIATE", "EXCLUSIVE"])
+@pytest.mark.parametrize("new", [True, False])
+def test_locked_when_opened(place: Path, how: str, *, new: bool) -> None:
+    """A store that another keeps locked is not waited for longer than allowed, be it new or not."""
+    if new:
+        place.touch()
+    else:
+        SQLiteStore(place).close()
+    with locked(place, how):
+        start = time.monotonic()
+        with pytest.raises(StoreLocked, match="locked"):
+            SQLiteStore(place, lock_timeout=0.05)
+
+        assert time.monotonic() - start < 2.5
+
+
+def test_a_payload_sink_that_is_locked_out(place: Path) -> None:
+    """Bytes that could not be stored as another process was writing are still there to be stored later."""
+    with SQLiteStore(place, lock_timeout=0.05) as store:
+        store.add([(LOG.entries[0], None)])
+        sink = store.payload_sink(LOG.entries[0].place)
+        sink.write(LOG.payloads[LOG.entries[0].hash])
+        with locked(place), pytest.raises(StoreLocked):
+            sink.finish()
+        sink.finish()
+
+        assert [] == store.missing(NAME, 1)
+
+
+def test_opened_by_many_at_once(place: Path) -> None:
+    """A new store that several make at the same moment is made once."""
+    failures: list[BaseException] = []
+    barrier = threading.Barrier(8)
+
+    def work() -> None:
+        try:
+            barrier.wait()
+            SQLiteStore(place).close()
+        except BaseException as failure:  # noqa: BLE001 - shown by the test
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [] == failures
+    with SQLiteStore(place) as store:
+        assert 0 == store.change()
+
+
+def test_many_readers_while_one_writes(place: Path) -> None:
+    """Readers see every state as it was committed, each a later one than the last, and never half of one."""
+    failures: list[object] = []
+    seen: list[int] = []
+    done = threading.Event()
+
+    def read() -> None:
+        try:
+            with SQLiteStore(place, read_only=True) as reader:
+                last, change = 0, 0
+                while True:
+                    over = done.is_set()
+                    held = [stored.entry.seq for stored in reader.entries(NAME)]
+                    offers = [offer.newest for offer in reader.offers()]
+                    if held != list(range(1, len(held) + 1)) or len(held) % 4 or len(held) < last:
+                        failures.append(held)
+                    if offers and offers[0] < len(held):
+                        failures.append(offers)
+                    if reader.change() < change:
+                        failures.append(change)
+                    last, change = len(held), reader.change()
+                    if over:
+                        seen.append(last)
+                        return
+        except BaseException as failure:  # noqa: BLE001 - shown by the test
+            failures.append(failure)
+
+    with SQLiteStore(place) as store:
+        readers = [threading.Thread(target=read) for _ in range(4)]
+        for reader in readers:
+            reader.start()
+        for at in range(0, 40, 4):
+            store.add(LOG.items()[at : at + 4])
+        done.set()
+        for reader in readers:
+            reader.join()
+
+    assert [] == failures
+    assert [40] * 4 == seen
+
+
+# -- full disks ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def full(store: SQLiteStore, pages: int) -> Iterator[None]:
+    """A disk with room for that many more pages of the store's file."""
+    connection = store._database.connection
+    (count,) = connection.execute("PRAGMA page_count").fetchone()
+    (limit,) = connection.execute("PRAGMA max_page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {count + pages}")
+    try:
+        yield
+    finally:
+        connection.execute(f"PRAGMA max_page_count = {limit}")
+
+
+@pytest.mark.parametrize("pages", [0, 1, 2, 5, 20])
+def test_a_full_disk_when_adding(store: SQLiteStore, pages: int) -> None:
+    """When the disk is full an addition is undone as a whole; with room again it succeeds."""
+    store.add(LOG.items()[:10])
+    before = look(store, NAME), store.change()
+    with full(store, pages):
+        with pytest.raises(StoreFull, match="the disk is full; nothing was changed"):
+            store.add(LOG.items())
+
+        assert before == (look(store, NAME), store.change())
+    assert 30 == store.add(LOG.items()).added
+    assert [] == store.verify().problems
+
+
+@pytest.mark.parametrize("pages", [0, 3])
+def test_a_full_disk_when_appending(store: SQLiteStore, pages: int) -> None:
+    """When the disk is full nothing is published: the number is free for the next attempt."""
+    store.append(AUTHOR, 0, [b"1"])
+    with full(store, pages), pytest.raises(StoreFull):
+        store.append(AUTHOR, 0, [bytes(200_000)])
+
+    assert 2 == store.append(AUTHOR, 0, [b"2"]).seq
+    assert [] == store.verify().problems
+
+
+def test_a_full_disk_when_writing_a_payload(store: SQLiteStore) -> None:
+    """When the disk is full what was stored of a payload stays, and the transfer goes on there when there is room."""
+    builder = build_log(0)
+    payload = bytes(range(256)) * 16_384
+    entry = builder.append(payload)
+    store.add([(entry, None)])
+    sink = store.payload_sink(entry.place)
+    with full(store, 400), pytest.raises(StoreFull):
+        for at in range(0, len(payload), 65536):
+            sink.write(payload[at : at + 65536])
+    again = store.payload_sink(entry.place)
+    reached = again.offset
+    again.write(payload[reached:])
+    again.finish()
+
+    assert 1024 * 1024 == reached
+    assert {entry: payload} == look(store, entry.log).payloads
+    assert [] == store.verify().problems
+
+
+# -- crashes ---------------------------------------------------------------------------------------------------
+
+
+def test_an_exception_in_the_middle(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong in the middle of a transaction, nothing of it stays and the store can be used."""
+    store.add(LOG.items()[:10])
+    before = look(store, NAME), store.change()
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("culm.store.ingest.write_pieces", fail)
+        with pytest.raises(KeyboardInterrupt):
+            store.add(LOG.items())
+
+    assert before == (look(store, NAME), store.change())
+    assert 30 == store.add(LOG.items()).added
+    assert [] == store.verify().problems
+
+
+def test_nested_transactions_are_one(store: SQLiteStore) -> None:
+    """A transaction inside another is undone with it."""
+    with pytest.raises(ZeroDivisionError), store._database.transaction():
+        store.add(LOG.items())
+        assert 40 == next(store.logs()).newest
+        raise ZeroDivisionError
+
+    assert [] == list(store.logs())
+    assert 40 == store.add(LOG.items()).added
+
+
+ADDING = """
+import sys
+from culm.bamboo import Identity
+from culm.store import SQLiteStore
+from culm.testing import build_log
+store = SQLiteStore(sys.argv[1])
+author = Identity(bytes(32))
+other = build_log(60, seed=int(sys.argv[2]), payload_size=3000)
+items = other.items()
+while True:
+    for at in range(0, 60, 3):
+        seq = store.append(author, 0, [bytes(20_000)]).seq
+        report = store.add(items[at : at + 3])
+        print(seq, at + 3, flush=True)
+"""
+
+
+@pytest.mark.parametrize("lines", [1, 4, 9])
+def test_killed(place: Path, lines: int) -> None:
+    """A process that is killed while it writes leaves a store that opens, with everything it had reported done."""
+    total = 0
+    for seed in (2, 3):
+        command = [sys.executable, "-c", ADDING, str(place), str(seed)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            told = [child.stdout.readline().split() for _ in range(lines)]
+            child.send_signal(signal.SIGKILL)
+            told += [line.split() for line in child.stdout.readlines() if line.endswith("\n")]
+
+        assert -signal.SIGKILL == child.returncode
+        with SQLiteStore(place) as store:
+            appended = [stored.entry.seq for stored in store.entries((AUTHOR.public, 0))]
+            added = [stored.entry.seq for stored in store.entries((build_log(1, seed=seed).entries[0].log))]
+
+            assert total + len(told) <= len(appended) <= total + len(told) + 1
+            assert list(range(1, len(appended) + 1)) == appended
+            assert len(added) >= int(told[-1][1])
+            assert (0, []) == (store.verify().forks, store.verify().problems)
+            total = len(appended)
+
+
+# -- migrations ------------------------------------------------------------------------------------------------
+
+
+def test_older_stores_are_brought_up_to_date(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store of an older version is migrated when it is opened, keeping what it holds; for reading only it is not."""
+    with SQLiteStore(place) as store:
+        store.add(LOG.items())
+        before = look(store, NAME)
+    steps = [*schema.MIGRATIONS, lambda connection: connection.execute("CREATE TABLE more (x)")]
+    monkeypatch.setattr(schema, "MIGRATIONS", steps)
+    with SQLiteStore(place) as store:
+        connection = store._database.connection
+
+        assert before == look(store, NAME)
+        assert (2,) == connection.execute("PRAGMA user_version").fetchone()
+        assert [] == connection.execute("SELECT x FROM more").fetchall()
+
+
+def test_migrations_that_fail(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a step of a migration fails the store is as it was before all of them."""
+    with SQLiteStore(place) as store:
+        store.add(LOG.items())
+        before = look(store, NAME)
+    steps = [
+        *schema.MIGRATIONS,
+        lambda connection: connection.execute("DROP TABLE payloads"),
+        lambda connection: connection.execute("nonsense"),
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", steps)
+        with pytest.raises(StoreError, match="nonsense"):
+            SQLiteStore(place)
+    with SQLiteStore(place) as store:
+        assert before == look(store, NAME)
+
+
+def test_a_first_opening_that_fails(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If making the tables fails the file is still one that can become a store."""
+
+    first = schema.MIGRATIONS[0]
+
+    def fail(connection: sqlite3.Connection) -> None:
+        first(connection)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", [fail])
+        with pytest.raises(KeyboardInterrupt):
+            SQLiteStore(place)
+    with SQLiteStore(place) as store:
+        assert 40 == store.add(LOG.items()).added
+
+
+@pytest.mark.parametrize("number", [0, 1, 2**63 - 1, 2**63, 2**64 - 1])
+def test_numbers_of_64_bits(number: int) -> None:
+    """Every unsigned 64-bit number has its place among SQLite's signed ones, and comes back."""
+    assert -(2**63) <= schema.to_sql(number) < 2**63
+    assert number == schema.from_sql(schema.to_sql(number))
+
+
+def test_states_are_part_of_the_schema() -> None:
+    """The numbers that stand for states in the file never change."""
+    assert {"WAITING": 1, "VERIFIED": 2, "INVALID": 3} == {state.name: int(state) for state in State}
+    assert {"ABSENT": 0, "PARTIAL": 1, "COMPLETE": 2, "FORGOTTEN": 3, "SIZE_MISMATCH": 4} == {
+        state.name: int(state) for state in schema.PayloadState
+    }

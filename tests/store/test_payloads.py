@@ -1,0 +1,518 @@
+"""Payloads: written in pieces, resumed, refused, forgotten."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import tracemalloc
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from culm.bamboo import Entry, Identity, yamf_hash
+from culm.errors import NotHeld, PayloadMismatch, PayloadSizeMismatch, Place, StoreError
+from culm.store import PayloadState, SQLiteStore, State, payloads
+from culm.store.rows import PIECE_BYTES
+from culm.testing import LogBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COMMIT = payloads._COMMIT_BYTES
+LARGE = random.Random(1).randbytes(2 * COMMIT + 3 * PIECE_BYTES + 17)
+
+
+@pytest.fixture
+def log() -> LogBuilder:
+    """A log of three entries, the second with a large payload."""
+    builder = LogBuilder(Identity(bytes(32)))
+    for payload in (b"first", LARGE, b"third"):
+        builder.append(payload)
+    return builder
+
+
+@pytest.fixture
+def bare(place: Path, log: LogBuilder) -> Iterator[SQLiteStore]:
+    """A store that holds the log's entries without any payload."""
+    with SQLiteStore(place) as store:
+        store.add([(entry, None) for entry in log.entries])
+        yield store
+
+
+def held(store: SQLiteStore, place: Place) -> tuple[PayloadState, bytes]:
+    """The payload's state and all bytes of it that are held."""
+    stored = store.get(place)
+    assert stored is not None
+    data = b"".join(store.payload(stored))
+    assert stored.payload_held == len(data)
+    return stored.payload_state, data
+
+
+# -- writing ---------------------------------------------------------------------------------------------------
+
+
+def test_in_one_go(bare: SQLiteStore, log: LogBuilder) -> None:
+    """A payload written and finished is held, offered, and no longer missing."""
+    sink = bare.payload_sink(log.entries[0].place)
+    sink.write(b"first")
+    sink.finish()
+
+    assert (PayloadState.COMPLETE, b"first") == held(bare, log.entries[0].place)
+    assert [(2, 3)] == bare.missing(log.entries[0].log, 3)
+    assert [(1, 2)] == [(offer.newest, offer.held_back) for offer in bare.offers()]
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=15)
+def test_any_pieces(data: st.DataObject) -> None:
+    """Pieces of any sizes, with breaks and new sinks between any of them, make up the payload."""
+    builder = LogBuilder(Identity(bytes(32)))
+    entry = builder.append(LARGE)
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(LARGE)), max_size=12)))
+    breaks = data.draw(st.sets(st.sampled_from([0, *cuts])))
+    with tempfile.TemporaryDirectory() as folder, SQLiteStore(Path(folder) / "store") as store:
+        store.add([(entry, None)])
+        sink = store.payload_sink(entry.place)
+        for start, end in zip([0, *cuts], [*cuts, len(LARGE)], strict=True):
+            if start in breaks:
+                sink.close()
+                sink = store.payload_sink(entry.place)
+            assert start == sink.offset
+            sink.write(LARGE[start:end])
+        sink.finish()
+
+        assert (PayloadState.COMPLETE, LARGE) == held(store, entry.place)
+        assert [] == store.verify().problems
+
+
+def test_pieces_are_stored_large(bare: SQLiteStore, log: LogBuilder) -> None:
+    """A payload that comes in drips is stored in pieces of the usual size."""
+    sink = bare.payload_sink(log.entries[1].place)
+    for at in range(0, len(LARGE), 1009):
+        sink.write(LARGE[at : at + 1009])
+    sink.finish()
+    stored = bare.get(log.entries[1].place)
+    assert stored is not None
+
+    assert [PIECE_BYTES] * 35 + [17] == [len(piece) for piece in bare.payload(stored)]
+
+
+@pytest.mark.parametrize("offset", [0, 1, PIECE_BYTES - 1, PIECE_BYTES, COMMIT + 5, len(LARGE) - 1, len(LARGE)])
+def test_reading_from_an_offset(bare: SQLiteStore, log: LogBuilder, offset: int) -> None:
+    """The bytes of a payload are given from any offset on."""
+    bare.add(log.items())
+    stored = bare.get(log.entries[1].place)
+    assert stored is not None
+
+    assert LARGE[offset:] == b"".join(bare.payload(stored, offset))
+
+
+def test_sendables(bare: SQLiteStore, log: LogBuilder) -> None:
+    """A sender gets the entries whose payload is held, with its first piece, and then the rest."""
+    bare.add([log.items()[0], log.items()[1]])
+    found = bare.sendables(log.entries[0].log, 1, 10, 10)
+
+    assert [(1, 5, b"first"), (2, len(LARGE), LARGE[:PIECE_BYTES])] == [
+        (item.seq, item.size, item.start) for item in found
+    ]
+    assert [entry.encoded for entry in log.entries[:2]] == [item.encoded for item in found]
+    assert [b"", LARGE[PIECE_BYTES:]] == [b"".join(bare.payload_rest(item)) for item in found]
+    assert [2] == [item.seq for item in bare.sendables(log.entries[0].log, 2, 3, 10)]
+    assert [1] == [item.seq for item in bare.sendables(log.entries[0].log, 1, 3, 1)]
+
+
+def test_sendables_after_a_break(bare: SQLiteStore, log: LogBuilder) -> None:
+    """A first piece that is short, as its transfer broke there, is given as it is, and the rest behind it."""
+    sink = bare.payload_sink(log.entries[1].place)
+    sink.write(LARGE[:100])
+    sink.close()
+    sink = bare.payload_sink(log.entries[1].place)
+    sink.write(LARGE[100:])
+    sink.finish()
+    (item,) = bare.sendables(log.entries[0].log, 1, 3, 5)
+
+    assert LARGE == item.start + b"".join(bare.payload_rest(item))
+
+
+# -- resuming --------------------------------------------------------------------------------------------------
+
+
+def test_resumed_at_the_byte_reached(bare: SQLiteStore, log: LogBuilder) -> None:
+    """After ``close`` another connection goes on at exactly the byte reached."""
+    sink = bare.payload_sink(log.entries[1].place)
+    sink.write(LARGE[: COMMIT + 12_345])
+    sink.close()
+    with SQLiteStore(bare.path) as again:
+        sink = again.payload_sink(log.entries[1].place)
+
+        assert COMMIT + 12_345 == sink.offset
+        assert (PayloadState.PARTIAL, LARGE[: COMMIT + 12_345]) == held(again, log.entries[1].place)
+        assert [(1, 3)] == again.missing(log.entries[0].log, 3)
+        sink.write(LARGE[COMMIT + 12_345 :])
+        sink.finish()
+        assert (PayloadState.COMPLETE, LARGE) == held(again, log.entries[1].place)
+
+
+def test_killed_in_the_middle(bare: SQLiteStore, log: LogBuilder) -> None:
+    """If the process dies without a word at most the last uncommitted MiB is lost; what is there is right."""
+    lost = bare.payload_sink(log.entries[1].place)
+    written = COMMIT + 5 * PIECE_BYTES + 9
+    for at in range(0, written, 10_007):
+        lost.write(LARGE[at : min(at + 10_007, written)])
+    with SQLiteStore(bare.path) as again:
+        sink = again.payload_sink(log.entries[1].place)
+
+        assert written - COMMIT < sink.offset <= written
+        assert (PayloadState.PARTIAL, LARGE[: sink.offset]) == held(again, log.entries[1].place)
+        sink.write(LARGE[sink.offset :])
+        sink.finish()
+        assert [] == again.verify().problems
+
+
+def test_a_whole_payload_replaces_a_part(bare: SQLiteStore, log: LogBuilder) -> None:
+    """A payload that comes whole after a part of it, even a wrong part, is held as it came."""
+    sink = bare.payload_sink(log.entries[1].place)
+    sink.write(b"wrong" * 100)
+    sink.close()
+    report = bare.add([log.items()[1]])
+
+    assert (1, 1) == (report.known, report.payloads)
+    assert (PayloadState.COMPLETE, LARGE) == held(bare, log.entries[1].place)
+    assert [] == bare.verify().problems
+
+
+# -- refusing --------------------------------------------------------------------------------------------------
+
+
+def test_a_mismatch_drops_what_was_held(bare: SQLiteStore, log: LogBuilder) -> None:
+    """Bytes of another hash are dropped as a whole; the payload can come anew from its first byte."""
+    sink = bare.payload_sink(log.entries[1].place)
+    sink.write(LARGE[:-1] + b"\x00")
+    with pytest.raises(PayloadMismatch) as caught:
+        sink.finish()
+
+    assert PayloadMismatch is type(caught.value)
+    assert (PayloadState.ABSENT, b"") == held(bare, log.entries[1].place)
+    assert [1, 2, 3] == [stored.entry.seq for stored in bare.entries(log.entries[0].log)]
+    again = bare.payload_sink(log.entries[1].place)
+    assert (0, True) == (again.offset, again.wanted)
+    again.write(LARGE)
+    again.finish()
+    assert (PayloadState.COMPLETE, LARGE) == held(bare, log.entries[1].place)
+
+
+def test_too_few_bytes(bare: SQLiteStore, log: LogBuilder) -> None:
+    """A payload that ends early is dropped like any other that does not match."""
+    sink = bare.payload_sink(log.entries[1].place)
+    sink.write(LARGE[:-1])
+    with pytest.raises(PayloadMismatch):
+        sink.finish()
+
+    assert (PayloadState.ABSENT, b"") == held(bare, log.entries[1].place)
+
+
+@pytest.mark.parametrize("before", [0, 1, 5])
+def test_too_many_bytes(bare: SQLiteStore, log: LogBuilder, before: int) -> None:
+    """More bytes than the entry claims are refused before any of them is taken."""
+    sink = bare.payload_sink(log.entries[0].place)
+    sink.write(b"first"[:before])
+    with pytest.raises(PayloadMismatch, match="goes on after the 5 bytes"):
+        sink.write(b"first"[before:] + b"!")
+
+    assert before == sink.offset
+    sink.write(b"first"[before:])
+    sink.finish()
+    assert (PayloadState.COMPLETE, b"first") == held(bare, log.entries[0].place)
+
+
+@pytest.mark.parametrize("size", [10, 100, 2**63, 2**64 - 1])
+def test_a_payload_shorter_than_claimed(place: Path, size: int) -> None:
+    """A payload of the right hash that ends early shows a lie: the log is invalid from there, and says so for ever."""
+    builder = LogBuilder(Identity(bytes(32)))
+    builder.append(b"true")
+    builder.entries.append(builder.make(2, b"a payload", size=size))
+    builder.append(b"after the lie")
+    with SQLiteStore(place) as store:
+        store.add([(entry, None) for entry in builder.entries])
+        sink = store.payload_sink(builder.entries[1].place)
+        sink.write(b"a payload")
+        with pytest.raises(PayloadSizeMismatch):
+            sink.finish()
+    with SQLiteStore(place) as store:
+        states = [stored.state for stored in store.entries(builder.entries[0].log, states=State)]
+
+        assert [State.VERIFIED, State.INVALID, State.INVALID] == states
+        assert [(1, 1)] == store.missing(builder.entries[0].log, 9)
+        assert (2, None) == (next(store.logs()).invalid_from, next(store.logs()).forked_at)
+        assert not store.payload_sink(builder.entries[1].place).wanted
+        assert [] == store.verify().problems
+
+
+def test_a_payload_longer_than_claimed(place: Path) -> None:
+    """Through a sink it is refused at the claimed size and cannot show the lie; handed over whole it does."""
+    builder = LogBuilder(Identity(bytes(32)))
+    builder.entries.append(builder.make(1, b"a payload", size=8))
+    with SQLiteStore(place) as store:
+        store.add([(builder.entries[0], None)])
+        sink = store.payload_sink(builder.entries[0].place)
+        with pytest.raises(PayloadMismatch) as caught:
+            sink.write(b"a payload")
+
+        assert PayloadMismatch is type(caught.value)
+        assert [State.VERIFIED] == [found.state for found in store.entries(builder.entries[0].log, states=State)]
+        store.add([(builder.entries[0], b"a payload")])
+        assert [State.INVALID] == [found.state for found in store.entries(builder.entries[0].log, states=State)]
+
+
+def test_a_claim_allocates_nothing(place: Path) -> None:
+    """An entry that claims 2^63 bytes costs memory and disk only for the bytes that come."""
+    builder = LogBuilder(Identity(bytes(32)))
+    entry = builder.make(1, b"", size=2**63)
+    with SQLiteStore(place) as store:
+        store.add([(entry, None)])
+        used = place.stat().st_size
+        tracemalloc.start()
+        try:
+            sink = store.payload_sink(entry.place)
+            for _ in range(100):
+                sink.write(bytes(1000))
+            sink.close()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+        assert peak < 2_000_000
+        assert place.stat().st_size < used + 2_000_000
+        assert 100_000 == store.payload_sink(entry.place).offset
+
+
+def test_memory_of_a_large_payload(bare: SQLiteStore, log: LogBuilder) -> None:
+    """Writing and reading a payload piece by piece takes a few MiB, however large it is."""
+    builder = LogBuilder(Identity(bytes([1] * 32)))
+    piece = bytes(COMMIT)
+    entry = builder.make(1, piece * 24)
+    bare.add([(entry, None)])
+    tracemalloc.start()
+    try:
+        sink = bare.payload_sink(entry.place)
+        for _ in range(24):
+            sink.write(piece)
+        sink.finish()
+        stored = bare.get(entry.place)
+        assert stored is not None
+        size = sum(len(part) for part in bare.payload(stored))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert 24 * COMMIT == size
+    assert peak < 6 * COMMIT
+
+
+# -- several at once -------------------------------------------------------------------------------------------
+
+
+def test_two_sinks_of_one_payload(bare: SQLiteStore, log: LogBuilder) -> None:
+    """When two sinks take one payload, the second to finish changes nothing of what the first has stored."""
+    place = log.entries[1].place
+    one, other = bare.payload_sink(place), bare.payload_sink(place)
+    one.write(LARGE)
+    other.write(LARGE[:100])
+    one.finish()
+    other.close()
+
+    assert (PayloadState.COMPLETE, LARGE) == held(bare, place)
+    assert [] == bare.verify().problems
+
+
+def test_finishing_after_another_sink_did(bare: SQLiteStore, log: LogBuilder) -> None:
+    """A payload that is there already when a sink finishes is simply there."""
+    place = log.entries[0].place
+    one, other = bare.payload_sink(place), bare.payload_sink(place)
+    one.write(b"first")
+    other.write(b"first")
+    one.finish()
+    other.finish()
+
+    assert (PayloadState.COMPLETE, b"first") == held(bare, place)
+
+
+def test_a_mismatch_after_another_sink_was_right(bare: SQLiteStore, log: LogBuilder) -> None:
+    """Wrong bytes that come second are refused and take nothing away of the payload that is there."""
+    place = log.entries[1].place
+    good, bad = bare.payload_sink(place), bare.payload_sink(place)
+    bad.write(b"wrong")
+    good.write(LARGE)
+    good.finish()
+    with pytest.raises(PayloadMismatch):
+        bad.finish()
+
+    assert (PayloadState.COMPLETE, LARGE) == held(bare, place)
+    assert [] == bare.verify().problems
+
+
+def test_writing_on_after_another_sink_finished(bare: SQLiteStore, log: LogBuilder) -> None:
+    """A transfer that is overtaken by a complete one may go on and finish; its bytes are not needed any more."""
+    place = log.entries[1].place
+    one, other = bare.payload_sink(place), bare.payload_sink(place)
+    other.write(LARGE[:1000])
+    one.write(LARGE)
+    one.finish()
+    for at in range(1000, len(LARGE), PIECE_BYTES):
+        other.write(LARGE[at : at + PIECE_BYTES])
+    other.finish()
+
+    assert (PayloadState.COMPLETE, LARGE) == held(bare, place)
+    assert [] == bare.verify().problems
+
+
+@pytest.mark.parametrize("ending", ["finish", "close", "write"])
+def test_what_was_held_is_dropped_meanwhile(bare: SQLiteStore, log: LogBuilder, ending: str) -> None:
+    """A sink whose first bytes another one dropped does not store the rest as if they were there."""
+    place = log.entries[1].place
+    # The rest is so small that it is stored at the end, or so large that some of it is stored at once.
+    reached = 100 if ending == "write" else 2 * COMMIT
+    start = bare.payload_sink(place)
+    start.write(LARGE[:reached])
+    start.close()
+    good, bad = bare.payload_sink(place), bare.payload_sink(place)
+    bad.write(b"wrong")
+    with pytest.raises(PayloadMismatch):
+        bad.finish()
+    if ending == "write":
+        with pytest.raises(payloads.Overtaken):
+            good.write(LARGE[reached:])
+    else:
+        good.write(LARGE[reached:])
+    if ending == "finish":
+        with pytest.raises(payloads.Overtaken):
+            good.finish()
+    good.close()
+
+    assert (PayloadState.ABSENT, b"") == held(bare, place)
+    again = bare.payload_sink(place)
+    again.write(LARGE)
+    again.finish()
+    assert (PayloadState.COMPLETE, LARGE) == held(bare, place)
+
+
+def test_forgotten_meanwhile(bare: SQLiteStore, log: LogBuilder) -> None:
+    """A payload that is forgotten while it comes stays forgotten."""
+    place = log.entries[0].place
+    sink = bare.payload_sink(place)
+    sink.write(b"first")
+    bare.forget(place)
+    with pytest.raises(StoreError, match="another transfer"):
+        sink.finish()
+    with pytest.raises(StoreError, match="another transfer"):
+        sink.finish()
+
+    assert (PayloadState.FORGOTTEN, b"") == held(bare, place)
+
+
+# -- forgetting ------------------------------------------------------------------------------------------------
+
+
+def test_forget(bare: SQLiteStore, log: LogBuilder) -> None:
+    """A forgotten payload's bytes are gone, its entry stays verified, and it is not missing."""
+    bare.add(log.items())
+    freed = bare.forget(log.entries[1].place)
+    name = log.entries[0].log
+
+    assert len(LARGE) == freed
+    assert (PayloadState.FORGOTTEN, b"") == held(bare, log.entries[1].place)
+    assert [1, 2, 3] == [stored.entry.seq for stored in bare.entries(name)]
+    assert [(4, 5)] == bare.missing(name, 5)
+    assert [(1, 2)] == [(offer.newest, offer.held_back) for offer in bare.offers()]
+    assert [1, 3] == [item.seq for item in bare.sendables(name, 1, 9, 9)]
+    assert not bare.payload_sink(log.entries[1].place).wanted
+    assert [] == bare.verify().problems
+
+
+def test_forgetting_what_was_never_held(bare: SQLiteStore, log: LogBuilder) -> None:
+    """A payload can be forgotten before it came: it is not missing then; nothing is freed."""
+    freed = [bare.forget(entry.place) for entry in log.entries]
+
+    assert [0, 0, 0] == freed
+    assert [] == bare.missing(log.entries[0].log, 3)
+    assert [] == bare.verify().problems
+
+
+def test_forgetting_a_part(bare: SQLiteStore, log: LogBuilder) -> None:
+    """Of a payload that came in part, the part is forgotten."""
+    sink = bare.payload_sink(log.entries[1].place)
+    sink.write(LARGE[:1000])
+    sink.close()
+
+    assert 1000 == bare.forget(log.entries[1].place)
+    assert (PayloadState.FORGOTTEN, b"") == held(bare, log.entries[1].place)
+
+
+def test_forgetting_does_not_whitewash(store: SQLiteStore) -> None:
+    """That an author lied about a size is not forgotten with the payload."""
+    builder = LogBuilder(Identity(bytes(32)))
+    lie = builder.make(1, b"a payload", size=8)
+    store.add([(lie, b"a payload")])
+    store.forget(lie.place)
+
+    assert (PayloadState.SIZE_MISMATCH, b"") == held(store, lie.place)
+    assert (0, 1, []) == (store.verify().verified, store.verify().invalid, store.verify().problems)
+
+
+def test_an_empty_payload_is_always_there(store: SQLiteStore) -> None:
+    """There is nothing to forget of an empty payload: it stays complete."""
+    builder = LogBuilder(Identity(bytes(32)))
+    entry = builder.append(b"")
+    store.add([(entry, None)])
+
+    assert (PayloadState.COMPLETE, b"") == held(store, entry.place)
+    assert 0 == store.forget(entry.place)
+    assert (PayloadState.COMPLETE, b"") == held(store, entry.place)
+    assert [(1, None)] == [(offer.newest, offer.held_back) for offer in store.offers()]
+
+
+def test_a_claimed_empty_payload(store: SQLiteStore) -> None:
+    """An entry of size 0 whose hash is not that of nothing has a payload that can never come."""
+    entry = Identity(bytes(32)).create_entry(
+        log_id=0, seq=1, backlink=None, lipmaalink=None, size=0, payload_hash=yamf_hash(b"something")
+    )
+    store.add([(entry, None)])
+    sink = store.payload_sink(entry.place)
+    with pytest.raises(PayloadMismatch):
+        sink.finish()
+
+    assert (PayloadState.ABSENT, b"") == held(store, entry.place)
+    assert [(1, 1)] == store.missing(entry.log, 1)
+
+
+# -- which entry -----------------------------------------------------------------------------------------------
+
+
+def test_entries_not_held(store: SQLiteStore, log: LogBuilder) -> None:
+    """Without its entry a payload can neither be taken nor forgotten."""
+    with pytest.raises(NotHeld):
+        store.payload_sink(log.entries[0].place)
+    with pytest.raises(NotHeld):
+        store.forget(log.entries[0].place)
+
+    assert [] == list(store.logs())
+    assert 0 == store.change()
+
+
+def test_payloads_of_both_branches(bare: SQLiteStore, log: LogBuilder) -> None:
+    """Of two entries of one number the hash chooses whose payload it is; without it, the one that came first."""
+    other: Entry = log.make(1, b"other")
+    bare.add([(other, None)])
+    for entry, payload in ((other, b"other"), (log.entries[0], b"first")):
+        sink = bare.payload_sink(entry.place, entry.hash)
+        sink.write(payload)
+        sink.finish()
+    stored = list(bare.entries(other.log, 1, 1, states=State))
+
+    assert [b"first", b"other"] == [b"".join(bare.payload(found)) for found in stored]
+    assert not bare.payload_sink(other.place).wanted
+    with pytest.raises(NotHeld):
+        bare.payload_sink(other.place, yamf_hash(b"a third"))

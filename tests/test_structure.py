@@ -1,0 +1,66 @@
+"""Who may import whom (the architecture), and what a protocol must never touch."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "culm"
+ALLOWED = {
+    "errors": {"bamboo"},
+    "bamboo": {"errors"},
+    "wire": {"errors", "bamboo"},
+    "bushbaby": {"errors", "bamboo", "wire"},
+    "store": {"errors", "bamboo"},
+    "testing": {"errors", "bamboo", "store"},
+    "spark": {"errors", "bamboo", "store"},
+    "node": {"errors", "bamboo", "wire", "bushbaby", "store"},
+}
+WITHOUT_IO = ("bamboo", "wire", "bushbaby")
+FORBIDDEN = {"socket", "asyncio", "time", "random", "secrets", "sqlite3", "threading", "select", "ssl"}
+
+
+def imported_modules(path: Path) -> set[str]:
+    """All modules a file imports, wherever in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def parts_imported(path: Path) -> set[str]:
+    """The parts of Culm that a file imports."""
+    dotted = (name.split(".") for name in imported_modules(path) if name.startswith("culm."))
+    parts = {names[1] for names in dotted}
+    return {part for part in parts if (SOURCE / part).is_dir() or (SOURCE / f"{part}.py").is_file()}
+
+
+@pytest.mark.parametrize("part", ALLOWED)
+def test_imports_point_one_way(part: str) -> None:
+    """A part imports only what the architecture lets it import."""
+    files = [SOURCE / f"{part}.py"] if part == "errors" else list((SOURCE / part).rglob("*.py"))
+    assert files
+    for file in files:
+        assert parts_imported(file) - {part} <= ALLOWED[part], file
+
+
+@pytest.mark.parametrize("part", WITHOUT_IO)
+def test_protocols_do_no_io(part: str) -> None:
+    """The log and the protocols import nothing that reads clocks, sockets, randomness or stores."""
+    for file in (SOURCE / part).rglob("*.py"):
+        roots = {name.split(".")[0] for name in imported_modules(file)}
+        assert not roots & FORBIDDEN, file
+
+
+def test_importing_culm_needs_no_spark() -> None:
+    """``import culm`` and the command line load neither Spark, Arrow nor numpy."""
+    code = "import sys, culm, culm.cli.command as c; c.make_parser(); print([m for m in ('pyspark','pyarrow','numpy') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

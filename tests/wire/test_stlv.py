@@ -1,0 +1,63 @@
+"""STLV framing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from culm.errors import EncodingError, RemoteProtocolError
+from culm.wire.stlv import StlvReader, encode_header
+
+KNOWN = json.loads((Path(__file__).parents[1] / "vectors" / "bushbaby" / "stlv.json").read_text())
+
+
+def read_all(reader: StlvReader, data: bytes) -> list[tuple[int, bytes]]:
+    """All messages that some bytes complete."""
+    found = []
+    rest = memoryview(data)
+    while True:
+        message, rest = reader.read(rest)
+        if message is None:
+            return found
+        found.append((message[0], bytes(message[1])))
+
+
+@pytest.mark.parametrize("vector", KNOWN, ids=lambda vector: vector["header"])
+def test_headers(vector: dict[str, str]) -> None:
+    """Headers are the deployed peer's."""
+    assert encode_header(int(vector["type"]), int(vector["length"])).hex() == vector["header"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.binary(max_size=400)), max_size=6), st.integers(1, 50))
+def test_any_chunking_gives_the_same_messages(messages: list[tuple[int, bytes]], step: int) -> None:
+    """However a stream is cut into pieces, the messages come out whole and in order."""
+    stream = b"".join(encode_header(kind, len(value)) + value for kind, value in messages)
+    reader = StlvReader(lambda _kind, _length: None)
+    found = []
+    for at in range(0, len(stream), step):
+        found += read_all(reader, stream[at : at + step])
+    assert found == messages
+    assert reader.held == 0
+
+
+def test_a_claimed_length_is_asked_about_before_anything_is_kept() -> None:
+    """The owner refuses a length before a byte of the value is taken."""
+
+    def refuse(kind: int, length: int) -> None:
+        raise RemoteProtocolError(f"{kind} {length}")
+
+    reader = StlvReader(refuse)
+    with pytest.raises(RemoteProtocolError, match="8 9223372036854775808"):
+        reader.read(memoryview(encode_header(8, 2**63) + bytes(100)))
+    assert reader.held <= 18
+
+
+def test_headers_must_be_canonical() -> None:
+    """A number in a longer form than needed is refused."""
+    reader = StlvReader(lambda _kind, _length: None)
+    with pytest.raises(EncodingError):
+        reader.read(memoryview(bytes.fromhex("01f800")))

@@ -50,8 +50,8 @@ def lipmaa(n: int) -> int:
     """The definition of ``lipmaa``, word for word."""
     for k in range(1, 64):
         if n == (3**k - 1) // 2:
-            return int(n - 3 ** (k - 1))
-    return n - (3 ** g(n) - 1) // 2
+            return n - int(3 ** (k - 1))
+    return n - int(3 ** g(n) - 1) // 2
 
 
 def shortest_path_lengths(start: int) -> dict[int, int]:
@@ -114,9 +114,7 @@ def verdicts(entries: Iterable[Entry], lies: Iterable[int] = ()) -> dict[Entry, 
     held = list(entries)
     limit = min((at for at in (fork_position(held), *lies) if at is not None), default=MAX_U64 + 1)
     paths = connected(held)
-    return {
-        entry: INVALID if entry.seq >= limit else VERIFIED if entry in paths else WAITING for entry in held
-    }
+    return {entry: INVALID if entry.seq >= limit else VERIFIED if entry in paths else WAITING for entry in held}
 
 
 # -- logs with defects -----------------------------------------------------------------------------------------
@@ -153,7 +151,7 @@ def broken_logs(
         def link(target: int) -> bytes | None:
             if target == 0:
                 return None
-            known = [entry.hash for entry, _ in items if entry.seq == target]  # noqa: B023 - used in this round
+            known = [entry.hash for entry, _ in items if entry.seq == target]
             return draw(st.sampled_from([*known, yamf_hash(b"one nobody has"), yamf_hash(b"nor this one")]))
 
         payload = f"extra {count}".encode()

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl.pwhash import argon2id
 
-from culm.bamboo import Identity, is_authentic, yamf_hash
+from culm.bamboo import Identity, is_authentic, keyfile, yamf_hash
 from culm.bamboo import identity as identity_module
-from culm.bamboo import keyfile
 from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, public_key, read_private, write_private
 from culm.errors import ConfigError
 from tests.bamboo.oracle import vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 SOMEBODY = Identity(bytes(range(32)))
 PASSPHRASE = "correct horse"
@@ -128,12 +129,12 @@ def test_wrong_passphrase() -> None:
             load_identity(text, wrong)
 
 
-def changed(**fields: Any) -> str:
+def changed(**fields: object) -> str:
     """An open file with some fields otherwise."""
     return json.dumps({**json.loads(dump_identity(SOMEBODY)), **fields})
 
 
-def sealed_with(**fields: Any) -> str:
+def sealed_with(**fields: object) -> str:
     """A sealed file with some fields of its seal otherwise."""
     document = json.loads(dump_identity(SOMEBODY, PASSPHRASE))
     return json.dumps({**document, "sealed": {**document["sealed"], **fields}})
@@ -285,7 +286,7 @@ def test_a_file_laid_in_wait(tmp_path: Path) -> None:
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     """Where no file can be made the error names the place."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot write .*me.json"):
+    with pytest.raises(ConfigError, match=r"cannot write .*me\.json"):
         write_private(tmp_path / "file" / "folder" / "me.json", "text")
 
 
@@ -314,7 +315,7 @@ def test_too_open(tmp_path: Path, mode: int) -> None:
 
 def test_not_there(tmp_path: Path) -> None:
     """A missing file, and what is no file, have their own errors."""
-    with pytest.raises(ConfigError, match="cannot read .*No such file"):
+    with pytest.raises(ConfigError, match=r"cannot read .*No such file"):
         read_private(tmp_path / "nobody.json")
     with pytest.raises(ConfigError, match="is not a file"):
         read_private(tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -113,7 +115,7 @@ def test_paths_lead_to_their_goal(start: int, goal: int) -> None:
     found = path(start, goal)
 
     assert (start, goal) == (found[0], found[-1])
-    assert all(there in (here - 1, oracle.lipmaa(here)) for here, there in zip(found, found[1:], strict=False))
+    assert all(there in (here - 1, oracle.lipmaa(here)) for here, there in pairwise(found))
     assert len(found) <= 2 * 64 + 64
 
 

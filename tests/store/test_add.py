@@ -85,16 +85,16 @@ def test_any_order(groups: list[list[Item]], reopened: set[int]) -> None:
             for log, model in models.items():
                 assert model.view() == look(store, log)
                 check_proofs(store, log, model)
-            report = store.verify()
+            verified = store.verify()
             states = [state for model in models.values() for state in model.states().values()]
 
-            assert [] == report.problems
+            assert [] == verified.problems
             assert (len(states), states.count(State.VERIFIED), states.count(State.WAITING)) == (
-                report.entries,
-                report.verified,
-                report.unverified,
+                verified.entries,
+                verified.verified,
+                verified.unverified,
             )
-            assert sum(oracle.fork_position(model.payloads) is not None for model in models.values()) == report.forks
+            assert sum(oracle.fork_position(model.payloads) is not None for model in models.values()) == verified.forks
 
 
 def check_proofs(store: SQLiteStore, log: Log, model: Model) -> None:
@@ -322,7 +322,7 @@ forks = pytest.mark.parametrize(("held", "other", "position"), FORKS.values(), i
 def test_forks(store: SQLiteStore, held: list[int], other: Entry, position: int, *, first: bool) -> None:
     """Each of the four cases is found in either order, and the log is invalid from the fork's position on."""
     one = (LOG.entries[held[0] - 1], None)
-    rest = [item for item in LOG.items()[: position - 1]]
+    rest = LOG.items()[: position - 1]
     reports = [store.add(rest), store.add([one if first else (other, None)])]
     reports.append(store.add([(other, None) if first else one]))
     proof = ForkProof.of(one[0], other)

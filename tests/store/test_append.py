@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,9 @@ from culm.store import PayloadState, SQLiteStore, State
 from culm.store.rows import PIECE_BYTES
 from culm.testing import LogBuilder
 from tests.store.model import look
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 AUTHOR = Identity(bytes(32))
 NAME = (AUTHOR.public, 7)

@@ -289,7 +289,7 @@ def test_a_claim_allocates_nothing(place: Path) -> None:
         assert 100_000 == store.payload_sink(entry.place).offset
 
 
-def test_memory_of_a_large_payload(bare: SQLiteStore, log: LogBuilder) -> None:
+def test_memory_of_a_large_payload(bare: SQLiteStore) -> None:
     """Writing and reading a payload piece by piece takes a few MiB, however large it is."""
     builder = LogBuilder(Identity(bytes([1] * 32)))
     piece = bytes(COMMIT)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from culm.bamboo import Entry
 from culm.errors import Place
 from culm.store import SQLiteStore
 from culm.store.schema import to_sql
@@ -17,6 +16,8 @@ from tests.store.model import look
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from culm.bamboo import Entry
 
 LOG = build_log(20, payload_size=100)
 NAME = LOG.entries[0].log

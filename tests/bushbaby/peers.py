@@ -1,0 +1,57 @@
+"""Two connections joined in memory."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from culm.bamboo import Identity
+from culm.bushbaby import BambooReceived, Connection, Event
+
+ALICE, BOB = Identity(b"\1" * 32), Identity(b"\2" * 32)
+
+
+def randomness(seed: int) -> Callable[[int], bytes]:
+    """Random bytes that come back with the seed."""
+    return random.Random(seed).randbytes
+
+
+def make(identity: Identity, seed: int, clump: bytes = b"Quagga", **settings: Any) -> Connection:
+    """A connection with repeatable randomness."""
+    return Connection(identity, clump, random_bytes=randomness(seed), **settings)
+
+
+def pair(**settings: Any) -> tuple[Connection, Connection]:
+    """Two connections of one clump, not yet in touch."""
+    return make(ALICE, 1, **settings), make(BOB, 2, **settings)
+
+
+def carry(sender: Connection, receiver: Connection) -> list[Event]:
+    """Take everything one side has to say to the other; entries are read where they come."""
+    events: list[Event] = []
+    for data in sender.data_to_send():
+        for event in receiver.receive_data(data):
+            if isinstance(event, BambooReceived):
+                event = BambooReceived(
+                    iter([(entry, memoryview(bytes(load))) for entry, load in event.entries]), event.size
+                )  # noqa: PLW2901
+            events.append(event)
+    return events
+
+
+def introduce(one: Connection, other: Connection) -> None:
+    """Run the handshake to its end."""
+    for _ in range(3):
+        carry(one, other)
+        carry(other, one)
+    assert one.replicating
+    assert other.replicating
+
+
+def send_items(connection: Connection, items: Sequence[bytes]) -> None:
+    """Send a BAMBOO of these items."""
+    writer = connection.start_bamboo([len(item) for item in items])
+    for item in items:
+        writer.write(item)
+    writer.send()

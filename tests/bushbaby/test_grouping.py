@@ -1,0 +1,63 @@
+"""Which entries go into which items and messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, Style, item_size, items_of, messages_of
+from culm.bushbaby.limits import MAX_PLAINTEXT
+from culm.bushbaby.messages import bamboo_size
+from culm.bushbaby.pacing import MESSAGES_A_WRITE, TICK_SECONDS, Pacer
+
+
+@dataclass(frozen=True)
+class Some:
+    """An entry of which only the sizes matter."""
+
+    number: int
+    encoded: bytes
+    size: int
+
+
+ENTRIES = st.lists(st.tuples(st.integers(170, 322), st.sampled_from([0, 0, 1, 200, 5000, 20_000])), max_size=60).map(
+    lambda sizes: [Some(number, bytes(length), size) for number, (length, size) in enumerate(sizes)]
+)
+
+
+@given(ENTRIES, st.sampled_from([CULM_STYLE, DEPLOYED_STYLE]))
+def test_every_entry_goes_once_and_in_order(entries: list[Some], style: Style) -> None:
+    """Grouping loses nothing, repeats nothing, and keeps the order."""
+    items, left = items_of(entries, style)
+    sent = [entry for message in messages_of(items, style) for item in message for entry in item]
+    assert [entry.number for entry in sent + left] == list(range(len(entries)))
+
+
+@given(ENTRIES)
+def test_the_deployed_peers_bounds_are_kept(entries: list[Some]) -> None:
+    """No item ends with an empty payload; messages of several items have at most 19 entries and 16,352 bytes."""
+    items, left = items_of(entries, DEPLOYED_STYLE)
+    assert all(item[-1].size for item in items)
+    assert not any(entry.size for entry in left)
+    for message in messages_of(items, DEPLOYED_STYLE):
+        if len(message) > 1:
+            assert sum(map(len, message)) <= 19
+            assert bamboo_size([item_size(item) for item in message]) <= MAX_PLAINTEXT
+
+
+@given(st.lists(st.integers(0, 1000), max_size=50))
+def test_the_pacer_lets_ten_through_a_tick(milliseconds: list[int]) -> None:
+    """However often one asks, no more than ten messages go in a tick, and after the wait it names one may go on."""
+    pacer, now = Pacer(), 100.0
+    written: list[float] = []
+    for wait in milliseconds:
+        now += wait / 1000
+        allowed = pacer.allowed(now)
+        pacer.wrote(allowed)
+        written += [now] * allowed
+        assert 0 < pacer.wait(now) < TICK_SECONDS + 1e-6
+        assert Pacer(pacer._sent, pacer._since).allowed(now + pacer.wait(now) + 1e-6) == MESSAGES_A_WRITE
+    for first, later in zip(written, written[MESSAGES_A_WRITE:], strict=False):
+        assert later - first > TICK_SECONDS - 1e-6

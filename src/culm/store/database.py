@@ -81,7 +81,8 @@ class Database:
 
     def _prepare(self, lock_timeout: float) -> None:
         self.connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        version = schema_version(self.connection)
+        with self.snapshot() as connection:  # another process may just be making it
+            version = schema_version(connection)
         if self.read_only:
             if version == 0:
                 msg = f"{self.path}: an empty file, not a Culm store"

@@ -162,18 +162,14 @@ def _read_plain(source: _Source) -> Iterator[EntryRecord]:
             return
         try:
             entry, end = Entry.decode_prefix(head)
+        except Truncated as error:
+            raise FileCut(f"the file is cut short: {error}", offset + len(head)) from None
         except MalformedEntry as error:
-            raise _at(error, offset) from None
+            raise MalformedEntry(f"not an entry: {error}", offset + error.offset) from None
         source.take(end)
         payload = PayloadBytes(source, entry.size)
         yield EntryRecord(offset, entry, payload)
         payload.skip()
-
-
-def _at(error: MalformedEntry, offset: int) -> EncodingError:
-    if isinstance(error, Truncated):
-        return FileCut(f"the file is cut short: {error}", offset + error.offset)
-    return MalformedEntry(f"not an entry: {error}", offset + error.offset)
 
 
 def _read_bundle(source: _Source) -> Iterator[Record]:
@@ -182,7 +178,11 @@ def _read_bundle(source: _Source) -> Iterator[Record]:
         checksum = source.digest()
         kind, length = _frame_head(source)
         if kind == _END:
-            if length != _CHECKSUM_BYTES or source.take(length) != checksum:
+            found = source.take(_CHECKSUM_BYTES) if length == _CHECKSUM_BYTES else b""
+            if length == _CHECKSUM_BYTES and len(found) < length:
+                msg = "the file is cut short: the bundle's checksum is not complete"
+                raise FileCut(msg, source.offset)
+            if found != checksum:
                 msg = "the bundle's checksum is wrong: it was changed on the way"
                 raise EncodingError(msg, offset)
             if source.peek(1):
@@ -232,12 +232,16 @@ def _decoded(source: _Source, value: PayloadBytes, limit: int, decode: Callable[
 
 
 def _payload_frame(source: _Source, offset: int, value: PayloadBytes) -> Record:
-    head = source.peek(min(_MAX_PLACE_BYTES, value.size))
+    expected = min(_MAX_PLACE_BYTES, value.size)
+    head = source.peek(expected)
     try:
         log_id, at = decode_varu64(head, AUTHOR_BYTES)
         seq, at = decode_varu64(head, at)
     except EncodingError as error:
-        raise EncodingError(f"a payload's place: {error}", source.offset + error.offset) from None
+        if isinstance(error, Truncated) and len(head) < expected:
+            msg = f"the file is cut short: a payload's place: {error}"
+            raise FileCut(msg, source.offset + len(head)) from None
+        raise EncodingError(f"a payload's place: {error}", source.offset + min(error.offset, len(head))) from None
     source.take(at)
     value.shorten(at)
     return PayloadRecord(offset, Place(head[:AUTHOR_BYTES], log_id, seq), value)

@@ -1,0 +1,85 @@
+# Every verb sets up what it needs: a fresh machine has only Python 3.11 or newer and make.
+#   make PYTHON=python3.12 test     with another interpreter (after `make clean`)
+#   make test PYTEST_ARGS=tests/bamboo   only some tests, without the coverage floor
+
+PYTHON ?= python3
+PYTEST_ARGS ?= --cov
+BENCH_ARGS ?=
+FUZZ_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# The folders that hold Python, as far as they are there.
+CODE := $(wildcard src tests bench fuzz examples docs)
+TYPED := $(wildcard src tests bench fuzz examples)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format types bench fuzz docs lock clean python-check
+
+help:  ## say what the verbs do
+	@echo "make VERB, each sets up .venv itself when it is needed:"
+	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST)
+
+demo: $(READY)  ## run the guided example
+	@$(BIN)/python examples/demo.py
+
+test: $(READY)  ## run all the tests, with the coverage floor
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(READY)  ## check style and formatting
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/ruff format --check $(CODE)
+
+format: $(READY)  ## mend style and formatting where that can be done by itself
+	@$(BIN)/ruff check --fix --exit-zero --quiet $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+types: $(READY)  ## check the types
+	@$(BIN)/mypy $(TYPED)
+
+bench: $(READY)  ## run the benchmarks (BENCH_ARGS=...)
+	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+fuzz: $(READY)  ## run the fuzzers (FUZZ_ARGS=...)
+	@$(BIN)/python -m fuzz $(FUZZ_ARGS)
+
+docs: $(READY)  ## build the pages into build/docs
+	@$(BIN)/python -m sphinx -W --keep-going --quiet -b html docs build/docs
+	@echo "built build/docs/index.html"
+
+clean:  ## remove the environment and everything built
+	@rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find src tests $(wildcard bench fuzz examples) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# uv only makes the locks; it is no dependency, so it lives in an environment of its own. Annotations
+# and the index are left out: a lock tells what, not from where.
+UV_COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-annotate --no-header --no-emit-index-url --no-emit-find-links --upgrade
+LOCK_HEADER := \# Made by `make lock` from pyproject.toml; not to be edited.
+
+lock: python-check  ## resolve the dependencies anew and write requirements/*.lock
+	@echo "making the locks"
+	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip --disable-pip-version-check --quiet install uv
+	@$(UV_COMPILE) --group build -o build/lock/build.lock >/dev/null
+	@$(UV_COMPILE) pyproject.toml -o build/lock/base.lock >/dev/null
+	@$(UV_COMPILE) pyproject.toml --extra spark --group build --group dev --group docs --group fuzz \
+		-c build/lock/base.lock -c build/lock/build.lock -o build/lock/dev.lock >/dev/null
+	@for name in build base dev; do \
+		{ echo '$(LOCK_HEADER)'; cat build/lock/$$name.lock; } > requirements/$$name.lock; done
+
+python-check:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "error: Culm needs Python 3.11 or newer and $(PYTHON) is not; call make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+		|| { echo "error: $(PYTHON) has no venv or ensurepip module; install it (Debian: python3-venv)" >&2; exit 1; }
+
+# First what builds packages, then everything else without isolation: nothing unlocked is ever fetched.
+$(READY): pyproject.toml requirements/build.lock requirements/dev.lock | python-check
+	@echo "setting up $(VENV) (the first time takes a few minutes)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install --require-hashes -r requirements/build.lock
+	@$(PIP) install --require-hashes --no-build-isolation -r requirements/dev.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,104 @@
+"""Nodes joined by socket pairs: real streams, no network."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from culm.bamboo import Identity
+from culm.errors import CulmError
+from culm.node.config import NodeConfig, NodeLimits
+from culm.node.policy import Policy
+from culm.node.session import Session
+from culm.node.worker import StoreWorker
+from culm.store import SQLiteStore
+
+QUICK = NodeLimits(handshake_seconds=5, idle_seconds=5, keepalive_seconds=1, settle_seconds=0.2)
+CONFIG = NodeConfig(b"Quagga", limits=QUICK)
+T = TypeVar("T")
+_OPEN: list[asyncio.StreamWriter] = []  # closed at the end of ``run``
+
+
+class Party:
+    """A person with an identity and a store."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self.identity = Identity(bytes([number]) * 32)
+        self.store = SQLiteStore(folder / f"{number}.db")
+        self.worker = StoreWorker(self.store)
+        self.sessions: list[Session] = []
+
+    def holds(self) -> dict[tuple[bytes, int], list[int]]:
+        """The numbers of the verified entries held with their payload, by log."""
+        return {
+            (log.author, log.log_id): [
+                stored.entry.seq for stored in self.store.entries((log.author, log.log_id)) if stored.payload_complete
+            ]
+            for log in self.store.logs()
+        }
+
+    async def session(self, streams: Any, *, called: bool, policy: Policy | None = None, **settings: Any) -> Session:
+        """A session of this party over some streams; its news go to its other sessions."""
+        config = replace(CONFIG, policy=policy or Policy(), **settings)
+
+        def tell() -> None:
+            for session in self.sessions:
+                session.store_changed()
+
+        session = Session(self.identity, config, self.worker, streams, called=called, stored=tell)
+        self.sessions.append(session)
+        return session
+
+    def close(self) -> None:
+        """Close the store."""
+        self.worker.close()
+        self.store.close()
+
+
+async def stream_pair() -> tuple[Any, Any]:
+    """Two ends of a connection, as streams."""
+    near, far = [await asyncio.open_connection(sock=end) for end in socket.socketpair()]
+    _OPEN.extend((near[1], far[1]))
+    return near, far
+
+
+async def until_done(one: Session, other: Session) -> list[CulmError | None]:
+    """Run two sessions until the first, the caller, is done (or fails); why each ended."""
+    tasks = [asyncio.create_task(session.run()) for session in (one, other)]
+    done = asyncio.create_task(one.done.wait())
+    await asyncio.wait([*tasks, done], return_when=asyncio.FIRST_COMPLETED, timeout=20)
+    finished = one.done.is_set()
+    done.cancel()
+    if finished:
+        tasks[0].cancel()
+    results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 20)
+    return [result if isinstance(result, CulmError) else None for result in results]
+
+
+def run(main: Callable[[], Awaitable[T]]) -> T:
+    """Run a test's coroutine, with a bound on its time."""
+
+    async def bounded() -> T:
+        try:
+            return await asyncio.wait_for(main(), 40)
+        finally:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            while _OPEN:
+                writer = _OPEN.pop()
+                writer.close()
+                await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+
+    return asyncio.run(bounded())
+
+
+async def becomes(condition: Callable[[], bool]) -> None:
+    """Wait until something holds; the caller's bound ends it if it never does."""
+    while not condition():
+        await asyncio.sleep(0.005)

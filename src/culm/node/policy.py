@@ -104,4 +104,6 @@ class PolicyFile:
         except (OSError, ValueError) as error:
             msg = f"{self.path} cannot be read: {error}"
             raise ConfigError(msg) from None
-        return document if isinstance(document, dict) else {}
+        if not isinstance(document, dict):
+            raise ConfigError(f"{self.path} is damaged: not a table of clumps")
+        return document

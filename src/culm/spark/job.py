@@ -29,6 +29,7 @@ from culm.spark.inputs import plan
 from culm.spark.output import SUMMARY, check_output, read_table, whole_folder, write_table
 from culm.spark.payload import MISMATCH, SIZE_MISMATCH
 from culm.spark.read import read_splits
+from culm.spark.session import session
 from culm.spark.steps import DECODED, FINDINGS
 from culm.spark.summary import Summary
 from culm.spark.verify import REJECTS, VERDICTS, checked, decoded, judged, limits, rejected, unique, walked
@@ -130,8 +131,8 @@ def _session(master: str) -> Iterator[SparkSession]:
     if active is not None:
         yield active
         return
-    session = start_session(master)
+    started = session(master)
     try:
-        yield session
+        yield started
     finally:
-        session.stop()
+        started.stop()

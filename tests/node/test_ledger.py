@@ -1,0 +1,115 @@
+"""The bookkeeping of a session: what to ask for, and when to stop."""
+
+from __future__ import annotations
+
+import pytest
+
+from culm.errors import RemoteProtocolError
+from culm.node import ledger
+from culm.node.ledger import Ledger, Span
+from culm.store import Log
+
+LOG: Log = (b"a" * 32, 1)
+OTHER: Log = (b"b" * 32, 2)
+
+
+class Holdings:
+    """A store of which only the missing spans matter."""
+
+    def __init__(self, **held: set[int]) -> None:
+        self.held: dict[Log, set[int]] = {LOG: held.get("log", set()), OTHER: held.get("other", set())}
+
+    def missing(self, log: Log, high: int, limit: int) -> list[Span]:
+        """As a store's."""
+        return [(seq, seq) for seq in range(1, high + 1) if seq not in self.held[log]][:limit]
+
+
+def announced(*items: tuple[Log, int]) -> Ledger:
+    """A ledger that has heard these announcements."""
+    made = Ledger(10)
+    made.heard = True
+    for log, newest in items:
+        made.announced(log, newest)
+    return made
+
+
+def test_what_is_missing_is_asked_for_once() -> None:
+    """An announced log's missing spans are asked for; when they were stored, nothing is left."""
+    held, book = Holdings(log={2}), announced((LOG, 3))
+    assert book.plan([LOG], held.missing) == [(LOG, [(1, 1), (3, 3)])]
+    assert not book.we_lack_nothing
+    held.held[LOG] = {1, 2, 3}
+    book.received(LOG)
+    book.stored({LOG, OTHER}, held.missing)
+    assert book.we_lack_nothing
+    assert book.plan([LOG], held.missing) == []
+
+
+def test_a_peer_without_what_it_announced_is_not_asked_again() -> None:
+    """If nothing came before the next announcement of the same, the log is given up until more of it is announced."""
+    held, book = Holdings(), announced((LOG, 2))
+    book.plan([LOG], held.missing)
+    assert book.plan([LOG], held.missing) == []
+    assert book.we_lack_nothing
+    book.announced(LOG, 3)
+    assert book.plan([LOG], held.missing) == [(LOG, [(1, 1), (2, 2), (3, 3)])]
+
+
+def test_an_announcement_that_crosses_a_request_adds_only_what_is_new() -> None:
+    """While nothing has come yet, a higher announcement asks for the numbers above, not for everything again."""
+    held, book = Holdings(), announced((LOG, 5))
+    book.plan([LOG], held.missing)
+    book.announced(LOG, 7)
+    assert book.plan([LOG], held.missing) == [(LOG, [(6, 7)])]
+
+
+def test_what_is_still_missing_is_asked_for_again_after_something_came() -> None:
+    """A HAVE after entries came ends the answer: the rest is asked for."""
+    held, book = Holdings(), announced((LOG, 3))
+    book.plan([LOG], held.missing)
+    book.received(LOG)
+    held.held[LOG] = {1}
+    assert book.unfinished() == [LOG]
+    assert book.plan([LOG], held.missing) == [(LOG, [(2, 2), (3, 3)])]
+
+
+def test_other_logs_do_not_end_an_answer() -> None:
+    """An announcement of another log leaves what was asked for alone."""
+    held, book = Holdings(), announced((LOG, 3), (OTHER, 1))
+    book.plan([LOG], held.missing)
+    assert book.plan([OTHER], held.missing) == [(OTHER, [(1, 1)])]
+    assert LOG not in book.unavailable
+    assert not book.we_lack_nothing
+
+
+def test_plans_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit one plan is postponed, not forgotten."""
+    monkeypatch.setattr(ledger, "MAX_ASKED", 2)
+    held, book = Holdings(), announced((LOG, 2), (OTHER, 2))
+    assert [log for log, _ in book.plan([LOG, OTHER], held.missing)] == [LOG]
+    assert not book.we_lack_nothing
+    assert OTHER in book.unfinished()
+    book.received(LOG)
+    held.held[LOG] = {1, 2}
+    assert [log for log, _ in book.plan([LOG], held.missing)] == [OTHER]
+
+
+def test_announcements_are_bounded() -> None:
+    """A peer that announces more logs than the limit breaks the rules."""
+    book = Ledger(2)
+    book.announced(LOG, 1)
+    book.announced(OTHER, 1)
+    with pytest.raises(RemoteProtocolError):
+        book.announced((b"c" * 32, 3), 1)
+
+
+def test_every_announcement_is_to_be_answered() -> None:
+    """The peer has answered when it sent as many WANTs as we sent HAVEs."""
+    book = Ledger(2)
+    assert book.peer_has_answered
+    book.have_sent(2)
+    book.want_received()
+    assert not book.peer_has_answered
+    book.want_received()
+    book.want_received()
+    assert book.peer_has_answered

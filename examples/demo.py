@@ -28,6 +28,7 @@ BIG_LOG = 2
 BIG_BYTES = 20 * 1024 * 1024
 TOTAL = sum(LOGS.values()) + 1
 CLUMP = "demo"
+_FOLDER_PARTS = len(Path(tempfile.gettempdir()).parts) + 1
 
 
 class StepFailed(Exception):
@@ -222,8 +223,8 @@ def title(text: str) -> None:
 
 
 def show_command(who: str, arguments: tuple[str, ...]) -> None:
-    """The command as a person would type it, paths shortened to their last part."""
-    short = (Path(word).name if word.startswith("/") else word for word in arguments)
+    """The command as a person in that folder would type it."""
+    short = (str(Path(*Path(word).parts[_FOLDER_PARTS:])) if word.startswith("/") else word for word in arguments)
     print(f"{who}$ culm {shlex.join(short)}", flush=True)
 
 

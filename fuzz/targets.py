@@ -11,12 +11,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from culm.bamboo import Entry, ForkProof, Identity, decode_varu64, decode_yamf, encode_varu64
-from culm.errors import EncodingError, MalformedEntry
+from culm.bushbaby import BambooReceived, Connection, HaveItem, Limits, WantItem
+from culm.bushbaby.messages import decode_bamboo, decode_have, decode_want, encode_have_item, encode_want_item
+from culm.bushbaby.secretbox import OVERHEAD, open_box, seal
+from culm.errors import EncodingError, MalformedEntry, RemoteProtocolError
 from culm.store.files import BundleWriter, EntryRecord, PayloadRecord, read_records
 from culm.testing import build_log
+from culm.wire.base62 import decode_base62, encode_base62
+from culm.wire.cbor import push_string
+from culm.wire.stlv import StlvReader, encode_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+_KEY = bytes(range(32))
+_LIMITS = Limits(max_message=100_000)
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,91 @@ def _export(data: bytes) -> None:
             assert read == record.payload.size
 
 
+def _base62(data: bytes) -> None:
+    assert encode_base62(decode_base62(data)) == data
+
+
+def _stlv(data: bytes) -> None:
+    reader = StlvReader(_check_stlv)
+    message, rest = reader.read(memoryview(data))
+    if message is not None:
+        kind, value = message
+        assert encode_header(kind, len(value)) + value + bytes(rest) == data
+
+
+def _check_stlv(kind: int, length: int) -> None:
+    if kind > 8 or length > 1000:
+        raise EncodingError("over the limit")
+
+
+def _box(data: bytes) -> None:
+    box = bytearray(data)
+    plaintext = bytes(open_box(memoryview(box), _KEY, odd_counter=True))
+    again = bytearray(OVERHEAD) + plaintext
+    seal(memoryview(again), _KEY, data[:24], odd_counter=True)
+    assert bytes(again) == data
+
+
+def _have(data: bytes) -> None:
+    items = decode_have(memoryview(data), _LIMITS)
+    assert b"".join(map(encode_have_item, items)) in data.replace(b"\x58\x2b", b"\x78\x2b")
+
+
+def _want(data: bytes) -> None:
+    items = decode_want(memoryview(data), _LIMITS)
+    assert b"".join(map(encode_want_item, items)) in data.replace(b"\x58\x2b", b"\x78\x2b")
+
+
+def _bamboo(data: bytes) -> None:
+    for entry, payload in decode_bamboo(memoryview(data), _LIMITS):
+        assert len(payload) == entry.size
+
+
+def _peers() -> tuple[Connection, Connection]:
+    """Two connections of fixed secrets; a nonce counts up."""
+    made = []
+    for number in (1, 2):
+        counter = iter(range(number * 1000, number * 1000 + 999))
+        made.append(
+            Connection(
+                Identity(bytes([number]) * 32),
+                b"fuzz",
+                random_bytes=lambda size, counter=counter: next(counter).to_bytes(size, "big"),  # type: ignore[misc]
+                ephemeral_secret=bytes([10 + number]) * 32,
+                limits=_LIMITS,
+            )
+        )
+    return made[0], made[1]
+
+
+def _session_stream() -> bytes:
+    """All that one side of a whole session says."""
+    one, other = _peers()
+    stream = b""
+    for _ in range(2):
+        for data in one.data_to_send():
+            stream += data
+            list(other.receive_data(data))
+        for data in other.data_to_send():
+            list(one.receive_data(data))
+    log = build_log(2, payload_size=9)
+    one.send_have([HaveItem(log.identity.public, 0, 2)])
+    one.send_want([WantItem(log.identity.public)])
+    items = [entry.encoded + log.payloads[entry.hash] for entry in log.entries]
+    writer = one.start_bamboo([len(item) for item in items])
+    for item in items:
+        writer.write(item)
+    writer.send()
+    return stream + b"".join(one.data_to_send())
+
+
+def _connection(data: bytes) -> None:
+    _, other = _peers()
+    for event in other.receive_data(data):
+        if isinstance(event, BambooReceived):
+            list(event.entries)
+
+
 def _seeds() -> dict[str, tuple[bytes, ...]]:
     log = build_log(14, payload_size=9)
     last = log.append(b"", is_end=True)
@@ -71,6 +166,15 @@ def _seeds() -> dict[str, tuple[bytes, ...]]:
     )
     proof = ForkProof.of(log.entries[4], fork)
     assert proof is not None
+    author = log.identity.public
+    have = [HaveItem(author, 0, 20), HaveItem(author, 2**64 - 1, 2**64 - 1)]
+    want = [WantItem(author), WantItem(author, 7), WantItem(author, 0, 20), WantItem(author, 0, None, 2, 3)]
+    items = [entry.encoded + log.payloads[entry.hash] for entry in log.entries[:3]]
+    bamboo = bytearray(b"\x82")
+    push_string(bamboo, items[0], as_text=True)
+    push_string(bamboo, items[1] + items[2], as_text=False)
+    box = bytearray(OVERHEAD) + bytes(500)
+    seal(memoryview(box), _KEY, bytes(24), odd_counter=True)
     bundle = io.BytesIO()
     writer = BundleWriter(bundle)
     writer.proof(proof)
@@ -81,6 +185,13 @@ def _seeds() -> dict[str, tuple[bytes, ...]]:
     plain = b"".join(entry.encoded + log.payloads[entry.hash] for entry in log.entries[:5])
     numbers = (0, 1, 247, 248, 255, 256, 65535, 65536, 2**32, 2**64 - 1)
     return {
+        "base62": (encode_base62(author), encode_base62(bytes(32))),
+        "stlv": (encode_header(1, 5) + b"12345", encode_header(8, 300) + bytes(300)),
+        "box": (bytes(box),),
+        "have": (b"\x82" + b"".join(map(encode_have_item, have)), b"\x80"),
+        "want": (b"\x84" + b"".join(map(encode_want_item, want)), b"\x80"),
+        "bamboo": (bytes(bamboo), b"\x80"),
+        "connection": (_session_stream(),),
         "varu64": tuple(encode_varu64(number) for number in numbers),
         "yamf": (last.hash,),
         "entry": tuple(entry.encoded for entry in (log.entries[0], log.entries[1], log.entries[3], last, huge)),
@@ -97,5 +208,12 @@ def targets() -> list[Target]:
         Target("yamf", _yamf, (EncodingError,), seeds["yamf"]),
         Target("entry", _entry, (MalformedEntry,), seeds["entry"]),
         Target("proof", _proof, (MalformedEntry,), seeds["proof"]),
+        Target("base62", _base62, (EncodingError,), seeds["base62"]),
+        Target("stlv", _stlv, (EncodingError,), seeds["stlv"]),
+        Target("box", _box, (RemoteProtocolError,), seeds["box"]),
+        Target("have", _have, (EncodingError,), seeds["have"]),
+        Target("want", _want, (EncodingError,), seeds["want"]),
+        Target("bamboo", _bamboo, (EncodingError,), seeds["bamboo"]),
+        Target("connection", _connection, (RemoteProtocolError,), seeds["connection"]),
         Target("export", _export, (EncodingError,), seeds["export"]),
     ]

@@ -133,17 +133,30 @@ def honest(length: int, seed: int = 1, log_id: int = 0) -> tuple[tuple[Entry, by
     return tuple((entry, builder.payloads[entry.hash]) for entry in builder.entries)
 
 
+def ended(length: int, at: int, seed: int = 1, log_id: int = 0) -> list[tuple[Entry, bytes]]:
+    """A log whose author ended it with entry ``at`` and went on as if nothing were."""
+    builder = build_log(0, seed=seed, log_id=log_id)
+    for entry, payload in honest(length, seed, log_id):
+        if entry.seq < at:
+            builder.entries.append(entry)
+            builder.payloads[entry.hash] = payload
+        else:
+            builder.append(payload, is_end=entry.seq == at)
+    return [(entry, builder.payloads[entry.hash]) for entry in builder.entries]
+
+
 @st.composite
 def broken_logs(
     draw: st.DrawFn, max_length: int = 44, max_extra: int = 6, seed: int = 1, log_id: int = 0, *, lies: bool = False
 ) -> list[tuple[Entry, bytes]]:
-    """An honest log and, after it, further authentic entries of that log that break its rules in any way.
+    """A log and, after it, further authentic entries of that log that break its rules in any way.
 
-    A further entry links to anything that was made so far for its targets, or to entries nobody has. With ``lies`` it
-    may claim another size than its payload has.
+    The log is honest, or goes on after its end. A further entry links to anything that was made so far for its targets,
+    or to entries nobody has. With ``lies`` it may claim another size than its payload has.
     """
     length = draw(st.integers(1, max_length))
-    items = list(honest(length, seed, log_id))
+    end = draw(st.one_of(st.just(length + 1), st.integers(1, length)))
+    items = ended(length, end, seed, log_id)
     identity = Identity(seed.to_bytes(32, "big"))
     for count in range(draw(st.integers(0, max_extra))):
         seq = draw(st.one_of(st.integers(1, length), st.integers(1, length + 3)))

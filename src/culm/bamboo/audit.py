@@ -68,8 +68,7 @@ class LogAuditor:
         if seq < self._last:
             msg = f"entries must ascend: {seq} follows {self._last}"
             raise ValueError(msg)
-        again = seq == self._last
-        if again:
+        if seq == self._last:
             self._found(seq, seq, seq)
         elif len(self._passed) > self._prune_at:
             self._prune(self._last)  # not before the last entry of a number: the links of each are compared
@@ -83,8 +82,7 @@ class LogAuditor:
             connected = self._follow(seq, seq - 1, backlink)
         if lipmaalink is not None:
             connected = self._follow(seq, lipmaa(seq), lipmaalink) or connected
-        if not again:
-            self._passed[seq] = _Passed(entry_hash, held=True, connected=connected, by=seq)
+        self._passed[seq] = _Passed(entry_hash, held=True, connected=connected, by=seq)
         return connected
 
     def _follow(self, seq: int, target: int, expected: bytes) -> bool:

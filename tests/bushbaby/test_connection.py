@@ -112,6 +112,73 @@ def test_waiting_for_the_peers_proof() -> None:
     introduce(*introduced)
 
 
+def test_accepting_after_the_peer_has_proved_itself() -> None:
+    """A guarded side that also waits for AUTH sends its own even if its owner accepts only after that came."""
+    one, other = make(ALICE, 1), make(BOB, 2, ask_first=True, wait_for_auth=True)
+    carry(other, one)
+    carry(one, other)
+    other.accept()
+    assert other.replicating
+    carry(other, one)
+    assert one.replicating
+
+
+def test_nobody_replicates_with_a_side_that_has_not_proved_itself() -> None:
+    """Announcements before our own AUTH was sent are refused."""
+    one, other = make(ALICE, 1), make(BOB, 2, ask_first=True)
+    carry(other, one)
+    carry(one, other)
+    with pytest.raises(RemoteProtocolError, match="before we have proved"):
+        list(other.receive_data(encode_header(5, 104)))
+
+
+def test_a_message_is_sent_once() -> None:
+    """A BAMBOO that was sent cannot be sent again, and empty pieces change nothing."""
+    one, other = pair()
+    introduce(one, other)
+    writer = one.start_bamboo([len(ITEMS[0])])
+    writer.write(b"")
+    writer.write(ITEMS[0])
+    writer.write(b"")
+    writer.send()
+    with pytest.raises(LocalProtocolError, match="already"):
+        writer.send()
+    assert len(carry(one, other)) == 1
+    with pytest.raises(LocalProtocolError, match="at least one entry"):
+        one.start_bamboo([0])
+
+
+@pytest.mark.parametrize(
+    "want",
+    [
+        WantItem(ALICE.public, 1, 0),
+        WantItem(ALICE.public, 1, None, 3, 2),
+        WantItem(ALICE.public, 1, None, 0, 2),
+        WantItem(ALICE.public, 1, None, 2),
+        WantItem(ALICE.public, None, 3),
+        WantItem(ALICE.public, None, None, 1, 2),
+        WantItem(ALICE.public, 1, 2, 1, 2),
+    ],
+)
+def test_what_the_peer_would_drop_us_for_is_not_sent(want: WantItem) -> None:
+    """Requests and announcements that break the format are our own mistake."""
+    one, other = pair()
+    introduce(one, other)
+    with pytest.raises(LocalProtocolError):
+        one.send_want([want])
+    with pytest.raises(LocalProtocolError):
+        one.send_have([HaveItem(ALICE.public, 1, 0)])
+    assert one.data_to_send() == []
+
+
+def test_keys_are_not_printed() -> None:
+    """The session's keys do not show in a representation that could land in a log."""
+    one, other = pair()
+    introduce(one, other)
+    assert one._session_keys.send.hex() not in repr(one._session_keys)
+    assert repr(one._session_keys.send) not in repr(one._session_keys)
+
+
 def test_nothing_is_sent_before_the_handshake_is_over() -> None:
     """Announcing, asking and sending before both sides have proved themselves is our own mistake."""
     one, _ = pair()

@@ -41,7 +41,14 @@ def test_round_trip(key: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("text", "offset"),
-    [(b"", 0), (b"0" * 42, 0), (b"0" * 44, 0), (b"0" * 10 + b"-" + b"0" * 32, 10), (b"z" * 43, 0), (b"0" * 42 + b"\xff", 42)],
+    [
+        (b"", 0),
+        (b"0" * 42, 0),
+        (b"0" * 44, 0),
+        (b"0" * 10 + b"-" + b"0" * 32, 10),
+        (b"z" * 43, 0),
+        (b"0" * 42 + b"\xff", 42),
+    ],
 )
 def test_anything_else_is_refused(text: bytes, offset: int) -> None:
     """Other lengths, other characters and numbers of 2^256 and more are errors that name their place."""

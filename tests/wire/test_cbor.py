@@ -62,7 +62,9 @@ def test_arrays_as_cbor2_has_them(numbers: list[int]) -> None:
     assert found == numbers
 
 
-@pytest.mark.parametrize("data", ["1817", "190001", "1a00000001", "1b0000000000000001", "1c", "1f", "20", "40", "f6", "a0", "c0"])
+@pytest.mark.parametrize(
+    "data", ["1817", "190001", "1a00000001", "1b0000000000000001", "1c", "1f", "20", "40", "f6", "a0", "c0"]
+)
 def test_not_an_unsigned_integer(data: str) -> None:
     """Longer heads than needed, other types, reserved and indefinite heads are refused."""
     with pytest.raises(EncodingError):

@@ -111,7 +111,7 @@ class Connection:
     def receive_data(self, data: Buffer) -> Iterator[Event]:
         """Take bytes from the peer; yields events as they are found.
 
-        Consume them all before giving more bytes. Raises ``RemoteProtocolError``: drop the connection.
+        Consume them all before giving more bytes: what a caller leaves behind is lost. Raises ``RemoteProtocolError``: drop the connection.
         """
         if self._broken:
             raise LocalProtocolError("the peer broke the protocol: this connection is over")
@@ -131,6 +131,8 @@ class Connection:
 
     def _check_header(self, kind: int, length: int) -> None:
         accepted = _ACCEPTED[self.state].get(kind)
+        if self.state is State.REPLICATING and not self._auth_sent:
+            raise RemoteProtocolError(f"a message of type {kind} before we have proved who we are")
         if accepted is None:
             raise RemoteProtocolError(f"a message of type {kind}, where {self.state.value} was expected")
         most = self._limits.max_message if accepted.most is None else accepted.most
@@ -201,20 +203,22 @@ class Connection:
 
     def accept(self) -> None:
         """Go on with a peer that was identified (see ``ask_first``)."""
+        if self._broken:
+            raise LocalProtocolError("the peer broke the protocol: this connection is over")
         _ = self._known_peer
         self._accepted = True
         self._send_hello()
-        if not self._wait_for_auth:
+        if not self._wait_for_auth or self.state is State.REPLICATING:
             self._send_auth()
 
     def send_have(self, items: Iterable[HaveItem]) -> int:
         """Announce logs, in as many messages as it takes; their number. An empty list is one message, too."""
-        encoded = (messages.encode_have_item(item) for item in items)
+        encoded = [messages.encode_have_item(item) for item in items]
         return self._send_lists(HAVE, encoded, self._limits.max_have_items)
 
     def send_want(self, items: Iterable[WantItem]) -> int:
         """Ask for logs, in as many messages as it takes; their number. An empty list is one message, too."""
-        encoded = (messages.encode_want_item(item) for item in items)
+        encoded = [messages.encode_want_item(item) for item in items]
         return self._send_lists(WANT, encoded, self._limits.max_want_items)
 
     def _send_lists(self, kind: int, items: Iterable[bytes], most: int) -> int:
@@ -225,8 +229,10 @@ class Connection:
         return len(arrays)
 
     def start_bamboo(self, item_sizes: Sequence[int]) -> BambooWriter:
-        """Begin a BAMBOO message with items of these sizes; write them, then call ``send``."""
+        """Begin a BAMBOO message with items of these sizes (in bytes, none empty); write them, then call ``send``."""
         self._check_replicating()
+        if not all(item_sizes):
+            raise LocalProtocolError("an item is at least one entry")
         size = messages.bamboo_size(item_sizes)
         if size + OVERHEAD > self._limits.max_message:
             raise LocalProtocolError(f"a message of {size} bytes; the limit is {self._limits.max_message}")
@@ -317,11 +323,14 @@ class BambooWriter:
         self._message = bytearray(encode_header(BAMBOO, OVERHEAD + size))
         self._start = len(self._message)
         self._end = self._start + OVERHEAD + size
+        self._sent = False
         self._message += bytes(OVERHEAD)
         messages.push_bamboo_head(self._message, len(item_sizes))
 
     def write(self, piece: Buffer) -> None:
         """The next bytes of the item that is under way, or of the next one."""
+        if not piece:
+            return
         if not self._left:
             self._left = next(self._sizes, 0)
             messages.push_item_head(self._message, self._left, self._dialect)
@@ -332,6 +341,9 @@ class BambooWriter:
 
     def send(self) -> None:
         """All items are written: seal the message and queue it."""
+        if self._sent:
+            raise LocalProtocolError("this message was sent already")
         if self._left or len(self._message) != self._end:
             raise LocalProtocolError("an item is smaller than was announced")
+        self._sent = True
         self._queue(self._message, self._start)

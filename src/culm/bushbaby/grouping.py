@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ENTRIES_DEPLOYED = 19
 BYTES_CULM = 64 * 1024
 ENTRIES_CULM = 512
+MAX_COVER_BYTES = 8 * 1024  # the largest payload that is sent a second time to stand behind empty ones
 _HEADS = 16  # bytes of CBOR heads reckoned for a message, and at most for an item
 
 
@@ -52,13 +53,21 @@ CULM_STYLE = Style(ENTRIES_CULM, BYTES_CULM, join_empty=False)
 
 
 def items_of(entries: Iterable[_SizedT], style: Style) -> tuple[list[list[_SizedT]], list[_SizedT]]:
-    """The entries as items, in order; and those left over, which must not end an item."""
+    """The entries as items, in order; and those left over, which must not end an item.
+
+    A long run of empty payloads is broken up by a small entry that was sent before and is sent once more.
+    """
     items: list[list[_SizedT]] = []
     held: list[_SizedT] = []
+    cover: _SizedT | None = None
     for entry in entries:
         held.append(entry)
         if entry.size or not style.join_empty:
             items.append(held)
+            held = []
+            cover = entry if entry.size <= MAX_COVER_BYTES else cover
+        elif cover is not None and len(held) == style.most_entries - 1:
+            items.append([*held, cover])
             held = []
     return items, held
 

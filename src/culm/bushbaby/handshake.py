@@ -11,7 +11,7 @@ document has it the other way round.
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -55,8 +55,8 @@ class Hello:
 class SessionKeys:
     """The keys (32 bytes each) of the boxes we send and of those we receive."""
 
-    send: bytes
-    receive: bytes
+    send: bytes = field(repr=False)
+    receive: bytes = field(repr=False)
 
 
 def clump_mac(clump: bytes, ephemeral: bytes, dialect: Dialect) -> bytes:

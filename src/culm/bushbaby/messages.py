@@ -7,10 +7,11 @@ strings are read in both dialects.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from culm.bamboo import Entry
-from culm.errors import EncodingError
+from culm.errors import EncodingError, LocalProtocolError
 from culm.wire.base62 import BASE62_CHARS, decode_base62, encode_base62
 from culm.wire.cbor import (
     ARRAY,
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 
     from culm.bushbaby.handshake import Dialect
     from culm.bushbaby.limits import Limits
+
+
+# The same few authors come again and again. Cached here and not in ``base62``, which also reads secrets.
+_AUTHORS_CACHED = 4096
+_author_text = lru_cache(_AUTHORS_CACHED)(encode_base62)
+_author_key = lru_cache(_AUTHORS_CACHED)(decode_base62)
 
 
 class HaveItem(NamedTuple):
@@ -56,21 +63,32 @@ class WantItem:
 
 
 def encode_have_item(item: HaveItem) -> bytes:
-    """One item of a HAVE."""
+    """One item of a HAVE; ``LocalProtocolError`` if it announces nothing."""
+    if item.newest < 1:
+        raise LocalProtocolError("a log is announced from its first entry on")
     out = bytearray()
     push_head(out, ARRAY, 3)
-    push_string(out, encode_base62(item.author), as_text=True)
+    push_string(out, _author_text(item.author), as_text=True)
     push_unsigned(out, item.log_id)
     push_unsigned(out, item.newest)
     return bytes(out)
 
 
 def encode_want_item(item: WantItem) -> bytes:
-    """One item of a WANT."""
+    """One item of a WANT; ``LocalProtocolError`` if it is none of the four forms."""
+    by_span = item.low is not None and item.high is not None
+    if (
+        (item.low is None) != (item.high is None)
+        or (item.log_id is None and (by_span or item.pool is not None))
+        or (by_span and item.pool is not None)
+        or item.pool == 0
+        or (item.low is not None and item.high is not None and not 1 <= item.low <= item.high)
+    ):
+        raise LocalProtocolError(f"not a request: {item}")
     numbers = [number for number in (item.log_id, item.pool, item.low, item.high) if number is not None]
     out = bytearray()
     push_head(out, ARRAY, 1 + len(numbers))
-    push_string(out, encode_base62(item.author), as_text=True)
+    push_string(out, _author_text(item.author), as_text=True)
     for number in numbers:
         push_unsigned(out, number)
     return bytes(out)
@@ -141,7 +159,7 @@ def _pull_author(data: memoryview, at: int) -> tuple[bytes, int]:
     if len(text) != BASE62_CHARS:
         raise EncodingError(f"an identity has {BASE62_CHARS} base62 characters, not {len(text)}", at)
     try:
-        return decode_base62(bytes(text)), end
+        return _author_key(bytes(text)), end
     except EncodingError as error:
         raise EncodingError(str(error), at + error.offset) from None
 

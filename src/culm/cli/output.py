@@ -118,10 +118,9 @@ def open_input(name: str) -> Iterator[BinaryIO]:
 @contextmanager
 def open_output(path: Path) -> Iterator[BinaryIO]:
     """A file to write that takes its place only when it is complete; ``ConfigError`` if it cannot be written."""
+    if path.is_dir() or not path.name:
+        raise ConfigError(f"cannot write {path}: it is a directory")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    if path.is_dir():
-        msg = f"cannot write {path}: it is a directory"
-        raise ConfigError(msg)
     try:
         with temporary.open("wb") as file:
             yield file

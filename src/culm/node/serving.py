@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, certificate_pool
-from culm.bushbaby.grouping import CULM_STYLE, items_of, messages_of
+from culm.bushbaby.grouping import CULM_STYLE, MAX_COVER_BYTES, items_of, messages_of
 from culm.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     Message = list[list[Sendable]]  # items, each one entry or several
 
 PAGE_ENTRIES = 256
-_JOINED_BYTES = 16 * 1024  # the largest payload that is sent a second time to cover an empty one
-_JOINED_BACK = 100  # how far back it is looked for
+_COVER_BACK = 100  # how far back an entry is looked for that can stand behind empty payloads
 
 
 class Server:
@@ -92,8 +91,8 @@ class Server:
 def _covered(store: SQLiteStore, log: Log, left: list[Sendable]) -> list[list[Sendable]]:
     """Entries with empty payloads as an item that ends with another one; nothing if there is none to end it with."""
     first = left[0].seq
-    for earlier in reversed(store.sendables(log, max(1, first - _JOINED_BACK), first, _JOINED_BACK)):
-        if 0 < earlier.size <= _JOINED_BYTES:
+    for earlier in reversed(store.sendables(log, max(1, first - _COVER_BACK), first, _COVER_BACK)):
+        if 0 < earlier.size <= MAX_COVER_BYTES:
             return [[*left, earlier]]
     return []
 

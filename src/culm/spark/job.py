@@ -68,8 +68,7 @@ def run(
     for path in inputs if overwrite else ():
         if Path(path).resolve().is_relative_to(output.resolve()):
             raise ConfigError(f"{path}: an input inside the output {output}, which is to be replaced")
-    say(f"starting Spark ({master})")
-    with one_line_failures(), _session(master) as spark, whole_folder(output) as folder:
+    with one_line_failures(), _session(master, say) as spark, whole_folder(output) as folder:
         summary = _verify(spark, splits, folder, say, started)
     return summary
 
@@ -123,7 +122,7 @@ def _kept(spark: SparkSession, table: DataFrame, folder: Path, schema: str) -> D
 
 
 @contextmanager
-def _session(master: str) -> Iterator[SparkSession]:
+def _session(master: str, say: Callable[[str], None]) -> Iterator[SparkSession]:
     """The active session, or one for this block."""
     from pyspark.sql import SparkSession
 
@@ -131,6 +130,7 @@ def _session(master: str) -> Iterator[SparkSession]:
     if active is not None:
         yield active
         return
+    say(f"starting Spark ({master})")
     started = session(master)
     try:
         yield started

@@ -114,13 +114,13 @@ def _scan_entries(piece: Piece) -> Iterator[Found]:
 def _entry_page(database: Database, low: int, piece: Piece) -> list[Found]:
     with database.snapshot() as connection:
         rows: list[tuple[int, bytes, int]] = connection.execute(
-            "SELECT id, encoded, payload_state FROM entries WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
+            "SELECT id, CAST(encoded AS BLOB), payload_state FROM entries WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
             (low, piece.high, _PAGE),
         ).fetchall()
         complete = [row_id for row_id, _, state in rows if state == PayloadState.COMPLETE]
         hashed = _hashed_payloads(connection, complete)
     return [
-        Found(piece.path, row_id, encoded, _state(encoded, PayloadState(state), hashed.get(row_id)))
+        Found(piece.path, row_id, encoded, _state(encoded, state, hashed.get(row_id)))
         for row_id, encoded, state in rows
     ]
 
@@ -131,25 +131,24 @@ def _hashed_payloads(connection: sqlite3.Connection, row_ids: list[int]) -> dict
     if hashed:
         span = (row_ids[0], row_ids[-1])
         for row_id, data in connection.execute(
-            "SELECT entry, piece FROM payloads WHERE entry BETWEEN ? AND ? ORDER BY entry, at", span
+            "SELECT entry, CAST(piece AS BLOB) FROM payloads WHERE entry BETWEEN ? AND ? ORDER BY entry, at", span
         ):
             if row_id in hashed:
                 hashed[row_id].update(data)
     return hashed
 
 
-_STATES = {
-    PayloadState.ABSENT: ABSENT,
+_STATES: dict[int, str] = {
     PayloadState.PARTIAL: PARTIAL,
     PayloadState.FORGOTTEN: FORGOTTEN,
     PayloadState.SIZE_MISMATCH: SIZE_MISMATCH,
 }
 
 
-def _state(encoded: bytes, state: PayloadState, hashed: PayloadHasher | None) -> str:
+def _state(encoded: bytes, state: int, hashed: PayloadHasher | None) -> str:
     """What holds of a payload: only one that the store calls complete is looked at."""
     if hashed is None:
-        return _STATES[state]
+        return _STATES.get(state, ABSENT)
     try:
         entry = Entry.decode(encoded)
     except InvalidEntry:
@@ -163,7 +162,7 @@ def _scan_forks(piece: Piece) -> Iterator[Found]:
     try:
         with translated_errors(path):
             rows = database.connection.execute(
-                "SELECT id, first, second FROM forks WHERE id BETWEEN ? AND ? ORDER BY id", (piece.low, piece.high)
+                "SELECT id, CAST(first AS BLOB), CAST(second AS BLOB) FROM forks WHERE id BETWEEN ? AND ? ORDER BY id", (piece.low, piece.high)
             )
             for row_id, *proof in rows:
                 for encoded in proof:

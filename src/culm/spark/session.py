@@ -40,9 +40,7 @@ _SETTINGS = {
 }
 
 
-def session(
-    master: str = "local[*]", app_name: str = "culm", config: Mapping[str, str] | None = None
-) -> SparkSession:
+def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[str, str] | None = None) -> SparkSession:
     """Start a session, or return the one that runs. ``config`` adds to the settings, or changes them.
 
     Takes about ten seconds. ``ConfigError`` if Spark or Java is missing or the master cannot be reached.

@@ -154,9 +154,7 @@ class _Log:
             self._held.intersection_update(links_across(seq - 1))
             self._prune_at = len(self._held) + _PRUNE_FROM
         self._held.add(seq)
-        return self._auditor.add_fields(
-            seq, fact.entry_hash, fact.backlink, fact.lipmaalink, is_end=fact.is_end
-        )
+        return self._auditor.add_fields(seq, fact.entry_hash, fact.backlink, fact.lipmaalink, is_end=fact.is_end)
 
     def _needs(self, seq: int) -> str:
         """What would give an entry its path: the link targets not held, and those held that have no path either."""

@@ -7,8 +7,6 @@ numbers of 2^256 and above. The packages that exist drop leading zeros or order 
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from culm.errors import EncodingError
 
 BASE62_CHARS = 43
@@ -21,7 +19,6 @@ _PAIR_VALUES = {pair: value for value, pair in enumerate(_PAIRS)}
 _PAIR_BASE = _BASE * _BASE
 
 
-@lru_cache(maxsize=4096)
 def encode_base62(key: bytes) -> bytes:
     """The 43 characters, as ASCII bytes, of a 32-byte key; ``ValueError`` for other lengths."""
     if len(key) != KEY_BYTES:
@@ -35,7 +32,6 @@ def encode_base62(key: bytes) -> bytes:
     return b"".join(reversed(pairs))
 
 
-@lru_cache(maxsize=4096)
 def decode_base62(text: bytes) -> bytes:
     """The 32-byte key that 43 ASCII characters stand for; ``EncodingError`` with the offset for anything else."""
     if len(text) != BASE62_CHARS:

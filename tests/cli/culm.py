@@ -1,0 +1,57 @@
+"""Running the command line as its user does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from culm.cli import main
+
+
+class Result(NamedTuple):
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The last line of the output, as JSON."""
+        return json.loads(self.out.splitlines()[-1])
+
+
+class Culm:
+    """The command line with a home; in this process, for speed."""
+
+    def __init__(self, home: Path, capture: pytest.CaptureFixture[str]) -> None:
+        self.home = home
+        self._capture = capture
+
+    def __call__(self, *arguments: object) -> Result:
+        self._capture.readouterr()
+        try:
+            code = main(["--home", str(self.home), *map(str, arguments)])
+        except SystemExit as exit_:
+            code = int(exit_.code or 0)
+        out, err = self._capture.readouterr()
+        return Result(code, out, err)
+
+    def at(self, home: str) -> Culm:
+        """The same with another home beside this one."""
+        return Culm(self.home.parent / home, self._capture)
+
+
+def start(home: Path, *arguments: object, **settings: Any) -> subprocess.Popen[str]:
+    """The command line in a process of its own."""
+    command = [sys.executable, "-m", "culm.cli", "--home", str(home), *map(str, arguments)]
+    environment = {key: value for key, value in os.environ.items() if key != "CULM_HOME"}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **settings
+    )

@@ -1,0 +1,156 @@
+"""``culm serve`` and ``culm sync`` as processes, over loopback."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from culm import SQLiteStore
+from culm.testing import build_log
+from tests.cli.culm import Culm, start
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LISTEN = "bushbaby://127.0.0.1:0"
+
+
+@contextmanager
+def serving(home: Path, *arguments: object) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A node in a process of its own: its address, and the process."""
+    process = start(home, "serve", "--clump", "x", "--listen", LISTEN, *arguments)
+    try:
+        assert process.stdout is not None
+        word, url = process.stdout.readline().split()
+        assert word == "listening"
+        yield url, process
+    finally:
+        process.kill()
+        process.communicate(timeout=10)
+
+
+def test_a_sync_between_processes(culm: Culm) -> None:
+    """Two homes end with the same logs; the summary counts what went each way."""
+    bob = culm.at("bob")
+    bob("init")
+    culm("append", 1, "--text", "from alice")
+    bob("append", 1, "--text", "from bob")
+    bob("append", 1, "--text", "more from bob")
+    with serving(culm.home) as (url, process):
+        summary = bob("sync", url, "--clump", "x", "--json").json
+        assert (summary["entries_received"], summary["entries_sent"]) == (1, 2)
+        assert summary["bytes_received"] > 0
+        assert summary["bytes_sent"] > 0
+        assert summary["seconds"] > 0
+        assert bob("logs", "--json").json == culm("logs", "--json").json
+        assert "received 0 entries" in bob("sync", url, "--clump", "x").out
+        wrong = bob("sync", url, "--clump", "y")
+        assert (wrong.code, wrong.err.count("\n")) == (3, 1)
+        assert "another clump" in wrong.err
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+
+
+def test_nodes_keep_up_with_each_other_live(culm: Culm) -> None:
+    """An entry appended while two nodes are in contact reaches the other without a sync."""
+    bob = culm.at("bob")
+    bob("init")
+    culm("append", 1, "--text", "before")
+    with serving(culm.home) as (url, _), serving(bob.home, "--peer", url):
+        for number in (1, 2, 3):
+            culm("append", 1, "--text", f"news {number}")
+            while not any(log["newest"] == number + 1 for log in bob("logs", "--json").json):
+                pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_node_stops_cleanly(culm: Culm, number: int) -> None:
+    """SIGINT and SIGTERM end a node with exit code 0 and no word."""
+    with serving(culm.home) as (_, process):
+        process.send_signal(number)
+        out, err = process.communicate(timeout=10)
+        assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_an_interrupted_sync(culm: Culm) -> None:
+    """Ctrl-C in a sync is one line, and what was stored is kept."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        process = start(culm.home, "sync", f"bushbaby://127.0.0.1:{silent.getsockname()[1]}", "--clump", "x")
+        peer, _ = silent.accept()
+        with peer:
+            peer.recv(98)  # its HELLO: it is under way
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=10)
+    assert (process.returncode, err.count("\n")) == (130, 1)
+    assert "interrupted" in err
+    assert culm("verify").code == 0
+
+
+def test_a_sync_that_is_killed_goes_on(culm: Culm) -> None:
+    """Killed in the middle, a sync leaves a good store, and the next one fetches the rest and nothing twice."""
+    log = build_log(3000, payload_size=100)
+    with SQLiteStore(culm.home / "store.db") as store:
+        store.add(log.items(), authenticated=True)
+    bob = culm.at("bob")
+    bob("init")
+
+    def stored() -> int:
+        with SQLiteStore(bob.home / "store.db", read_only=True) as store:
+            return sum(summary.entries for summary in store.logs())
+
+    with serving(culm.home) as (url, _):
+        process = start(bob.home, "sync", url, "--clump", "x")
+        while stored() < 300 and process.poll() is None:
+            pass
+        process.kill()
+        process.communicate(timeout=10)
+        before = stored()
+        assert bob("verify").code == 0
+        summary = bob("sync", url, "--clump", "x", "--json").json
+        assert summary["entries_received"] == 3000 - before
+        assert stored() == 3000
+
+
+def test_nobody_there(culm: Culm) -> None:
+    """An address where nobody listens, and a name that does not resolve: one line and exit code 3."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    for host in (f"127.0.0.1:{port}", "no-such-host.invalid:7878"):
+        result = culm("sync", f"bushbaby://{host}", "--clump", "x")
+        assert (result.code, result.err.count("\n")) == (3, 1), result
+
+
+def test_a_port_in_use(culm: Culm) -> None:
+    """A port that is taken: one line and exit code 2."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = culm("serve", "--clump", "x", "--listen", f"bushbaby://127.0.0.1:{taken.getsockname()[1]}")
+    assert (result.code, result.err.count("\n")) == (2, 1), result
+    assert "in use" in result.err
+
+
+def test_a_peer_that_talks_nonsense(culm: Culm) -> None:
+    """Something else at the other end: one line and exit code 3."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        process = start(culm.home, "sync", f"bushbaby://127.0.0.1:{server.getsockname()[1]}", "--clump", "x")
+        peer, _ = server.accept()
+        with peer:
+            peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            _, err = process.communicate(timeout=20)
+    assert (process.returncode, err.count("\n")) == (3, 1)
+
+
+def test_the_summary_is_json_even_in_the_logs(culm: Culm) -> None:
+    """With ``--json`` stdout holds one JSON object and nothing else."""
+    bob = culm.at("bob")
+    bob("init")
+    with serving(culm.home) as (url, _):
+        process = start(bob.home, "sync", url, "--clump", "x", "--json", "-v")
+        out, _ = process.communicate(timeout=20)
+    assert json.loads(out)["entries_received"] == 0

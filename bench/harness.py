@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured value. ``ratio`` compares it with ``limit``; ``goal`` is what the ratio is to reach, and
-    ``at_least`` says from which side.
+    """One measured value.
+
+    ``ratio`` compares it with ``limit``; ``goal`` is what the ratio is to reach, and ``at_least`` says from which side.
     """
 
     name: str

@@ -43,8 +43,8 @@ def _culm(home: Path, *arguments: str) -> list[str]:
 class _Watch(Thread):
     """Waits for a child and accounts for it.
 
-    ``memory`` is its peak in MB (10^6 bytes), looked up every few milliseconds: what the system reports at the end counts
-    the memory of the process that started it, too.
+    ``memory`` is its peak in MB (10^6 bytes), looked up every few milliseconds: what the system reports at the end
+    counts the memory of the process that started it, too.
     """
 
     def __init__(self, pid: int) -> None:
@@ -90,7 +90,13 @@ def replicate(alice: Path, bob: Path, entries: int) -> Run:
     if summary["entries_received"] != entries:
         msg = f"{summary['entries_received']} of {entries} entries arrived"
         raise AssertionError(msg)
-    return Run(wall, summary["seconds"], (alice_watch.cpu, bob_watch.cpu), (alice_watch.memory, bob_watch.memory), summary["bytes_received"])
+    return Run(
+        wall,
+        summary["seconds"],
+        (alice_watch.cpu, bob_watch.cpu),
+        (alice_watch.memory, bob_watch.memory),
+        summary["bytes_received"],
+    )
 
 
 def run() -> list[Figure]:

@@ -33,7 +33,7 @@ def verify(encoded: list[bytes], threads: int) -> None:
     if not all(are_authentic(entries, threads)):
         raise AssertionError
     auditor = LogAuditor()
-    if not all([auditor.add(entry) for entry in entries]) or auditor.fork:
+    if not all(auditor.add(entry) for entry in entries) or auditor.fork:
         raise AssertionError
 
 

@@ -1,7 +1,8 @@
 """The main job from end to end, as two people would do it: ``make demo``.
 
 Alice publishes; Bob fetches from her, is killed half way and goes on; a forged file is refused; Spark says which
-entries can be trusted. Every step prints what happened, and the program stops with exit code 1 at the first that did not.
+entries can be trusted. Every step prints what happened, and the program stops with exit code 1 at the first that did
+not.
 """
 
 from __future__ import annotations

@@ -61,6 +61,9 @@ def test_protocols_do_no_io(part: str) -> None:
 
 def test_importing_culm_needs_no_spark() -> None:
     """``import culm`` and the command line load neither Spark, Arrow nor numpy."""
-    code = "import sys, culm, culm.cli.command as c; c.make_parser(); print([m for m in ('pyspark','pyarrow','numpy') if m in sys.modules])"
+    code = (
+        "import sys, culm, culm.cli.command as command; command.make_parser();"
+        " print([name for name in ('pyspark', 'pyarrow', 'numpy') if name in sys.modules])"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

@@ -26,7 +26,7 @@ SPINE = [(3**k - 1) // 2 for k in range(1, 42)]
 VERIFIED, WAITING, INVALID = "verified", "waiting", "invalid"
 
 
-def vectors(name: str) -> Any:  # noqa: ANN401 - JSON
+def vectors(name: str) -> Any:
     """A vector file made with the deployed Bushbaby peer."""
     return json.loads((VECTORS / f"{name}.json").read_text())
 

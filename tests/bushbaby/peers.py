@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from culm.bamboo import Identity
 from culm.bushbaby import BambooReceived, Connection, Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 ALICE, BOB = Identity(b"\1" * 32), Identity(b"\2" * 32)
 
@@ -33,10 +35,10 @@ def carry(sender: Connection, receiver: Connection) -> list[Event]:
     for data in sender.data_to_send():
         for event in receiver.receive_data(data):
             if isinstance(event, BambooReceived):
-                event = BambooReceived(
-                    iter([(entry, memoryview(bytes(load))) for entry, load in event.entries]), event.size
-                )  # noqa: PLW2901
-            events.append(event)
+                entries = [(entry, memoryview(bytes(payload))) for entry, payload in event.entries]
+                events.append(BambooReceived(iter(entries), event.size))
+            else:
+                events.append(event)
     return events
 
 

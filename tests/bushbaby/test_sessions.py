@@ -26,7 +26,7 @@ SESSIONS: list[dict[str, Any]] = json.loads((VECTORS / "session.json").read_text
 SIDES = [("initiator", "responder"), ("responder", "initiator")]
 
 
-def side_of(recorded: dict[str, Any], clump: str, *, dialect_nonces: bool = True) -> Connection:
+def side_of(recorded: dict[str, Any], clump: str) -> Connection:
     """A connection with a recorded side's secrets, that uses its nonces in its order."""
     nonces = iter([bytes.fromhex(message["nonce"]) for message in recorded["messages"] if "nonce" in message])
     return Connection(

@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any, NamedTuple
-
-import pytest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from culm.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 
 class Result(NamedTuple):
@@ -35,6 +37,7 @@ class Culm:
         self._capture = capture
 
     def __call__(self, *arguments: object) -> Result:
+        """Run a command."""
         self._capture.readouterr()
         try:
             code = main(["--home", str(self.home), *map(str, arguments)])

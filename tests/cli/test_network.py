@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +15,9 @@ from culm.testing import build_log
 from tests.cli.culm import Culm, start
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
+    from pathlib import Path
 
 LISTEN = "bushbaby://127.0.0.1:0"
 

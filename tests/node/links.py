@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from culm.bamboo import Identity
 from culm.errors import CulmError
@@ -16,6 +14,10 @@ from culm.node.policy import Policy
 from culm.node.session import Session
 from culm.node.worker import StoreWorker
 from culm.store import SQLiteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
 QUICK = NodeLimits(handshake_seconds=5, idle_seconds=5, keepalive_seconds=1, settle_seconds=0.2)
 CONFIG = NodeConfig(b"Quagga", limits=QUICK)

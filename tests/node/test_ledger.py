@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from culm.errors import RemoteProtocolError
 from culm.node import ledger
 from culm.node.ledger import Ledger, Span
-from culm.store import Log
+
+if TYPE_CHECKING:
+    from culm.store import Log
 
 LOG: Log = (b"a" * 32, 1)
 OTHER: Log = (b"b" * 32, 2)

@@ -103,7 +103,7 @@ def test_a_forgotten_payload_is_not_fetched_again(parties: list[Party]) -> None:
 
 
 def test_a_fork_is_found_and_not_spread(parties: list[Party]) -> None:
-    """A node that gets entries of another branch knows the fork by what it has seen, and trusts nothing from there on."""
+    """A node that gets entries of another branch knows the fork by what it saw, and trusts nothing from there on."""
     alice, bob, _ = parties
     log = build_log(30, seed=6)
     alice.store.add(log.items())
@@ -135,9 +135,8 @@ def test_new_entries_are_passed_on_live(parties: list[Party]) -> None:
         for number in range(3):
             await alice.worker.run(alice.store.append, alice.identity, 1, [b"news %d" % number])
             sessions[0].store_changed()
-            await becomes(
-                lambda number=number: carol.holds() == {(alice.identity.public, 1): list(range(1, number + 2))}
-            )  # type: ignore[misc]
+            expected = {(alice.identity.public, 1): list(range(1, number + 2))}
+            await becomes(lambda expected=expected: carol.holds() == expected)  # type: ignore[misc]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +11,9 @@ from culm.errors import ConfigError
 from culm.node.config import NodeConfig
 from culm.node.policy import Policy, PolicyFile
 from culm.node.urls import PeerUrl
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("text", ["bushbaby://localhost:7878", "bushbaby://127.0.0.1:1", "bushbaby://[::1]:65535"])

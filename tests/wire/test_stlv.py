@@ -17,7 +17,7 @@ KNOWN = json.loads((Path(__file__).parents[1] / "vectors" / "bushbaby" / "stlv.j
 
 def read_all(reader: StlvReader, data: bytes) -> list[tuple[int, bytes]]:
     """All messages that some bytes complete."""
-    found = []
+    found: list[tuple[int, bytes]] = []
     rest = memoryview(data)
     while True:
         message, rest = reader.read(rest)

@@ -111,7 +111,8 @@ class Connection:
     def receive_data(self, data: Buffer) -> Iterator[Event]:
         """Take bytes from the peer; yields events as they are found.
 
-        Consume them all before giving more bytes: what a caller leaves behind is lost. Raises ``RemoteProtocolError``: drop the connection.
+        Consume them all before giving more bytes: what a caller leaves behind is lost. Raises
+        ``RemoteProtocolError``: drop the connection.
         """
         if self._broken:
             raise LocalProtocolError("the peer broke the protocol: this connection is over")

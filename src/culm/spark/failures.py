@@ -25,9 +25,9 @@ _RAISED = re.compile(r"^[\w.]+(?:Error|Exception|Exit): (.+)$", re.MULTILINE)  #
 def one_line_failures() -> Iterator[None]:
     """Raise ``CulmError`` with one line for everything that Spark raises; ``ConfigError`` if it is not installed."""
     try:
+        import pyarrow as _  # noqa: F401
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
-        import pyarrow as _  # noqa: F401
     except ImportError as error:
         raise ConfigError(NOT_INSTALLED) from error
     try:

@@ -162,7 +162,8 @@ def _scan_forks(piece: Piece) -> Iterator[Found]:
     try:
         with translated_errors(path):
             rows = database.connection.execute(
-                "SELECT id, CAST(first AS BLOB), CAST(second AS BLOB) FROM forks WHERE id BETWEEN ? AND ? ORDER BY id", (piece.low, piece.high)
+                "SELECT id, CAST(first AS BLOB), CAST(second AS BLOB) FROM forks WHERE id BETWEEN ? AND ? ORDER BY id",
+                (piece.low, piece.high),
             )
             for row_id, *proof in rows:
                 for encoded in proof:

@@ -8,7 +8,7 @@ last, as a row of its own.
 
 from __future__ import annotations
 
-from itertools import groupby, islice
+from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 

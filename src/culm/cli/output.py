@@ -5,6 +5,7 @@ Text from elsewhere (payloads, file names) is never printed raw to a terminal.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from culm.errors import ConfigError
+from culm.errors import ConfigError, StoreFull
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -128,7 +129,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        msg = f"cannot write {path}: {error.strerror}"
-        raise ConfigError(msg) from None
+        kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else ConfigError
+        raise kind(f"cannot write {path}: {error.strerror}") from None
     finally:
         temporary.unlink(missing_ok=True)

@@ -118,6 +118,25 @@ def test_a_sync_that_is_killed_goes_on(culm: Culm) -> None:
         assert stored() == 3000
 
 
+@pytest.mark.parametrize("sender", ["alice", "bob"])
+def test_a_connection_that_is_worn_out_is_made_anew(culm: Culm, sender: str) -> None:
+    """More messages than one connection carries: the sync connects again and goes on, whoever sends."""
+    bob = culm.at("bob")
+    bob("init")
+    log = build_log(300, payload_size=70_000)
+    with SQLiteStore(culm.at(sender).home / "store.db") as store:
+        store.add(log.items(), authenticated=True)
+    limit = ("--limit", "max_boxes=500")
+    with serving(culm.home, "-v", *limit) as (url, process):
+        summary = bob("sync", url, "--clump", "x", "--json", *limit)
+        assert summary.code == 0, summary
+        assert summary.json["entries_received"] + summary.json["entries_sent"] == 300
+        assert bob("logs", "--json").json == culm("logs", "--json").json
+        process.send_signal(signal.SIGTERM)
+        _, log_lines = process.communicate(timeout=10)
+    assert log_lines.count("a caller") > 1  # one line for each session that ended
+
+
 def test_nobody_there(culm: Culm) -> None:
     """An address where nobody listens, and a name that does not resolve: one line and exit code 3."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

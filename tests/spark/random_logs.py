@@ -67,16 +67,18 @@ class RandomLogs:
             SQLiteStore(folder / "store") as store,
         ):
             bundle = BundleWriter(stream)
+            stored = []
             for entry, payload in self.items:
                 whole = payload is not None and len(payload) == entry.size
                 for place in draw.sample(["plain", "bundle", "store"], draw.choice([1, 1, 2])):
                     if place == "plain" and whole:
                         plain.write(entry.encoded + (payload or b""))
                     elif place == "store" and (whole or payload is None):
-                        store.add([(entry, payload)])
+                        stored.append((entry, payload))
                     else:
                         bundle.entry(entry)
                         if payload is not None:
                             bundle.payload(entry.place, len(payload), [payload])
+            store.add(stored)
             bundle.close()
         return [str(folder / name) for name in ("plain", "bundle", "store")]

@@ -15,13 +15,14 @@ from culm.spark import read_entries, rejects, verify
 from culm.spark.verify import VERDICTS
 from culm.store import PayloadState, SQLiteStore, State
 from tests.bamboo import oracle
-from tests.spark.defects import DataSet
 from tests.spark.random_logs import RandomLogs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, Row, SparkSession
+
+    from tests.spark.defects import DataSet
 
 pytestmark = pytest.mark.spark
 
@@ -35,12 +36,6 @@ def by_hash(verdicts: DataFrame) -> Rows:
     found = {bytes(row.entry_hash): row for row in rows}
     assert len(found) == len(rows)
     return found
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
-    """The inputs with every defect."""
-    return DataSet(tmp_path_factory.mktemp("defects"))
 
 
 @pytest.fixture(scope="module")

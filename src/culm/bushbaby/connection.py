@@ -89,7 +89,7 @@ class Connection:
         self._clump = clump
         self._random = random_bytes
         self._dialect = dialect
-        self._limits = limits or Limits()
+        self.limits = limits or Limits()
         self._mark = mark
         self._ask_first = ask_first
         self._wait_for_hello = wait_for_hello
@@ -136,7 +136,7 @@ class Connection:
             raise RemoteProtocolError(f"a message of type {kind} before we have proved who we are")
         if accepted is None:
             raise RemoteProtocolError(f"a message of type {kind}, where {self.state.value} was expected")
-        most = self._limits.max_message if accepted.most is None else accepted.most
+        most = self.limits.max_message if accepted.most is None else accepted.most
         if not accepted.least <= length <= most:
             raise RemoteProtocolError(
                 f"a message of type {kind} with {length} bytes; {accepted.least} to {most} may be"
@@ -152,9 +152,9 @@ class Connection:
             if kind == AUTH:
                 event = self._receive_auth(bytes(plaintext), nonce)
             elif kind == HAVE:
-                event = HaveReceived(messages.decode_have(plaintext, self._limits))
+                event = HaveReceived(messages.decode_have(plaintext, self.limits))
             elif kind == WANT:
-                event = WantReceived(messages.decode_want(plaintext, self._limits))
+                event = WantReceived(messages.decode_want(plaintext, self.limits))
             else:
                 event = BambooReceived(self._entries(plaintext), len(value))
         self.state = after
@@ -182,15 +182,15 @@ class Connection:
         nonce = bytes(value[:NONCE_BYTES])
         if nonce in self._nonces_seen:
             raise RemoteProtocolError("a nonce came twice: a replayed message")
-        if len(self._nonces_seen) >= self._limits.max_boxes:
-            raise RemoteProtocolError(f"more than {self._limits.max_boxes} messages in one connection")
+        if len(self._nonces_seen) >= self.limits.max_boxes:
+            raise RemoteProtocolError(f"more than {self.limits.max_boxes} messages in one connection")
         plaintext = open_box(memoryview(value), self._session_keys.receive, odd_counter=self._odd_counter)
         self._nonces_seen.add(nonce)
         return plaintext
 
     def _entries(self, plaintext: memoryview) -> Iterator[tuple[Entry, memoryview]]:
         try:
-            yield from messages.decode_bamboo(plaintext, self._limits)
+            yield from messages.decode_bamboo(plaintext, self.limits)
         except EncodingError as error:
             self._broken = True
             raise RemoteProtocolError(f"malformed message: {error}") from None
@@ -215,12 +215,12 @@ class Connection:
     def send_have(self, items: Iterable[HaveItem]) -> int:
         """Announce logs, in as many messages as it takes; their number. An empty list is one message, too."""
         encoded = [messages.encode_have_item(item) for item in items]
-        return self._send_lists(HAVE, encoded, self._limits.max_have_items)
+        return self._send_lists(HAVE, encoded, self.limits.max_have_items)
 
     def send_want(self, items: Iterable[WantItem]) -> int:
         """Ask for logs, in as many messages as it takes; their number. An empty list is one message, too."""
         encoded = [messages.encode_want_item(item) for item in items]
-        return self._send_lists(WANT, encoded, self._limits.max_want_items)
+        return self._send_lists(WANT, encoded, self.limits.max_want_items)
 
     def _send_lists(self, kind: int, items: Iterable[bytes], most: int) -> int:
         self._check_replicating()
@@ -235,13 +235,13 @@ class Connection:
         if not all(item_sizes):
             raise LocalProtocolError("an item is at least one entry")
         size = messages.bamboo_size(item_sizes)
-        if size + OVERHEAD > self._limits.max_message:
-            raise LocalProtocolError(f"a message of {size} bytes; the limit is {self._limits.max_message}")
+        if size + OVERHEAD > self.limits.max_message:
+            raise LocalProtocolError(f"a message of {size} bytes; the limit is {self.limits.max_message}")
         return BambooWriter(item_sizes, self._dialect, self._seal_and_queue)
 
     def can_send(self, item_size: int) -> bool:
         """Whether one item of this size fits a message."""
-        return messages.bamboo_size([item_size]) + OVERHEAD <= self._limits.max_message
+        return messages.bamboo_size([item_size]) + OVERHEAD <= self.limits.max_message
 
     @property
     def replicating(self) -> bool:
@@ -251,7 +251,12 @@ class Connection:
     @property
     def boxes_left(self) -> int:
         """How many more messages this connection can send before it has to be made anew."""
-        return self._limits.max_boxes - len(self._nonces_used)
+        return self.limits.max_boxes - len(self._nonces_used)
+
+    @property
+    def boxes_received(self) -> int:
+        """How many messages the peer has sent in boxes."""
+        return len(self._nonces_seen)
 
     @property
     def _odd_counter(self) -> bool:

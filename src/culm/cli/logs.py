@@ -212,6 +212,8 @@ def _verify(arguments: argparse.Namespace) -> int:
     log = None if arguments.log is None else parse_log(arguments.log)
     with Home.find(arguments.home).store(read_only=True) as store, progress_bar("verifying") as bar:
         report = store.verify(log, lambda entries: bar.update(entries, 0))
+    if log is not None and not report.entries:
+        raise NotHeld(f"nothing of {log_text(log)} is held")
     problems = [{"place": place_text(place) if place else None, "reason": reason} for place, reason in report.problems]
     if arguments.json:
         print_json(

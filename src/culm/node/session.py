@@ -164,6 +164,13 @@ class Session:
         self._wake.set()
 
     @property
+    def worn_out(self) -> bool:
+        """Whether the connection has carried entries, and so many messages that either side ended it for that."""
+        connection, stats = self._connection, self.stats
+        most = max(connection.boxes_received, connection.limits.max_boxes - connection.boxes_left)
+        return most > connection.limits.max_boxes - _BOXES_KEPT and stats.entries_received + stats.entries_sent > 0
+
+    @property
     def is_culm(self) -> bool:
         """Whether the peer is a Culm node, too."""
         return self._connection.is_culm

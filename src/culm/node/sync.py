@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from culm.errors import NetworkError
 from culm.node.node import connect
-from culm.node.session import OutOfBoxes, Session, SessionStats
+from culm.node.session import Session, SessionStats
 from culm.node.worker import StoreWorker
 
 if TYPE_CHECKING:
@@ -69,8 +69,9 @@ async def sync(
             try:
                 await _until_done(session, progress)
                 break
-            except OutOfBoxes:
-                continue
+            except NetworkError:
+                if not session.worn_out:
+                    raise
             finally:
                 summary.add(session.stats)
     finally:

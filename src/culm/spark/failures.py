@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 NOT_INSTALLED = 'Spark is not installed: pip install "culm[spark]"'
 
 _OURS = re.compile(r"^(?:culm\.errors\.)\w+: (.+)$", re.MULTILINE)  # raised by Culm in a worker
-_RAISED = re.compile(r"^[\w.]+(?:Error|Exception|Exit): (.+)$", re.MULTILINE)  # the last line of a traceback
+_RAISED = re.compile(
+    r"^(?:Caused by: )?[\w.]+(?:Error|Exception|Exit): (.+)$", re.MULTILINE
+)  # the last line of a traceback
 
 
 @contextmanager

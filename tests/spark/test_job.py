@@ -1,0 +1,162 @@
+"""The whole job: its folder of results, its summary, and what is left of it when it fails."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from culm.errors import ConfigError, CulmError
+from culm.spark import Summary, run
+from culm.spark.failures import first_cause
+from culm.testing import build_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.spark.defects import DataSet
+
+COUNTS = ("entries", "verified", "unverified", "invalid")
+
+
+def tables(output: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The verdicts and the rejects in a folder of results, read without Spark."""
+    verdicts, rejects = (pq.read_table(output / name).to_pylist() for name in ("verdicts", "rejects"))
+    return verdicts, rejects
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    """A small input without defects."""
+    log = build_log(5)
+    path = tmp_path / "plain"
+    path.write_bytes(b"".join(entry.encoded + log.payloads[entry.hash] for entry in log.entries))
+    return path
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+class TestWithSpark:
+    """Tests that run the job."""
+
+    def test_results(self, data: DataSet, tmp_path: Path) -> None:
+        """The folder holds the verdicts on all entries, the rejects and the summary, and nothing else of the work."""
+        output, lines = tmp_path / "results [1]", list[str]()
+        summary = run(data.inputs, output, progress=lines.append)
+        verdicts, rejects = tables(output)
+        assert {(key, one.verdict, one.payload) for key, one in data.expected.items()} == {
+            (row["entry_hash"], row["verdict"], row["payload"]) for row in verdicts
+        }
+        assert data.rejects.keys() == {row["source"].rpartition("/")[2] for row in rejects}
+        assert {"verdicts", "rejects", "summary.json"} == {path.name for path in output.iterdir()}
+        assert [output] == list(tmp_path.iterdir())
+        assert json.loads((output / "summary.json").read_text()) == summary.as_dict()
+        assert len(lines) == len(set(lines)) >= 4
+
+    def test_summary(self, data: DataSet, tmp_path: Path) -> None:
+        """The counts are those of the tables; a log is forked if it has a fork, wherever its limit is."""
+        summary = run(data.inputs, tmp_path / "results")
+        found = [one.verdict for one in data.expected.values()]
+        expected = [len(found), *(found.count(verdict) for verdict in COUNTS[1:])]
+        assert expected == [summary.as_dict()[name] for name in COUNTS]
+        wrong = [one for one in data.expected.values() if one.payload in ("mismatch", "size_mismatch")]
+        assert (len(wrong), len(data.rejects)) == (summary.payload_mismatches, summary.rejects)
+        forked = {
+            one.entry.log for one in data.expected.values() if one.reason is not None and one.reason.startswith("fork")
+        }
+        assert len(forked) + 1 == summary.forks  # and the log with a fork above a lie about a size
+
+    def test_results_are_replaced_if_that_is_asked_for(self, plain: Path, tmp_path: Path) -> None:
+        """With ``overwrite`` new results take the place of earlier ones, as a whole."""
+        output = tmp_path / "results"
+        run([str(plain)], output)
+        (output / "verdicts" / "old").touch()
+        run([str(plain)], output, overwrite=True)
+        assert not (output / "verdicts" / "old").exists()
+        assert len(tables(output)[0]) == 5
+        assert {plain, output} == set(tmp_path.iterdir())
+
+    def test_a_failing_job_leaves_nothing(self, plain: Path, tmp_path: Path) -> None:
+        """An input that goes away after the start: one line that names it, and no output; earlier results stay."""
+        output = tmp_path / "results"
+        output.mkdir()
+        (output / "summary.json").touch()
+
+        def take_away(_line: str) -> None:
+            plain.unlink(missing_ok=True)
+
+        with pytest.raises(CulmError, match=rf"^Spark: {plain}: cannot be read here: .*$"):
+            run([str(plain)], output, overwrite=True, progress=take_away)
+        assert [output] == list(tmp_path.iterdir())
+        assert [output / "summary.json"] == list(output.iterdir())
+
+    def test_an_interrupted_job_leaves_nothing(self, plain: Path, tmp_path: Path) -> None:
+        """Whoever interrupts the job before its end finds no output, complete or not."""
+
+        def interrupt(line: str) -> None:
+            if line.startswith("counting"):
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run([str(plain)], tmp_path / "results", progress=interrupt)
+        assert [plain] == list(tmp_path.iterdir())
+
+
+def test_what_cannot_work_is_refused_before_spark_starts(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inputs that are not there and outputs that are cost no start of Spark."""
+    monkeypatch.setattr("culm.spark.job._session", None)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "summary.json").write_bytes(plain.read_bytes())
+    with pytest.raises(ConfigError, match="missing: there is no such file"):
+        run([str(tmp_path / "missing")], tmp_path / "new")
+    with pytest.raises(ConfigError, match="results: is there already"):
+        run([str(plain)], tmp_path / "results")
+    with pytest.raises(ConfigError, match="an input inside the output"):
+        run([str(tmp_path / "results" / "summary.json")], tmp_path / "results", overwrite=True)
+
+
+@pytest.mark.parametrize("module", ["pyspark.errors", "pyarrow"])
+def test_spark_is_an_extra(plain: Path, tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Spark or what it needs, one line says how to install it."""
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=r'Spark is not installed: pip install "culm\[spark\]"'):
+        run([str(plain)], tmp_path / "results")
+
+
+def test_the_summary_as_a_table() -> None:
+    """The table is aligned, has no time in it, and reads the same for the same data."""
+    summary = Summary(
+        entries=12_345, verified=12_000, unverified=300, invalid=45, forks=2, payload_mismatches=1, rejects=0, seconds=1
+    )
+    assert [
+        "entries         12,345",
+        "  verified      12,000",
+        "  unverified       300",
+        "  invalid           45",
+        "forked logs          2",
+        "wrong payloads       1",
+        "rejects              0",
+    ] == summary.table().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (
+            "Job aborted.\nTraceback ...\nculm.errors.StoreMissing: /a: there is no store\n\tat org...",
+            "/a: there is no store",
+        ),
+        ("Job aborted.\n  File x\nValueError: this is wrong\n", "this is wrong"),
+        ("Caused by: java.io.IOException: No space left on device\n\tat x", "No space left on device"),
+        ("\n[SOME_CLASS] what happened\nmore", "[SOME_CLASS] what happened"),
+        ("", "no reason given"),
+    ],
+)
+def test_the_line_that_tells_most(text: str, cause: str) -> None:
+    """Of the pages that Spark gives one line is told: Culm's own error, the last one raised, or the first line."""
+    assert cause == first_cause(text)

@@ -218,6 +218,34 @@ def test_hidden_forks(filled: SQLiteStore) -> None:
     assert "the store calls it verified, it is invalid" in [problem for _, problem in report.problems]
 
 
+def test_a_proof_is_enough(filled: SQLiteStore) -> None:
+    """That a log is forked is known from its proof even if one of the two entries is gone."""
+    filled.add([(LOG.make(20, b"x"), None)])
+    tamper(filled, "DELETE FROM entries WHERE seq = ? AND variant = 1", (to_sql(20),))
+    report = filled.verify()
+
+    assert (19 + 5, 1, 1, []) == (report.verified, report.invalid, report.forks, report.problems)
+
+
+@pytest.mark.parametrize(
+    ("statement", "value", "at"),
+    [
+        ("UPDATE forks SET first = ?", tampered(LOG.entries[19]), 20),
+        ("UPDATE forks SET second = ?", b"", 20),
+        ("UPDATE forks SET second = ?", LOG.entries[18].encoded, 20),
+        ("UPDATE forks SET position = ?", to_sql(3), 3),
+    ],
+)
+def test_damaged_proofs(filled: SQLiteStore, statement: str, value: object, at: int) -> None:
+    """A proof that proves nothing, or something else than it is kept for, is found; it invalidates nothing."""
+    filled.add([(LOG.make(20, b"x"), None)])
+    tamper(filled, statement, (value,))
+    report = filled.verify()
+
+    assert [(Place(*NAME, at), "the fork proof is damaged")] == report.problems
+    assert (19 + 5, 2, 1) == (report.verified, report.invalid, report.forks)
+
+
 def test_a_fork_below_the_one_proven(filled: SQLiteStore) -> None:
     """An entry of the forked number that contradicts something farther down counts there."""
     filled.add([(LOG.make(8, b"x", backlink=LOG.entries[0].hash, lipmaalink=LOG.entries[0].hash), None)])

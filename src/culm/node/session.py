@@ -62,10 +62,6 @@ class PeerSilent(NetworkError):
     """The peer took too long."""
 
 
-class OutOfBoxes(NetworkError):
-    """The connection carried all the messages one may; a new one can go on."""
-
-
 @dataclass(slots=True)
 class SessionStats:
     """What went through a session. ``bytes_*`` count the wire, ``payload_bytes`` payloads received.
@@ -310,7 +306,10 @@ class Session:
 
     async def _serve(self) -> None:
         if self._connection.boxes_left < _BOXES_KEPT:
-            raise OutOfBoxes("the connection carried as many messages as one may")
+            # This connection carried as many messages as one may. The peer is to take them all, and then hangs up.
+            _logger.info("%s: out of messages for this connection; a new one can go on", self._name)
+            self._writer.write_eof()
+            await asyncio.Future()
         for message in await self._worker.run(self._server.next_messages, self._worker.store):
             await self._send_message(message)
             await self._send_pending()

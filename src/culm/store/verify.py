@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
-from culm.bamboo import Entry, LogAuditor, PayloadHasher, are_authentic
+from culm.bamboo import Entry, ForkProof, LogAuditor, PayloadHasher, are_authentic
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import InvalidEntry, Place
 from culm.store.interface import VerifyReport
@@ -62,7 +62,7 @@ def _verify_log(
         if progress is not None:
             progress(report.entries)
     limit = min((at for at in (auditor.invalid_from, lied_at) if at is not None), default=None)
-    limit = _with_proofs(database, log, limit)
+    limit = _with_proofs(database, log, limit, report)
     for seq, has_path, state in connected:
         found = State.INVALID if limit is not None and seq >= limit else State.VERIFIED if has_path else State.WAITING
         report.verified += found is State.VERIFIED
@@ -75,15 +75,25 @@ def _verify_log(
     report.forks += auditor.fork is not None or (limit is not None and limit != lied_at)
 
 
-def _with_proofs(database: Database, log: Log, limit: int | None) -> int | None:
+def _with_proofs(database: Database, log: Log, limit: int | None, report: VerifyReport) -> int | None:
     """The lowest position that the proofs held put a fork at, as far as it is below ``limit``."""
     with database.snapshot() as connection:
-        (position,) = connection.execute(
-            "SELECT min(position) FROM forks WHERE log = ?", (find_log(connection, log),)
-        ).fetchone()
-    if position is None:
-        return limit
-    return from_sql(position) if limit is None else min(limit, from_sql(position))
+        rows = connection.execute(
+            "SELECT position, first, second FROM forks WHERE log = ?", (find_log(connection, log),)
+        ).fetchall()
+    for stored, first, second in rows:
+        position = from_sql(stored)
+        try:
+            proof = ForkProof.decode(first + second)
+            proof.check()
+            right = (proof.author, proof.log_id, proof.position) == (*log, position)
+        except InvalidEntry:
+            right = False
+        if not right:
+            report.problems.append((Place(log[0], log[1], position), "the fork proof is damaged"))
+        elif limit is None or position < limit:
+            limit = position
+    return limit
 
 
 def _authentic_entries(log: Log, batch: list[_Row], report: VerifyReport) -> list[tuple[_Row, Entry]]:

@@ -15,12 +15,14 @@ from threading import Thread
 
 from bench.harness import Figure, say, seconds
 from bench.verification import bare_loop
+from culm.bamboo import Identity
 from culm.store import SQLiteStore
 from culm.testing import build_log
 
 PAYLOAD = 200
 SIZES = (10_000, 100_000)
 ROUNDS = 3
+LARGE_BYTES = 24 * 1024 * 1024
 MEMORY_GOAL = 150.0  # MB
 RATE_GOAL = 0.5  # of the bare verify rate of one core
 
@@ -106,7 +108,36 @@ def run() -> list[Figure]:
         say(f"replication of {size:,} entries of {PAYLOAD} bytes: building the log")
         with tempfile.TemporaryDirectory() as folder:
             figures += _measure(Path(folder), size)
+    say("replication of one large payload")
+    with tempfile.TemporaryDirectory() as folder:
+        figures += _measure_payload(Path(folder))
     return figures
+
+
+def _measure_payload(folder: Path) -> list[Figure]:
+    """One large payload: what it costs in memory beyond what a node needs anyway."""
+    peaks: list[tuple[float, float]] = []
+    for size in (0, LARGE_BYTES):
+        alice, bob = folder / f"alice{size}", folder / f"bob{size}"
+        for home in (alice, bob):
+            subprocess.run(_culm(home, "init"), check=True, stdout=subprocess.DEVNULL)
+        with SQLiteStore(alice / "store.db") as store:
+            store.append(Identity(bytes(32)), 1, (bytes(65536) for _ in range(size // 65536)))
+        peaks.append(replicate(alice, bob, 1).memory)
+    (sender, receiver), (large_sender, large_receiver) = peaks
+    million = LARGE_BYTES / 1e6
+    return [
+        Figure(
+            f"memory of the {who} for a payload of {million:.0f} MB, beyond that of an empty one",
+            large - base,
+            "MB",
+            "the payload's size",
+            (large - base) / million,
+            goal=1.5,
+            at_least=False,
+        )
+        for who, base, large in (("sender", sender, large_sender), ("receiver", receiver, large_receiver))
+    ]
 
 
 def _measure(folder: Path, size: int) -> list[Figure]:

@@ -43,37 +43,36 @@ class TestWithSpark:
     """Tests that run the job."""
 
     def test_results(self, data: DataSet, tmp_path: Path) -> None:
-        """The folder holds the verdicts on all entries, the rejects and the summary, and nothing else of the work."""
+        """The folder holds the verdicts on all entries, the rejects and the summary, and nothing else of the work.
+
+        The summary counts what is in the tables. A log is forked if it has a fork, wherever its limit is.
+        """
         output, lines = tmp_path / "results [1]", list[str]()
         summary = run(data.inputs, output, progress=lines.append)
         verdicts, rejects = tables(output)
-        assert {(key, one.verdict, one.payload) for key, one in data.expected.items()} == {
+        expected = data.expected.values()
+        assert {(one.entry.hash, one.verdict, one.payload) for one in expected} == {
             (row["entry_hash"], row["verdict"], row["payload"]) for row in verdicts
         }
         assert data.rejects.keys() == {row["source"].rpartition("/")[2] for row in rejects}
         assert {"verdicts", "rejects", "summary.json"} == {path.name for path in output.iterdir()}
         assert [output] == list(tmp_path.iterdir())
-        assert json.loads((output / "summary.json").read_text()) == summary.as_dict()
         assert len(lines) == len(set(lines)) >= 4
 
-    def test_summary(self, data: DataSet, tmp_path: Path) -> None:
-        """The counts are those of the tables; a log is forked if it has a fork, wherever its limit is."""
-        summary = run(data.inputs, tmp_path / "results")
-        found = [one.verdict for one in data.expected.values()]
-        expected = [len(found), *(found.count(verdict) for verdict in COUNTS[1:])]
-        assert expected == [summary.as_dict()[name] for name in COUNTS]
-        wrong = [one for one in data.expected.values() if one.payload in ("mismatch", "size_mismatch")]
+        assert json.loads((output / "summary.json").read_text()) == summary.as_dict()
+        found = [one.verdict for one in expected]
+        assert (len(found), *map(found.count, COUNTS[1:])) == tuple(summary.as_dict()[name] for name in COUNTS)
+        wrong = [one for one in expected if one.payload in ("mismatch", "size_mismatch")]
         assert (len(wrong), len(data.rejects)) == (summary.payload_mismatches, summary.rejects)
-        forked = {
-            one.entry.log for one in data.expected.values() if one.reason is not None and one.reason.startswith("fork")
-        }
+        forked = {one.entry.log for one in expected if one.reason is not None and one.reason.startswith("fork")}
         assert len(forked) + 1 == summary.forks  # and the log with a fork above a lie about a size
 
     def test_results_are_replaced_if_that_is_asked_for(self, plain: Path, tmp_path: Path) -> None:
         """With ``overwrite`` new results take the place of earlier ones, as a whole."""
         output = tmp_path / "results"
-        run([str(plain)], output)
-        (output / "verdicts" / "old").touch()
+        (output / "verdicts").mkdir(parents=True)
+        for name in ("verdicts/old", "summary.json"):
+            (output / name).touch()
         run([str(plain)], output, overwrite=True)
         assert not (output / "verdicts" / "old").exists()
         assert len(tables(output)[0]) == 5

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOCK_TIMEOUT = 10.0  # seconds to wait for another writer
-_CACHE_KIB = 16_384
+_CACHE_KIB = 8_192
 _WAL_LIMIT = 64 * 1024 * 1024  # bytes the WAL file is cut back to after a checkpoint
 
 _ERRORS: dict[int, tuple[type[StoreError], str]] = {

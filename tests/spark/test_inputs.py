@@ -1,0 +1,94 @@
+"""Looking at the inputs: what is refused, and how the rest is cut into splits."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+from unittest import mock
+
+import pytest
+
+from culm.errors import ConfigError, CulmError, StoreDamaged
+from culm.spark import inputs
+from culm.spark.inputs import Part, Piece, plan
+from culm.store import SQLiteStore
+from culm.testing import build_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def refused(path: Path) -> str:
+    """The one line that refuses a path; it names the path."""
+    with pytest.raises(CulmError) as error:
+        plan([path])
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_what_can_never_be_read_is_refused(tmp_path: Path) -> None:
+    """A path that is missing, a directory, empty or no regular file is refused by name."""
+    (tmp_path / "empty").touch()
+    os.mkfifo(tmp_path / "pipe")
+    assert "a directory" in refused(tmp_path)
+    assert "no such file" in refused(tmp_path / "missing")
+    assert "empty" in refused(tmp_path / "empty")
+    assert "not a regular file" in refused(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="no input was given"):
+        plan([])
+
+
+def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
+    """A file without permission is refused, too."""
+    (tmp_path / "secret").write_bytes(b"x")
+    with mock.patch("pathlib.Path.open", side_effect=PermissionError(13, "Permission denied")):
+        assert "cannot be read: Permission denied" in refused(tmp_path / "secret")
+
+
+def test_databases_that_are_no_stores_are_refused(tmp_path: Path) -> None:
+    """An SQLite file of somebody else, or a damaged one, is refused as a store would refuse it."""
+    with closing(sqlite3.connect(tmp_path / "other")) as connection, connection:
+        connection.execute("CREATE TABLE entries (id)")
+    assert "not a Culm store" in refused(tmp_path / "other")
+    (tmp_path / "damaged").write_bytes(b"SQLite format 3\x00" + bytes(5000))
+    with pytest.raises(StoreDamaged):
+        plan([tmp_path / "damaged"])
+    assert refused(tmp_path / "damaged")
+
+
+def test_stores_are_cut_by_rows(tmp_path: Path) -> None:
+    """The pieces of a store are ranges of row ids that cover each row once; an empty store has none."""
+    log = build_log(25)
+    other = log.make(25, b"other")
+    with SQLiteStore(tmp_path / "store") as store:
+        store.add([*log.items(), (other, b"other")])
+    with SQLiteStore(tmp_path / "empty"):
+        pass
+    with mock.patch.object(inputs, "_ROWS", 10), mock.patch.object(inputs, "_SPLIT_BYTES", 1):
+        splits = plan([tmp_path / "store", tmp_path / "empty"])
+    (first, second, third, forks) = [piece for (piece,) in splits]
+    assert (Part.ENTRIES, Part.ENTRIES, Part.ENTRIES, Part.FORKS) == (first.part, second.part, third.part, forks.part)
+    assert [(1, 10), (11, 20), (21, 26)] == [(piece.low, piece.high) for piece in (first, second, third)]
+
+
+def test_small_inputs_share_a_split(tmp_path: Path) -> None:
+    """Many small files make few tasks, a large one has its own; every file is read once, even if given twice."""
+    paths = [tmp_path / str(number) for number in range(10)]
+    for number, path in enumerate(paths):
+        path.write_bytes(b"x" * (1000 if number == 4 else 100))
+    with mock.patch.object(inputs, "_SPLIT_BYTES", 450):
+        splits = plan([*paths, paths[3]])
+    assert [4, 1, 4, 1] == [len(split) for split in splits]
+    pieces = [piece for split in splits for piece in split]
+    assert [Piece(str(path), Part.FILE, 1, path.stat().st_size) for path in paths] == pieces
+
+
+def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers have working directories of their own."""
+    (tmp_path / "file").write_bytes(b"x")
+    monkeypatch.chdir(tmp_path)
+    (((piece,)),) = plan(["file"])
+    assert str(tmp_path / "file") == piece.path

@@ -1,0 +1,119 @@
+"""Reading pieces of inputs: rows stay small, and damage costs no more than what it hits."""
+
+from __future__ import annotations
+
+import sqlite3
+import tracemalloc
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from culm.bamboo import Identity, PayloadHasher
+from culm.errors import CulmError
+from culm.spark import payload as states
+from culm.spark.inputs import Part, Piece, plan
+from culm.spark.payload import PayloadFrame
+from culm.spark.scan import Found, scan
+from culm.store import SQLiteStore
+from culm.store.files import BundleWriter
+from culm.testing import build_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIB = 1024 * 1024
+
+
+def read(path: Path) -> list[Found]:
+    """All rows of an input."""
+    return [row for split in plan([path]) for piece in split for row in scan(piece)]
+
+
+@pytest.mark.parametrize("kind", ["plain", "bundle", "store"])
+def test_large_payloads_are_never_held(kind: str, tmp_path: Path) -> None:
+    """A payload of 24 MiB is hashed in a fraction of that memory."""
+    path, piece, pieces = tmp_path / kind, bytes(range(256)) * 256, 24 * 16
+    hasher = PayloadHasher()
+    for _ in range(pieces):
+        hasher.update(piece)
+    entry = Identity(bytes(32)).create_entry(
+        log_id=0, seq=1, backlink=None, lipmaalink=None, size=hasher.size, payload_hash=hasher.hash
+    )
+    if kind == "store":
+        with SQLiteStore(path) as store:
+            store.add([(entry, None)])
+            sink = store.payload_sink(entry.place)
+            for _ in range(pieces):
+                sink.write(piece)
+            sink.finish()
+    else:
+        with path.open("wb") as stream:
+            if kind == "plain":
+                stream.write(entry.encoded)
+                for _ in range(pieces):
+                    stream.write(piece)
+            else:
+                bundle = BundleWriter(stream)
+                bundle.entry(entry)
+                bundle.payload(entry.place, entry.size, [piece] * pieces)
+                bundle.close()
+    tracemalloc.start()
+    rows = read(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * MIB
+    if kind == "bundle":
+        frame = PayloadFrame(entry.author, 0, 1, entry.payload_hash, entry.size)
+        assert [(states.ABSENT, None), (None, frame.encode())] == [(row.payload_state, row.payload_frame) for row in rows]
+    else:
+        assert [(entry.encoded, states.HELD)] == [(row.encoded, row.payload_state) for row in rows]
+
+
+def test_damage_inside_a_store(tmp_path: Path) -> None:
+    """Where pages of a store cannot be read, one reject tells which rows are lost; nothing is raised."""
+    path = tmp_path / "store"
+    log = build_log(2000, payload_size=0)
+    with SQLiteStore(path) as store:
+        store.add(log.items(), authenticated=True)
+    with closing(sqlite3.connect(path)) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'entries'").fetchone()
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
+    data = bytearray(path.read_bytes())
+    data[(root - 1) * page : root * page] = b"\xff" * page
+    path.write_bytes(data)
+    (row,) = scan(Piece(str(path), Part.ENTRIES, 1, 2000))
+    assert row.encoded is None
+    assert row.reason is not None
+    assert row.reason.startswith("rows 1 to 2000: ")
+
+
+def test_values_of_the_wrong_type_in_a_store(tmp_path: Path) -> None:
+    """Text where bytes belong, a state that does not exist: rows that are judged or rejected later, no failure."""
+    path = tmp_path / "store"
+    with SQLiteStore(path) as store:
+        store.add(build_log(3).items())
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE entries SET encoded = 'text' WHERE id = 1")
+        connection.execute("UPDATE payloads SET piece = 'text' WHERE entry = 2")
+        connection.execute("UPDATE entries SET payload_state = 99 WHERE id = 3")
+    rows = [(row.encoded == b"text", row.payload_state) for row in read(path)]
+    assert [(True, states.ABSENT), (False, states.MISMATCH), (False, states.ABSENT)] == rows
+
+
+def test_fork_proofs_of_a_store(tmp_path: Path) -> None:
+    """The proofs that a store holds are read, too."""
+    log = build_log(3)
+    other = log.make(3, b"other")
+    with SQLiteStore(tmp_path / "store") as store:
+        store.add([*log.items(), (other, b"other")])
+    *entries, first, second = read(tmp_path / "store")
+    assert len(entries) == 4
+    assert {log.entries[2].encoded, other.encoded} == {first.encoded, second.encoded}
+
+
+def test_an_input_that_went_away(tmp_path: Path) -> None:
+    """What was there when the work was planned and is not now is an error, not a reject: the results would lie."""
+    for part in (Part.FILE, Part.ENTRIES, Part.FORKS):
+        with pytest.raises(CulmError, match="gone"):
+            list(scan(Piece(str(tmp_path / "gone"), part, 1, 10)))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from culm.errors import Place
+    from culm.store.interface import Bytes
 
 VERIFIED, UNVERIFIED, INVALID = "verified", "unverified", "invalid"
 
@@ -107,12 +108,12 @@ class DataSet:
         self._wrote(one, None)
         self._wrote(other, None)
 
-    def stored(self, items: Iterable[tuple[Entry, bytes | None]]) -> None:
+    def stored(self, items: Iterable[tuple[Entry, Bytes | None]]) -> None:
         """Add entries to the store among the inputs."""
         items = list(items)
         self.store.add(items)
         for entry, payload in items:
-            self._wrote(entry, payload)
+            self._wrote(entry, None if payload is None else bytes(payload))
 
     def wrote(self, entry: Entry) -> None:
         """Note an entry that a case wrote by itself."""

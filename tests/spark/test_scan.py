@@ -65,7 +65,8 @@ def test_large_payloads_are_never_held(kind: str, tmp_path: Path) -> None:
     assert peak < 4 * MIB
     if kind == "bundle":
         frame = PayloadFrame(entry.author, 0, 1, entry.payload_hash, entry.size)
-        assert [(states.ABSENT, None), (None, frame.encode())] == [(row.payload_state, row.payload_frame) for row in rows]
+        found = [(row.payload_state, row.payload_frame) for row in rows]
+        assert [(states.ABSENT, None), (None, frame.encode())] == found
     else:
         assert [(entry.encoded, states.HELD)] == [(row.encoded, row.payload_state) for row in rows]
 

@@ -92,7 +92,7 @@ def payloads(entries: list[Entry], frames: list[PayloadFrame], payload: str = "a
 
 
 def test_frames_meet_their_entries() -> None:
-    """A frame is for whichever entry of its place it fits; one that fits none is a wrong payload of all that lack theirs."""
+    """A frame is for whichever entry of its place it fits; one that fits none is wrong for all that lack theirs."""
     log = build_log(2)
     one, other = log.entries[1], log.make(2, b"other")
     right, wrong = frame(one, log.payloads[one.hash]), frame(one, b"wrong")

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -77,6 +77,11 @@ class SessionStats:
     missing: int = 0
     refused: list[str] = field(default_factory=list)
     forks: int = 0
+
+    def add(self, other: SessionStats) -> None:
+        """Count what went through another session, too."""
+        for item in fields(SessionStats):
+            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
 
 class Session:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from culm.errors import NetworkError
@@ -24,29 +24,10 @@ _PROGRESS_SECONDS = 0.1
 
 
 @dataclass(slots=True)
-class SyncSummary:
-    """What a sync did. ``seconds`` counts from the call to the end. ``complete``: nothing announced is lacking."""
+class SyncSummary(SessionStats):
+    """What a sync did, over one session or several. ``seconds`` counts from the call to the end."""
 
-    entries_received: int = 0
-    entries_sent: int = 0
-    bytes_received: int = 0
-    bytes_sent: int = 0
-    payload_bytes: int = 0
-    missing: int = 0
     seconds: float = 0.0
-    forks: int = 0
-    refused: list[str] = field(default_factory=list)
-
-    def add(self, stats: SessionStats) -> None:
-        """Add what went through a session."""
-        self.entries_received += stats.entries_received
-        self.entries_sent += stats.entries_sent
-        self.bytes_received += stats.bytes_received
-        self.bytes_sent += stats.bytes_sent
-        self.payload_bytes += stats.payload_bytes
-        self.missing += stats.missing
-        self.forks += stats.forks
-        self.refused += stats.refused
 
 
 async def sync(

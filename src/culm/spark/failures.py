@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError, CulmError
@@ -27,7 +28,8 @@ _RAISED = re.compile(
 def one_line_failures() -> Iterator[None]:
     """Raise ``CulmError`` with one line for everything that Spark raises; ``ConfigError`` if it is not installed."""
     try:
-        import pyarrow as _  # noqa: F401
+        for needed in ("pyarrow", "pandas"):  # Spark's Arrow functions look for pandas, though nothing here uses it
+            import_module(needed)
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
     except ImportError as error:

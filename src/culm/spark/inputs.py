@@ -88,7 +88,6 @@ def _pieces(path: Path) -> Iterator[Piece]:
 
 
 def _store_pieces(path: Path) -> Iterator[Piece]:
-    spans: list[tuple[Part, int | None, int | None]] = []
     try:
         database = Database(path, read_only=True)
     except StoreDamaged as error:
@@ -96,8 +95,10 @@ def _store_pieces(path: Path) -> Iterator[Piece]:
         raise StoreDamaged(message) from error
     try:
         with database.snapshot() as connection:
-            for part in (Part.ENTRIES, Part.FORKS):
-                spans.append((part, *connection.execute(f"SELECT min(id), max(id) FROM {part.value}").fetchone()))
+            spans = [
+                (part, *connection.execute(f"SELECT min(id), max(id) FROM {part.value}").fetchone())
+                for part in (Part.ENTRIES, Part.FORKS)
+            ]
     finally:
         database.close()
     for part, low, high in spans:

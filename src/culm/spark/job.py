@@ -57,8 +57,8 @@ def run(
     left running. ``overwrite`` lets earlier results at ``output`` be replaced. ``progress`` is called with one line for
     each stage.
 
-    ``ConfigError`` or ``StoreError``, before Spark is started, for inputs that cannot be read and an output that cannot
-    be written; ``ConfigError`` if Spark or Java is not there, or not the master; ``CulmError`` if Spark fails on the way.
+    ``ConfigError`` or ``StoreError``, before Spark is started, for inputs that cannot be read and an output that
+    cannot be written; ``ConfigError`` if Spark, Java or the master is not there; ``CulmError`` if Spark fails.
     """
     started = time.monotonic()
     say = progress or _silent
@@ -69,8 +69,7 @@ def run(
         if Path(path).resolve().is_relative_to(output.resolve()):
             raise ConfigError(f"{path}: an input inside the output {output}, which is to be replaced")
     with one_line_failures(), _session(master, say) as spark, whole_folder(output) as folder:
-        summary = _verify(spark, splits, folder, say, started)
-    return summary
+        return _verify(spark, splits, folder, say, started)
 
 
 def _silent(_line: str) -> None:

@@ -1,6 +1,6 @@
 """Reading stores and export files into a DataFrame, in parallel.
 
-The inputs are looked at here, and cut into splits (``culm.spark.inputs``); workers read the splits (``culm.spark.scan``).
+The inputs are looked at here and cut into splits (``culm.spark.inputs``); workers read those (``culm.spark.scan``).
 """
 
 from __future__ import annotations

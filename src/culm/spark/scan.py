@@ -6,7 +6,6 @@ file or a store turns out to be damaged, what was read before stands, and a reje
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +18,7 @@ from culm.store.files import EntryRecord, PayloadRecord, Record, read_records
 from culm.store.schema import PayloadState
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator
 
 _PAGE = 500  # rows of a store read in one short snapshot

@@ -71,7 +71,7 @@ class Finding(NamedTuple):
 
 
 def walk(facts: Iterable[Fact]) -> Iterator[Finding]:
-    """The findings on the entries of whole logs, sorted as ``Fact`` says; each log's limit, if it has one, behind it."""
+    """The findings on the entries of whole logs, sorted as ``Fact`` says; a log's limit comes behind its entries."""
     for (author, log), of_log in groupby(facts, key=itemgetter(0, 1)):
         judge = _Log()
         for seq, of_place in groupby(of_log, key=itemgetter(2)):

@@ -1,10 +1,30 @@
-"""The data set with every defect, written once for all tests that read it."""
+"""What the tests of the pipeline share: one Spark session, and the data set with every defect."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from culm.spark import session
 from tests.spark.defects import DataSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one session of the test run: starting another would take ten seconds."""
+    config = {
+        "spark.sql.shuffle.partitions": "4",  # more tasks than cores, few enough to cost little
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100",  # small data sets still make several batches
+    }
+    running = session("local[2]", config=config)
+    yield running
+    running.stop()
 
 
 @pytest.fixture(scope="session")

@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 NOT_INSTALLED = 'Spark is not installed: pip install "culm[spark]"'
 
-_OURS = re.compile(r"^(?:culm\.errors\.)\w+: (.+)$", re.MULTILINE)  # raised by Culm in a worker
-_RAISED = re.compile(
-    r"^(?:Caused by: )?[\w.]+(?:Error|Exception|Exit): (.+)$", re.MULTILINE
-)  # the last line of a traceback
+# An error that Culm raised in a worker; the last line of a traceback, or of a chain of Java's.
+_OURS = re.compile(r"^(?:culm\.errors\.)\w+: (.+)$", re.MULTILINE)
+_RAISED = re.compile(r"^(?:Caused by: )?[\w.]+(?:Error|Exception|Exit): (.+)$", re.MULTILINE)
 
 
 @contextmanager
@@ -38,7 +37,7 @@ def one_line_failures() -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as error:
         raise CulmError(f"Spark: {first_cause(str(error))}") from error
-    except ConnectionError as error:  # its Java process is gone
+    except (ConnectionRefusedError, ConnectionResetError) as error:  # nobody is at its Java process's socket
         raise CulmError("Spark: its process has ended") from error
 
 

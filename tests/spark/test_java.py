@@ -97,6 +97,6 @@ def test_without_a_java_the_packages_own_is_used(tmp_path: Path, monkeypatch: py
     """On a machine without Java the runtime from PyPI starts behind the wrapper, asked for the module it lacks."""
     monkeypatch.setattr(java, "find_java", lambda _: None)
     home = java.java_home({"CULM_CACHE": str(tmp_path)})
-    command = [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"]
+    command = [str(home / "bin" / "java"), "--add-modules=jdk.incubator.vector", "-version"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "version" in result.stderr

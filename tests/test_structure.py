@@ -15,6 +15,7 @@ ALLOWED = {
     "bamboo": {"errors"},
     "wire": {"errors", "bamboo"},
     "bushbaby": {"errors", "bamboo", "wire"},
+    "negentropy": {"errors", "bamboo"},
     "store": {"errors", "bamboo"},
     "testing": {"errors", "bamboo", "store"},
     "spark": {"errors", "bamboo", "store"},

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkValueError
 
 from culm.errors import ConfigError, CulmError
-from culm.spark import Summary, run
-from culm.spark.failures import first_cause
+from culm.spark import Summary, job, run
+from culm.spark.failures import first_cause, one_line_failures
 from culm.testing import build_log
 
 if TYPE_CHECKING:
@@ -119,7 +122,21 @@ def test_what_cannot_work_is_refused_before_spark_starts(
         run([str(tmp_path / "results" / "summary.json")], tmp_path / "results", overwrite=True)
 
 
-@pytest.mark.parametrize("module", ["pyspark.errors", "pyarrow"])
+def test_a_session_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no session is active the job starts one with the master given, and stops it whatever happens."""
+    started = mock.Mock()
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+    monkeypatch.setattr(job, "session", started)
+    lines: list[str] = []
+    with pytest.raises(ZeroDivisionError), job._session("spark://host:7077", lines.append) as spark:
+        assert started.return_value is spark
+        raise ZeroDivisionError
+    started.assert_called_once_with("spark://host:7077")
+    started.return_value.stop.assert_called_once_with()
+    assert ["starting Spark (spark://host:7077)"] == lines
+
+
+@pytest.mark.parametrize("module", ["pyspark.errors", "pyarrow", "pandas"])
 def test_spark_is_an_extra(plain: Path, tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Spark or what it needs, one line says how to install it."""
     monkeypatch.setitem(sys.modules, module, None)
@@ -141,6 +158,14 @@ def test_the_summary_as_a_table() -> None:
         "wrong payloads       1",
         "rejects              0",
     ] == summary.table().splitlines()
+
+
+@pytest.mark.parametrize("error", [Py4JError("gone"), PySparkValueError("gone"), ConnectionRefusedError("gone")])
+def test_what_spark_raises_is_one_of_our_errors(error: Exception) -> None:
+    """Whatever Spark raises becomes a ``CulmError`` with the cause chained to it."""
+    with pytest.raises(CulmError, match=r"^Spark: ") as found, one_line_failures():
+        raise error
+    assert error is found.value.__cause__
 
 
 @pytest.mark.parametrize(

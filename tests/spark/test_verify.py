@@ -147,6 +147,14 @@ def test_any_rows_can_be_verified(spark: SparkSession, data: DataSet) -> None:
     assert ["a row without an entry", *["not an entry"] * 3] == [reason.split(":")[0] for reason in reasons]
 
 
+def test_nothing_is_verified_of_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Stores that hold nothing give empty tables."""
+    with SQLiteStore(tmp_path / "empty"):
+        pass
+    entries = read_entries(spark, [tmp_path / "empty"])
+    assert [] == verify(spark, entries).collect() == rejects(entries).collect()
+
+
 def test_rows_without_entries_are_a_wrong_call(spark: SparkSession) -> None:
     """Without the column of entries there is nothing to verify."""
     with pytest.raises(ConfigError, match="'encoded'"):

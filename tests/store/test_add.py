@@ -59,7 +59,7 @@ def arrivals(draw: st.DrawFn) -> list[list[Item]]:
 
 
 @given(groups=arrivals(), reopened=st.sets(st.integers(0, 20)))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 def test_any_order(groups: list[list[Item]], reopened: set[int]) -> None:
     """Whatever comes in whatever order and groups, reopened or not: the store shows what the definition says.
 
@@ -110,7 +110,7 @@ def check_proofs(store: SQLiteStore, log: Log, model: Model) -> None:
 
 
 @given(order=st.permutations(range(40)))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 def test_one_by_one(order: list[int]) -> None:
     """An honest log that comes entry by entry, in any order, is verified in the end and nothing waits."""
     with tempfile.TemporaryDirectory() as folder, SQLiteStore(Path(folder) / "store") as store:
@@ -470,6 +470,18 @@ def test_offers_since_a_change(store: SQLiteStore) -> None:
     assert {0: 3, 1: 4, 2: 3} == {offer.log_id: offer.newest for offer in store.offers()}
 
 
+def test_the_offer_of_one_log(store: SQLiteStore) -> None:
+    """One log's offer is the one among all; of a log with nothing verified there is none."""
+    builders = [build_log(3, log_id=at) for at in range(2)]
+    store.add([item for builder in builders for item in builder.items()])
+    store.add(build_log(3, log_id=2).items()[1:])
+    found = {(offer.author, offer.log_id): offer for offer in store.offers()}
+
+    assert 2 == len(found)
+    assert list(found.values()) == [store.offer(log) for log in found]
+    assert [None, None] == [store.offer((NAME[0], log_id)) for log_id in (2, 3)]
+
+
 def test_writing_while_reading(store: SQLiteStore) -> None:
     """Who walks through an answer may write on the way: no answer keeps the store from being changed."""
     builders = [build_log(3, log_id=at) for at in range(3)]
@@ -493,6 +505,15 @@ def test_a_long_log_in_little_memory_of_the_view(store: SQLiteStore) -> None:
 
     assert (2010, 0) == (report.added, report.waiting)
     assert [2010] == [offer.newest for offer in store.offers()]
+
+
+def test_transactions_end_when_they_hold_many_bytes(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few the entries, a transaction is closed when their payloads come to a certain size."""
+    monkeypatch.setattr(store_module, "_BATCH_BYTES", 50)
+    store.add(LOG.items())
+
+    assert 14 == store.change()  # 40 payloads of 20 bytes, three to a transaction
+    assert list(range(1, 41)) == in_state(store, State.VERIFIED)
 
 
 def test_limits_are_what_the_documentation_says() -> None:

@@ -1,0 +1,158 @@
+"""Negentropy messages: strict reading, and writing (seed 002, "Definitions"; negentropy.md, "Refused here").
+
+::
+
+    message = version byte, range*
+    range   = bound, mode, payload              a range begins where the one before ended
+    bound   = timestamp, length, id prefix      timestamp: 0 is infinity, else 1 + the difference to the bound before
+    payload = nothing (Skip) | 16 bytes (Fingerprint) | count, ids of 32 bytes (IdList)
+
+Numbers are base 128, most significant digit first, in their shortest form. The reader refuses what no correct sender
+writes, and keeps nothing: its work and memory are bounded by the bytes it is given.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from culm.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VERSION = 0x61
+VERSIONS = range(0x60, 0x70)
+INFINITY = 2**64 - 1
+ID_BYTES = 32
+FINGERPRINT_BYTES = 16
+_MAX_VARINT_BYTES = 10
+
+
+class Mode(IntEnum):
+    """What is said of a range."""
+
+    SKIP = 0
+    FINGERPRINT = 1
+    ID_LIST = 2
+
+
+class Range(NamedTuple):
+    """One range of a message, up to its bound (exclusive).
+
+    ``timestamp`` and ``prefix`` are the bound; ``payload`` is a fingerprint, or the ids of a list one behind the other.
+    ``offset`` is where the range begins in the message.
+    """
+
+    timestamp: int
+    prefix: bytes
+    mode: int
+    payload: bytes
+    offset: int
+
+
+class MalformedMessage(RemoteProtocolError):
+    """A message that breaks the format; ``offset`` says where."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(f"byte {offset}: {message}")
+        self.offset = offset
+
+
+def encode_varint(number: int) -> bytes:
+    """A number in base 128, most significant digit first."""
+    if number < 0x80:
+        return bytes((number,))
+    digits = [number & 0x7F]
+    number >>= 7
+    while number:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(reversed(digits))
+
+
+def decode_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read a number at ``at``: it and the offset behind it; ``MalformedMessage`` if it is cut, too long or too large."""
+    if at < len(data) and data[at] < 0x80:
+        return data[at], at + 1
+    number = 0
+    for index in range(at, min(at + _MAX_VARINT_BYTES, len(data))):
+        digit = data[index]
+        number = number << 7 | digit & 0x7F
+        if digit < 0x80:
+            if number > INFINITY:
+                raise MalformedMessage("a number of more than 64 bits", at)
+            return number, index + 1
+        if number == 0:
+            raise MalformedMessage("a number that is not in its shortest form", at)
+    if at + _MAX_VARINT_BYTES <= len(data):
+        raise MalformedMessage("a number of more than 64 bits", at)
+    raise MalformedMessage("truncated: a number", at)
+
+
+def read_ranges(message: bytes) -> Iterator[Range]:
+    """The ranges of a message behind its version byte, in order, checked as they are read.
+
+    Accepted although no sender needs them: a bound equal to the one before (an empty range); an infinity bound with an
+    id prefix, which is dropped; behind the infinity bound one more range up to infinity with a fingerprint, as
+    senders with a frame limit write it.
+    """
+    at = 1
+    end = len(message)
+    timestamp, prefix = 0, b""
+    while at < end:
+        offset = at
+        was_infinite = timestamp == INFINITY
+        difference, at = decode_varint(message, at)
+        size, at = decode_varint(message, at)
+        if size > ID_BYTES:
+            raise MalformedMessage(f"an id prefix of {size} bytes", offset)
+        before = timestamp, prefix
+        prefix = message[at : at + size]
+        at += size
+        if difference == 0:
+            timestamp, prefix = INFINITY, b""
+        else:
+            if was_infinite:
+                raise MalformedMessage("a finite bound after infinity", offset)
+            timestamp += difference - 1
+            if timestamp >= INFINITY:
+                raise MalformedMessage("a timestamp of more than 64 bits", offset)
+            if (timestamp, prefix) < before and prefix.ljust(ID_BYTES, b"\0") < before[1].ljust(ID_BYTES, b"\0"):
+                raise MalformedMessage("bounds go backwards", offset)
+        mode, at = decode_varint(message, at)
+        if mode == Mode.SKIP:
+            length = 0
+        elif mode == Mode.FINGERPRINT:
+            length = FINGERPRINT_BYTES
+        elif mode == Mode.ID_LIST:
+            count, at = decode_varint(message, at)
+            length = count * ID_BYTES
+        else:
+            raise MalformedMessage(f"mode {mode}", offset)
+        if at + length > end:
+            raise MalformedMessage("truncated: a range", offset)
+        if was_infinite and (mode != Mode.FINGERPRINT or at + length != end):
+            raise MalformedMessage("a second range up to infinity", offset)
+        yield Range(timestamp, prefix, mode, message[at : at + length], offset)
+        at += length
+
+
+class Writer:
+    """Writes ranges; bounds are relative to the one before, so the order counts."""
+
+    __slots__ = ("_timestamp",)
+
+    def __init__(self) -> None:
+        self._timestamp = 0
+
+    def bound(self, timestamp: int, prefix: bytes) -> bytes:
+        """The next bound."""
+        if timestamp == INFINITY:
+            self._timestamp = timestamp
+            return b"\0\0"
+        difference = timestamp - self._timestamp
+        self._timestamp = timestamp
+        if difference < 0x7F:
+            return bytes((difference + 1, len(prefix))) + prefix
+        return encode_varint(difference + 1) + bytes((len(prefix),)) + prefix

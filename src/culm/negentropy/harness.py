@@ -1,0 +1,84 @@
+"""``python -m culm.negentropy.harness``: one side of a session over stdin and stdout (negentropy.md, "The harness").
+
+A line is a command, its parts parted by commas: ``item,TIMESTAMP,ID``, ``seal``, ``initiate``, ``msg,HEX``. Answers are
+``have,ID``, ``need,ID``, ``msg,HEX`` and ``done``. ``FRAMESIZELIMIT`` in the environment is the frame limit in bytes,
+``NEGENTROPY_REFERENCE_BYTES=1`` asks for the references' bytes. An error ends the process: exit code 1, a line on stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+from culm.errors import CulmError
+from culm.negentropy.reconciler import Negentropy
+from culm.negentropy.storage import ArrayStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Harness:
+    """The commands of one session."""
+
+    def __init__(self, out: TextIO, environment: Mapping[str, str]) -> None:
+        self._out = out
+        self._limit = int(environment.get("FRAMESIZELIMIT") or 0)
+        self._reference_bytes = environment.get("NEGENTROPY_REFERENCE_BYTES") == "1"
+        self._items: list[tuple[int, bytes]] = []
+        self._session: Negentropy | None = None
+        self._initiated = False
+        self._told = [0, 0]  # how many of have and need were printed
+
+    def run(self, line: str) -> None:
+        """Obey one line; ``ValueError`` or ``CulmError`` if that cannot be."""
+        match line.split(","):
+            case [""]:
+                pass
+            case ["item", timestamp, identity]:
+                self._items.append((int(timestamp), bytes.fromhex(identity)))
+            case ["seal"]:
+                storage = ArrayStorage.of(self._items)
+                self._session = Negentropy(storage, self._limit, reference_bytes=self._reference_bytes)
+            case ["initiate"]:
+                self._initiated = True
+                self._say("msg," + self._open().initiate().hex())
+            case ["msg", message]:
+                self._answer(bytes.fromhex(message))
+            case _:
+                raise ValueError(f"not a command: {line[:100]}")
+
+    def _open(self) -> Negentropy:
+        if self._session is None:
+            raise ValueError("seal comes first")
+        return self._session
+
+    def _answer(self, message: bytes) -> None:
+        session = self._open()
+        answer = session.reconcile(message)
+        if self._initiated:
+            for index, (word, found) in enumerate((("have", session.have), ("need", session.need))):
+                for identity in found[self._told[index] :]:
+                    self._say(f"{word},{identity.hex()}")
+                self._told[index] = len(found)
+        self._say("done" if answer is None else "msg," + answer.hex())
+
+    def _say(self, line: str) -> None:
+        print(line, file=self._out, flush=True)
+
+
+def main() -> int:
+    """Obey stdin to its end; the exit code."""
+    try:
+        harness = Harness(sys.stdout, os.environ)
+        for line in sys.stdin:
+            harness.run(line.strip())
+    except (CulmError, ValueError) as error:
+        print(f"negentropy harness: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

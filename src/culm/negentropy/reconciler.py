@@ -1,0 +1,161 @@
+"""Reconciling two sets by messages that take turns (seed 002, "Algorithm" and "Frame Size Limits"; negentropy.md).
+
+The initiator learns what it has and the other side needs, and the reverse. Each side answers every range of a message:
+equal fingerprints with a Skip, others by splitting its own range; an IdList, if it is the responder, with its own.
+
+With a frame limit a message may be cut; a fingerprint of everything from there on then closes it. All references take
+that fingerprint from the end of the range they could not fit, while on the wire it begins at the last bound that was
+written. What lies between is compared with nothing, and differences in it are lost. Here the fingerprint begins where
+the wire says, so that nothing is lost; ``reference_bytes=True`` makes the references' messages instead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.errors import LocalProtocolError, RemoteProtocolError
+from culm.negentropy.codec import ID_BYTES, INFINITY, VERSION, VERSIONS, Mode, Writer, encode_varint, read_ranges
+
+if TYPE_CHECKING:
+    from culm.negentropy.codec import Range
+    from culm.negentropy.storage import Storage
+
+BUCKETS = 16
+LEAST_FRAME_LIMIT = 4096
+_FRAME_RESERVE = 200  # bytes below the limit at which a message is cut: room for the closing fingerprint
+_SKIP, _FINGERPRINT, _ID_LIST = (bytes((mode,)) for mode in Mode)
+
+
+class Negentropy:
+    """One side of a session over a ``Storage`` that does not change meanwhile.
+
+    ``frame_size_limit``: the most bytes of a message, 0 for any, else at least 4096. The side that calls ``initiate``
+    finds the differences in ``have`` (ids it holds and the other lacks, in storage order within a message) and
+    ``need``, as they come to light, each once.
+    """
+
+    def __init__(self, storage: Storage, frame_size_limit: int = 0, *, reference_bytes: bool = False) -> None:
+        if frame_size_limit and frame_size_limit < LEAST_FRAME_LIMIT:
+            raise ValueError(f"a frame limit is 0 (none) or at least {LEAST_FRAME_LIMIT}")
+        self.have: list[bytes] = []
+        self.need: list[bytes] = []
+        self._storage = storage
+        self._cut_at = frame_size_limit - _FRAME_RESERVE if frame_size_limit else None
+        self._reference_bytes = reference_bytes
+        self._initiator = False
+        self._known_have: set[bytes] = set()
+        self._known_need: set[bytes] = set()
+
+    def initiate(self) -> bytes:
+        """The first message. Whoever sends it is the initiator. ``LocalProtocolError`` if it was called before."""
+        if self._initiator:
+            raise LocalProtocolError("this session was initiated already")
+        self._initiator = True
+        return bytes((VERSION,)) + self._split(Writer(), 0, len(self._storage), INFINITY, b"")
+
+    def reconcile(self, message: bytes) -> bytes | None:
+        """Take the other side's message: the answer, or None if the initiator knows everything.
+
+        ``RemoteProtocolError`` for a message that breaks the format, or a version that cannot be talked.
+        """
+        if not message or message[0] not in VERSIONS:
+            raise RemoteProtocolError("not a negentropy message")
+        if message[0] != VERSION:
+            if self._initiator:
+                raise RemoteProtocolError(f"the peer speaks another version (byte {message[0]:#04x})")
+            return bytes((VERSION,))
+        answer = self._answer(message)
+        return None if self._initiator and len(answer) == 1 else answer
+
+    def _answer(self, message: bytes) -> bytes:
+        storage, writer = self._storage, Writer()
+        out = bytearray((VERSION,))
+        low = 0  # where the range begins
+        written = 0  # the position of the last bound written: what follows on the wire begins there
+        skipped: Range | None = None  # the last range to be skipped; written when something follows it
+        before: Range | None = None
+        for item in read_ranges(message):
+            high = storage.position(item.timestamp, item.prefix, low)
+            part = b""
+            if item.mode == Mode.SKIP or (
+                item.mode == Mode.FINGERPRINT and item.payload == storage.fingerprint(low, high)
+            ):
+                skipped = item
+            elif item.mode == Mode.ID_LIST and self._initiator:
+                self._compare(item.payload, low, high)
+                skipped = item
+            else:
+                if skipped is not None and before is not None:
+                    part = writer.bound(before.timestamp, before.prefix) + _SKIP
+                    skipped = None
+                if item.mode == Mode.FINGERPRINT:
+                    part += self._split(writer, low, high, item.timestamp, item.prefix)
+                else:
+                    high = self._list(out, part, writer, low, high, item)
+                    written, part = high, b""
+            if self._cut_at is not None and len(out) + len(part) > self._cut_at:
+                rest = high if self._reference_bytes else written
+                out += writer.bound(INFINITY, b"") + _FINGERPRINT + storage.fingerprint(rest, len(storage))
+                break
+            if part:
+                out += part
+                written = high
+            low, before = high, item
+        return bytes(out)
+
+    def _list(self, out: bytearray, part: bytes, writer: Writer, low: int, high: int, item: Range) -> int:
+        """Answer a list with our own, as far as the frame limit lets it; the position reached."""
+        storage = self._storage
+        timestamp, prefix = item.timestamp, item.prefix
+        if self._cut_at is not None:
+            # An id is added while what is there, ids included, is within the limit.
+            room = (self._cut_at - len(out)) // ID_BYTES + 1 if self._cut_at >= len(out) else 0
+            if room < high - low:
+                high = low + room
+                timestamp, prefix = storage.timestamp(high), storage.id(high)
+        out += part + writer.bound(timestamp, prefix) + _ID_LIST + encode_varint(high - low) + storage.ids(low, high)
+        return high
+
+    def _compare(self, theirs: bytes, low: int, high: int) -> None:
+        """The initiator sees the other side's list of a range: note what either lacks."""
+        ours = self._storage.ids(low, high)
+        their_ids = [theirs[at : at + ID_BYTES] for at in range(0, len(theirs), ID_BYTES)]
+        our_ids = [ours[at : at + ID_BYTES] for at in range(0, len(ours), ID_BYTES)]
+        if our_ids == their_ids:
+            return
+        our_set, their_set = set(our_ids), set(their_ids)
+        for identity in our_ids:
+            if identity not in their_set and identity not in self._known_have:
+                self._known_have.add(identity)
+                self.have.append(identity)
+        for identity in their_ids:
+            if identity not in our_set and identity not in self._known_need:
+                self._known_need.add(identity)
+                self.need.append(identity)
+
+    def _split(self, writer: Writer, low: int, high: int, timestamp: int, prefix: bytes) -> bytes:
+        """Our own range, as a list if it is small, else as fingerprints of its parts."""
+        storage = self._storage
+        count = high - low
+        if count < 2 * BUCKETS:
+            return writer.bound(timestamp, prefix) + _ID_LIST + encode_varint(count) + storage.ids(low, high)
+        size, larger = divmod(count, BUCKETS)
+        parts = []
+        for bucket in range(BUCKETS):
+            end = low + size + (bucket < larger)
+            bound = writer.bound(timestamp, prefix) if end == high else self._minimal_bound(writer, end)
+            parts.append(bound + _FINGERPRINT + storage.fingerprint(low, end))
+            low = end
+        return b"".join(parts)
+
+    def _minimal_bound(self, writer: Writer, position: int) -> bytes:
+        """The shortest bound between a record and the one before it."""
+        storage = self._storage
+        timestamp = storage.timestamp(position)
+        if storage.timestamp(position - 1) != timestamp:
+            return writer.bound(timestamp, b"")
+        identity, before = storage.id(position), storage.id(position - 1)
+        shared = 0
+        while identity[shared] == before[shared]:
+            shared += 1
+        return writer.bound(timestamp, identity[: shared + 1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from nacl.signing import VerifyKey
@@ -15,6 +16,7 @@ from culm.store.exchange import Importer
 from culm.testing import LogBuilder, build_log
 
 ENTRIES = 4000
+_POOL = ThreadPoolExecutor(2)
 PAYLOAD = 200
 ROUNDS = 7
 
@@ -25,6 +27,12 @@ def bare_loop(encoded: list[bytes], author: bytes) -> None:
     pairs = [(data[:-64], data[-64:]) for data in encoded]
     for message, signature in pairs:
         key.verify(message, signature)
+
+
+def bare_loop_on_two_threads(encoded: list[bytes], author: bytes) -> None:
+    """How far this machine's second core goes at all: the bare loop, half of it on each of two threads."""
+    half = len(encoded) // 2
+    list(_POOL.map(lambda part: bare_loop(part, author), (encoded[:half], encoded[half:])))
 
 
 def verify(encoded: list[bytes], threads: int) -> None:
@@ -51,9 +59,10 @@ def run() -> list[Figure]:
     encoded = [entry.encoded for entry in log.entries]
     file = b"".join(entry.encoded + log.payloads[entry.hash] for entry in log.entries)
     author = log.identity.public
-    bare, one, two, into = in_turns(
+    bare, bare_two, one, two, into = in_turns(
         ROUNDS,
         lambda: bare_loop(encoded, author),
+        lambda: bare_loop_on_two_threads(encoded, author),
         lambda: verify(encoded, 1),
         lambda: verify(encoded, 2),
         lambda: import_file(file),
@@ -61,6 +70,13 @@ def run() -> list[Figure]:
     limit = "bare PyNaCl verify loop, one core"
     return [
         Figure(limit, ENTRIES / sorted(bare)[ROUNDS // 2], "entries/s"),
+        Figure(
+            "bare PyNaCl verify loop, two threads",
+            ENTRIES / sorted(bare_two)[ROUNDS // 2],
+            "entries/s",
+            limit,
+            median_ratio(bare, bare_two),
+        ),
         Figure(
             "verify, one core",
             ENTRIES / sorted(one)[ROUNDS // 2],

@@ -443,3 +443,13 @@ def test_every_byte_corrupted(target: SQLiteStore, data: bytes) -> None:
         report = check_damaged(target, bytes(changed), GENUINE)
 
         assert len(report.refused) > 0
+
+
+def test_an_entry_whose_payload_is_cut_is_kept(tmp_path: Path) -> None:
+    """A plain file that ends within a small payload still brings the entry before the cut."""
+    log = build_log(3, payload_size=50)
+    data = b"".join(entry.encoded + log.payloads[entry.hash] for entry in log.entries)
+    with SQLiteStore(tmp_path / "store.db") as store:
+        report = Importer(store).run(io.BytesIO(data[:-10]))
+        assert [type(error).__name__ for _, error in report.refused] == ["FileCut"]
+        assert (report.added, report.payloads) == (3, 2)

@@ -1,4 +1,4 @@
-"""Negentropy set reconciliation, without I/O. The document is seed 002; docs/protocols/negentropy.md has the decisions."""
+"""Negentropy set reconciliation, without I/O. Seed 002; docs/protocols/negentropy.md has the decisions."""
 
 from culm.negentropy.codec import MalformedMessage, Mode, Range, read_ranges
 from culm.negentropy.reconciler import Negentropy

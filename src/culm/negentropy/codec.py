@@ -72,7 +72,10 @@ def encode_varint(number: int) -> bytes:
 
 
 def decode_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read a number at ``at``: it and the offset behind it; ``MalformedMessage`` if it is cut, too long or too large."""
+    """Read a number at ``at``: it, and the offset behind it.
+
+    ``MalformedMessage`` if it is cut, not in its shortest form, or too large.
+    """
     if at < len(data) and data[at] < 0x80:
         return data[at], at + 1
     number = 0
@@ -103,31 +106,15 @@ def read_ranges(message: bytes) -> Iterator[Range]:
     while at < end:
         offset = at
         was_infinite = timestamp == INFINITY
-        difference, at = decode_varint(message, at)
-        size, at = decode_varint(message, at)
-        if size > ID_BYTES:
-            raise MalformedMessage(f"an id prefix of {size} bytes", offset)
-        before = timestamp, prefix
-        prefix = message[at : at + size]
-        at += size
-        if difference == 0:
-            timestamp, prefix = INFINITY, b""
-        else:
-            if was_infinite:
-                raise MalformedMessage("a finite bound after infinity", offset)
-            timestamp += difference - 1
-            if timestamp >= INFINITY:
-                raise MalformedMessage("a timestamp of more than 64 bits", offset)
-            if (timestamp, prefix) < before and prefix.ljust(ID_BYTES, b"\0") < before[1].ljust(ID_BYTES, b"\0"):
-                raise MalformedMessage("bounds go backwards", offset)
+        timestamp, prefix, at = _read_bound(message, at, timestamp, prefix)
         mode, at = decode_varint(message, at)
-        if mode == Mode.SKIP:
-            length = 0
-        elif mode == Mode.FINGERPRINT:
+        if mode == Mode.FINGERPRINT:
             length = FINGERPRINT_BYTES
         elif mode == Mode.ID_LIST:
             count, at = decode_varint(message, at)
             length = count * ID_BYTES
+        elif mode == Mode.SKIP:
+            length = 0
         else:
             raise MalformedMessage(f"mode {mode}", offset)
         if at + length > end:
@@ -136,6 +123,28 @@ def read_ranges(message: bytes) -> Iterator[Range]:
             raise MalformedMessage("a second range up to infinity", offset)
         yield Range(timestamp, prefix, mode, message[at : at + length], offset)
         at += length
+
+
+def _read_bound(message: bytes, at: int, timestamp: int, before: bytes) -> tuple[int, bytes, int]:
+    """Read a bound that follows the bound (``timestamp``, ``before``): it, and the offset behind it."""
+    offset = at
+    difference, at = decode_varint(message, at)
+    size, at = decode_varint(message, at)
+    if size > ID_BYTES:
+        raise MalformedMessage(f"an id prefix of {size} bytes", offset)
+    prefix = message[at : at + size]
+    at += size
+    if difference == 0:
+        return INFINITY, b"", at
+    if timestamp == INFINITY:
+        raise MalformedMessage("a finite bound after infinity", offset)
+    timestamp += difference - 1
+    if timestamp >= INFINITY:
+        raise MalformedMessage("a timestamp of more than 64 bits", offset)
+    # The bytes that a prefix leaves out are zeros.
+    if difference == 1 and prefix < before and prefix.ljust(ID_BYTES, b"\0") < before.ljust(ID_BYTES, b"\0"):
+        raise MalformedMessage("bounds go backwards", offset)
+    return timestamp, prefix, at
 
 
 class Writer:

@@ -2,7 +2,8 @@
 
 A line is a command, its parts parted by commas: ``item,TIMESTAMP,ID``, ``seal``, ``initiate``, ``msg,HEX``. Answers are
 ``have,ID``, ``need,ID``, ``msg,HEX`` and ``done``. ``FRAMESIZELIMIT`` in the environment is the frame limit in bytes,
-``NEGENTROPY_REFERENCE_BYTES=1`` asks for the references' bytes. An error ends the process: exit code 1, a line on stderr.
+``NEGENTROPY_REFERENCE_BYTES=1`` asks for the references' bytes. An error ends the process: exit code 1, a line on
+stderr.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Harness:
         self._say("done" if answer is None else "msg," + answer.hex())
 
     def _say(self, line: str) -> None:
-        print(line, file=self._out, flush=True)
+        self._out.write(line + "\n")
+        self._out.flush()
 
 
 def main() -> int:
@@ -75,7 +77,7 @@ def main() -> int:
         for line in sys.stdin:
             harness.run(line.strip())
     except (CulmError, ValueError) as error:
-        print(f"negentropy harness: {error}", file=sys.stderr)
+        sys.stderr.write(f"negentropy harness: {error}\n")
         return 1
     return 0
 

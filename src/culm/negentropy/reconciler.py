@@ -11,12 +11,15 @@ the wire says, so that nothing is lost; ``reference_bytes=True`` makes the refer
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.negentropy.codec import ID_BYTES, INFINITY, VERSION, VERSIONS, Mode, Writer, encode_varint, read_ranges
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from culm.negentropy.codec import Range
     from culm.negentropy.storage import Storage
 
@@ -124,14 +127,19 @@ class Negentropy:
         if our_ids == their_ids:
             return
         our_set, their_set = set(our_ids), set(their_ids)
-        for identity in our_ids:
-            if identity not in their_set and identity not in self._known_have:
-                self._known_have.add(identity)
-                self.have.append(identity)
-        for identity in their_ids:
-            if identity not in our_set and identity not in self._known_need:
-                self._known_need.add(identity)
-                self.need.append(identity)
+        # One id may stand under two timestamps, and the other side may hold it under one of them only.
+        alone = our_set - their_set
+        if len(our_set) < len(our_ids):
+            alone |= (Counter(our_ids) - Counter(their_ids)).keys()
+        self._note(self.have, self._known_have, (identity for identity in our_ids if identity in alone))
+        self._note(self.need, self._known_need, (identity for identity in their_ids if identity not in our_set))
+
+    @staticmethod
+    def _note(found: list[bytes], known: set[bytes], identities: Iterable[bytes]) -> None:
+        for identity in identities:
+            if identity not in known:
+                known.add(identity)
+                found.append(identity)
 
     def _split(self, writer: Writer, low: int, high: int, timestamp: int, prefix: bytes) -> bytes:
         """Our own range, as a list if it is small, else as fingerprints of its parts."""

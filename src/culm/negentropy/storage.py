@@ -74,9 +74,9 @@ class ArrayStorage:
         if len(same) and bool((ids[same] == ids[same + 1]).all(axis=1).any()):
             raise ValueError("a record that is there twice")
         self._length = len(timestamps)
-        self._timestamps = memoryview(timestamps)
-        self._ids = memoryview(ids.reshape(-1))
-        self._sums = memoryview(_prefix_sums(ids))
+        self._timestamps: memoryview = timestamps.data
+        self._ids: memoryview = ids.reshape(-1).data
+        self._sums: memoryview = _prefix_sums(ids).data
 
     @classmethod
     def of(cls, items: Iterable[tuple[int, bytes]]) -> ArrayStorage:

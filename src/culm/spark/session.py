@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import socket
 import sys
 import tempfile
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
@@ -16,12 +19,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# The gateway's own level keeps Spark from announcing that it sets one.
+# Off: a task that fails fills the screen otherwise, and what went wrong is in the exception, too. The gateway's own
+# level keeps Spark from announcing that it sets one.
 _LOG4J = """status = error
-rootLogger.level = error
+rootLogger.level = off
 rootLogger.appenderRef.stderr.ref = stderr
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
-logger.gateway.level = error
+logger.gateway.level = off
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
@@ -29,6 +33,7 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %p %c{1}: %m%n
 """
 
+_CONNECT_SECONDS = 5
 _SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -38,6 +43,21 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+
+
+def check_reachable(master: str) -> None:
+    """Raise ``ConfigError`` if no ``spark://`` master listens; Spark itself would try for more than a minute."""
+    if not master.startswith("spark://"):
+        return
+    failure = "no address"
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS):
+                return
+        except (OSError, ValueError) as error:
+            failure = str(error)
+    raise ConfigError(f"cannot reach the Spark master at {master}: {failure}")
 
 
 def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[str, str] | None = None) -> SparkSession:
@@ -54,7 +74,9 @@ def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[st
         return running
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    check_reachable(master)
     scratch = Path(tempfile.mkdtemp(prefix="culm-spark-"))
+    atexit.register(rmtree, scratch, ignore_errors=True)
     (scratch / "log4j2.properties").write_text(_LOG4J)
     os.environ["SPARK_CONF_DIR"] = str(scratch)
     settings = {

@@ -69,8 +69,10 @@ class Importer:
 
     def _take_entry(self, entry: Entry, payload: PayloadBytes | None) -> None:
         small = payload is not None and payload.size <= _WHOLE_BYTES
-        self._batch.append((entry, b"".join(payload) if payload is not None and small else None))
-        self._batch_bytes += payload.size if payload is not None and small else 0
+        self._batch.append((entry, None))
+        if payload is not None and small:
+            self._batch[-1] = (entry, b"".join(payload))  # a payload that is cut short leaves its entry here
+            self._batch_bytes += payload.size
         if payload is not None and not small:
             self._flush()
             if self._store.get(entry.place) is not None:

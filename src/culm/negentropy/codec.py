@@ -37,6 +37,9 @@ class Mode(IntEnum):
     ID_LIST = 2
 
 
+_FINGERPRINT = int(Mode.FINGERPRINT)
+
+
 class Range(NamedTuple):
     """One range of a message, up to its bound (exclusive).
 
@@ -63,6 +66,8 @@ def encode_varint(number: int) -> bytes:
     """A number in base 128, most significant digit first."""
     if number < 0x80:
         return bytes((number,))
+    if number < 0x4000:  # most differences of timestamps
+        return bytes((number >> 7 | 0x80, number & 0x7F))
     digits = [number & 0x7F]
     number >>= 7
     while number:
@@ -76,8 +81,12 @@ def decode_varint(data: bytes, at: int) -> tuple[int, int]:
 
     ``MalformedMessage`` if it is cut, not in its shortest form, or too large.
     """
-    if at < len(data) and data[at] < 0x80:
-        return data[at], at + 1
+    if at + 1 < len(data):  # short ones first: most are
+        first, second = data[at], data[at + 1]
+        if first < 0x80:
+            return first, at + 1
+        if second < 0x80 < first:
+            return (first & 0x7F) << 7 | second, at + 2
     number = 0
     for index in range(at, min(at + _MAX_VARINT_BYTES, len(data))):
         digit = data[index]
@@ -107,19 +116,21 @@ def read_ranges(message: bytes) -> Iterator[Range]:
         offset = at
         was_infinite = timestamp == INFINITY
         timestamp, prefix, at = _read_bound(message, at, timestamp, prefix)
-        mode, at = decode_varint(message, at)
-        if mode == Mode.FINGERPRINT:
-            length = FINGERPRINT_BYTES
-        elif mode == Mode.ID_LIST:
-            count, at = decode_varint(message, at)
-            length = count * ID_BYTES
-        elif mode == Mode.SKIP:
-            length = 0
+        if at < end and message[at] == _FINGERPRINT:  # most ranges
+            mode, length = _FINGERPRINT, FINGERPRINT_BYTES
+            at += 1
         else:
-            raise MalformedMessage(f"mode {mode}", offset)
+            mode, at = decode_varint(message, at)
+            if mode == Mode.ID_LIST:
+                count, at = decode_varint(message, at)
+                length = count * ID_BYTES
+            elif mode == Mode.SKIP:
+                length = 0
+            else:
+                raise MalformedMessage(f"mode {mode}", offset)
         if at + length > end:
             raise MalformedMessage("truncated: a range", offset)
-        if was_infinite and (mode != Mode.FINGERPRINT or at + length != end):
+        if was_infinite and (mode != _FINGERPRINT or at + length != end):
             raise MalformedMessage("a second range up to infinity", offset)
         yield Range(timestamp, prefix, mode, message[at : at + length], offset)
         at += length
@@ -129,11 +140,15 @@ def _read_bound(message: bytes, at: int, timestamp: int, before: bytes) -> tuple
     """Read a bound that follows the bound (``timestamp``, ``before``): it, and the offset behind it."""
     offset = at
     difference, at = decode_varint(message, at)
-    size, at = decode_varint(message, at)
-    if size > ID_BYTES:
-        raise MalformedMessage(f"an id prefix of {size} bytes", offset)
-    prefix = message[at : at + size]
-    at += size
+    if at < len(message) and message[at] == 0:  # most bounds have no id prefix
+        prefix = b""
+        at += 1
+    else:
+        size, at = decode_varint(message, at)
+        if size > ID_BYTES:
+            raise MalformedMessage(f"an id prefix of {size} bytes", offset)
+        prefix = message[at : at + size]
+        at += size
     if difference == 0:
         return INFINITY, b"", at
     if timestamp == INFINITY:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 BUCKETS = 16
 LEAST_FRAME_LIMIT = 4096
 _FRAME_RESERVE = 200  # bytes below the limit at which a message is cut: room for the closing fingerprint
+SKIP, FINGERPRINT, ID_LIST = map(int, Mode)
 _SKIP, _FINGERPRINT, _ID_LIST = (bytes((mode,)) for mode in Mode)
 
 
@@ -80,18 +81,16 @@ class Negentropy:
         for item in read_ranges(message):
             high = storage.position(item.timestamp, item.prefix, low)
             part = b""
-            if item.mode == Mode.SKIP or (
-                item.mode == Mode.FINGERPRINT and item.payload == storage.fingerprint(low, high)
-            ):
+            if item.mode == SKIP or (item.mode == FINGERPRINT and item.payload == storage.fingerprint(low, high)):
                 skipped = item
-            elif item.mode == Mode.ID_LIST and self._initiator:
+            elif item.mode == ID_LIST and self._initiator:
                 self._compare(item.payload, low, high)
                 skipped = item
             else:
                 if skipped is not None and before is not None:
                     part = writer.bound(before.timestamp, before.prefix) + _SKIP
                     skipped = None
-                if item.mode == Mode.FINGERPRINT:
+                if item.mode == FINGERPRINT:
                     part += self._split(writer, low, high, item.timestamp, item.prefix)
                 else:
                     high = self._list(out, part, writer, low, high, item)
@@ -148,22 +147,10 @@ class Negentropy:
         if count < 2 * BUCKETS:
             return writer.bound(timestamp, prefix) + _ID_LIST + encode_varint(count) + storage.ids(low, high)
         size, larger = divmod(count, BUCKETS)
+        ends = [low + size * bucket + min(bucket, larger) for bucket in range(BUCKETS + 1)]
         parts = []
-        for bucket in range(BUCKETS):
-            end = low + size + (bucket < larger)
-            bound = writer.bound(timestamp, prefix) if end == high else self._minimal_bound(writer, end)
-            parts.append(bound + _FINGERPRINT + storage.fingerprint(low, end))
-            low = end
+        for end, fingerprint in zip(ends[1:], storage.fingerprints(ends), strict=True):
+            parts.append(writer.bound(timestamp, prefix) if end == high else writer.bound(*storage.bound(end)))
+            parts.append(_FINGERPRINT)
+            parts.append(fingerprint)
         return b"".join(parts)
-
-    def _minimal_bound(self, writer: Writer, position: int) -> bytes:
-        """The shortest bound between a record and the one before it."""
-        storage = self._storage
-        timestamp = storage.timestamp(position)
-        if storage.timestamp(position - 1) != timestamp:
-            return writer.bound(timestamp, b"")
-        identity, before = storage.id(position), storage.id(position - 1)
-        shared = 0
-        while identity[shared] == before[shared]:
-            shared += 1
-        return writer.bound(timestamp, identity[: shared + 1])

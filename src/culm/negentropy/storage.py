@@ -15,13 +15,15 @@ import numpy as np
 from culm.negentropy.codec import FINGERPRINT_BYTES, ID_BYTES, INFINITY, encode_varint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
     U64 = npt.NDArray[np.uint64]
 
 _MODULUS_MASK = 2**256 - 1
+_NEAR = 256  # records within which a bound is looked for first
+_SMALL_COUNTS = [encode_varint(count) for count in range(1024)]
 _LANES = 8  # of 32 bits, so that a column of 2^32 of them adds up within 64 bits
 
 
@@ -43,13 +45,28 @@ class Storage(Protocol):
     def ids(self, low: int, high: int) -> bytes:
         """The ids of the records from ``low`` to before ``high``, one behind the other."""
 
+    def bound(self, position: int) -> tuple[int, bytes]:
+        """The shortest bound between a record and the one before it: a timestamp and an id prefix."""
+
     def fingerprint(self, low: int, high: int) -> bytes:
         """The fingerprint (16 bytes) of the records from ``low`` to before ``high``."""
+
+    def fingerprints(self, positions: Sequence[int]) -> list[bytes]:
+        """The fingerprints of the ranges between each position and the next."""
 
 
 def make_fingerprint(total: int, count: int) -> bytes:
     """The fingerprint of ``count`` ids whose sum modulo 2^256 is ``total``."""
-    return sha256(total.to_bytes(ID_BYTES, "little") + encode_varint(count)).digest()[:FINGERPRINT_BYTES]
+    number = _SMALL_COUNTS[count] if count < len(_SMALL_COUNTS) else encode_varint(count)
+    return sha256(total.to_bytes(ID_BYTES, "little") + number).digest()[:FINGERPRINT_BYTES]
+
+
+def shortest_prefix(before: bytes, identity: bytes) -> bytes:
+    """The shortest start of ``identity`` that is greater than ``before``, which is a smaller id."""
+    shared = 0
+    while identity[shared] == before[shared]:
+        shared += 1
+    return identity[: shared + 1]
 
 
 class ArrayStorage:
@@ -76,7 +93,7 @@ class ArrayStorage:
         self._length = len(timestamps)
         self._timestamps: memoryview = timestamps.data
         self._ids: memoryview = ids.reshape(-1).data
-        self._sums: memoryview = _prefix_sums(ids).data
+        self._sums = _prefix_sums(ids).tobytes()
 
     @classmethod
     def of(cls, items: Iterable[tuple[int, bytes]]) -> ArrayStorage:
@@ -95,7 +112,11 @@ class ArrayStorage:
         """The first position from ``low`` on whose record is not below a bound."""
         if timestamp == INFINITY:
             return self._length
-        at = bisect_left(self._timestamps, timestamp, low)
+        # Bounds come in order, most of them close to the one before.
+        near = min(low + _NEAR, self._length)
+        if near < self._length and self._timestamps[near] < timestamp:
+            near = self._length
+        at = bisect_left(self._timestamps, timestamp, low, near)
         if not prefix or at == self._length or self._timestamps[at] != timestamp:
             return at
         high = bisect_right(self._timestamps, timestamp, at)
@@ -120,12 +141,28 @@ class ArrayStorage:
         """The ids of the records from ``low`` to before ``high``, one behind the other."""
         return bytes(self._ids[low * ID_BYTES : high * ID_BYTES])
 
+    def bound(self, position: int) -> tuple[int, bytes]:
+        """The shortest bound between a record and the one before it: a timestamp and an id prefix."""
+        timestamp: int = self._timestamps[position]
+        if self._timestamps[position - 1] != timestamp:
+            return timestamp, b""
+        return timestamp, shortest_prefix(self.id(position - 1), self.id(position))
+
     def fingerprint(self, low: int, high: int) -> bytes:
         """The fingerprint of the records from ``low`` to before ``high``."""
         sums = self._sums
         above = int.from_bytes(sums[high * ID_BYTES : (high + 1) * ID_BYTES], "little")
         below = int.from_bytes(sums[low * ID_BYTES : (low + 1) * ID_BYTES], "little")
         return make_fingerprint((above - below) & _MODULUS_MASK, high - low)
+
+    def fingerprints(self, positions: Sequence[int]) -> list[bytes]:
+        """The fingerprints of the ranges between each position and the next."""
+        sums = self._sums
+        totals = [int.from_bytes(sums[at * ID_BYTES : (at + 1) * ID_BYTES], "little") for at in positions]
+        return [
+            make_fingerprint((totals[i + 1] - totals[i]) & _MODULUS_MASK, positions[i + 1] - positions[i])
+            for i in range(len(positions) - 1)
+        ]
 
 
 def _sorted(timestamps: U64, ids: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:

@@ -55,10 +55,11 @@ class Range(NamedTuple):
 
 
 class MalformedMessage(RemoteProtocolError):
-    """A message that breaks the format; ``offset`` says where."""
+    """A message that breaks the format; ``offset`` says where and ``reason`` which rule it breaks."""
 
-    def __init__(self, message: str, offset: int) -> None:
-        super().__init__(f"byte {offset}: {message}")
+    def __init__(self, reason: str, offset: int) -> None:
+        super().__init__(f"byte {offset}: {reason}")
+        self.reason = reason
         self.offset = offset
 
 

@@ -16,7 +16,7 @@ ALLOWED = {
     "wire": {"errors", "bamboo"},
     "bushbaby": {"errors", "bamboo", "wire"},
     "negentropy": {"errors", "bamboo"},
-    "store": {"errors", "bamboo"},
+    "store": {"errors", "bamboo", "negentropy"},
     "testing": {"errors", "bamboo", "store"},
     "spark": {"errors", "bamboo", "store"},
     "node": {"errors", "bamboo", "wire", "bushbaby", "store"},

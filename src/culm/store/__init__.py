@@ -13,6 +13,7 @@ from culm.store.interface import (
 )
 from culm.store.schema import PayloadState, State
 from culm.store.sqlite import SQLiteStore
+from culm.store.views import View
 
 __all__ = [
     "ImportReport",
@@ -27,4 +28,5 @@ __all__ = [
     "Store",
     "StoredEntry",
     "VerifyReport",
+    "View",
 ]

@@ -21,7 +21,7 @@ from culm.store.schema import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from culm.store.interface import Bytes, Log
+    from culm.store.interface import Bytes, Log, StoredEntry
     from culm.store.sqlite import SQLiteStore
 
 _WHOLE_BYTES = 1024 * 1024  # payloads up to this size are taken as a whole, larger ones piece by piece
@@ -163,3 +163,28 @@ def export_bundle(store: SQLiteStore, logs: Iterable[Log], stream: BinaryIO) -> 
             count += 1
     writer.close()
     return count
+
+
+def transfer(source: SQLiteStore, target: SQLiteStore, entries: Iterable[StoredEntry]) -> ImportReport:
+    """Move entries of one store into another, with the payloads that are held complete."""
+    report = ImportReport()
+    batch: list[tuple[Entry, Bytes | None]] = []
+    size = 0
+    for stored in entries:
+        entry = stored.entry
+        small = stored.payload_complete and entry.size <= _WHOLE_BYTES
+        batch.append((entry, b"".join(source.payload(stored)) if small else None))
+        size += entry.size if small else 0
+        large = stored.payload_complete and not small
+        if large or len(batch) >= _BATCH_ENTRIES or size >= _BATCH_BYTES:
+            report.merge(target.add(batch))
+            batch, size = [], 0
+        if large:
+            sink = target.payload_sink(entry.place, entry.hash)
+            if sink.wanted:
+                for piece in source.payload(stored, sink.offset):
+                    sink.write(piece)
+                sink.finish()
+                report.payloads += 1
+    report.merge(target.add(batch))
+    return report

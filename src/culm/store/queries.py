@@ -13,6 +13,7 @@ from culm.store.interface import Log, LogSummary, Offer, Sendable, StoredEntry
 from culm.store.schema import PayloadState, State, from_sql, to_sql
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Iterator
 
     from culm.errors import Place
@@ -25,6 +26,14 @@ _COLUMNS = "entries.id, encoded, state, payload_state, payload_held"
 def _stored(row: tuple[int, bytes, int, int, int]) -> StoredEntry:
     entry_id, encoded, state, payload_state, held = row
     return StoredEntry(Entry.decode(encoded), State(state), PayloadState(payload_state), held, entry_id)
+
+
+def stored_entry(connection: sqlite3.Connection, log: int, seq: int, variant: int) -> StoredEntry | None:
+    """The entry of a row's place: the log's row id, the number as stored, the variant."""
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM entries WHERE log = ? AND seq = ? AND variant = ?", (log, seq, variant)
+    ).fetchone()
+    return None if row is None else _stored(row)
 
 
 def get(database: Database, place: Place) -> StoredEntry | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity, are_authentic, check_payload
 from culm.bamboo.yamf import yamf_hash
 from culm.errors import BadSignature, NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
-from culm.store import append, ingest, payloads, queries, verify
+from culm.store import append, ingest, payloads, queries, verify, views
 from culm.store.database import LOCK_TIMEOUT, Database
 from culm.store.interface import Bytes, ImportReport, Log, LogSummary, Offer, Sendable, StoredEntry, VerifyReport
 from culm.store.logview import LogView
@@ -19,6 +19,9 @@ from culm.store.schema import PayloadState, State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
+
+    from culm.negentropy import ArrayStorage
+    from culm.store.views import View
 
 _BATCH_ENTRIES = 1000  # entries of one transaction
 _BATCH_BYTES = 8 * 1024 * 1024  # payload bytes after which a transaction is not extended
@@ -189,6 +192,14 @@ class SQLiteStore:
     def fork_proofs(self, log: Log | None = None) -> Iterator[ForkProof]:
         """The fork proofs held (of one log), the lowest position of each log first."""
         return queries.fork_proofs(self._database, log)
+
+    def record_set(self, view: View) -> ArrayStorage:
+        """The records of a view as they are now, to reconcile with another set; sealed in memory."""
+        return views.record_set(self._database, view)
+
+    def entries_of(self, ids: set[bytes]) -> Iterator[StoredEntry]:
+        """The verified entries with these record ids (32 bytes), log by log in ascending order."""
+        return views.entries_of(self._database, ids)
 
     def change(self) -> int:
         """A number that grows whenever the store changes, by whichever process."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from bench import replication, verification
+from bench import negentropy, replication, verification
 from bench.harness import report
 
-BENCHMARKS = {"verification": verification.run, "replication": replication.run}
+BENCHMARKS = {"verification": verification.run, "replication": replication.run, "negentropy": negentropy.run}
 
 
 def main() -> None:

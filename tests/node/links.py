@@ -98,9 +98,3 @@ def run(main: Callable[[], Awaitable[T]]) -> T:
                 await asyncio.gather(writer.wait_closed(), return_exceptions=True)
 
     return asyncio.run(bounded())
-
-
-async def becomes(condition: Callable[[], bool]) -> None:
-    """Wait until something holds; the caller's bound ends it if it never does."""
-    while not condition():
-        await asyncio.sleep(0.005)

@@ -19,9 +19,9 @@ ALLOWED = {
     "store": {"errors", "bamboo", "negentropy"},
     "testing": {"errors", "bamboo", "store"},
     "spark": {"errors", "bamboo", "store"},
-    "node": {"errors", "bamboo", "wire", "bushbaby", "store"},
+    "node": {"errors", "bamboo", "wire", "bushbaby", "negentropy", "store"},
 }
-WITHOUT_IO = ("bamboo", "wire", "bushbaby")
+WITHOUT_IO = ("bamboo", "wire", "bushbaby", "negentropy")
 FORBIDDEN = {"socket", "asyncio", "time", "random", "secrets", "sqlite3", "threading", "select", "ssl"}
 
 

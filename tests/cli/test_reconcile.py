@@ -24,15 +24,16 @@ def test_differences_are_named_and_moved(culm: Culm, tmp_path: Path) -> None:
         a.forget(one.entries[9].place)
     result = culm("reconcile", *paths, "--json").json
     counts = {tuple(row.values())[1:] for row in result["logs"]}
-    #         a lacks entries, payloads; b lacks entries, payloads
-    assert counts == {(0, 1, 50, 50), (40, 40, 0, 0), (0, 0, 8, 8)}
-    assert result["views"]["entries"]["rounds"] >= 1
-    assert result["views"]["entries"]["bytes"] > 0
+    #         a lacks entries, payloads; b lacks entries, payloads; whether the heads differ
+    assert counts == {(0, 1, 50, 50, True), (40, 40, 0, 0, True), (0, 0, 8, 8, True)}
+    for view in ("entries", "payloads", "heads"):
+        assert result["views"][view]["rounds"] >= 1
+        assert result["views"][view]["bytes"] > 0
     assert "lacks" in culm("reconcile", *paths).out
     assert culm("reconcile", *paths, "--apply").code == 0
     after = culm("reconcile", *paths, "--json").json["logs"]
     # What was forgotten on purpose stays so.
-    assert [tuple(row.values())[1:] for row in after] == [(0, 1, 0, 0)]
+    assert [tuple(row.values())[1:] for row in after] == [(0, 1, 0, 0, True)]
     for path in paths:
         with SQLiteStore(path) as store:
             report = store.verify()

@@ -19,7 +19,7 @@ import pytest
 
 from culm.bamboo import Identity
 from culm.errors import StoreDamaged, StoreError, StoreFull, StoreLocked, StoreMissing
-from culm.store import SQLiteStore, State, schema
+from culm.store import SQLiteStore, State, migrations, schema
 from culm.testing import build_log
 from tests.store.model import look
 
@@ -161,7 +161,7 @@ def test_a_later_version(place: Path, *, read_only: bool) -> None:
     other = sqlite3.connect(place)
     other.execute("PRAGMA user_version = 99")
     other.close()
-    with pytest.raises(StoreDamaged, match="a store of version 99; this program knows versions up to 1"):
+    with pytest.raises(StoreDamaged, match="a store of version 99; this program knows versions up to 2"):
         SQLiteStore(place, read_only=read_only)
 
 
@@ -510,13 +510,13 @@ def test_older_stores_are_brought_up_to_date(place: Path, monkeypatch: pytest.Mo
     with SQLiteStore(place) as store:
         store.add(LOG.items())
         before = look(store, NAME)
-    steps = [*schema.MIGRATIONS, lambda connection: connection.execute("CREATE TABLE more (x)")]
-    monkeypatch.setattr(schema, "MIGRATIONS", steps)
+    steps = [*migrations.MIGRATIONS, lambda connection: connection.execute("CREATE TABLE more (x)")]
+    monkeypatch.setattr(migrations, "MIGRATIONS", steps)
     with SQLiteStore(place) as store:
         connection = store._database.connection
 
         assert before == look(store, NAME)
-        assert (2,) == connection.execute("PRAGMA user_version").fetchone()
+        assert (len(steps),) == connection.execute("PRAGMA user_version").fetchone()
         assert [] == connection.execute("SELECT x FROM more").fetchall()
 
 
@@ -526,12 +526,12 @@ def test_migrations_that_fail(place: Path, monkeypatch: pytest.MonkeyPatch) -> N
         store.add(LOG.items())
         before = look(store, NAME)
     steps = [
-        *schema.MIGRATIONS,
+        *migrations.MIGRATIONS,
         lambda connection: connection.execute("DROP TABLE payloads"),
         lambda connection: connection.execute("nonsense"),
     ]
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", steps)
+        patch.setattr(migrations, "MIGRATIONS", steps)
         with pytest.raises(StoreError, match="nonsense"):
             SQLiteStore(place)
     with SQLiteStore(place) as store:
@@ -540,14 +540,14 @@ def test_migrations_that_fail(place: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_first_opening_that_fails(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If making the tables fails the file is still one that can become a store."""
-    first = schema.MIGRATIONS[0]
+    first = migrations.MIGRATIONS[0]
 
     def fail(connection: sqlite3.Connection) -> None:
         first(connection)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", [fail])
+        patch.setattr(migrations, "MIGRATIONS", [fail])
         with pytest.raises(KeyboardInterrupt):
             SQLiteStore(place)
     with SQLiteStore(place) as store:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from culm.bamboo import Entry
+    from culm.store import VerifyReport
 
 LOG = build_log(20, payload_size=100)
 NAME = LOG.entries[0].log
@@ -35,6 +36,11 @@ def tamper(store: SQLiteStore, statement: str, values: Sequence[object] = ()) ->
     """Change the store's file without asking the store."""
     with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
         assert connection.execute(statement, values).rowcount > 0
+
+
+def of_entries(report: VerifyReport) -> list[tuple[Place | None, str]]:
+    """The problems of entries: the record index disagrees with what was tampered with, too."""
+    return [(place, problem) for place, problem in report.problems if place is not None]
 
 
 def row_of(store: SQLiteStore, seq: int) -> int:
@@ -112,7 +118,7 @@ def test_a_changed_hash(filled: SQLiteStore) -> None:
     """A stored hash that is not the entry's is found."""
     tamper(filled, "UPDATE entries SET hash = zeroblob(64) WHERE id = ?", (row_of(filled, 7),))
 
-    assert [(LOG.entries[6].place, "the stored hash is not the entry's")] == filled.verify().problems
+    assert [(LOG.entries[6].place, "the stored hash is not the entry's")] == of_entries(filled.verify())
 
 
 @pytest.mark.parametrize("at", [0, 50, 99])
@@ -158,7 +164,7 @@ def test_a_changed_state(filled: SQLiteStore, seq: int, state: int, problem: str
     """A state that is not what the bytes say is found, even one there is no such of."""
     tamper(filled, "UPDATE entries SET state = ? WHERE id = ?", (state, row_of(filled, seq)))
 
-    assert [(Place(*NAME, seq), problem)] == filled.verify().problems
+    assert [(Place(*NAME, seq), problem)] == of_entries(filled.verify())
 
 
 def test_entries_called_verified(store: SQLiteStore) -> None:
@@ -168,7 +174,7 @@ def test_entries_called_verified(store: SQLiteStore) -> None:
     report = store.verify()
 
     assert (0, 19) == (report.verified, report.unverified)
-    assert [(LOG.entries[1].place, "the store calls it verified, it is waiting")] == report.problems
+    assert [(LOG.entries[1].place, "the store calls it verified, it is waiting")] == of_entries(report)
 
 
 def test_a_deleted_entry(filled: SQLiteStore) -> None:
@@ -270,3 +276,20 @@ def test_numbers_in_the_file(filled: SQLiteStore) -> None:
     tamper(filled, "UPDATE entries SET seq = ? WHERE id = ?", (to_sql(25), row_of(filled, 20)))
 
     assert Place(*NAME, 25) in [place for place, _ in filled.verify().problems]
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("DELETE FROM records WHERE kind = 0 AND at = -9223372036854775808", "2 verified entries are not in it"),
+        ("UPDATE records SET held = 0 WHERE kind = 0", "25 verified entries are not in it"),
+        ("UPDATE record_blocks SET total = zeroblob(32)", "the sums of 2 blocks are wrong"),
+        ("UPDATE record_blocks SET count = count + 1 WHERE kind = 1", "the sums of 1 blocks are wrong"),
+        ("UPDATE logs SET entry_count = entry_count + 1", "the sums of 2 logs are wrong"),
+        ("DELETE FROM records WHERE kind = 1", "the heads of 2 logs are not in it"),
+    ],
+)
+def test_a_damaged_record_index(filled: SQLiteStore, statement: str, problem: str) -> None:
+    """Records, blocks, sums and heads that do not agree with the entries are found."""
+    tamper(filled, statement)
+    assert problem in " ".join(reason for _, reason in filled.verify().problems)

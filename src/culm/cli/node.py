@@ -18,7 +18,7 @@ from culm.node.config import NodeConfig
 from culm.node.node import Node
 from culm.node.policy import PolicyFile
 from culm.node.sync import SyncSummary, sync
-from culm.node.urls import PeerUrl
+from culm.node.urls import LISTENER_SCHEMES, PeerUrl
 
 if TYPE_CHECKING:
     import argparse
@@ -39,7 +39,11 @@ def register(commands: Commands) -> None:
     """Add the commands of this module."""
     serve = commands.add("serve", _serve, "run a node: listen, keep contact with peers, pass on what is new")
     serve.add_argument(
-        "--listen", metavar="URL", action="append", default=[], help="bushbaby://HOST:PORT; port 0 is any free one"
+        "--listen",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="bushbaby://HOST:PORT, or negentropy://HOST:PORT for culm reconcile; port 0 is any free one",
     )
     serve.add_argument("--peer", metavar="URL", action="append", default=[], help="a peer to keep contact with")
     serve.add_argument("--interval", type=float, default=30.0, metavar="SECONDS", help="between contacts (default: 30)")
@@ -141,7 +145,7 @@ def _start_logging(arguments: argparse.Namespace) -> None:
 
 def _serve(arguments: argparse.Namespace) -> int:
     _start_logging(arguments)
-    listen = [PeerUrl.parse(text, may_be_zero=True) for text in arguments.listen]
+    listen = [PeerUrl.parse(text, schemes=LISTENER_SCHEMES, may_be_zero=True) for text in arguments.listen]
     peers = [PeerUrl.parse(text) for text in arguments.peer]
     if not listen and not peers:
         raise ConfigError("nothing to do: give --listen URL, or --peer URL")

@@ -1,7 +1,33 @@
 """Negentropy set reconciliation, without I/O. Seed 002; docs/protocols/negentropy.md has the decisions."""
 
-from culm.negentropy.codec import MalformedMessage, Mode, Range, read_ranges
-from culm.negentropy.reconciler import Negentropy
-from culm.negentropy.storage import ArrayStorage, Storage
+from typing import TYPE_CHECKING
 
-__all__ = ["ArrayStorage", "MalformedMessage", "Mode", "Negentropy", "Range", "Storage", "read_ranges"]
+from culm.negentropy.codec import MalformedMessage, Mode, Range, read_ranges
+from culm.negentropy.reconciler import Negentropy, Split, even, newest_listed
+from culm.negentropy.storage import Storage, SubRange
+
+if TYPE_CHECKING:
+    from culm.negentropy.array import ArrayStorage
+
+__all__ = [
+    "ArrayStorage",
+    "MalformedMessage",
+    "Mode",
+    "Negentropy",
+    "Range",
+    "Split",
+    "Storage",
+    "SubRange",
+    "even",
+    "newest_listed",
+    "read_ranges",
+]
+
+
+def __getattr__(name: str) -> object:
+    """``ArrayStorage`` needs numpy, which takes longer to load than all the rest: only those who use it wait."""
+    if name == "ArrayStorage":
+        from culm.negentropy.array import ArrayStorage  # noqa: PLC0415
+
+        return ArrayStorage
+    raise AttributeError(name)

@@ -13,8 +13,8 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from culm.errors import CulmError
+from culm.negentropy.array import ArrayStorage
 from culm.negentropy.reconciler import Negentropy
-from culm.negentropy.storage import ArrayStorage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,6 +12,7 @@ the wire says, so that nothing is lost; ``reference_bytes=True`` makes the refer
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from culm.errors import LocalProtocolError, RemoteProtocolError
@@ -29,16 +30,41 @@ _FRAME_RESERVE = 200  # bytes below the limit at which a message is cut: room fo
 SKIP, FINGERPRINT, ID_LIST = map(int, Mode)
 _SKIP, _FINGERPRINT, _ID_LIST = (bytes((mode,)) for mode in Mode)
 
+Split = Callable[[int, int, int], Sequence[tuple[int, bool]]]
+"""Divides a range, from a position to before another, of a set of some size (32 records and more): where each part
+ends, and whether it is sent as a list (else as a fingerprint). A single fingerprint is no answer."""
+
+
+def even(low: int, high: int, size: int) -> list[tuple[int, bool]]:  # noqa: ARG001 - as every split
+    """16 parts, the first of them one record larger if it does not come out even."""
+    count, larger = divmod(high - low, BUCKETS)
+    return [(low + count * part + min(part, larger), False) for part in range(1, BUCKETS + 1)]
+
+
+def newest_listed(low: int, high: int, size: int) -> list[tuple[int, bool]]:
+    """The last 32 records of the set as a list, so that what has just been added is found in the first round."""
+    if high < size or high - low < 4 * BUCKETS:
+        return even(low, high, size)
+    return [*even(low, high - 2 * BUCKETS, size), (high, True)]
+
 
 class Negentropy:
     """One side of a session over a ``Storage`` that does not change meanwhile.
 
     ``frame_size_limit``: the most bytes of a message, 0 for any, else at least 4096. The side that calls ``initiate``
     finds the differences in ``have`` (ids it holds and the other lacks, in storage order within a message) and
-    ``need``, as they come to light, each once.
+    ``need``, as they come to light, each once. ``split`` says how ranges of 32 and more records are divided, ``even``
+    (None) as the references do; the two sides need not do it alike.
     """
 
-    def __init__(self, storage: Storage, frame_size_limit: int = 0, *, reference_bytes: bool = False) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        frame_size_limit: int = 0,
+        *,
+        reference_bytes: bool = False,
+        split: Split | None = None,
+    ) -> None:
         if frame_size_limit and frame_size_limit < LEAST_FRAME_LIMIT:
             raise ValueError(f"a frame limit is 0 (none) or at least {LEAST_FRAME_LIMIT}")
         self.have: list[bytes] = []
@@ -46,6 +72,7 @@ class Negentropy:
         self._storage = storage
         self._cut_at = frame_size_limit - _FRAME_RESERVE if frame_size_limit else None
         self._reference_bytes = reference_bytes
+        self._divide = split
         self._initiator = False
         self._known_have: set[bytes] = set()
         self._known_need: set[bytes] = set()
@@ -146,11 +173,31 @@ class Negentropy:
         count = high - low
         if count < 2 * BUCKETS:
             return writer.bound(timestamp, prefix) + _ID_LIST + encode_varint(count) + storage.ids(low, high)
-        size, larger = divmod(count, BUCKETS)
-        ends = [low + size * bucket + min(bucket, larger) for bucket in range(BUCKETS + 1)]
+        if self._divide is not None:
+            return self._split_otherwise(self._divide, writer, low, high, timestamp, prefix)
+        ends = [low, *(end for end, _ in even(low, high, len(storage)))]
         parts = []
         for end, fingerprint in zip(ends[1:], storage.fingerprints(ends), strict=True):
             parts.append(writer.bound(timestamp, prefix) if end == high else writer.bound(*storage.bound(end)))
             parts.append(_FINGERPRINT)
             parts.append(fingerprint)
         return b"".join(parts)
+
+    def _split_otherwise(
+        self, divide: Split, writer: Writer, low: int, high: int, timestamp: int, prefix: bytes
+    ) -> bytes:
+        storage = self._storage
+        parts = divide(low, high, len(storage))
+        if [end for end, _ in parts] != sorted({end for end, _ in parts if low < end <= high}) or parts[-1][0] != high:
+            raise ValueError(f"a split of {low} to {high} into {parts}")
+        if len(parts) == 1 and not parts[0][1]:
+            raise ValueError("a range is not to be answered by a single fingerprint: that could go on for ever")
+        out = b""
+        for end, listed in parts:
+            out += writer.bound(timestamp, prefix) if end == high else writer.bound(*storage.bound(end))
+            if listed:
+                out += _ID_LIST + encode_varint(end - low) + storage.ids(low, end)
+            else:
+                out += _FINGERPRINT + storage.fingerprint(low, end)
+            low = end
+        return out

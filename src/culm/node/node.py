@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
+from culm.node.reconcile import Listening
 from culm.node.session import PeerRefused, Session
 from culm.node.urls import PeerUrl
 from culm.node.worker import StoreWorker
@@ -56,6 +57,7 @@ class Node:
         self._worker = StoreWorker(store)
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._comparisons = 0
         self._change = -1
 
     async def run(
@@ -86,23 +88,44 @@ class Node:
         task.add_done_callback(self._tasks.discard)
 
     async def _listen(self, url: PeerUrl) -> PeerUrl:
+        if url.scheme == "negentropy" and self.config.policy.allow_peers:
+            # Nobody proves who they are there.
+            raise ConfigError(f"{url} would show what is held to peers that are not on the allow list")
+        accept = self._accept_comparison if url.scheme == "negentropy" else self._accept
         try:
-            server = await asyncio.start_server(self._accept, url.host, url.port, limit=_STREAM_LIMIT)
+            server = await asyncio.start_server(accept, url.host, url.port, limit=_STREAM_LIMIT)
         except OSError as error:
             raise ConfigError(f"cannot listen at {url}: {_reason(error)}") from None
         self._servers.append(server)
         return PeerUrl(url.scheme, url.host, server.sockets[0].getsockname()[1])
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self.sessions) >= self.config.limits.max_sessions:
-            _logger.warning("refused a connection: %d sessions are open", len(self.sessions))
-            writer.close()
+        if self._admitted(writer):
+            with suppress(CulmError):  # it was logged
+                await self._run_session((reader, writer), "a caller", called=False)
+
+    async def _accept_comparison(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._admitted(writer):
             return
+        self._comparisons += 1
+        try:
+            await Listening(self._worker, self.config.policy, self.config.limits, (reader, writer)).run()
+        except CulmError as error:
+            _logger.warning("dropped a caller who compares: %s", error)
+        finally:
+            self._comparisons -= 1
+
+    def _admitted(self, writer: asyncio.StreamWriter) -> bool:
+        """Whether there is room for a connection, whose task is then among the node's; else it is closed."""
+        count = len(self.sessions) + self._comparisons
+        if count >= self.config.limits.max_sessions:
+            _logger.warning("refused a connection: %d sessions are open", count)
+            writer.close()
+            return False
         if (task := asyncio.current_task()) is not None:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        with suppress(CulmError):  # it was logged
-            await self._run_session((reader, writer), "a caller", called=False)
+        return True
 
     async def _run_session(self, streams: Streams, name: str, *, called: bool) -> None:
         session = Session(self._identity, self.config, self._worker, streams, called=called, stored=self._tell_sessions)

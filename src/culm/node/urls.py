@@ -1,14 +1,18 @@
-"""Addresses of peers: ``bushbaby://HOST:PORT``."""
+"""Addresses: the protocol, the host and the port, as in ``bushbaby://HOST:PORT``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from culm.errors import ConfigError
 
-SCHEMES = ("bushbaby",)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SCHEMES = ("bushbaby",)  # protocols in which we contact peers
+LISTENER_SCHEMES = ("bushbaby", "negentropy")
 _MAX_PORT = 65535
 
 
@@ -21,7 +25,7 @@ class PeerUrl:
     port: int
 
     @classmethod
-    def parse(cls, text: str, *, may_be_zero: bool = False) -> Self:
+    def parse(cls, text: str, *, schemes: Sequence[str] = SCHEMES, may_be_zero: bool = False) -> Self:
         """Read a URL; ``ConfigError`` if it is none. Port 0 (any free one) makes sense for listening only."""
         try:
             parts = urlsplit(text)
@@ -29,8 +33,9 @@ class PeerUrl:
         except ValueError:
             host = port = None
             parts = urlsplit("")
-        if host is None or port is None or parts.scheme not in SCHEMES or parts.path or parts.query or parts.username:
-            msg = f"{text!r} is not an address; expected bushbaby://HOST:PORT"
+        if host is None or port is None or parts.scheme not in schemes or parts.path or parts.query or parts.username:
+            expected = " or ".join(f"{scheme}://HOST:PORT" for scheme in schemes)
+            msg = f"{text!r} is not an address; expected {expected}"
             raise ConfigError(msg)
         if port == 0 and not may_be_zero:
             msg = f"{text!r}: nobody listens at port 0"

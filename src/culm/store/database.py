@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from culm.errors import StoreDamaged, StoreError, StoreFull, StoreLocked, StoreMissing
-from culm.store.schema import migrate, schema_version
+from culm.store import records
+from culm.store.migrations import migrate
+from culm.store.schema import VERSION, schema_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,6 +89,8 @@ class Database:
             if version == 0:
                 msg = f"{self.path}: an empty file, not a Culm store"
                 raise StoreDamaged(msg)
+            if version < VERSION:  # made by an earlier Culm: reading needs what is new in it
+                Database(self.path, lock_timeout=lock_timeout).close()
             return
         self._use_wal(lock_timeout)
         self.connection.execute("PRAGMA synchronous = FULL")
@@ -120,6 +124,7 @@ class Database:
             outermost = self._depth == 1
             try:
                 yield self.connection
+                records.settle(self.connection)
                 if outermost:
                     self.connection.execute("COMMIT")
             except BaseException:

@@ -110,23 +110,12 @@ def logs(database: Database) -> Iterator[LogSummary]:
     """What is held of each log, by author and log id."""
     with database.snapshot() as connection:
         rows = connection.execute(
-            "SELECT author, log_id, newest, forked_at, invalid_from, ended_at,"
-            " coalesce(sum(state = 2), 0), coalesce(sum(state = 2 AND payload_state = 2), 0),"
-            " coalesce(sum(state = 1), 0), coalesce(sum(state = 3), 0)"
-            " FROM logs LEFT JOIN entries ON log = logs.id GROUP BY logs.id ORDER BY author, log_id"
+            "SELECT author, log_id, newest, forked_at, invalid_from, ended_at, entry_count, payload_count,"
+            " (SELECT count(*) FROM entries WHERE log = logs.id AND state = 1),"
+            " (SELECT count(*) FROM entries WHERE log = logs.id AND state = 3)"
+            " FROM logs ORDER BY author, log_id"
         ).fetchall()
-    for (
-        author,
-        log_id,
-        newest,
-        forked_at,
-        invalid_from,
-        ended_at,
-        verified,
-        payloads,
-        waiting,
-        invalid,
-    ) in rows:
+    for author, log_id, newest, forked_at, invalid_from, ended_at, verified, payloads, waiting, invalid in rows:
         if verified or waiting or invalid:
             yield LogSummary(
                 author=author,

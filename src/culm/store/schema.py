@@ -1,30 +1,33 @@
-"""The tables of the SQLite store, and how older ones are brought up to date.
+"""The tables of the SQLite store.
 
 Unsigned 64-bit numbers. SQLite has signed integers only, and an author may sign any sequence number up to 2^64 - 1.
 Such numbers are stored 2^63 lower (``to_sql``, ``from_sql``), which keeps their order, so that indexes, ``min`` and
 ranges are right up to the end.
 
-========  ============================================================================================
-logs      a row for each log: what its entries add up to, so that no session has to walk them
-entries   the metadata; ``variant`` tells apart different entries of one number (a fork), 0 came first
-payloads  pieces of payloads: ``at`` is the offset of the piece's first byte
-forks     fork proofs
-counters  ``change`` grows with every writing transaction; ``logs.change`` says when a log last changed
-========  ============================================================================================
+==============  ============================================================================================
+logs            a row for each log: what its entries add up to, so that no session has to walk them
+entries         the metadata; ``variant`` tells apart different entries of one number (a fork), 0 came first
+payloads        pieces of payloads: ``at`` is the offset of the piece's first byte
+forks           fork proofs
+counters        ``change`` grows with every writing transaction; ``logs.change`` says when a log last changed
+records         the store as sets to reconcile, in order; see ``culm.store.records``
+record_blocks   the sums over neighbouring records
+record_changes  what a transaction makes of the records, until it ends
+==============  ============================================================================================
 """
 
 from __future__ import annotations
 
-import sqlite3
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from culm.errors import StoreDamaged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import sqlite3
 
 APPLICATION_ID = 0x43554C4D  # "CULM"
+VERSION = 2
 _OFFSET = 2**63
 
 
@@ -57,7 +60,7 @@ class PayloadState(IntEnum):
 
 
 # The values are part of the schema: 2 is VERIFIED and COMPLETE, 3 is FORGOTTEN.
-_VERSION_1 = """
+VERSION_1 = """
 CREATE TABLE logs (
     id            INTEGER PRIMARY KEY,
     author        BLOB    NOT NULL,
@@ -105,35 +108,60 @@ CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT RO
 INSERT INTO counters VALUES ('change', 0);
 """
 
-
-def _create_version_1(connection: sqlite3.Connection) -> None:
-    for statement in _statements(_VERSION_1):
-        connection.execute(statement)
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-
-
-def _statements(script: str) -> list[str]:
-    """The script's statements one by one: ``executescript`` would commit the transaction it runs in."""
-    statements, lines = [], ""
-    for line in script.splitlines():
-        lines += line + "\n"
-        if sqlite3.complete_statement(lines):
-            statements.append(lines)
-            lines = ""
-    return statements
-
-
-# MIGRATIONS[n] turns a store of version n into one of version n + 1, within one transaction.
-MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_create_version_1]
-
-
-def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the database to the newest version; an empty one is filled. Call inside a writing transaction."""
-    version = schema_version(connection)
-    for step in MIGRATIONS[version:]:
-        step(connection)
-    if version < len(MIGRATIONS):
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+VERSION_2 = """
+ALTER TABLE logs ADD COLUMN entry_count   INTEGER NOT NULL DEFAULT 0;  -- verified entries
+ALTER TABLE logs ADD COLUMN entry_total   BLOB    NOT NULL DEFAULT x'';  -- the sum of their record ids
+ALTER TABLE logs ADD COLUMN payload_count INTEGER NOT NULL DEFAULT 0;  -- those of them whose payload is complete
+ALTER TABLE logs ADD COLUMN payload_total BLOB    NOT NULL DEFAULT x'';
+ALTER TABLE logs ADD COLUMN head          BLOB;  -- the id of the log's head, if there is anything to say
+CREATE INDEX logs_by_head ON logs (head) WHERE head IS NOT NULL;
+CREATE INDEX entries_invalid ON entries (log) WHERE state = 3;
+INSERT INTO counters VALUES ('unsettled', 0);  -- heads of logs changed from here on are not up to date
+CREATE TABLE records (
+    kind INTEGER NOT NULL,
+    at   INTEGER NOT NULL,  -- the timestamp
+    id   BLOB    NOT NULL,
+    row  INTEGER NOT NULL,  -- of the entry, or the log
+    held INTEGER NOT NULL,  -- whether the entry's payload is complete
+    PRIMARY KEY (kind, at, id)
+) WITHOUT ROWID;
+CREATE TABLE record_blocks (
+    kind       INTEGER NOT NULL,
+    first_at   INTEGER NOT NULL,  -- where the block begins; it ends where the next one begins
+    first_id   BLOB    NOT NULL,
+    count      INTEGER NOT NULL,
+    total      BLOB    NOT NULL,  -- the sum of the ids
+    held_count INTEGER NOT NULL,
+    held_total BLOB    NOT NULL,
+    PRIMARY KEY (kind, first_at, first_id)
+) WITHOUT ROWID;
+CREATE TABLE record_changes (
+    entry  INTEGER NOT NULL,
+    log    INTEGER NOT NULL,
+    at     INTEGER NOT NULL,
+    id     BLOB    NOT NULL,
+    listed INTEGER NOT NULL,  -- 1: became a record, -1: is none any more
+    held   INTEGER NOT NULL   -- the same for its payload
+);
+CREATE TRIGGER entry_added AFTER INSERT ON entries WHEN NEW.state = 2 BEGIN
+    INSERT INTO record_changes VALUES (
+        NEW.id, NEW.log, NEW.seq - 1, substr(NEW.hash, 1, 32), 1, NEW.payload_state = 2
+    );
+END;
+CREATE TRIGGER entry_changed AFTER UPDATE OF state, payload_state ON entries
+WHEN (OLD.state = 2) <> (NEW.state = 2)
+    OR (NEW.state = 2 AND (OLD.payload_state = 2) <> (NEW.payload_state = 2)) BEGIN
+    INSERT INTO record_changes VALUES (
+        NEW.id, NEW.log, NEW.seq - 1, substr(NEW.hash, 1, 32), (NEW.state = 2) - (OLD.state = 2),
+        (NEW.state = 2 AND NEW.payload_state = 2) - (OLD.state = 2 AND OLD.payload_state = 2)
+    );
+END;
+CREATE TRIGGER entry_removed AFTER DELETE ON entries WHEN OLD.state = 2 BEGIN
+    INSERT INTO record_changes VALUES (
+        OLD.id, OLD.log, OLD.seq - 1, substr(OLD.hash, 1, 32), -1, -(OLD.payload_state = 2)
+    );
+END;
+"""
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
@@ -145,7 +173,7 @@ def schema_version(connection: sqlite3.Connection) -> int:
             msg = "an SQLite database, but not a Culm store"
             raise StoreDamaged(msg)
         return 0
-    if version > len(MIGRATIONS):
-        msg = f"a store of version {version}; this program knows versions up to {len(MIGRATIONS)}"
+    if version > VERSION:
+        msg = f"a store of version {version}; this program knows versions up to {VERSION}"
         raise StoreDamaged(msg)
     return version

@@ -18,9 +18,10 @@ from culm.store.schema import PayloadState, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from culm.negentropy import ArrayStorage
+    from culm.negentropy import Storage
     from culm.store.views import View
 
 _BATCH_ENTRIES = 1000  # entries of one transaction
@@ -193,13 +194,22 @@ class SQLiteStore:
         """The fork proofs held (of one log), the lowest position of each log first."""
         return queries.fork_proofs(self._database, log)
 
-    def record_set(self, view: View) -> ArrayStorage:
-        """The records of a view as they are now, to reconcile with another set; sealed in memory."""
-        return views.record_set(self._database, view)
+    def record_set(
+        self, view: View, *, log: Log | None = None, without: Iterable[Log] = ()
+    ) -> AbstractContextManager[Storage]:
+        """The records of a view as they are now, to reconcile with another set, for as long as the block lasts.
+
+        Only those of one log, or all but those of some, if told so. It may be used in another thread than the store.
+        """
+        return views.record_set(self._database, view, log=log, without=without)
 
     def entries_of(self, ids: set[bytes]) -> Iterator[StoredEntry]:
         """The verified entries with these record ids (32 bytes), log by log in ascending order."""
         return views.entries_of(self._database, ids)
+
+    def logs_of(self, heads: Iterable[bytes]) -> list[Log]:
+        """The logs whose heads have these ids (32 bytes)."""
+        return views.logs_of(self._database, heads)
 
     def change(self) -> int:
         """A number that grows whenever the store changes, by whichever process."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from culm.bamboo import Entry, ForkProof, LogAuditor, PayloadHasher, are_authentic
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import InvalidEntry, Place
+from culm.store import records
 from culm.store.interface import VerifyReport
 from culm.store.payloads import read_pieces
 from culm.store.queries import every_entry
@@ -35,6 +36,9 @@ def verify(database: Database, log: Log | None = None, progress: Callable[[int],
     rows = (row for row in every_entry(database) if log is None or row[0] == log)
     for key, of_log in groupby(rows, key=lambda row: row[0]):
         _verify_log(database, key, of_log, report, progress)
+    if log is None:
+        with database.snapshot() as connection:
+            report.problems += [(None, problem) for problem in records.problems(connection)]
     return report
 
 

@@ -1,0 +1,173 @@
+"""A sealed set in memory: numpy sorts it once, prefix sums give any range's fingerprint at the same cost."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from culm.negentropy.codec import ID_BYTES, INFINITY
+from culm.negentropy.storage import MODULUS_MASK, make_fingerprint, shortest_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy.typing as npt
+
+    U64 = npt.NDArray[np.uint64]
+
+_NEAR = 256  # records within which a bound is looked for first
+_LANES = 8  # of 32 bits, so that a column of 2^32 of them adds up within 64 bits
+
+
+class ArrayStorage:
+    """A sealed set in memory: 72 bytes a record."""
+
+    __slots__ = ("_ids", "_length", "_sums", "_timestamps")
+
+    def __init__(self, timestamps: U64, ids: npt.NDArray[np.uint8]) -> None:
+        """``timestamps``: n unsigned 64-bit numbers below 2^64 - 1; ``ids``: n rows of 32 bytes; in any order.
+
+        ``ValueError`` for other shapes, the infinite timestamp, or the same record twice.
+        """
+        if ids.shape != (len(timestamps), ID_BYTES):
+            raise ValueError(f"{len(timestamps)} timestamps and ids of the shape {ids.shape}")
+        timestamps = np.ascontiguousarray(timestamps, dtype=np.uint64)
+        if len(timestamps) and int(timestamps.max()) == INFINITY:
+            raise ValueError("the timestamp 2^64 - 1 stands for infinity")
+        order = _sorted(timestamps, ids)
+        timestamps = timestamps[order]
+        ids = np.ascontiguousarray(ids[order])
+        same = (timestamps[1:] == timestamps[:-1]).nonzero()[0]
+        if len(same) and bool((ids[same] == ids[same + 1]).all(axis=1).any()):
+            raise ValueError("a record that is there twice")
+        self._length = len(timestamps)
+        self._timestamps: memoryview = timestamps.data
+        self._ids: memoryview = ids.reshape(-1).data
+        self._sums = _prefix_sums(ids).tobytes()
+
+    @classmethod
+    def of(cls, items: Iterable[tuple[int, bytes]]) -> ArrayStorage:
+        """A set from pairs of timestamp and id."""
+        pairs = list(items)
+        if any(len(identity) != ID_BYTES for _, identity in pairs):
+            raise ValueError(f"an id has {ID_BYTES} bytes")
+        timestamps = np.array([timestamp for timestamp, _ in pairs], dtype=np.uint64)
+        ids = np.frombuffer(b"".join(identity for _, identity in pairs), np.uint8).reshape(-1, ID_BYTES)
+        return cls(timestamps, ids)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def position(self, timestamp: int, prefix: bytes, low: int) -> int:
+        """The first position from ``low`` on whose record is not below a bound."""
+        if timestamp == INFINITY:
+            return self._length
+        # Bounds come in order, most of them close to the one before.
+        near = min(low + _NEAR, self._length)
+        if near < self._length and self._timestamps[near] < timestamp:
+            near = self._length
+        at = bisect_left(self._timestamps, timestamp, low, near)
+        if not prefix or at == self._length or self._timestamps[at] != timestamp:
+            return at
+        high = bisect_right(self._timestamps, timestamp, at)
+        while at < high:
+            middle = (at + high) // 2
+            # A prefix stands for itself and zeros: an id is below it if and only if its own start is.
+            if self.id(middle) < prefix:
+                at = middle + 1
+            else:
+                high = middle
+        return at
+
+    def timestamp(self, position: int) -> int:
+        """The timestamp of a record."""
+        return int(self._timestamps[position])
+
+    def id(self, position: int) -> bytes:
+        """The id of a record."""
+        return bytes(self._ids[position * ID_BYTES : (position + 1) * ID_BYTES])
+
+    def ids(self, low: int, high: int) -> bytes:
+        """The ids of the records from ``low`` to before ``high``, one behind the other."""
+        return bytes(self._ids[low * ID_BYTES : high * ID_BYTES])
+
+    def bound(self, position: int) -> tuple[int, bytes]:
+        """The shortest bound between a record and the one before it: a timestamp and an id prefix."""
+        timestamp: int = self._timestamps[position]
+        if self._timestamps[position - 1] != timestamp:
+            return timestamp, b""
+        return timestamp, shortest_prefix(self.id(position - 1), self.id(position))
+
+    def fingerprint(self, low: int, high: int) -> bytes:
+        """The fingerprint of the records from ``low`` to before ``high``."""
+        sums = self._sums
+        above = int.from_bytes(sums[high * ID_BYTES : (high + 1) * ID_BYTES], "little")
+        below = int.from_bytes(sums[low * ID_BYTES : (low + 1) * ID_BYTES], "little")
+        return make_fingerprint((above - below) & MODULUS_MASK, high - low)
+
+    def fingerprints(self, positions: Sequence[int]) -> list[bytes]:
+        """The fingerprints of the ranges between each position and the next."""
+        sums = self._sums
+        totals = [int.from_bytes(sums[at * ID_BYTES : (at + 1) * ID_BYTES], "little") for at in positions]
+        return [
+            make_fingerprint((totals[i + 1] - totals[i]) & MODULUS_MASK, positions[i + 1] - positions[i])
+            for i in range(len(positions) - 1)
+        ]
+
+
+def _sorted(timestamps: U64, ids: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
+    """The order by timestamp, then id. Ids are looked at only where timestamps are equal, eight bytes at a time."""
+    order = np.argsort(timestamps)
+    keys: list[U64] = []
+    ranked = timestamps[order]
+    tied = _tied(ranked)
+    words = np.ascontiguousarray(ids).view(">u8")
+    for column in range(ID_BYTES // 8):
+        if not tied.any():
+            break
+        places = tied.nonzero()[0]
+        members = order[places]
+        keys = [words[members, later].astype(np.uint64) for later in range(column, -1, -1)]
+        refined = np.lexsort([*keys, timestamps[members]])
+        order[places] = members[refined]
+        tied = _still_tied(order, timestamps, words, column)
+    return order
+
+
+def _tied(ranked: U64) -> npt.NDArray[np.bool_]:
+    """Which of a sorted column's values have an equal neighbour."""
+    equal = ranked[1:] == ranked[:-1]
+    tied = np.zeros(len(ranked), dtype=np.bool_)
+    tied[1:] |= equal
+    tied[:-1] |= equal
+    return tied
+
+
+def _still_tied(
+    order: npt.NDArray[np.intp], timestamps: U64, words: npt.NDArray[np.uint64], column: int
+) -> npt.NDArray[np.bool_]:
+    """Which records have a neighbour that is equal up to a column of their ids."""
+    ranked = timestamps[order]
+    equal = ranked[1:] == ranked[:-1]
+    for earlier in range(column + 1):
+        places = equal.nonzero()[0]
+        equal[places] = words[order[places + 1], earlier] == words[order[places], earlier]
+    tied = np.zeros(len(order), dtype=np.bool_)
+    tied[1:] |= equal
+    tied[:-1] |= equal
+    return tied
+
+
+def _prefix_sums(ids: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The sums modulo 2^256 of the first 0, 1, ... n ids, 32 little-endian bytes each."""
+    lanes = ids.view("<u4")
+    sums = np.zeros((len(ids) + 1, _LANES), dtype="<u4")
+    carry = np.zeros(len(ids), dtype=np.uint64)
+    for lane in range(_LANES):
+        total = np.cumsum(lanes[:, lane], dtype=np.uint64)
+        total += carry
+        sums[1:, lane] = total  # keeps the lower half
+        np.right_shift(total, 32, out=carry)
+    return sums.view(np.uint8).reshape(-1)

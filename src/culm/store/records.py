@@ -1,0 +1,394 @@
+"""Keeping the record index: the store as sets to reconcile, up to date with every transaction.
+
+Two kinds of records (docs/protocols/negentropy.md). *Entries*: a record for each verified entry, its id the first 32
+bytes of the entry's hash, its timestamp the sequence number less one; ``held`` marks those whose payload is complete.
+*Heads*: a record for each log, whose id stands for everything held of the log.
+
+Triggers note in ``record_changes`` whatever makes an entry a record or no longer one, so that no statement can forget
+to. At the end of the transaction ``settle`` brings ``records`` up to date, and the sums over them: of each log, in
+``logs``, and of each block of neighbouring records, in ``record_blocks``. A block has some hundred records; when it
+grows beyond that it is cut, when little is left of it, it goes to its neighbour. A change costs a look-up, whatever
+the number of records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from culm.bamboo import encode_varu64
+from culm.bamboo.yamf import YAMF_PREFIX
+from culm.store.schema import from_sql, to_sql
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator
+
+ID_BYTES = 32
+MAX_BLOCK = 256  # records of a block; one with more is cut in equal parts of at most half as many
+MIN_BLOCK = 32  # one with fewer goes to the block before it
+_MASK = 2**256 - 1
+_HEAD_AT = to_sql(0)
+_LOWEST = (to_sql(0), b"")  # where the first block begins, so that there is one for whatever comes
+
+
+class Kind(IntEnum):
+    """What a record stands for; part of the schema."""
+
+    ENTRY = 0
+    HEAD = 1
+
+
+class Change(NamedTuple):
+    """A record that came or went (``listed``: 1 or -1), or whose payload did (``held``).
+
+    ``at`` as stored; ``number`` is the id as one.
+    """
+
+    at: int
+    id: bytes
+    row: int
+    listed: int
+    held: int
+    number: int
+
+
+@dataclass(slots=True)
+class Sums:
+    """How many records, the sum of their ids modulo 2^256; and the same of those whose payload is held."""
+
+    count: int = 0
+    total: int = 0
+    held_count: int = 0
+    held_total: int = 0
+
+    def add(self, number: int, listed: int, held: int) -> None:
+        """Count a record that came or went; ``number`` is its id."""
+        self.count += listed
+        self.held_count += held
+        if listed:
+            self.total += number if listed > 0 else -number
+        if held:
+            self.held_total += number if held > 0 else -number
+
+    def merge(self, other: Sums) -> None:
+        """Count what another sum counts."""
+        self.count += other.count
+        self.total += other.total
+        self.held_count += other.held_count
+        self.held_total += other.held_total
+
+    def row(self) -> tuple[int, bytes, int, bytes]:
+        """As stored."""
+        return (self.count, _stored(self.total), self.held_count, _stored(self.held_total))
+
+    @classmethod
+    def of(cls, count: int, total: bytes, held_count: int, held_total: bytes) -> Sums:
+        """From what ``row`` stored."""
+        return cls(count, _number(total), held_count, _number(held_total))
+
+
+def _number(identity: bytes) -> int:
+    return int.from_bytes(identity, "little")
+
+
+def _stored(total: int) -> bytes:
+    return (total & _MASK).to_bytes(ID_BYTES, "little")
+
+
+def settle(connection: sqlite3.Connection) -> None:
+    """Bring the records up to date with the entries and logs that this transaction changed. It calls this last."""
+    rows = connection.execute(
+        "SELECT at, id, entry, sum(listed), sum(held), log FROM record_changes GROUP BY entry ORDER BY at, id"
+    ).fetchall()
+    of_logs: dict[int, Sums] = {}
+    if rows:
+        connection.execute("DELETE FROM record_changes")
+        changes: list[Change] = []
+        for at, identity, row, listed, held, log in rows:
+            number = _number(identity)
+            if listed or held:
+                changes.append(Change(at, identity, row, listed, held, number))
+            sums = of_logs.get(log)
+            if sums is None:
+                sums = of_logs[log] = Sums()
+            sums.add(number, listed, held)
+        _apply(connection, Kind.ENTRY, changes)
+        connection.executemany(
+            "UPDATE logs SET change = (SELECT value FROM counters WHERE name = 'change') WHERE id = ?",
+            [(log,) for log in of_logs],
+        )
+    _settle_heads(connection, of_logs)
+
+
+# -- heads ----------------------------------------------------------------------------------------------------------
+
+
+def head_id(log: tuple[bytes, int], newest: int, newest_hash: bytes, sums: Sums, forked_at: int | None) -> bytes:
+    """The id of a log's head: equal heads mean equal holdings.
+
+    BLAKE2b-256 over the author; the log id; the newest verified number and its hash (66 bytes; nothing if the number
+    is 0); how many verified entries are held and the sum of their record ids; the same of those with their payload;
+    the lowest known position of a fork (0: none). Numbers are VarU64, sums 32 bytes, little-endian.
+    """
+    parts = (
+        log[0],
+        encode_varu64(log[1]),
+        encode_varu64(newest),
+        newest_hash,
+        encode_varu64(sums.count),
+        _stored(sums.total),
+        encode_varu64(sums.held_count),
+        _stored(sums.held_total),
+        encode_varu64(forked_at or 0),
+    )
+    return hashlib.blake2b(b"".join(parts), digest_size=ID_BYTES).digest()
+
+
+def _head_change(head: bytes, log: int, listed: int) -> Change:
+    return Change(_HEAD_AT, head, log, listed, 0, _number(head))
+
+
+def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> None:
+    rows = connection.execute(
+        "SELECT logs.id, author, log_id, newest, forked_at, entry_count, entry_total, payload_count, payload_total,"
+        " head, hash FROM logs LEFT JOIN entries ON log = logs.id AND seq = newest AND state = 2"
+        " WHERE change >= (SELECT value FROM counters WHERE name = 'unsettled')"
+    ).fetchall()
+    changes: list[Change] = []
+    updates = []
+    for row, author, log_id, newest, forked_at, *stored, before, digest in rows:
+        sums = Sums.of(*stored)
+        if row in of_logs:
+            sums.merge(of_logs[row])
+        head = None
+        if newest is not None or forked_at is not None:
+            head = head_id(
+                (author, from_sql(log_id)),
+                0 if newest is None else from_sql(newest),
+                b"" if digest is None else YAMF_PREFIX + digest,
+                sums,
+                None if forked_at is None else from_sql(forked_at),
+            )
+        if head != before:
+            changes += [_head_change(before, row, -1)] if before is not None else []
+            changes += [_head_change(head, row, 1)] if head is not None else []
+            updates.append((*sums.row(), head, row))
+    if updates:
+        connection.executemany(
+            "UPDATE logs SET entry_count = ?, entry_total = ?, payload_count = ?, payload_total = ?, head = ?"
+            " WHERE id = ?",
+            updates,
+        )
+        changes.sort()
+        _apply(connection, Kind.HEAD, changes)
+    if rows:
+        connection.execute(
+            "UPDATE counters SET value = 1 + (SELECT value FROM counters WHERE name = 'change')"
+            " WHERE name = 'unsettled'"
+        )
+
+
+# -- records and blocks ---------------------------------------------------------------------------------------------
+
+
+def _apply(connection: sqlite3.Connection, kind: Kind, changes: list[Change]) -> None:
+    """Take up changes, ascending."""
+    came = [(kind, at, identity, row, held) for at, identity, row, listed, held, _ in changes if listed > 0]
+    went = [(kind, change.at, change.id) for change in changes if change.listed < 0]
+    other = [(change.held > 0, kind, change.at, change.id) for change in changes if not change.listed]
+    if went:
+        connection.executemany("DELETE FROM records WHERE kind = ? AND at = ? AND id = ?", went)
+    if came:
+        connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?)", came)
+    if other:
+        connection.executemany("UPDATE records SET held = ? WHERE kind = ? AND at = ? AND id = ?", other)
+    block: _Block | None = None
+    for at, identity, _, listed, held, number in changes:
+        if block is None or (block.end is not None and (at, identity) >= block.end):
+            if block is not None:
+                block.save()
+            block = _Block(connection, kind, at, identity)
+        block.sums.add(number, listed, held)
+    if block is not None:
+        block.save()
+
+
+class _Block:
+    """The block that a record belongs to; ``end`` is where the next one begins, None for the last."""
+
+    def __init__(self, connection: sqlite3.Connection, kind: Kind, at: int, identity: bytes) -> None:
+        self._db = connection
+        self._kind = kind
+        self._at, self._id, *stored = connection.execute(
+            "SELECT first_at, first_id, count, total, held_count, held_total FROM record_blocks"
+            " WHERE kind = ? AND (first_at, first_id) <= (?, ?) ORDER BY first_at DESC, first_id DESC LIMIT 1",
+            (kind, at, identity),
+        ).fetchone()
+        self.sums = Sums.of(*stored)
+        self.end: tuple[int, bytes] | None = connection.execute(
+            "SELECT first_at, first_id FROM record_blocks"
+            " WHERE kind = ? AND (first_at, first_id) > (?, ?) ORDER BY first_at, first_id LIMIT 1",
+            (kind, at, identity),
+        ).fetchone()
+
+    def save(self) -> None:
+        """Write the sums; cut a block that has grown too large, give up one that has become too small."""
+        if self.sums.count > MAX_BLOCK:
+            self._cut()
+        elif self.sums.count < MIN_BLOCK and self._id:
+            self._join()
+        else:
+            self._write()
+
+    def _write(self) -> None:
+        self._db.execute(
+            "UPDATE record_blocks SET count = ?, total = ?, held_count = ?, held_total = ?"
+            " WHERE kind = ? AND first_at = ? AND first_id = ?",
+            (*self.sums.row(), self._kind, self._at, self._id),
+        )
+
+    def _cut(self) -> None:
+        records = self._db.execute(
+            "SELECT at, id, held FROM records WHERE kind = ? AND (at, id) >= (?, ?) ORDER BY at, id LIMIT ?",
+            (self._kind, self._at, self._id, self.sums.count),
+        ).fetchall()
+        parts = -(-len(records) // (MAX_BLOCK // 2))
+        blocks = _blocks((record for record in records), -(-len(records) // parts))
+        _, _, self.sums = next(blocks)
+        self._write()
+        _insert_blocks(self._db, self._kind, blocks)
+
+    def _join(self) -> None:
+        before = _Block(self._db, self._kind, *self._before())
+        before.sums.merge(self.sums)
+        self._db.execute(
+            "DELETE FROM record_blocks WHERE kind = ? AND first_at = ? AND first_id = ?",
+            (self._kind, self._at, self._id),
+        )
+        before.save()
+
+    def _before(self) -> tuple[int, bytes]:
+        place: tuple[int, bytes] = self._db.execute(
+            "SELECT first_at, first_id FROM record_blocks"
+            " WHERE kind = ? AND (first_at, first_id) < (?, ?) ORDER BY first_at DESC, first_id DESC LIMIT 1",
+            (self._kind, self._at, self._id),
+        ).fetchone()
+        return place
+
+
+def _blocks(records: Iterable[tuple[int, bytes, int]], size: int) -> Iterator[tuple[int, bytes, Sums]]:
+    """Blocks of ``size`` records (the last may be smaller): the first record's place, and the sums."""
+    first: tuple[int, bytes] | None = None
+    sums = Sums()
+    for at, identity, held in records:
+        if first is None:
+            first = (at, identity)
+        sums.add(_number(identity), 1, held)
+        if sums.count == size:
+            yield *first, sums
+            first, sums = None, Sums()
+    if first is not None:
+        yield *first, sums
+
+
+def _insert_blocks(connection: sqlite3.Connection, kind: Kind, blocks: Iterable[tuple[int, bytes, Sums]]) -> None:
+    connection.executemany(
+        "INSERT INTO record_blocks VALUES (?, ?, ?, ?, ?, ?, ?)",
+        ((kind, at, identity, *sums.row()) for at, identity, sums in blocks),
+    )
+
+
+# -- all anew -------------------------------------------------------------------------------------------------------
+
+
+def rebuild(connection: sqlite3.Connection) -> None:
+    """Make the index anew from the entries, inside a writing transaction."""
+    for table in ("record_changes", "records", "record_blocks"):
+        connection.execute(f"DELETE FROM {table}")
+    _insert_blocks(connection, Kind.HEAD, [(*_LOWEST, Sums())])
+    _sum_logs(connection)
+    connection.execute(
+        "INSERT INTO records SELECT ?, seq - 1, substr(hash, 1, 32), id, payload_state = 2 FROM entries"
+        " WHERE state = 2 ORDER BY seq, hash",
+        (Kind.ENTRY,),
+    )
+    records = connection.execute("SELECT at, id, held FROM records WHERE kind = ? ORDER BY at, id", (Kind.ENTRY,))
+    blocks = list(_blocks(records, MAX_BLOCK // 2)) or [(*_LOWEST, Sums())]
+    blocks[0] = (*_LOWEST, blocks[0][2])
+    _insert_blocks(connection, Kind.ENTRY, blocks)
+
+
+def _sum_logs(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "UPDATE logs SET entry_count = 0, entry_total = ?, payload_count = 0, payload_total = ?, head = NULL",
+        (_stored(0), _stored(0)),
+    )
+    of_logs = _fresh_sums(connection)
+    connection.execute("UPDATE counters SET value = 0 WHERE name = 'unsettled'")
+    _settle_heads(connection, of_logs)
+
+
+def _fresh_sums(connection: sqlite3.Connection) -> dict[int, Sums]:
+    """The sums of each log, by its row, from its entries."""
+    of_logs: dict[int, Sums] = {}
+    for log, digest, held in connection.execute("SELECT log, hash, payload_state = 2 FROM entries WHERE state = 2"):
+        of_logs.setdefault(log, Sums()).add(_number(digest[:ID_BYTES]), 1, held)
+    return of_logs
+
+
+# -- checking -------------------------------------------------------------------------------------------------------
+
+
+def problems(connection: sqlite3.Connection) -> list[str]:
+    """What of the index does not agree with the entries: a line each, none if all is well."""
+    found = []
+    (stray,) = connection.execute(
+        "SELECT (SELECT count(*) FROM entries WHERE state = 2) - (SELECT count(*) FROM records WHERE kind = ?)",
+        (Kind.ENTRY,),
+    ).fetchone()
+    (wrong,) = connection.execute(
+        "SELECT count(*) FROM entries LEFT JOIN records"
+        " ON kind = ? AND at = seq - 1 AND records.id = substr(hash, 1, 32) AND row = entries.id"
+        " WHERE state = 2 AND held IS NOT (payload_state = 2)",
+        (Kind.ENTRY,),
+    ).fetchone()
+    if stray or wrong:
+        found.append(f"the record index: {wrong} verified entries are not in it as they should be, {stray} too few")
+    of_logs = _fresh_sums(connection)
+    rows = connection.execute("SELECT id, entry_count, entry_total, payload_count, payload_total FROM logs")
+    wrong = sum(of_logs.get(row, Sums()).row() != Sums.of(*stored).row() for row, *stored in rows)
+    if wrong:
+        found.append(f"the record index: the sums of {wrong} logs are wrong")
+    (wrong,) = connection.execute(
+        "SELECT count(*) FROM logs LEFT JOIN records ON kind = ? AND at = ? AND records.id = head AND row = logs.id"
+        " WHERE (head IS NOT NULL) IS NOT (row IS NOT NULL)",
+        (Kind.HEAD, _HEAD_AT),
+    ).fetchone()
+    if wrong:
+        found.append(f"the record index: the heads of {wrong} logs are not in it")
+    wrong = sum(_wrong_blocks(connection, kind) for kind in Kind)
+    if wrong:
+        found.append(f"the record index: the sums of {wrong} blocks are wrong")
+    return found
+
+
+def _wrong_blocks(connection: sqlite3.Connection, kind: Kind) -> int:
+    """How many blocks hold other sums than those of their records."""
+    blocks = connection.execute(
+        "SELECT first_at, first_id, count, total, held_count, held_total FROM record_blocks"
+        " WHERE kind = ? ORDER BY first_at, first_id",
+        (kind,),
+    ).fetchall()
+    places = [block[:2] for block in blocks]
+    sums = [Sums() for _ in blocks]
+    number = 0
+    for at, identity, held in connection.execute(
+        "SELECT at, id, held FROM records WHERE kind = ? ORDER BY at, id", (kind,)
+    ):
+        while number + 1 < len(places) and places[number + 1] <= (at, identity):
+            number += 1
+        sums[number].add(_number(identity), 1, held)
+    return sum(found.row() != tuple(block[2:]) for found, block in zip(sums, blocks, strict=True))

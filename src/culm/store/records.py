@@ -5,10 +5,11 @@ bytes of the entry's hash, its timestamp the sequence number less one; ``held`` 
 *Heads*: a record for each log, whose id stands for everything held of the log.
 
 Triggers note in ``record_changes`` whatever makes an entry a record or no longer one, so that no statement can forget
-to. At the end of the transaction ``settle`` brings ``records`` up to date, and the sums over them: of each log, in
-``logs``, and of each block of neighbouring records, in ``record_blocks``. A block has some hundred records; when it
-grows beyond that it is cut, when little is left of it, it goes to its neighbour. A change costs a look-up, whatever
-the number of records.
+to. At the end of the transaction ``settle`` brings the index up to date: blocks of neighbouring records, with their
+sums, and the sums of each log. A block has some hundred records; when it grows beyond that it is cut, when little is
+left of it, it goes to its neighbour. A change costs a look-up, whatever the number of records.
+
+Records are ordered by their keys: the timestamp, big-endian, and the id.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from culm.bamboo import encode_varu64
 from culm.bamboo.yamf import YAMF_PREFIX
-from culm.store.schema import from_sql, to_sql
+from culm.store.schema import from_sql
 
 if TYPE_CHECKING:
     import sqlite3
@@ -30,8 +32,7 @@ ID_BYTES = 32
 MAX_BLOCK = 256  # records of a block; one with more is cut in equal parts of at most half as many
 MIN_BLOCK = 32  # one with fewer goes to the block before it
 _MASK = 2**256 - 1
-_HEAD_AT = to_sql(0)
-_LOWEST = (to_sql(0), b"")  # where the first block begins, so that there is one for whatever comes
+_LOWEST = b""  # where the first block begins, so that there is one for whatever comes
 
 
 class Kind(IntEnum):
@@ -42,17 +43,27 @@ class Kind(IntEnum):
 
 
 class Change(NamedTuple):
-    """A record that came or went (``listed``: 1 or -1), or whose payload did (``held``).
+    """A record that came or went (``listed``: 1 or -1), or whose payload did (``held``)."""
 
-    ``at`` as stored; ``number`` is the id as one.
-    """
-
-    at: int
-    id: bytes
+    key: bytes
     row: int
     listed: int
     held: int
-    number: int
+
+
+def record_key(timestamp: int, identity: bytes) -> bytes:
+    """What records are ordered by."""
+    return timestamp.to_bytes(8, "big") + identity
+
+
+def key_id(key: bytes) -> bytes:
+    """The id in a key."""
+    return key[8:]
+
+
+def key_timestamp(key: bytes) -> int:
+    """The timestamp in a key."""
+    return int.from_bytes(key[:8], "big")
 
 
 @dataclass(slots=True)
@@ -108,13 +119,12 @@ def settle(connection: sqlite3.Connection) -> None:
         connection.execute("DELETE FROM record_changes")
         changes: list[Change] = []
         for at, identity, row, listed, held, log in rows:
-            number = _number(identity)
             if listed or held:
-                changes.append(Change(at, identity, row, listed, held, number))
+                changes.append(Change(record_key(from_sql(at), identity), row, listed, held))
             sums = of_logs.get(log)
             if sums is None:
                 sums = of_logs[log] = Sums()
-            sums.add(number, listed, held)
+            sums.add(_number(identity), listed, held)
         _apply(connection, Kind.ENTRY, changes)
         connection.executemany(
             "UPDATE logs SET change = (SELECT value FROM counters WHERE name = 'change') WHERE id = ?",
@@ -148,7 +158,7 @@ def head_id(log: tuple[bytes, int], newest: int, newest_hash: bytes, sums: Sums,
 
 
 def _head_change(head: bytes, log: int, listed: int) -> Change:
-    return Change(_HEAD_AT, head, log, listed, 0, _number(head))
+    return Change(record_key(0, head), log, listed, 0)
 
 
 def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> None:
@@ -191,114 +201,96 @@ def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> N
         )
 
 
-# -- records and blocks ---------------------------------------------------------------------------------------------
+# -- blocks ---------------------------------------------------------------------------------------------------------
 
 
 def _apply(connection: sqlite3.Connection, kind: Kind, changes: list[Change]) -> None:
     """Take up changes, ascending."""
-    came = [(kind, at, identity, row, held) for at, identity, row, listed, held, _ in changes if listed > 0]
-    went = [(kind, change.at, change.id) for change in changes if change.listed < 0]
-    other = [(change.held > 0, kind, change.at, change.id) for change in changes if not change.listed]
+    came = [(kind, key, row * 2 + held) for key, row, listed, held in changes if listed > 0]
+    went = [(kind, change.key) for change in changes if change.listed < 0]
+    other = [(change.row * 2 + (change.held > 0), kind, change.key) for change in changes if not change.listed]
     if went:
-        connection.executemany("DELETE FROM records WHERE kind = ? AND at = ? AND id = ?", went)
+        connection.executemany("DELETE FROM records WHERE kind = ? AND key = ?", went)
     if came:
-        connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?)", came)
+        connection.executemany("INSERT INTO records VALUES (?, ?, ?)", came)
     if other:
-        connection.executemany("UPDATE records SET held = ? WHERE kind = ? AND at = ? AND id = ?", other)
+        connection.executemany("UPDATE records SET ref = ? WHERE kind = ? AND key = ?", other)
     block: _Block | None = None
-    for at, identity, _, listed, held, number in changes:
-        if block is None or (block.end is not None and (at, identity) >= block.end):
+    for change in changes:
+        if block is None or (block.end is not None and change.key >= block.end):
             if block is not None:
                 block.save()
-            block = _Block(connection, kind, at, identity)
-        block.sums.add(number, listed, held)
+            block = _Block(connection, kind, change.key)
+        block.sums.add(_number(key_id(change.key)), change.listed, change.held)
     if block is not None:
         block.save()
 
 
 class _Block:
-    """The block that a record belongs to; ``end`` is where the next one begins, None for the last."""
+    """The block that a key belongs to; ``end`` is where the next one begins, None for the last."""
 
-    def __init__(self, connection: sqlite3.Connection, kind: Kind, at: int, identity: bytes) -> None:
+    def __init__(self, connection: sqlite3.Connection, kind: Kind, key: bytes) -> None:
         self._db = connection
         self._kind = kind
-        self._at, self._id, *stored = connection.execute(
-            "SELECT first_at, first_id, count, total, held_count, held_total FROM record_blocks"
-            " WHERE kind = ? AND (first_at, first_id) <= (?, ?) ORDER BY first_at DESC, first_id DESC LIMIT 1",
-            (kind, at, identity),
+        self._first, self.end, *stored = connection.execute(
+            "SELECT first, (SELECT first FROM record_blocks WHERE kind = ? AND first > ? ORDER BY first LIMIT 1),"
+            " count, total, held_count, held_total FROM record_blocks"
+            " WHERE kind = ? AND first <= ? ORDER BY first DESC LIMIT 1",
+            (kind, key, kind, key),
         ).fetchone()
         self.sums = Sums.of(*stored)
-        self.end: tuple[int, bytes] | None = connection.execute(
-            "SELECT first_at, first_id FROM record_blocks"
-            " WHERE kind = ? AND (first_at, first_id) > (?, ?) ORDER BY first_at, first_id LIMIT 1",
-            (kind, at, identity),
-        ).fetchone()
 
     def save(self) -> None:
         """Write the sums; cut a block that has grown too large, give up one that has become too small."""
         if self.sums.count > MAX_BLOCK:
             self._cut()
-        elif self.sums.count < MIN_BLOCK and self._id:
+        elif self.sums.count < MIN_BLOCK and self._first:
             self._join()
         else:
-            self._write()
+            self._db.execute(
+                "UPDATE record_blocks SET count = ?, total = ?, held_count = ?, held_total = ?"
+                " WHERE kind = ? AND first = ?",
+                (*self.sums.row(), self._kind, self._first),
+            )
 
-    def _write(self) -> None:
-        self._db.execute(
-            "UPDATE record_blocks SET count = ?, total = ?, held_count = ?, held_total = ?"
-            " WHERE kind = ? AND first_at = ? AND first_id = ?",
-            (*self.sums.row(), self._kind, self._at, self._id),
-        )
+    def _delete(self) -> None:
+        self._db.execute("DELETE FROM record_blocks WHERE kind = ? AND first = ?", (self._kind, self._first))
 
     def _cut(self) -> None:
         records = self._db.execute(
-            "SELECT at, id, held FROM records WHERE kind = ? AND (at, id) >= (?, ?) ORDER BY at, id LIMIT ?",
-            (self._kind, self._at, self._id, self.sums.count),
+            "SELECT key, ref FROM records WHERE kind = ? AND key >= ? ORDER BY key LIMIT ?",
+            (self._kind, self._first, self.sums.count),
         ).fetchall()
         parts = -(-len(records) // (MAX_BLOCK // 2))
-        blocks = _blocks((record for record in records), -(-len(records) // parts))
-        _, _, self.sums = next(blocks)
-        self._write()
-        _insert_blocks(self._db, self._kind, blocks)
+        self._delete()
+        _insert_blocks(self._db, self._kind, records, -(-len(records) // parts), self._first)
 
     def _join(self) -> None:
-        before = _Block(self._db, self._kind, *self._before())
+        self._delete()
+        before = _Block(self._db, self._kind, self._first)
         before.sums.merge(self.sums)
-        self._db.execute(
-            "DELETE FROM record_blocks WHERE kind = ? AND first_at = ? AND first_id = ?",
-            (self._kind, self._at, self._id),
-        )
         before.save()
 
-    def _before(self) -> tuple[int, bytes]:
-        place: tuple[int, bytes] = self._db.execute(
-            "SELECT first_at, first_id FROM record_blocks"
-            " WHERE kind = ? AND (first_at, first_id) < (?, ?) ORDER BY first_at DESC, first_id DESC LIMIT 1",
-            (self._kind, self._at, self._id),
-        ).fetchone()
-        return place
+
+def _insert_blocks(
+    connection: sqlite3.Connection, kind: Kind, records: Iterable[tuple[bytes, int]], size: int, first: bytes
+) -> None:
+    """Insert blocks over records, each over ``size`` of them; the first one begins with ``first``."""
+    rest = iter(records)
+    begin: bytes | None = first
+    while (block := list(islice(rest, size))) or begin is not None:
+        connection.execute(
+            "INSERT INTO record_blocks VALUES (?, ?, ?, ?, ?, ?)",
+            (kind, block[0][0] if begin is None else begin, *_sums_of(block).row()),
+        )
+        begin = None
 
 
-def _blocks(records: Iterable[tuple[int, bytes, int]], size: int) -> Iterator[tuple[int, bytes, Sums]]:
-    """Blocks of ``size`` records (the last may be smaller): the first record's place, and the sums."""
-    first: tuple[int, bytes] | None = None
+def _sums_of(records: Iterable[tuple[bytes, int]]) -> Sums:
     sums = Sums()
-    for at, identity, held in records:
-        if first is None:
-            first = (at, identity)
-        sums.add(_number(identity), 1, held)
-        if sums.count == size:
-            yield *first, sums
-            first, sums = None, Sums()
-    if first is not None:
-        yield *first, sums
-
-
-def _insert_blocks(connection: sqlite3.Connection, kind: Kind, blocks: Iterable[tuple[int, bytes, Sums]]) -> None:
-    connection.executemany(
-        "INSERT INTO record_blocks VALUES (?, ?, ?, ?, ?, ?, ?)",
-        ((kind, at, identity, *sums.row()) for at, identity, sums in blocks),
-    )
+    for key, ref in records:
+        sums.add(_number(key_id(key)), 1, ref & 1)
+    return sums
 
 
 # -- all anew -------------------------------------------------------------------------------------------------------
@@ -306,29 +298,25 @@ def _insert_blocks(connection: sqlite3.Connection, kind: Kind, blocks: Iterable[
 
 def rebuild(connection: sqlite3.Connection) -> None:
     """Make the index anew from the entries, inside a writing transaction."""
-    for table in ("record_changes", "records", "record_blocks"):
+    for table in ("record_changes", "record_blocks", "records"):
         connection.execute(f"DELETE FROM {table}")
-    _insert_blocks(connection, Kind.HEAD, [(*_LOWEST, Sums())])
-    _sum_logs(connection)
-    connection.execute(
-        "INSERT INTO records SELECT ?, seq - 1, substr(hash, 1, 32), id, payload_state = 2 FROM entries"
-        " WHERE state = 2 ORDER BY seq, hash",
-        (Kind.ENTRY,),
-    )
-    records = connection.execute("SELECT at, id, held FROM records WHERE kind = ? ORDER BY at, id", (Kind.ENTRY,))
-    blocks = list(_blocks(records, MAX_BLOCK // 2)) or [(*_LOWEST, Sums())]
-    blocks[0] = (*_LOWEST, blocks[0][2])
-    _insert_blocks(connection, Kind.ENTRY, blocks)
-
-
-def _sum_logs(connection: sqlite3.Connection) -> None:
+    connection.executemany("INSERT INTO records VALUES (0, ?, ?)", _fresh_records(connection))
+    _insert_blocks(connection, Kind.ENTRY, every_record(connection, Kind.ENTRY), MAX_BLOCK // 2, _LOWEST)
+    _insert_blocks(connection, Kind.HEAD, (), MAX_BLOCK // 2, _LOWEST)
     connection.execute(
         "UPDATE logs SET entry_count = 0, entry_total = ?, payload_count = 0, payload_total = ?, head = NULL",
         (_stored(0), _stored(0)),
     )
-    of_logs = _fresh_sums(connection)
     connection.execute("UPDATE counters SET value = 0 WHERE name = 'unsettled'")
-    _settle_heads(connection, of_logs)
+    _settle_heads(connection, _fresh_sums(connection))
+
+
+def _fresh_records(connection: sqlite3.Connection) -> Iterator[tuple[bytes, int]]:
+    """Key and reference of each verified entry, ascending."""
+    for at, identity, row, held in connection.execute(
+        "SELECT seq - 1, substr(hash, 1, 32), id, payload_state = 2 FROM entries WHERE state = 2 ORDER BY seq, hash"
+    ):
+        yield record_key(from_sql(at), identity), row * 2 + held
 
 
 def _fresh_sums(connection: sqlite3.Connection) -> dict[int, Sums]:
@@ -342,33 +330,27 @@ def _fresh_sums(connection: sqlite3.Connection) -> dict[int, Sums]:
 # -- checking -------------------------------------------------------------------------------------------------------
 
 
+def every_record(connection: sqlite3.Connection, kind: Kind) -> Iterator[tuple[bytes, int]]:
+    """Key and reference of each record of a kind as the index has them, ascending."""
+    return connection.execute("SELECT key, ref FROM records WHERE kind = ? ORDER BY key", (kind,))
+
+
 def problems(connection: sqlite3.Connection) -> list[str]:
     """What of the index does not agree with the entries: a line each, none if all is well."""
     found = []
-    (stray,) = connection.execute(
-        "SELECT (SELECT count(*) FROM entries WHERE state = 2) - (SELECT count(*) FROM records WHERE kind = ?)",
-        (Kind.ENTRY,),
-    ).fetchone()
-    (wrong,) = connection.execute(
-        "SELECT count(*) FROM entries LEFT JOIN records"
-        " ON kind = ? AND at = seq - 1 AND records.id = substr(hash, 1, 32) AND row = entries.id"
-        " WHERE state = 2 AND held IS NOT (payload_state = 2)",
-        (Kind.ENTRY,),
-    ).fetchone()
-    if stray or wrong:
-        found.append(f"the record index: {wrong} verified entries are not in it as they should be, {stray} too few")
+    for right, kept in zip_longest(_fresh_records(connection), every_record(connection, Kind.ENTRY)):
+        if right != kept:
+            first = min(record for record in (right, kept) if record is not None)
+            found.append(f"the record index is wrong from entries of number {key_timestamp(first[0]) + 1} on")
+            break
     of_logs = _fresh_sums(connection)
     rows = connection.execute("SELECT id, entry_count, entry_total, payload_count, payload_total FROM logs")
     wrong = sum(of_logs.get(row, Sums()).row() != Sums.of(*stored).row() for row, *stored in rows)
     if wrong:
         found.append(f"the record index: the sums of {wrong} logs are wrong")
-    (wrong,) = connection.execute(
-        "SELECT count(*) FROM logs LEFT JOIN records ON kind = ? AND at = ? AND records.id = head AND row = logs.id"
-        " WHERE (head IS NOT NULL) IS NOT (row IS NOT NULL)",
-        (Kind.HEAD, _HEAD_AT),
-    ).fetchone()
-    if wrong:
-        found.append(f"the record index: the heads of {wrong} logs are not in it")
+    heads = connection.execute("SELECT head, id FROM logs WHERE head IS NOT NULL ORDER BY head")
+    if [(record_key(0, head), row * 2) for head, row in heads] != list(every_record(connection, Kind.HEAD)):
+        found.append("the record index: the heads are not those of the logs")
     wrong = sum(_wrong_blocks(connection, kind) for kind in Kind)
     if wrong:
         found.append(f"the record index: the sums of {wrong} blocks are wrong")
@@ -378,17 +360,13 @@ def problems(connection: sqlite3.Connection) -> list[str]:
 def _wrong_blocks(connection: sqlite3.Connection, kind: Kind) -> int:
     """How many blocks hold other sums than those of their records."""
     blocks = connection.execute(
-        "SELECT first_at, first_id, count, total, held_count, held_total FROM record_blocks"
-        " WHERE kind = ? ORDER BY first_at, first_id",
-        (kind,),
+        "SELECT first, count, total, held_count, held_total FROM record_blocks WHERE kind = ? ORDER BY first", (kind,)
     ).fetchall()
-    places = [block[:2] for block in blocks]
     sums = [Sums() for _ in blocks]
     number = 0
-    for at, identity, held in connection.execute(
-        "SELECT at, id, held FROM records WHERE kind = ? ORDER BY at, id", (kind,)
-    ):
-        while number + 1 < len(places) and places[number + 1] <= (at, identity):
+    for key, ref in every_record(connection, kind):
+        while number + 1 < len(blocks) and blocks[number + 1][0] <= key:
             number += 1
-        sums[number].add(_number(identity), 1, held)
-    return sum(found.row() != tuple(block[2:]) for found, block in zip(sums, blocks, strict=True))
+        if number < len(blocks):
+            sums[number].add(_number(key_id(key)), 1, ref & 1)
+    return sum(found.row() != tuple(block[1:]) for found, block in zip(sums, blocks, strict=True))

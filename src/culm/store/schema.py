@@ -10,8 +10,8 @@ entries         the metadata; ``variant`` tells apart different entries of one n
 payloads        pieces of payloads: ``at`` is the offset of the piece's first byte
 forks           fork proofs
 counters        ``change`` grows with every writing transaction; ``logs.change`` says when a log last changed
-records         the store as sets to reconcile, in order; see ``culm.store.records``
-record_blocks   the sums over neighbouring records
+records         the store as sets to reconcile; see ``culm.store.records``
+record_blocks   the sums over some neighbouring records
 record_changes  what a transaction makes of the records, until it ends
 ==============  ============================================================================================
 """
@@ -119,21 +119,18 @@ CREATE INDEX entries_invalid ON entries (log) WHERE state = 3;
 INSERT INTO counters VALUES ('unsettled', 0);  -- heads of logs changed from here on are not up to date
 CREATE TABLE records (
     kind INTEGER NOT NULL,
-    at   INTEGER NOT NULL,  -- the timestamp
-    id   BLOB    NOT NULL,
-    row  INTEGER NOT NULL,  -- of the entry, or the log
-    held INTEGER NOT NULL,  -- whether the entry's payload is complete
-    PRIMARY KEY (kind, at, id)
+    key  BLOB    NOT NULL,  -- timestamp and id: 40 bytes
+    ref  INTEGER NOT NULL,  -- the row of the entry, or log, doubled; 1 more if the payload is complete
+    PRIMARY KEY (kind, key)
 ) WITHOUT ROWID;
 CREATE TABLE record_blocks (
     kind       INTEGER NOT NULL,
-    first_at   INTEGER NOT NULL,  -- where the block begins; it ends where the next one begins
-    first_id   BLOB    NOT NULL,
+    first      BLOB    NOT NULL,  -- the key where the block begins; it ends where the next one begins
     count      INTEGER NOT NULL,
     total      BLOB    NOT NULL,  -- the sum of the ids
     held_count INTEGER NOT NULL,
     held_total BLOB    NOT NULL,
-    PRIMARY KEY (kind, first_at, first_id)
+    PRIMARY KEY (kind, first)
 ) WITHOUT ROWID;
 CREATE TABLE record_changes (
     entry  INTEGER NOT NULL,

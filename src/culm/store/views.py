@@ -17,7 +17,7 @@ from culm.negentropy.codec import INFINITY
 from culm.negentropy.storage import MODULUS_MASK, make_fingerprint, shortest_prefix
 from culm.store.database import Database
 from culm.store.queries import stored_entry
-from culm.store.records import ID_BYTES, Kind
+from culm.store.records import ID_BYTES, Kind, every_record, key_id, key_timestamp, record_key
 from culm.store.rows import find_log
 from culm.store.schema import from_sql, to_sql
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from culm.store.interface import Log, StoredEntry
 
 _BLOCKS_KEPT = 64
-_PAGE = 10_000
 
 
 class View(Enum):
@@ -72,19 +71,17 @@ class RecordSet:
     def __init__(self, connection: sqlite3.Connection, view: View) -> None:
         self._db = connection
         self._kind = view.kind
-        columns = "held_count, held_total" if view is View.PAYLOADS else "count, total"
-        condition = " AND held" if view is View.PAYLOADS else ""
-        self._records = (
-            f"SELECT at, id FROM records WHERE kind = ? AND (at, id) >= (?, ?){condition} ORDER BY at, id LIMIT ?"
+        columns, condition = (
+            ("held_count, held_total", " AND ref & 1") if view is View.PAYLOADS else ("count, total", "")
         )
         rows = connection.execute(
-            f"SELECT first_at, first_id, {columns} FROM record_blocks WHERE kind = ? ORDER BY first_at, first_id",
-            (self._kind,),
+            f"SELECT first, {columns} FROM record_blocks WHERE kind = ? ORDER BY first", (self._kind,)
         ).fetchall()
-        self._firsts: list[tuple[int, bytes]] = [row[:2] for row in rows]
-        self._starts: list[int] = [0, *accumulate(row[2] for row in rows)]
-        self._totals: list[int] = [0, *accumulate(int.from_bytes(row[3], "little") for row in rows)]
-        self._blocks: dict[int, list[tuple[int, bytes]]] = {}
+        self._query = f"SELECT key FROM records WHERE kind = ? AND key >= ?{condition} ORDER BY key LIMIT ?"
+        self._firsts: list[bytes] = [row[0] for row in rows]
+        self._starts: list[int] = [0, *accumulate(row[1] for row in rows)]
+        self._totals: list[int] = [0, *accumulate(int.from_bytes(row[2], "little") for row in rows)]
+        self._blocks: dict[int, list[bytes]] = {}
         self._sums: dict[int, list[int]] = {}
 
     def __len__(self) -> int:
@@ -94,33 +91,35 @@ class RecordSet:
         """The first position whose record is not below a bound."""
         if timestamp == INFINITY:
             return len(self)
-        bound = (to_sql(timestamp), prefix)
-        number = bisect_right(self._firsts, bound) - 1
         # A prefix stands for itself and zeros: an id is below it if and only if its own start is.
-        return self._starts[number] + bisect_left(self._block(number), bound)
+        key = record_key(timestamp, prefix)
+        number = bisect_right(self._firsts, key) - 1
+        return self._starts[number] + bisect_left(self._block(number), key)
 
     def timestamp(self, position: int) -> int:
         """The timestamp of a record."""
-        return from_sql(self._record(position)[0])
+        return key_timestamp(self._key(position))
 
     def id(self, position: int) -> bytes:
         """The id of a record."""
-        return self._record(position)[1]
+        return key_id(self._key(position))
 
     def ids(self, low: int, high: int) -> bytes:
         """The ids of the records from ``low`` to before ``high``, one behind the other."""
         parts: list[bytes] = []
         while low < high:
             number, offset = self._locate(low)
-            records = self._block(number)[offset : offset + high - low]
-            parts += [identity for _, identity in records]
-            low += len(records)
+            keys = self._block(number)[offset : offset + high - low]
+            parts += map(key_id, keys)
+            low += len(keys)
         return b"".join(parts)
 
     def bound(self, position: int) -> tuple[int, bytes]:
         """The shortest bound between a record and the one before it: a timestamp and an id prefix."""
-        (before_at, before), (at, identity) = self._record(position - 1), self._record(position)
-        return from_sql(at), b"" if at != before_at else shortest_prefix(before, identity)
+        before, key = self._key(position - 1), self._key(position)
+        if before[:8] != key[:8]:
+            return key_timestamp(key), b""
+        return key_timestamp(key), shortest_prefix(key_id(before), key_id(key))
 
     def fingerprint(self, low: int, high: int) -> bytes:
         """The fingerprint of the records from ``low`` to before ``high``."""
@@ -141,7 +140,7 @@ class RecordSet:
         number = bisect_right(self._starts, position) - 1
         return number, position - self._starts[number]
 
-    def _record(self, position: int) -> tuple[int, bytes]:
+    def _key(self, position: int) -> bytes:
         number, offset = self._locate(position)
         return self._block(number)[offset]
 
@@ -152,13 +151,12 @@ class RecordSet:
             return self._totals[number]
         sums = self._sums.get(number)
         if sums is None:
-            block = self._block(number)
-            sums = [0, *accumulate([int.from_bytes(identity, "little") for _, identity in block])]
-            self._sums[number] = sums
-        return self._totals[number] + sums[offset]
+            numbers = [int.from_bytes(key[8:], "little") for key in self._block(number)]
+            sums = self._sums[number] = list(accumulate(numbers, initial=self._totals[number]))
+        return sums[offset]
 
-    def _block(self, number: int) -> list[tuple[int, bytes]]:
-        """The records of a block. Sessions go through the ranges in order: the last few blocks are kept."""
+    def _block(self, number: int) -> list[bytes]:
+        """The keys of a block. Sessions go through the ranges in order: the last few blocks are kept."""
         block = self._blocks.get(number)
         if block is None:
             while len(self._blocks) >= _BLOCKS_KEPT:
@@ -166,7 +164,8 @@ class RecordSet:
                 del self._blocks[oldest]
                 self._sums.pop(oldest, None)
             count = self._starts[number + 1] - self._starts[number]
-            block = self._db.execute(self._records, (self._kind, *self._firsts[number], count)).fetchall()
+            rows = self._db.execute(self._query, (self._kind, self._firsts[number], count)).fetchall()
+            block = [key for (key,) in rows]
             self._blocks[number] = block
         return block
 
@@ -201,10 +200,12 @@ def _rows_of_log(connection: sqlite3.Connection, view: View, log: Log) -> Iterab
 
 def _rows_without(connection: sqlite3.Connection, view: View, logs: set[Log]) -> Iterable[tuple[int, bytes]]:
     hidden = {find_log(connection, log) for log in logs}
-    held = " AND held" if view is View.PAYLOADS else ""
-    of_log = "row" if view is View.HEADS else "(SELECT log FROM entries WHERE entries.id = row)"
-    rows = connection.execute(f"SELECT at, id, {of_log} FROM records WHERE kind = ?{held}", (view.kind,))
-    return ((at, identity) for at, identity, log in rows if log not in hidden)
+    log_of = "SELECT log FROM entries WHERE id = ?"
+    for key, ref in every_record(connection, view.kind):
+        row, held = divmod(ref, 2)
+        log = row if view is View.HEADS else connection.execute(log_of, (row,)).fetchone()[0]
+        if log not in hidden and (view is not View.PAYLOADS or held):
+            yield to_sql(key_timestamp(key)), key_id(key)
 
 
 # -- what an id stands for ------------------------------------------------------------------------------------------
@@ -212,23 +213,12 @@ def _rows_without(connection: sqlite3.Connection, view: View, logs: set[Log]) ->
 
 def entries_of(database: Database, ids: set[bytes]) -> Iterator[StoredEntry]:
     """The verified entries with these record ids, log by log in ascending order. Passes over the index once."""
-    rows: list[int] = []
-    after = (-(2**63), b"")
-    while ids:
-        with database.snapshot() as connection:
-            page = connection.execute(
-                "SELECT at, id, row FROM records WHERE kind = ? AND (at, id) > (?, ?) ORDER BY at, id LIMIT ?",
-                (Kind.ENTRY, *after, _PAGE),
-            ).fetchall()
-        rows += (row for _, identity, row in page if identity in ids)
-        if len(page) < _PAGE:
-            break
-        after = page[-1][:2]
+    place_of = "SELECT log, seq, variant FROM entries WHERE id = ?"
     with database.snapshot() as connection:
-        places = [
-            connection.execute("SELECT log, seq, variant FROM entries WHERE id = ?", (row,)).fetchone() for row in rows
-        ]
-    for place in sorted(place for place in places if place is not None):
+        records = every_record(connection, Kind.ENTRY) if ids else iter(())
+        rows = [ref // 2 for key, ref in records if key_id(key) in ids]
+        places = sorted(connection.execute(place_of, (row,)).fetchone() for row in rows)
+    for place in places:
         with database.snapshot() as connection:
             found = stored_entry(connection, *place)
         if found is not None:

@@ -38,14 +38,14 @@ class ArrayStorage:
             raise ValueError("the timestamp 2^64 - 1 stands for infinity")
         order = _sorted(timestamps, ids)
         timestamps = timestamps[order]
-        ids = np.ascontiguousarray(ids[order])
+        ids = np.take(np.ascontiguousarray(ids), order, axis=0)  # several times as fast as indexing
         same = (timestamps[1:] == timestamps[:-1]).nonzero()[0]
         if len(same) and bool((ids[same] == ids[same + 1]).all(axis=1).any()):
             raise ValueError("a record that is there twice")
         self._length = len(timestamps)
         self._timestamps: memoryview = timestamps.data
         self._ids: memoryview = ids.reshape(-1).data
-        self._sums = _prefix_sums(ids).tobytes()
+        self._sums = _prefix_sums(ids).tobytes()  # sliced faster than a view
 
     @classmethod
     def of(cls, items: Iterable[tuple[int, bytes]]) -> ArrayStorage:

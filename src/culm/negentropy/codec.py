@@ -116,7 +116,11 @@ def read_ranges(message: bytes) -> Iterator[Range]:
     while at < end:
         offset = at
         was_infinite = timestamp == INFINITY
-        timestamp, prefix, at = _read_bound(message, at, timestamp, prefix)
+        difference, behind = decode_varint(message, at)
+        if difference > 1 and behind < end and message[behind] == 0 and timestamp + difference <= INFINITY:
+            timestamp, prefix, at = timestamp + difference - 1, b"", behind + 1  # most bounds
+        else:
+            timestamp, prefix, at = _read_bound(message, at, timestamp, prefix)
         if at < end and message[at] == _FINGERPRINT:  # most ranges
             mode, length = _FINGERPRINT, FINGERPRINT_BYTES
             at += 1

@@ -175,7 +175,8 @@ class Negentropy:
             return writer.bound(timestamp, prefix) + _ID_LIST + encode_varint(count) + storage.ids(low, high)
         if self._divide is not None:
             return self._split_otherwise(self._divide, writer, low, high, timestamp, prefix)
-        ends = [low, *(end for end, _ in even(low, high, len(storage)))]
+        size, larger = divmod(count, BUCKETS)
+        ends = [low + size * bucket + min(bucket, larger) for bucket in range(BUCKETS + 1)]  # as ``even``
         parts = []
         for end, fingerprint in zip(ends[1:], storage.fingerprints(ends), strict=True):
             parts.append(writer.bound(timestamp, prefix) if end == high else writer.bound(*storage.bound(end)))

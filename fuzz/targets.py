@@ -15,6 +15,7 @@ from culm.bushbaby import BambooReceived, Connection, HaveItem, Limits, WantItem
 from culm.bushbaby.messages import decode_bamboo, decode_have, decode_want, encode_have_item, encode_want_item
 from culm.bushbaby.secretbox import OVERHEAD, open_box, seal
 from culm.errors import EncodingError, MalformedEntry, RemoteProtocolError
+from culm.negentropy import ArrayStorage, Negentropy, read_ranges
 from culm.store.files import BundleWriter, EntryRecord, PayloadRecord, read_records
 from culm.testing import build_log
 from culm.wire.base62 import decode_base62, encode_base62
@@ -151,6 +152,29 @@ def _connection(data: bytes) -> None:
             list(event.entries)
 
 
+_RECORDS = ArrayStorage.of((number // 3, bytes([number % 251]) * 32) for number in range(400))
+
+
+def _negentropy(data: bytes) -> None:
+    """Both sides of a session take a message; what they answer is well formed and within its limit."""
+    initiator = Negentropy(_RECORDS, 4096)
+    initiator.initiate()
+    for session in (Negentropy(_RECORDS, 4096), initiator):
+        answer = session.reconcile(data)
+        if answer is not None:
+            assert len(answer) <= 4096
+            list(read_ranges(answer))
+
+
+def _negentropy_messages() -> tuple[bytes, ...]:
+    """What two sides of a session say."""
+    few = ArrayStorage.of((number // 3, bytes([number % 251]) * 32) for number in range(0, 400, 3))
+    first = Negentropy(few).initiate()
+    answer = Negentropy(_RECORDS, 4096).reconcile(first)
+    assert answer is not None
+    return first, answer, b"\x61", b"\x62"
+
+
 def _seeds() -> dict[str, tuple[bytes, ...]]:
     log = build_log(14, payload_size=9)
     last = log.append(b"", is_end=True)
@@ -196,6 +220,7 @@ def _seeds() -> dict[str, tuple[bytes, ...]]:
         "yamf": (last.hash,),
         "entry": tuple(entry.encoded for entry in (log.entries[0], log.entries[1], log.entries[3], last, huge)),
         "proof": (proof.encode(),),
+        "negentropy": _negentropy_messages(),
         "export": (plain, bundle.getvalue()),
     }
 
@@ -215,5 +240,6 @@ def targets() -> list[Target]:
         Target("want", _want, (EncodingError,), seeds["want"]),
         Target("bamboo", _bamboo, (EncodingError,), seeds["bamboo"]),
         Target("connection", _connection, (RemoteProtocolError,), seeds["connection"]),
+        Target("negentropy", _negentropy, (RemoteProtocolError,), seeds["negentropy"]),
         Target("export", _export, (EncodingError,), seeds["export"]),
     ]

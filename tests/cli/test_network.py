@@ -173,3 +173,39 @@ def test_the_summary_is_json_even_in_the_logs(culm: Culm) -> None:
         process = start(bob.home, "sync", url, "--clump", "x", "--json", "-v")
         out, _ = process.communicate(timeout=20)
     assert json.loads(out)["entries_received"] == 0
+
+
+def test_comparing_a_store_with_a_node(culm: Culm) -> None:
+    """``culm reconcile`` with a listener says what either side lacks; what it cannot do is one line and exit code 2."""
+    bob = culm.at("bob")
+    bob("init")
+    culm("append", 1, "--text", "from alice")
+    bob("append", 1, "--text", "from bob")
+    culm("export", "-o", culm.home / "all.logs")
+    bob("import", culm.home / "all.logs")
+    culm("append", 1, "--text", "more from alice")
+    with serving(bob.home, "--listen", "negentropy://127.0.0.1:0") as (_, process):
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[1].replace("negentropy", "tcp")
+        result = culm("reconcile", culm.home, url, "--json").json
+        assert set(result["views"]) == {"entries", "payloads", "heads"}
+        (log,) = result["logs"]
+        assert (log["peer_lacks_entries"], log["peer_lacks_payloads"], log["heads_differ"]) == (1, 1, True)
+        assert result["store_lacks"] == {"entries": 1, "payloads": 1, "heads": 2}
+        assert len(result["store_lacks_ids"]["entries"][0]) == 64
+        text = culm("reconcile", culm.home, url, "--split", "newest").out
+        assert "the store lacks 1 entries and 1 payloads" in text
+        assert "peer lacks entries" in text
+        assert "the peer lacks nothing" in bob("reconcile", bob.home, url).out
+        refused = culm("reconcile", culm.home, url, "--apply")
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+    gone = culm("reconcile", culm.home, url)
+    assert (gone.code, gone.err.count("\n")) == (3, 1)
+
+
+def test_a_listener_that_cannot_know_its_callers(culm: Culm) -> None:
+    """With an allow list nothing is shown to callers that do not prove who they are."""
+    culm("allow", "peer", "00" * 32, "--clump", "x")
+    result = culm("serve", "--clump", "x", "--listen", "negentropy://127.0.0.1:0")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "allow list" in result.err

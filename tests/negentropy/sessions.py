@@ -9,16 +9,25 @@ from culm.negentropy import ArrayStorage, Negentropy
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from culm.negentropy import Split
+
 Item = tuple[int, bytes]
 MAX_ROUNDS = 1000
 
 
 def reconcile(
-    ours: Iterable[Item], theirs: Iterable[Item], limits: tuple[int, int] = (0, 0), *, reference_bytes: bool = False
+    ours: Iterable[Item],
+    theirs: Iterable[Item],
+    limits: tuple[int, int] = (0, 0),
+    *,
+    reference_bytes: bool = False,
+    splits: tuple[Split | None, Split | None] = (None, None),
 ) -> tuple[Negentropy, list[bytes]]:
     """A session to its end: the initiator, and all messages, the initiator's first."""
-    client = Negentropy(ArrayStorage.of(ours), limits[0], reference_bytes=reference_bytes)
-    server = Negentropy(ArrayStorage.of(theirs), limits[1], reference_bytes=reference_bytes)
+    client, server = (
+        Negentropy(ArrayStorage.of(items), limit, reference_bytes=reference_bytes, split=split)
+        for items, limit, split in zip((ours, theirs), limits, splits, strict=True)
+    )
     message: bytes | None = client.initiate()
     messages: list[bytes] = []
     while message is not None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from culm.errors import LocalProtocolError, RemoteProtocolError
-from culm.negentropy import ArrayStorage, Negentropy, read_ranges
+from culm.negentropy import ArrayStorage, Negentropy, SubRange, newest_listed, read_ranges
 from culm.negentropy.codec import INFINITY, decode_varint, encode_varint
 from culm.negentropy.harness import Harness
 from tests.negentropy.sessions import Item, reconcile
@@ -195,3 +195,77 @@ def test_the_harness_speaks_line_by_line() -> None:
         check=False,
     )
     assert (result.returncode, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+
+
+@given(ITEMS, st.integers(0, INFINITY), st.integers(0, INFINITY))
+def test_sub_ranges_by_timestamp(items: set[Item], one: int, other: int) -> None:
+    """The part of a set between two timestamps is a set of its own, and reconciles like one."""
+    low, high = min(one, other), max(one, other)
+    part = SubRange(ArrayStorage.of(items), low, high)
+    expected = ArrayStorage.of(item for item in items if low <= item[0] < high)
+    assert len(part) == len(expected)
+    assert part.ids(0, len(part)) == expected.ids(0, len(expected))
+    assert part.fingerprint(0, len(part)) == expected.fingerprint(0, len(expected))
+    positions = [0, len(part) // 3, len(part)]
+    assert part.fingerprints(positions) == expected.fingerprints(positions)
+    for timestamp, identity in items:
+        assert part.position(timestamp, identity, 0) == expected.position(timestamp, identity, 0)
+    for at in range(1, len(part)):
+        assert (part.bound(at), part.timestamp(at), part.id(at)) == (
+            expected.bound(at),
+            expected.timestamp(at),
+            expected.id(at),
+        )
+    assert Negentropy(part).initiate() == Negentropy(expected).initiate()
+
+
+@pytest.mark.parametrize("limits", [(0, 0), (4096, 4096), (4096, 0)])
+@given(a=ITEMS, b=ITEMS, seed=st.integers(0, 2**32))
+def test_any_split_finds_every_difference(a: set[Item], b: set[Item], limits: tuple[int, int], seed: int) -> None:
+    """However ranges are divided, by either side, the differences are those of the standard way."""
+    rng = random.Random(seed)
+
+    def anyhow(low: int, high: int, size: int) -> list[tuple[int, bool]]:
+        assert 0 <= low < high <= size
+        ends = sorted({high, *(rng.randrange(low + 1, high) for _ in range(rng.randrange(1, 9)))})
+        return [(end, rng.random() < 0.3) for end in ends]
+
+    standard, _ = reconcile(a, b)
+    for splits in ((anyhow, None), (None, anyhow), (newest_listed, newest_listed)):
+        session, messages = reconcile(a, b, limits, splits=splits)
+        moved = {identity for _, identity in a} & {identity for _, identity in b}
+        assert set(session.have) - moved == set(standard.have) - moved
+        assert set(session.need) - moved == set(standard.need) - moved
+        assert all(len(message) <= (limits[at % 2] or len(message)) for at, message in enumerate(messages))
+
+
+def test_the_newest_are_found_at_once() -> None:
+    """With the newest records listed, what was just added is known after the first round."""
+    items = [(number, some_id(random.Random(number))) for number in range(5000)]
+    for splits, rounds in ((None, None), 2), ((newest_listed, newest_listed), 1):
+        session, messages = reconcile(items, items[:-10], splits=splits)
+        assert len(messages) == 2 * rounds
+        assert set(session.have) == {identity for _, identity in items[-10:]}
+
+
+@pytest.mark.parametrize(
+    "parts", [[], [(50, False)], [(20, False), (20, False), (50, False)], [(30, False), (20, True)], [(20, True)]]
+)
+def test_splits_that_make_no_sense(parts: list[tuple[int, bool]]) -> None:
+    """A split into a single fingerprint, or one that does not cover the range, is our own mistake."""
+    storage = ArrayStorage.of((number, some_id(random.Random(number))) for number in range(50))
+    with pytest.raises(ValueError, match=r"a split|a single fingerprint"):
+        Negentropy(storage, split=lambda *_: parts).initiate()
+
+
+def test_an_answer_costs_what_was_asked() -> None:
+    """A message of a few bytes gets an answer within the frame limit, whatever it asks for, of any set."""
+    storage = ArrayStorage.of((number, some_id(random.Random(number))) for number in range(20_000))
+    everything = b"\x61\x00\x00\x02\x00"  # an empty list up to infinity: please send all of yours
+    answer = Negentropy(storage, 4096).reconcile(everything)
+    assert answer is not None
+    assert len(answer) <= 4096
+    twice = b"\x61" + b"".join(bytes((2, 0, 2, 0)) for _ in range(1000))  # one record's worth each
+    answer = Negentropy(storage, 4096).reconcile(twice)
+    assert answer is not None
+    assert len(answer) <= 4096

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 BUCKETS = 16
 LEAST_FRAME_LIMIT = 4096
 _FRAME_RESERVE = 200  # bytes below the limit at which a message is cut: room for the closing fingerprint
+_MOST_OF_A_RANGE = 64  # bytes that a range takes at most, ids of a list aside
 SKIP, FINGERPRINT, ID_LIST = map(int, Mode)
 _SKIP, _FINGERPRINT, _ID_LIST = (bytes((mode,)) for mode in Mode)
 
@@ -174,29 +175,37 @@ class Negentropy:
         if count < 2 * BUCKETS:
             return writer.bound(timestamp, prefix) + _ID_LIST + encode_varint(count) + storage.ids(low, high)
         if self._divide is not None:
-            return self._split_otherwise(self._divide, writer, low, high, timestamp, prefix)
+            parts = self._divided(self._divide, low, high)
+            if parts is not None:
+                return self._write_parts(writer, low, parts, timestamp, prefix)
         size, larger = divmod(count, BUCKETS)
         ends = [low + size * bucket + min(bucket, larger) for bucket in range(BUCKETS + 1)]  # as ``even``
-        parts = []
+        pieces = []
         for end, fingerprint in zip(ends[1:], storage.fingerprints(ends), strict=True):
-            parts.append(writer.bound(timestamp, prefix) if end == high else writer.bound(*storage.bound(end)))
-            parts.append(_FINGERPRINT)
-            parts.append(fingerprint)
-        return b"".join(parts)
+            pieces.append(writer.bound(timestamp, prefix) if end == high else writer.bound(*storage.bound(end)))
+            pieces.append(_FINGERPRINT)
+            pieces.append(fingerprint)
+        return b"".join(pieces)
 
-    def _split_otherwise(
-        self, divide: Split, writer: Writer, low: int, high: int, timestamp: int, prefix: bytes
-    ) -> bytes:
-        storage = self._storage
-        parts = divide(low, high, len(storage))
-        if [end for end, _ in parts] != sorted({end for end, _ in parts if low < end <= high}) or parts[-1][0] != high:
+    def _divided(self, divide: Split, low: int, high: int) -> Sequence[tuple[int, bool]] | None:
+        """The parts of a range as the caller wants them; None if they would never fit into a message."""
+        parts = divide(low, high, len(self._storage))
+        ends = [end for end, _ in parts]
+        if not parts or ends[-1] != high or ends != sorted({end for end in ends if end > low}):
             raise ValueError(f"a split of {low} to {high} into {parts}")
         if len(parts) == 1 and not parts[0][1]:
             raise ValueError("a range is not to be answered by a single fingerprint: that could go on for ever")
-        out = b""
-        for end, listed in parts:
-            out += writer.bound(timestamp, prefix) if end == high else writer.bound(*storage.bound(end))
-            if listed:
+        listed = sum(end - begin for begin, (end, as_list) in zip([low, *ends], parts, strict=False) if as_list)
+        size = listed * ID_BYTES + len(parts) * _MOST_OF_A_RANGE
+        return parts if self._cut_at is None or size <= self._cut_at else None
+
+    def _write_parts(
+        self, writer: Writer, low: int, parts: Sequence[tuple[int, bool]], timestamp: int, prefix: bytes
+    ) -> bytes:
+        storage, out = self._storage, b""
+        for number, (end, as_list) in enumerate(parts, 1):
+            out += writer.bound(timestamp, prefix) if number == len(parts) else writer.bound(*storage.bound(end))
+            if as_list:
                 out += _ID_LIST + encode_varint(end - low) + storage.ids(low, end)
             else:
                 out += _FINGERPRINT + storage.fingerprint(low, end)

@@ -436,7 +436,7 @@ def test_an_exception_in_the_middle(store: SQLiteStore, monkeypatch: pytest.Monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("culm.store.ingest.write_pieces", fail)
+        patch.setattr("culm.store.ingest.write_payloads", fail)
         with pytest.raises(KeyboardInterrupt):
             store.add(LOG.items())
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from culm.errors import StoreFull
 from culm.store.logview import LogView
-from culm.store.rows import next_change, next_entry_id, write_pieces
+from culm.store.rows import next_change, next_entry_id, write_payloads
 from culm.store.schema import PayloadState, State
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ class Ingestion:
         """Write what is still in memory."""
         for view in self._views.values():
             view.flush()
-        for row, payload in self._payloads:
-            write_pieces(self._db, row, 0, payload)
+        write_payloads(self._db, self._payloads)
 
 
 def check_waiting_room(connection: sqlite3.Connection, max_entries: int, max_bytes: int) -> None:

@@ -69,14 +69,19 @@ class LogView:
         The caller has made sure that it is not held yet. Written rows reach the database with ``flush``.
         """
         seq = entry.seq
-        variant = len(self._at(seq))
-        if variant >= MAX_VARIANTS:
-            msg = f"{MAX_VARIANTS} different entries of this number are kept already"
-            raise StoreFull(msg)
-        proofs = self._contradictions(entry)
-        for proof in proofs:
-            self._record(proof)
-        state = self._state_of(entry)
+        variant = 0
+        proofs: list[ForkProof] = []
+        if self._follows(entry):
+            state = State.VERIFIED
+        else:
+            variant = len(self._at(seq))
+            if variant >= MAX_VARIANTS:
+                msg = f"{MAX_VARIANTS} different entries of this number are kept already"
+                raise StoreFull(msg)
+            proofs = self._contradictions(entry)
+            for proof in proofs:
+                self._record(proof)
+            state = self._state_of(entry)
         digest = entry.hash[_DIGEST_AT:]
         self._rows.append((entry_id, self.id, to_sql(seq), variant, state, payload_state, held, digest, entry.encoded))
         self._at(seq).append(_Known(entry.hash, state))
@@ -94,8 +99,25 @@ class LogView:
             self._advance(seq)
         return state, proofs
 
+    def _follows(self, entry: Entry) -> bool:
+        """Whether nothing can be against an entry: it is the next one of a sound log, and links to what is there.
+
+        This is what most entries are, so that the general way is left to the others.
+        """
+        if entry.seq != self.newest + 1 or self.newest != self.greatest or self.ended_at is not None:
+            return False
+        if self.invalid_from is not None:
+            return False
+        for target, expected in entry.links:
+            there = self._at(target)
+            if len(there) != 1 or there[0].hash != expected or there[0].state is not State.VERIFIED:
+                return False
+        return True
+
     def held(self, entry: Entry) -> bool:
         """Whether exactly this entry is held already."""
+        if entry.seq > self.greatest:
+            return False
         return any(known.hash == entry.hash for known in self._at(entry.seq))
 
     def attach_payload(self, entry: Entry, *, lied: bool) -> int | None:

@@ -43,12 +43,13 @@ class Kind(IntEnum):
 
 
 class Change(NamedTuple):
-    """A record that came or went (``listed``: 1 or -1), or whose payload did (``held``)."""
+    """A record that came or went (``listed``: 1 or -1), or whose payload did (``held``); ``number`` is its id."""
 
     key: bytes
     row: int
     listed: int
     held: int
+    number: int
 
 
 def record_key(timestamp: int, identity: bytes) -> bytes:
@@ -119,12 +120,13 @@ def settle(connection: sqlite3.Connection) -> None:
         connection.execute("DELETE FROM record_changes")
         changes: list[Change] = []
         for at, identity, row, listed, held, log in rows:
+            number = _number(identity)
             if listed or held:
-                changes.append(Change(record_key(from_sql(at), identity), row, listed, held))
+                changes.append(Change(record_key(from_sql(at), identity), row, listed, held, number))
             sums = of_logs.get(log)
             if sums is None:
                 sums = of_logs[log] = Sums()
-            sums.add(_number(identity), listed, held)
+            sums.add(number, listed, held)
         _apply(connection, Kind.ENTRY, changes)
         connection.executemany(
             "UPDATE logs SET change = (SELECT value FROM counters WHERE name = 'change') WHERE id = ?",
@@ -158,7 +160,7 @@ def head_id(log: tuple[bytes, int], newest: int, newest_hash: bytes, sums: Sums,
 
 
 def _head_change(head: bytes, log: int, listed: int) -> Change:
-    return Change(record_key(0, head), log, listed, 0)
+    return Change(record_key(0, head), log, listed, 0, _number(head))
 
 
 def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> None:
@@ -206,7 +208,7 @@ def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> N
 
 def _apply(connection: sqlite3.Connection, kind: Kind, changes: list[Change]) -> None:
     """Take up changes, ascending."""
-    came = [(kind, key, row * 2 + held) for key, row, listed, held in changes if listed > 0]
+    came = [(kind, key, row * 2 + held) for key, row, listed, held, _ in changes if listed > 0]
     went = [(kind, change.key) for change in changes if change.listed < 0]
     other = [(change.row * 2 + (change.held > 0), kind, change.key) for change in changes if not change.listed]
     if went:
@@ -216,12 +218,12 @@ def _apply(connection: sqlite3.Connection, kind: Kind, changes: list[Change]) ->
     if other:
         connection.executemany("UPDATE records SET ref = ? WHERE kind = ? AND key = ?", other)
     block: _Block | None = None
-    for change in changes:
-        if block is None or (block.end is not None and change.key >= block.end):
+    for key, _, listed, held, number in changes:
+        if block is None or (block.end is not None and key >= block.end):
             if block is not None:
                 block.save()
-            block = _Block(connection, kind, change.key)
-        block.sums.add(_number(key_id(change.key)), change.listed, change.held)
+            block = _Block(connection, kind, key)
+        block.sums.add(number, listed, held)
     if block is not None:
         block.save()
 
@@ -286,11 +288,11 @@ def _insert_blocks(
         begin = None
 
 
-def _sums_of(records: Iterable[tuple[bytes, int]]) -> Sums:
-    sums = Sums()
-    for key, ref in records:
-        sums.add(_number(key_id(key)), 1, ref & 1)
-    return sums
+def _sums_of(records: list[tuple[bytes, int]]) -> Sums:
+    held = [key for key, ref in records if ref & 1]
+    total = sum(_number(key_id(key)) for key, _ in records)
+    held_total = total if len(held) == len(records) else sum(_number(key_id(key)) for key in held)
+    return Sums(len(records), total, len(held), held_total)
 
 
 # -- all anew -------------------------------------------------------------------------------------------------------

@@ -43,6 +43,15 @@ def write_pieces(connection: sqlite3.Connection, entry_id: int, offset: int, dat
     )
 
 
+def write_payloads(connection: sqlite3.Connection, payloads: list[tuple[int, Bytes]]) -> None:
+    """Store whole payloads, each with its entry's row id, inside the caller's transaction."""
+    small = [(entry_id, 0, data) for entry_id, data in payloads if 0 < len(data) <= PIECE_BYTES]
+    connection.executemany("INSERT INTO payloads VALUES (?, ?, ?)", small)
+    for entry_id, data in payloads:
+        if len(data) > PIECE_BYTES:
+            write_pieces(connection, entry_id, 0, data)
+
+
 def find_entry(
     connection: sqlite3.Connection, place: Place, entry_hash: bytes | None = None
 ) -> tuple[int, bytes, int, int] | None:

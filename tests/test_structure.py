@@ -14,14 +14,15 @@ ALLOWED = {
     "errors": {"bamboo"},
     "bamboo": {"errors"},
     "wire": {"errors", "bamboo"},
-    "bushbaby": {"errors", "bamboo", "wire"},
+    "bushbaby": {"errors", "bamboo", "ranges", "wire"},
+    "ranges": {"errors", "bamboo"},
     "negentropy": {"errors", "bamboo"},
-    "store": {"errors", "bamboo", "negentropy"},
+    "store": {"errors", "bamboo", "ranges", "negentropy"},
     "testing": {"errors", "bamboo", "store"},
     "spark": {"errors", "bamboo", "store"},
-    "node": {"errors", "bamboo", "wire", "bushbaby", "negentropy", "store"},
+    "node": {"errors", "bamboo", "wire", "bushbaby", "negentropy", "ranges", "store"},
 }
-WITHOUT_IO = ("bamboo", "wire", "bushbaby", "negentropy")
+WITHOUT_IO = ("bamboo", "wire", "bushbaby", "negentropy", "ranges")
 FORBIDDEN = {"socket", "asyncio", "time", "random", "secrets", "sqlite3", "threading", "select", "ssl"}
 
 

@@ -1,0 +1,195 @@
+"""Ranges as bytes (docs/ranges.md, "Encoding"): a flags byte, then numbers.
+
+Every flag is a restriction, every number the end of an interval, written as a canonical VarU64, which sorts as bytes
+like the number. That is what lets ``culm.ranges.onbytes`` merge without decoding.
+"""
+
+from __future__ import annotations
+
+from culm.bamboo import decode_varu64, encode_varu64
+from culm.errors import EncodingError, Truncated
+from culm.ranges.model import EMPTY, Range
+from culm.ranges.paths import on_path, spine
+
+CLOSED, ONE, SPARSE, NOMETA, CERT, NOPAY, SIZE, FORB = (1 << bit for bit in range(7, -1, -1))
+NOTHING = 0xFF
+MAX_FORBIDDEN_BYTES = 1024  # of a list that a receiver takes, unless it says otherwise
+
+
+def _valid_flags() -> frozenset[int]:
+    forms = (0, SPARSE, CLOSED, CLOSED | SPARSE)
+    certificates = (0, CERT, CERT | NOMETA)
+    payloads = (0, FORB, SIZE, SIZE | FORB, NOPAY | SIZE | FORB)
+    several = {form | cert | pay for form in forms for cert in certificates for pay in payloads}
+    nothing = {form | NOMETA | CERT | NOPAY | SIZE | FORB for form in forms}
+    one = CLOSED | ONE | SPARSE
+    singles = {one | cert | pay for cert in certificates for pay in (0, SIZE, NOPAY | SIZE | FORB)}
+    return frozenset((several - nothing) | singles | {NOTHING})
+
+
+VALID_FLAGS = _valid_flags()
+
+
+def flags_of(item: Range) -> int:
+    """The flags byte of a range."""
+    if item.is_empty:
+        return NOTHING
+    flags = 0 if item.is_open else CLOSED
+    flags |= ONE if item.is_single else 0
+    flags |= SPARSE if item.sparse else 0
+    if not item.metadata:
+        flags |= NOMETA | CERT
+    elif item.head_max or item.tail_min:
+        flags |= CERT
+    if not item.payloads:
+        return flags | NOPAY | SIZE | FORB
+    return flags | (SIZE if item.least_size or item.size_limit else 0) | (FORB if item.forbidden else 0)
+
+
+def encode(item: Range) -> bytes:
+    """The bytes of a range."""
+    flags = flags_of(item)
+    if flags == NOTHING:
+        return b"\xff"
+    numbers = [item.start]
+    if item.end is not None and not flags & ONE:
+        numbers.append(item.end)
+    if flags & CERT and not flags & NOMETA:
+        numbers.append(item.head_max)
+        if flags & CLOSED:
+            numbers.append(item.tail_min)
+    if flags & SIZE and not flags & NOPAY:
+        numbers += (item.least_size, item.size_limit)
+    data = bytes((flags,)) + b"".join(map(encode_varu64, numbers))
+    if flags & FORB and not flags & NOPAY:
+        forbidden = b"".join(map(encode_varu64, item.forbidden))
+        data += encode_varu64(len(forbidden)) + forbidden
+    return data
+
+
+def decode(
+    data: bytes,
+    *,
+    allow_open: bool = True,
+    allow_sparse: bool = True,
+    max_forbidden_bytes: int = MAX_FORBIDDEN_BYTES,
+) -> Range:
+    """The range that ``data`` is the encoding of; ``EncodingError`` if it is none, or of a kind that is not allowed."""
+    item, end = decode_prefix(
+        data, 0, allow_open=allow_open, allow_sparse=allow_sparse, max_forbidden_bytes=max_forbidden_bytes
+    )
+    if end != len(data):
+        raise EncodingError(f"{len(data) - end} bytes behind the range", end)
+    return item
+
+
+def decode_prefix(
+    data: bytes,
+    offset: int = 0,
+    *,
+    allow_open: bool = True,
+    allow_sparse: bool = True,
+    max_forbidden_bytes: int = MAX_FORBIDDEN_BYTES,
+) -> tuple[Range, int]:
+    """The range whose encoding begins at ``offset``, and the offset behind it.
+
+    ``allow_open=False``, ``allow_sparse=False``: for the restricted feature sets (seed 004, appendix B); a range of one
+    entry is always allowed. Lists of forbidden numbers longer than ``max_forbidden_bytes`` are refused.
+    """
+    if offset >= len(data):
+        raise Truncated("a range without its flags byte", offset)
+    flags, at = data[offset], offset + 1
+    if flags not in VALID_FLAGS:
+        raise EncodingError(f"the flags byte {flags:#04x}", offset)
+    if flags == NOTHING:
+        return EMPTY, at
+    if not flags & CLOSED and not allow_open:
+        raise EncodingError("open ranges are not allowed here", offset)
+    if flags & SPARSE and not flags & ONE and not allow_sparse:
+        raise EncodingError("sparse ranges are not allowed here", offset)
+    start, end, at = _read_span(data, at, flags)
+    head = tail = least = limit = 0
+    if flags & CERT and not flags & NOMETA:
+        head, tail, at = _read_limits(data, at, start, end)
+    forbidden: tuple[int, ...] = ()
+    if not flags & NOPAY:
+        if flags & SIZE:
+            least, limit, at = _read_sizes(data, at)
+        if flags & FORB:
+            forbidden, at = _read_forbidden(data, at, (start, end), max_forbidden_bytes)
+    item = Range(
+        start,
+        end,
+        sparse=bool(flags & SPARSE),
+        metadata=not flags & NOMETA,
+        payloads=not flags & NOPAY,
+        least_size=least,
+        size_limit=limit,
+        forbidden=forbidden,
+        head_max=head,
+        tail_min=tail,
+    )
+    return item, at
+
+
+def _read_span(data: bytes, at: int, flags: int) -> tuple[int, int | None, int]:
+    where = at
+    start, at = decode_varu64(data, at)
+    if start == 0:
+        raise EncodingError("a range that starts with entry 0", where)
+    if flags & ONE:
+        return start, start, at
+    if not flags & CLOSED:
+        return start, None, at
+    end, at = decode_varu64(data, at)
+    if end <= start:
+        raise EncodingError(f"a range from {start} to {end}", where)
+    return start, end, at
+
+
+def _read_sizes(data: bytes, at: int) -> tuple[int, int, int]:
+    where = at
+    least, at = decode_varu64(data, at)
+    limit, at = decode_varu64(data, at)
+    if least == limit == 0 or 0 < limit <= least:
+        raise EncodingError(f"the size limits {least} and {limit}", where)
+    return least, limit, at
+
+
+def _read_limits(data: bytes, at: int, start: int, end: int | None) -> tuple[int, int, int]:
+    where = at
+    head, at = decode_varu64(data, at)
+    tail = 0
+    if end is not None:
+        tail, at = decode_varu64(data, at)
+    if not head and not tail:
+        raise EncodingError("certificate limits that limit nothing", where)
+    if head and not on_path(head, start, 1):
+        raise EncodingError(f"head-max {head} is not on the path from {start} to 1", where)
+    if tail and end is not None and not on_path(tail, spine(end), end):
+        raise EncodingError(f"tail-min {tail} is not on the path from {spine(end)} to {end}", where)
+    return head, tail, at
+
+
+def _read_forbidden(data: bytes, at: int, span: tuple[int, int | None], most: int) -> tuple[tuple[int, ...], int]:
+    where = at
+    start, end = span
+    length, at = decode_varu64(data, at)
+    if not length:
+        raise EncodingError("an empty list of forbidden numbers", where)
+    if length > most:
+        raise EncodingError(f"{length} bytes of forbidden numbers; at most {most} are taken", where)
+    behind = at + length
+    if behind > len(data):
+        raise Truncated("truncated: the list of forbidden numbers", where)
+    numbers: list[int] = []
+    before = start - 1
+    while at < behind:
+        number, at = decode_varu64(data, at)
+        if number <= before or (end is not None and number > end):
+            raise EncodingError(f"the forbidden number {number} is out of order, or not in the range", where)
+        numbers.append(number)
+        before = number
+    if at != behind:
+        raise Truncated("truncated: a number runs over the end of its list", where)
+    return tuple(numbers), at

@@ -1,0 +1,146 @@
+"""Whether a merge denotes exactly the union of what was merged (docs/ranges.md, "merge")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.bamboo import MAX_U64
+from culm.ranges.paths import path, step, unavoidable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from culm.ranges.model import Range
+
+
+def is_exact(a: Range, b: Range, joined: Range) -> bool:
+    """Whether ``joined``, the merge of two ranges that are not empty, denotes their union in every log."""
+    return _span(a, b, joined) and _metadata(a, b, joined) and _payloads(a, b, joined)
+
+
+def _same_span(one: Range, other: Range) -> bool:
+    return (one.start, one.end, one.sparse) == (other.start, other.end, other.sparse)
+
+
+# -- the numbers ----------------------------------------------------------------------------------------------------
+
+
+def _span(a: Range, b: Range, joined: Range) -> bool:
+    if _same_span(joined, a) or _same_span(joined, b):
+        return True
+    if joined.is_open:
+        return _open_span(a, b, joined)
+    upper, lower = (a, b) if a.last == joined.last else (b, a)
+    if joined.sparse:
+        return upper.start <= lower.last or step(upper.start, joined.start) == lower.last
+    if not a.sparse and not b.sparse:
+        return upper.start <= lower.last + 1
+    if a.sparse and b.sparse:
+        return all(a.covers(seq) or b.covers(seq) for seq in range(joined.start, joined.last + 1))
+    dense, sparse = (a, b) if b.sparse else (b, a)
+    below, above = range(joined.start, dense.start), range(dense.last + 1, joined.last + 1)
+    return all(sparse.covers(seq) for some in (below, above) for seq in some)
+
+
+def _open_span(a: Range, b: Range, joined: Range) -> bool:
+    for one, other in ((a, b), (b, a)):
+        if one.is_open and one.sparse == joined.sparse:
+            return _has_all(other, joined.start, one.start - 1)
+    return False
+
+
+def _has_all(item: Range, low: int, high: int) -> bool:
+    """Whether the span has all numbers from ``low`` to ``high``, in every log that has them."""
+    if low > high:
+        return True
+    if not item.sparse:
+        return item.start <= low and high <= item.last
+    return all(_surely_covers(item, seq) for seq in range(low, high + 1))
+
+
+def _surely_covers(item: Range, seq: int) -> bool:
+    """Whether the span has a number in every log that has it."""
+    if item.is_open and item.sparse:
+        return unavoidable(seq, item.start)
+    return item.covers(seq)
+
+
+def _may_cover(item: Range, seq: int) -> bool:
+    """Whether the span has a number in some log."""
+    if item.is_open:
+        return seq >= item.start
+    return item.covers(seq)
+
+
+# -- what is asked for of them --------------------------------------------------------------------------------------
+
+
+def _metadata(a: Range, b: Range, joined: Range) -> bool:
+    return a.metadata == b.metadata or _same_span(joined, a if a.metadata else b)
+
+
+def _payloads(a: Range, b: Range, joined: Range) -> bool:
+    if not (a.payloads or b.payloads):
+        return True
+    if a.payloads != b.payloads:
+        one, other = (a, b) if a.payloads else (b, a)
+        return _same_span(joined, one) or other.is_single
+    with_limits = [item for item in (a, b) if _sizes(item) == _sizes(joined)]
+    if len(with_limits) == 2:
+        return joined.sparse or (_forbids_what_it_must(a, b) and _forbids_what_it_must(b, a))
+    if with_limits:
+        (one,) = with_limits
+        return _asks_within(b if one is a else a, one)
+    touch = (not b.size_limit or a.least_size <= b.size_limit) and (not a.size_limit or b.least_size <= a.size_limit)
+    return touch and _asks_within(a, b) and _asks_within(b, a)
+
+
+def _sizes(item: Range) -> tuple[int, int]:
+    return item.least_size, item.size_limit
+
+
+def _forbids_what_it_must(item: Range, other: Range) -> bool:
+    """An open sparse range's numbers that only the other forbids: those it asks for must be on every path."""
+    if not (item.is_open and item.sparse):
+        return True
+    only = (seq for seq in other.forbidden if seq >= item.start and not item.forbids(seq))
+    return all(unavoidable(seq, item.start) for seq in only)
+
+
+def _asks_within(item: Range, other: Range) -> bool:
+    """Whether every entry whose payload ``item`` may ask for is one whose payload ``other`` asks for."""
+    if any(_may_cover(item, seq) and not item.forbids(seq) for seq in other.forbidden):
+        return False
+    if not other.sparse:
+        return _least_asked(item) >= other.start and _greatest_asked(item) <= other.last
+    if item.is_open:
+        if not (other.is_open and item.sparse):
+            return False
+        return unavoidable(item.start, other.start)
+    return all(_surely_covers(other, seq) for seq in _asked(item))
+
+
+def _asked(item: Range) -> Iterable[int]:
+    """The numbers of a closed range that are not forbidden."""
+    numbers: Iterable[int] = path(item.last, item.start) if item.sparse else range(item.start, item.last + 1)
+    return (seq for seq in numbers if not item.forbids(seq))
+
+
+def _least_asked(item: Range) -> int:
+    if item.sparse and not item.is_open:
+        return min(_asked(item), default=MAX_U64)
+    seq = item.start
+    while item.forbids(seq):
+        seq += 1
+    return seq
+
+
+def _greatest_asked(item: Range) -> int:
+    if item.is_open:
+        return MAX_U64
+    if item.sparse:
+        return max(_asked(item), default=0)
+    seq = item.last
+    while item.forbids(seq):
+        seq -= 1
+    return seq

@@ -1,0 +1,197 @@
+"""A Bamboo range: its parameters, and what it denotes (seed 004; docs/ranges.md, "Parameters" to "Certificates").
+
+A ``Range`` is always *reduced*: of the ways to say the same there is one, and each has one encoding. What is given
+otherwise is brought into that form when it is made.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from culm.bamboo import MAX_U64
+from culm.ranges.paths import on_path, path, spine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Item(NamedTuple):
+    """What is wanted of one entry."""
+
+    seq: int
+    metadata: bool
+    payload: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Which items of a log: an immutable value.
+
+    ``start``, ``end`` (None: open) are sequence numbers, both included. ``sparse``: only the shortest path between
+    them (open: from the newest entry). ``metadata``, ``payloads``: whether those are wanted. Payloads are wanted of
+    the sizes from ``least_size`` (0: any) to below ``size_limit`` (0: any), and not of the entries in ``forbidden``.
+    Of the certificate pool, ``head_max`` and what is below it, and ``tail_min`` and what is above it, are not asked
+    for (0: all is).
+
+    ``ValueError`` if a number is no sequence number or the end is before the start. The empty range has no parameters:
+    all of them are zero.
+    """
+
+    start: int
+    end: int | None = None
+    sparse: bool = False
+    metadata: bool = True
+    payloads: bool = True
+    least_size: int = 0
+    size_limit: int = 0
+    forbidden: tuple[int, ...] = ()
+    head_max: int = 0
+    tail_min: int = 0
+
+    def __post_init__(self) -> None:
+        """Reduce."""
+        if not (self.metadata or self.payloads):
+            self._become_empty()
+            return
+        last = MAX_U64 if self.end is None else self.end
+        if not 1 <= self.start <= last <= MAX_U64:
+            raise ValueError(f"{self.start} to {self.end} is no range of sequence numbers")
+        if min(self.least_size, self.size_limit) < 0 or self.size_limit > MAX_U64:
+            raise ValueError("sizes are from 0 to 2^64 - 1")
+        forbidden = tuple(sorted({seq for seq in self.forbidden if self.start <= seq <= last}))
+        single = self.end == self.start
+        none_fits = self.least_size > MAX_U64 or 0 < self.size_limit <= self.least_size
+        if none_fits or (single and forbidden) or not self.payloads:
+            self._set(payloads=False, least_size=0, size_limit=0)
+            forbidden = ()
+        self._set(forbidden=forbidden, sparse=self.sparse or single)
+        if not (self.metadata or self.payloads):
+            self._become_empty()
+            return
+        if not self.metadata:
+            self._set(head_max=0, tail_min=0)
+        if self.head_max and not on_path(self.head_max, self.start, 1):
+            self._set(head_max=0)
+        if self.tail_min and (self.end is None or not on_path(self.tail_min, spine(self.end), self.end)):
+            self._set(tail_min=0)
+
+    def _set(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _become_empty(self) -> None:
+        self._set(start=0, end=0, sparse=False, metadata=False, payloads=False, least_size=0, size_limit=0)
+        self._set(forbidden=(), head_max=0, tail_min=0)
+
+    # -- what it is --------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether this is the empty range."""
+        return self.start == 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is no end."""
+        return self.end is None
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is about one entry."""
+        return self.start == self.end != 0
+
+    @property
+    def last(self) -> int:
+        """The end; of an open range the greatest sequence number there is."""
+        return MAX_U64 if self.end is None else self.end
+
+    # -- what it denotes ---------------------------------------------------------------------------------------
+
+    def numbers(self, newest: int) -> Iterator[int]:
+        """The sequence numbers of its span in a log of ``newest`` entries, ascending."""
+        if self.is_empty or newest < self.start:
+            return
+        if not self.sparse:
+            yield from range(self.start, min(self.last, newest) + 1)
+            return
+        for seq in reversed(path(newest if self.end is None else self.end, self.start)):
+            if seq > newest:
+                return
+            yield seq
+
+    def covers(self, seq: int, newest: int | None = None) -> bool:
+        """Whether a number is in its span. An open sparse range needs the newest entry's; ``ValueError`` without."""
+        if self.is_empty or not self.start <= seq <= self.last or (newest is not None and seq > newest):
+            return False
+        if not self.sparse:
+            return True
+        end = newest if self.end is None else self.end
+        if end is None:
+            raise ValueError("what an open sparse range denotes depends on the newest entry")
+        return on_path(seq, end, self.start)
+
+    def forbids(self, seq: int) -> bool:
+        """Whether a number is forbidden."""
+        at = bisect_left(self.forbidden, seq)
+        return at < len(self.forbidden) and self.forbidden[at] == seq
+
+    def fits(self, size: int) -> bool:
+        """Whether payloads of a size are wanted."""
+        return self.payloads and self.least_size <= size and (not self.size_limit or size < self.size_limit)
+
+    def contains_metadata(self, seq: int, newest: int | None = None) -> bool:
+        """Whether the metadata of an entry is an item of the range."""
+        return self.metadata and self.covers(seq, newest)
+
+    def contains_payload(self, seq: int, size: int, newest: int | None = None) -> bool:
+        """Whether the payload of an entry is an item of the range."""
+        return self.fits(size) and not self.forbids(seq) and self.covers(seq, newest)
+
+    def items(self, newest: int, sizes: Callable[[int], int]) -> Iterator[Item]:
+        """The items in a log of ``newest`` entries with payloads of these sizes, entry by entry, ascending."""
+        for seq in self.numbers(newest):
+            payload = self.payloads and not self.forbids(seq) and self.fits(sizes(seq))
+            if self.metadata or payload:
+                yield Item(seq, self.metadata, payload)
+
+    def certificates(self, newest: int) -> list[int]:
+        """The entries whose metadata is needed for verification only, ascending."""
+        if not self.metadata or newest < self.start:
+            return []
+        found = {seq for seq in path(self.start, 1) if seq > self.head_max}
+        if self.end is not None:
+            tail = path(spine(self.end), self.end)
+            found.update(seq for seq in tail if not self.tail_min or seq < self.tail_min)
+        return sorted(seq for seq in found if seq <= newest and not self.covers(seq, newest))
+
+    def wanted(self, newest: int, sizes: Callable[[int], int]) -> Iterator[Item]:
+        """The items and the certificates, ascending."""
+        certificates = self.certificates(newest)
+        at = 0
+        for item in self.items(newest, sizes):
+            while at < len(certificates) and certificates[at] < item.seq:
+                yield Item(certificates[at], metadata=True, payload=False)
+                at += 1
+            yield item
+        for seq in certificates[at:]:
+            yield Item(seq, metadata=True, payload=False)
+
+    # -- as bytes ----------------------------------------------------------------------------------------------
+
+    def encode(self) -> bytes:
+        """The bytes of the range."""
+        from culm.ranges.encoding import encode  # noqa: PLC0415 - the encoding is made of ranges, not the reverse
+
+        return encode(self)
+
+    @staticmethod
+    def decode(data: bytes, *, allow_open: bool = True, allow_sparse: bool = True) -> Range:
+        """The range that ``data`` is the encoding of; ``EncodingError`` if it is none, or of a kind not allowed."""
+        from culm.ranges.encoding import decode  # noqa: PLC0415
+
+        return decode(data, allow_open=allow_open, allow_sparse=allow_sparse)
+
+
+EMPTY = Range(0, 0, metadata=False, payloads=False)

@@ -1,0 +1,318 @@
+"""Operations on encoded ranges (docs/ranges.md, "Operations on bytes").
+
+Canonical VarU64s sort as bytes like the numbers, and flags are restrictions: so merging is a bitwise AND, and minima
+and maxima of slices. Numbers are loaded only where a path has to be walked: to keep two different sparse ranges sparse,
+for limits that move, and to say whether a merge is exact. The inputs are taken to be valid; a limit off its path costs
+only its own sender.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from culm.bamboo import MAX_U64, decode_varu64, encode_varu64
+from culm.ranges import algebra
+from culm.ranges.encoding import CERT, CLOSED, FORB, NOMETA, NOPAY, ONE, SIZE, SPARSE, decode
+from culm.ranges.paths import meet_head, meet_tail, on_path, unavoidable
+
+if TYPE_CHECKING:
+    from culm.ranges.model import Range
+
+_EMPTY = b"\xff"
+_ZERO = b"\0"
+_LAST = encode_varu64(MAX_U64)
+_LONG = 248  # first bytes from here on say how long a number is
+_BARE = CERT | SIZE | FORB  # none of these: start and end are all there is
+
+
+class View(NamedTuple):
+    """The fields of a range as slices, undecoded. ``end`` is empty if there is none; ``forbidden`` are the numbers."""
+
+    flags: int
+    start: bytes
+    end: bytes
+    head: bytes
+    tail: bytes
+    least: bytes
+    limit: bytes
+    forbidden: bytes
+
+
+def view(data: bytes) -> View:
+    """Find the fields. Missing ones are zero; without metadata the limits are start and end: nothing is asked for."""
+    flags = data[0]
+    first = data[1]
+    at = 2 if first < _LONG else first - 245
+    start = data[1:at]
+    end = b""
+    if flags & ONE:
+        end = start
+    elif flags & CLOSED:
+        end, at = _field(data, at)
+    head = tail = least = limit = _ZERO
+    forbidden = b""
+    if flags & _BARE:
+        if flags & NOMETA:
+            head, tail = start, end or _LAST
+        elif flags & CERT:
+            head, at = _field(data, at)
+            if flags & CLOSED:
+                tail, at = _field(data, at)
+        if not flags & NOPAY:
+            if flags & SIZE:
+                least, at = _field(data, at)
+                limit, at = _field(data, at)
+            if flags & FORB:
+                length, at = decode_varu64(data, at)
+                forbidden = data[at : at + length]
+    return View(flags, start, end, head, tail, least, limit, forbidden)
+
+
+def _field(data: bytes, at: int) -> tuple[bytes, int]:
+    first = data[at]
+    end = at + 1 if first < _LONG else at + first - 246
+    return data[at:end], end
+
+
+def build(flags: int, fields: View) -> bytes:
+    """Write a range; the flags are made to agree with the fields."""
+    flags = _agreeing(flags, fields)
+    if flags & NOMETA and flags & NOPAY:
+        return _EMPTY
+    parts = [bytes((flags,)), fields.start]
+    if flags & CLOSED and not flags & ONE:
+        parts.append(fields.end)
+    if flags & CERT and not flags & NOMETA:
+        parts.append(fields.head)
+        if flags & CLOSED:
+            parts.append(fields.tail)
+    if not flags & NOPAY:
+        if flags & SIZE:
+            parts += (fields.least, fields.limit)
+        if flags & FORB:
+            parts += (encode_varu64(len(fields.forbidden)), fields.forbidden)
+    return b"".join(parts)
+
+
+def _agreeing(flags: int, fields: View) -> int:
+    if flags & CLOSED and fields.start == fields.end:
+        flags |= ONE | SPARSE
+    else:
+        flags &= ~ONE
+    limited = fields.head != _ZERO or (flags & CLOSED and fields.tail != _ZERO)
+    if flags & CERT and not flags & NOMETA and not limited:
+        flags &= ~CERT
+    if flags & NOPAY:
+        return flags
+    if fields.forbidden and flags & ONE:
+        return flags | NOPAY | SIZE | FORB
+    flags &= ~(SIZE | FORB)
+    if fields.forbidden:
+        flags |= FORB
+    if fields.least != _ZERO or fields.limit != _ZERO:
+        flags |= SIZE
+    return flags
+
+
+def _upper(one: bytes, other: bytes) -> bytes:
+    return _ZERO if _ZERO in (one, other) else max(one, other)
+
+
+def _lower(one: bytes, other: bytes) -> bytes:
+    if one == _ZERO:
+        return other
+    return one if other == _ZERO else min(one, other)
+
+
+def _numbers(listed: bytes) -> list[bytes]:
+    found, at = [], 0
+    while at < len(listed):
+        number, at = _field(listed, at)
+        found.append(number)
+    return found
+
+
+def _value(number: bytes) -> int:
+    return decode_varu64(number)[0]
+
+
+# -- hull and merge -------------------------------------------------------------------------------------------------
+
+
+def hull_bytes(a: bytes, b: bytes) -> bytes:
+    """``culm.ranges.hull`` on bytes. Numbers are loaded only if both are sparse and their spans differ."""
+    if b in (a, _EMPTY):
+        return a
+    if a == _EMPTY:
+        return b
+    one, other = view(a), view(b)
+    forbidden = b""
+    if one.forbidden and other.forbidden:
+        known = set(_numbers(other.forbidden))
+        forbidden = b"".join(number for number in _numbers(one.forbidden) if number in known)
+    return _join(one, other, forbidden, merging=False)
+
+
+def merge_bytes(a: bytes, b: bytes) -> tuple[bytes, bool]:
+    """``culm.ranges.merge`` on bytes, and whether it denotes just the union of both."""
+    if b in (a, _EMPTY):
+        return a, True
+    if a == _EMPTY:
+        return b, True
+    one, other = view(a), view(b)
+    forbidden = b""
+    if not (one.flags & other.flags & NOPAY):
+        listed = sorted({*_listed(one), *_listed(other)})
+        forbidden = b"".join(seq for seq in listed if _without_payload(one, seq) and _without_payload(other, seq))
+    joined = _join(one, other, forbidden, merging=True)
+    return joined, _is_exact(one, other, joined, a, b)
+
+
+def _listed(fields: View) -> list[bytes]:
+    if fields.flags & ONE and fields.flags & NOPAY:
+        return [fields.start]
+    return _numbers(fields.forbidden) if fields.forbidden else []
+
+
+def _without_payload(fields: View, seq: bytes) -> bool:
+    """Whether a number's payload is certainly not asked for."""
+    if fields.flags & NOPAY or seq < fields.start or (fields.end and seq > fields.end):
+        return True
+    if fields.forbidden and seq in _numbers(fields.forbidden):
+        return True
+    if fields.flags & SPARSE and fields.end:
+        return not on_path(_value(seq), _value(fields.end), _value(fields.start))
+    return False
+
+
+def _join(a: View, b: View, forbidden: bytes, *, merging: bool) -> bytes:
+    flags = a.flags & b.flags
+    start = min(a.start, b.start)
+    end = max(a.end, b.end) if flags & CLOSED else b""
+    if flags & SPARSE and (a.start, a.end) != (b.start, b.end) and not _ends_on_path(a, b, start, end):
+        flags &= ~SPARSE
+    head, tail = _ZERO, _ZERO
+    if flags & CERT:
+        head = min(a.head, b.head)
+        tail = _upper(a.tail, b.tail) if flags & CLOSED else _ZERO
+    if a.flags & NOPAY or b.flags & NOPAY:
+        one = b if a.flags & NOPAY else a
+        least, limit = one.least, one.limit
+        forbidden = forbidden if merging else one.forbidden
+    else:
+        least, limit = min(a.least, b.least), _upper(a.limit, b.limit)
+    return build(flags, View(flags, start, end, head, tail, least, limit, forbidden))
+
+
+def _ends_on_path(a: View, b: View, start: bytes, end: bytes) -> bool:
+    corners = {_value(corner) for corner in (a.start, b.start, a.end, b.end) if corner}
+    low = _value(start)
+    if not end:
+        return all(unavoidable(corner, low) for corner in corners)
+    high = _value(end)
+    return all(on_path(corner, high, low) for corner in corners)
+
+
+def _is_exact(one: View, other: View, joined: bytes, a: bytes, b: bytes) -> bool:
+    """Most merges are decided by flags and slices; the rest as for values."""
+    united = view(joined)
+    plain = not (one.flags | other.flags) & (NOMETA | NOPAY | SIZE | FORB) and not (one.flags | other.flags) & SPARSE
+    if plain:
+        # Dense and unrestricted: exact if there is no gap between them.
+        first, second = (one, other) if one.start <= other.start else (other, one)
+        return not first.end or second.start <= first.end or _value(second.start) == _value(first.end) + 1
+    same = [fields for fields in (one, other) if _span(fields) == _span(united)]
+    if len(same) == 2 and (one.least, one.limit) == (other.least, other.limit):
+        return not (one.flags ^ other.flags) & (NOMETA | NOPAY) or algebra.merge(_decoded(a), _decoded(b))[1]
+    return algebra.merge(_decoded(a), _decoded(b))[1]
+
+
+def _span(fields: View) -> tuple[bytes, bytes, int]:
+    return fields.start, fields.end, fields.flags & SPARSE
+
+
+# -- intersect, trim, extend ----------------------------------------------------------------------------------------
+
+
+def intersect_bytes(a: bytes, b: bytes) -> tuple[bytes, bool]:
+    """``culm.ranges.intersect`` on bytes, and whether it denotes just what both do."""
+    if _EMPTY in (a, b):
+        return _EMPTY, True
+    one, other = view(a), view(b)
+    if (one.flags | other.flags) & SPARSE:
+        found, exact = algebra.intersect(_decoded(a), _decoded(b))
+        return found.encode(), exact
+    return _intersect_dense(one, other), True
+
+
+def trim_bytes(data: bytes, low: int, high: int | None = None) -> tuple[bytes, bool]:
+    """``culm.ranges.trim`` on bytes."""
+    if not 1 <= low <= (MAX_U64 if high is None else high) <= MAX_U64:
+        raise ValueError(f"{low} to {high} is no range of sequence numbers")
+    if data == _EMPTY:
+        return data, True
+    fields = view(data)
+    if fields.flags & SPARSE:
+        found, exact = algebra.trim(_decoded(data), low, high)
+        return found.encode(), exact
+    start, end = encode_varu64(low), b"" if high is None else encode_varu64(high)
+    plain = View(CLOSED if end else 0, start, end, _ZERO, _ZERO, _ZERO, _ZERO, b"")
+    return _intersect_dense(fields, plain), True
+
+
+def _intersect_dense(one: View, other: View) -> bytes:
+    start, end = max(one.start, other.start), min(one.end or _LAST, other.end or _LAST)
+    if start > end:
+        return _EMPTY
+    flags = one.flags | other.flags
+    least, limit = max(one.least, other.least), _lower(one.limit, other.limit)
+    forbidden = b""
+    if one.forbidden or other.forbidden:
+        merged = sorted({*_numbers(one.forbidden), *_numbers(other.forbidden)})
+        forbidden = b"".join(number for number in merged if start <= number <= end)
+    if limit != _ZERO and least >= limit:
+        flags |= NOPAY | SIZE | FORB
+    head = tail = _ZERO
+    if flags & CERT and not flags & NOMETA:
+        head = max(_moved_head(one, start), _moved_head(other, start))
+        if flags & CLOSED:
+            tail = _lower(_moved_tail(one, end), _moved_tail(other, end))
+    return build(flags, View(flags, start, end if flags & CLOSED else b"", head, tail, least, limit, forbidden))
+
+
+def _moved_head(fields: View, start: bytes) -> bytes:
+    if fields.head == _ZERO or fields.start == start:
+        return fields.head
+    return encode_varu64(meet_head(_value(fields.head), _value(start)))
+
+
+def _moved_tail(fields: View, end: bytes) -> bytes:
+    if fields.tail == _ZERO or fields.end == end:
+        return fields.tail
+    return encode_varu64(meet_tail(_value(fields.tail), _value(end)))
+
+
+def extend_bytes(data: bytes, low: int, high: int | None) -> bytes:
+    """``culm.ranges.extend`` on bytes."""
+    if data == _EMPTY:
+        return data
+    fields = view(data)
+    start = min(fields.start, encode_varu64(low))
+    end = b"" if high is None or not fields.end else max(fields.end, encode_varu64(high))
+    if (start, end) == (fields.start, fields.end):
+        return data
+    flags = fields.flags
+    if flags & ONE or (flags & SPARSE and not _ends_on_path(fields, fields, start, end)):
+        flags &= ~(ONE | SPARSE)
+    if not end:
+        flags &= ~CLOSED
+    head = tail = _ZERO
+    if flags & CERT and not flags & NOMETA:
+        head = _moved_head(fields, start)
+        tail = _moved_tail(fields, end) if end else _ZERO
+    return build(flags, fields._replace(start=start, end=end, head=head, tail=tail))
+
+
+def _decoded(data: bytes) -> Range:
+    """Decode, with lists of forbidden numbers of any length: what is merged here was accepted before."""
+    return decode(data, max_forbidden_bytes=len(data))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, lipmaa, spine
 from culm.ranges import EMPTY, Range
+
+if TYPE_CHECKING:
+    import random
 
 SIZES = range(6)
 CORNERS = (1, 2, 3, 4, 5, 12, 13, 14, 39, 40, 41, 121, 18236498188585393201, MAX_U64 - 1, MAX_U64)

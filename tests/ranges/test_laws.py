@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -26,6 +26,9 @@ from culm.ranges import (
     trim,
 )
 from tests.ranges.oracle import a_large_range, a_range, items, shortest, span, wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LENGTHS = range(26)
 TRIES = 1500
@@ -337,7 +340,7 @@ def test_whatever_decodes_is_what_it_encodes_to() -> None:
 
 
 def test_operations_on_bytes_are_those_on_values() -> None:
-    """Hull, merge, intersect, trim and extend of encodings are the encodings of hull, merge, intersect, trim, extend."""
+    """Operations on encodings give the encodings of what the operations on values give."""
     rng = random.Random(17)
     for _ in range(BYTE_PAIRS):
         a, b = of(rng), of(rng)

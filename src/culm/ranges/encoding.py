@@ -117,18 +117,9 @@ def decode_prefix(
             least, limit, at = _read_sizes(data, at)
         if flags & FORB:
             forbidden, at = _read_forbidden(data, at, (start, end), max_forbidden_bytes)
-    item = Range(
-        start,
-        end,
-        sparse=bool(flags & SPARSE),
-        metadata=not flags & NOMETA,
-        payloads=not flags & NOPAY,
-        least_size=least,
-        size_limit=limit,
-        forbidden=forbidden,
-        head_max=head,
-        tail_min=tail,
-    )
+    sparse, metadata, payloads = bool(flags & SPARSE), not flags & NOMETA, not flags & NOPAY
+    # Whatever has got this far is reduced.
+    item = Range.trusted(start, end, sparse, metadata, payloads, least, limit, forbidden, head, tail)
     return item, at
 
 

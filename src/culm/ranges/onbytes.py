@@ -8,15 +8,14 @@ only its own sender.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, decode_varu64, encode_varu64
 from culm.ranges import algebra
 from culm.ranges.encoding import CERT, CLOSED, FORB, NOMETA, NOPAY, ONE, SIZE, SPARSE, decode
+from culm.ranges.exactness import is_exact
+from culm.ranges.model import Range
 from culm.ranges.paths import meet_head, meet_tail, on_path, unavoidable
-
-if TYPE_CHECKING:
-    from culm.ranges.model import Range
 
 _EMPTY = b"\xff"
 _ZERO = b"\0"
@@ -165,7 +164,7 @@ def merge_bytes(a: bytes, b: bytes) -> tuple[bytes, bool]:
         listed = sorted({*_listed(one), *_listed(other)})
         forbidden = b"".join(seq for seq in listed if _without_payload(one, seq) and _without_payload(other, seq))
     joined = _join(one, other, forbidden, merging=True)
-    return joined, _is_exact(one, other, joined, a, b)
+    return joined, _is_exact(one, other, joined)
 
 
 def _listed(fields: View) -> list[bytes]:
@@ -213,22 +212,26 @@ def _ends_on_path(a: View, b: View, start: bytes, end: bytes) -> bool:
     return all(on_path(corner, high, low) for corner in corners)
 
 
-def _is_exact(one: View, other: View, joined: bytes, a: bytes, b: bytes) -> bool:
-    """Most merges are decided by flags and slices; the rest as for values."""
-    united = view(joined)
-    plain = not (one.flags | other.flags) & (NOMETA | NOPAY | SIZE | FORB) and not (one.flags | other.flags) & SPARSE
-    if plain:
-        # Dense and unrestricted: exact if there is no gap between them.
-        first, second = (one, other) if one.start <= other.start else (other, one)
-        return not first.end or second.start <= first.end or _value(second.start) == _value(first.end) + 1
-    same = [fields for fields in (one, other) if _span(fields) == _span(united)]
-    if len(same) == 2 and (one.least, one.limit) == (other.least, other.limit):
-        return not (one.flags ^ other.flags) & (NOMETA | NOPAY) or algebra.merge(_decoded(a), _decoded(b))[1]
-    return algebra.merge(_decoded(a), _decoded(b))[1]
+def _is_exact(one: View, other: View, joined: bytes) -> bool:
+    """Whether a merge denotes just the union: two stretches by their slices, anything else as for values."""
+    if not (one.forbidden or other.forbidden) and not (one.flags ^ other.flags) & (NOMETA | NOPAY):
+        stretches = [fields for fields in (one, other) if not fields.flags & SPARSE or fields.flags & ONE]
+        if len(stretches) == 2 and not one.flags & other.flags & ONE:
+            first, second = (one, other) if one.start <= other.start else (other, one)
+            touch = not first.end or second.start <= first.end or _value(second.start) == _value(first.end) + 1
+            if not touch or (one.least, one.limit) == (other.least, other.limit):
+                return touch
+    return is_exact(_as_range(one), _as_range(other), _as_range(view(joined)))
 
 
-def _span(fields: View) -> tuple[bytes, bytes, int]:
-    return fields.start, fields.end, fields.flags & SPARSE
+def _as_range(fields: View) -> Range:
+    """The numbers that decide whether a merge is exact; no limits."""
+    flags = fields.flags
+    sparse, metadata, payloads = bool(flags & SPARSE), not flags & NOMETA, not flags & NOPAY
+    end = _value(fields.end) if fields.end else None
+    forbidden = tuple(map(_value, _numbers(fields.forbidden))) if fields.forbidden else ()
+    sizes = _value(fields.least), _value(fields.limit)
+    return Range.trusted(_value(fields.start), end, sparse, metadata, payloads, *sizes, forbidden, 0, 0)
 
 
 # -- intersect, trim, extend ----------------------------------------------------------------------------------------

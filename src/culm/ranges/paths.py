@@ -34,7 +34,7 @@ def on_path(seq: int, end: int, start: int) -> bool:
 
 
 def next_on_path(seq: int, end: int, start: int) -> int:
-    """The least number on the path from ``end`` down to ``start`` that is not below ``seq``, itself not above ``end``."""
+    """The least number on the path from ``end`` down to ``start`` that is not below ``seq`` (at most ``end``)."""
     at = end
     while at > start and (below := step(at, start)) >= seq:
         at = below

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from culm.ranges.model import Range
 
+_LONGEST_RUN = 100  # more neighbours than any path has in a row: some 11 below 1,000, one more for each power of three
+
 
 def is_exact(a: Range, b: Range, joined: Range) -> bool:
     """Whether ``joined``, the merge of two ranges that are not empty, denotes their union in every log."""
@@ -33,13 +35,21 @@ def _span(a: Range, b: Range, joined: Range) -> bool:
     upper, lower = (a, b) if a.last == joined.last else (b, a)
     if joined.sparse:
         return upper.start <= lower.last or step(upper.start, joined.start) == lower.last
-    if not a.sparse and not b.sparse:
-        return upper.start <= lower.last + 1
+    if a.sparse or b.sparse:
+        return _dense_span(a, b, joined)
+    return upper.start <= lower.last + 1
+
+
+def _dense_span(a: Range, b: Range, joined: Range) -> bool:
+    """Whether every number of a dense join is one of either, of which one is sparse, or both are."""
     if a.sparse and b.sparse:
-        return all(a.covers(seq) or b.covers(seq) for seq in range(joined.start, joined.last + 1))
-    dense, sparse = (a, b) if b.sparse else (b, a)
-    below, above = range(joined.start, dense.start), range(dense.last + 1, joined.last + 1)
-    return all(sparse.covers(seq) for some in (below, above) for seq in some)
+        rest = [range(joined.start, joined.last + 1)]
+    else:
+        dense = b if a.sparse else a
+        rest = [range(joined.start, dense.start), range(dense.last + 1, joined.last + 1)]
+    if any(part.stop - part.start > 2 * _LONGEST_RUN for part in rest):
+        return False
+    return all((a.sparse and a.covers(seq)) or (b.sparse and b.covers(seq)) for part in rest for seq in part)
 
 
 def _open_span(a: Range, b: Range, joined: Range) -> bool:
@@ -55,7 +65,7 @@ def _has_all(item: Range, low: int, high: int) -> bool:
         return True
     if not item.sparse:
         return item.start <= low and high <= item.last
-    return all(_surely_covers(item, seq) for seq in range(low, high + 1))
+    return high - low < _LONGEST_RUN and all(_surely_covers(item, seq) for seq in range(low, high + 1))
 
 
 def _surely_covers(item: Range, seq: int) -> bool:

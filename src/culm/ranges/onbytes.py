@@ -132,7 +132,7 @@ def _numbers(listed: bytes) -> list[bytes]:
 
 
 def _value(number: bytes) -> int:
-    return decode_varu64(number)[0]
+    return number[0] if len(number) == 1 else int.from_bytes(number[1:], "big")
 
 
 # -- hull and merge -------------------------------------------------------------------------------------------------
@@ -213,15 +213,26 @@ def _ends_on_path(a: View, b: View, start: bytes, end: bytes) -> bool:
 
 
 def _is_exact(one: View, other: View, joined: bytes) -> bool:
-    """Whether a merge denotes just the union: two stretches by their slices, anything else as for values."""
-    if not (one.forbidden or other.forbidden) and not (one.flags ^ other.flags) & (NOMETA | NOPAY):
-        stretches = [fields for fields in (one, other) if not fields.flags & SPARSE or fields.flags & ONE]
-        if len(stretches) == 2 and not one.flags & other.flags & ONE:
-            first, second = (one, other) if one.start <= other.start else (other, one)
-            touch = not first.end or second.start <= first.end or _value(second.start) == _value(first.end) + 1
-            if not touch or (one.least, one.limit) == (other.least, other.limit):
-                return touch
-    return is_exact(_as_range(one), _as_range(other), _as_range(view(joined)))
+    """Whether a merge denotes just the union: stretches without lists by their slices, others as for values."""
+    paths = [fields for fields in (one, other) if fields.flags & SPARSE and not fields.flags & ONE]
+    listed = one.forbidden or other.forbidden or (one.flags ^ other.flags) & (NOMETA | NOPAY)
+    if paths or listed or one.flags & other.flags & ONE:
+        return is_exact(_as_range(one), _as_range(other), _as_range(view(joined)))
+    first, second = (one, other) if one.start <= other.start else (other, one)
+    if first.end and second.start > first.end and _value(second.start) > _value(first.end) + 1:
+        return False
+    sizes = min(one.least, other.least), _upper(one.limit, other.limit)
+    wide = [fields for fields in (one, other) if (fields.least, fields.limit) == sizes]
+    if len(wide) == 1:
+        return _is_within(other if wide[0] is one else one, wide[0])
+    if wide:
+        return True
+    overlap = (other.limit == _ZERO or one.least <= other.limit) and (one.limit == _ZERO or other.least <= one.limit)
+    return overlap and (one.start, one.end) == (other.start, other.end)
+
+
+def _is_within(inner: View, outer: View) -> bool:
+    return outer.start <= inner.start and (not outer.end or bool(inner.end and inner.end <= outer.end))
 
 
 def _as_range(fields: View) -> Range:

@@ -4,11 +4,14 @@ from culm.ranges.algebra import difference, extend, hull, intersect, limits_from
 from culm.ranges.encoding import decode, decode_prefix, encode
 from culm.ranges.model import EMPTY, Item, Range
 from culm.ranges.onbytes import extend_bytes, hull_bytes, intersect_bytes, merge_bytes, trim_bytes
+from culm.ranges.sets import RangeSet, window
+from culm.ranges.text import inclusive_sizes, read_range, read_size, size_limits, write_range
 
 __all__ = [
     "EMPTY",
     "Item",
     "Range",
+    "RangeSet",
     "decode",
     "decode_prefix",
     "difference",
@@ -17,13 +20,19 @@ __all__ = [
     "extend_bytes",
     "hull",
     "hull_bytes",
+    "inclusive_sizes",
     "intersect",
     "intersect_bytes",
     "limits_from_held",
     "merge",
     "merge_bytes",
     "normalise",
+    "read_range",
+    "read_size",
     "resolve",
+    "size_limits",
     "trim",
     "trim_bytes",
+    "window",
+    "write_range",
 ]

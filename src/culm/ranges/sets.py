@@ -1,0 +1,197 @@
+"""Many ranges of one log, kept few (docs/ranges.md, "Sets").
+
+A set holds ranges whose union is what it denotes, normalised and sorted. What is added is merged with what is there
+wherever that is exact; beyond a bound on their number, or if the caller allows some waste, the two ranges that waste
+least are merged all the same. Nothing is ever lost.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from culm.bamboo import MAX_U64, decode_varu64, encode_varu64
+from culm.errors import EncodingError
+from culm.ranges.algebra import difference, merge, normalise
+from culm.ranges.encoding import decode_prefix
+from culm.ranges.model import Range
+from culm.ranges.paths import path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MAX_RANGES = 1024  # kept apart, or read from bytes, unless the caller says otherwise
+_LOOK_BACK = 4  # ranges with the same stretch may differ in what they want of it
+
+
+class RangeSet:
+    """Ranges of one log, sorted by start, none empty. An immutable value; operations give new sets.
+
+    ``waste``: how many numbers in a row that nobody asked for a merge may bring in (0: none). ``most``: how many ranges
+    are kept apart at most.
+    """
+
+    __slots__ = ("_farthest", "_ranges", "most", "waste")
+
+    def __init__(self, ranges: Iterable[Range] = (), *, waste: int = 0, most: int = MAX_RANGES) -> None:
+        self.waste = waste
+        self.most = most
+        self._ranges = _kept_few([normalise(item) for item in ranges if not item.is_empty], waste, most)
+        # The ranges as a balanced tree: of each subtree, named by its middle, the greatest end.
+        self._farthest = [0] * len(self._ranges)
+        self._note_farthest(0, len(self._ranges))
+
+    def _note_farthest(self, low: int, high: int) -> int:
+        if low >= high:
+            return 0
+        middle = (low + high) // 2
+        farthest = max(
+            self._ranges[middle].last, self._note_farthest(low, middle), self._note_farthest(middle + 1, high)
+        )
+        self._farthest[middle] = farthest
+        return farthest
+
+    def __iter__(self) -> Iterator[Range]:
+        return iter(self._ranges)
+
+    def __len__(self) -> int:
+        return len(self._ranges)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RangeSet) and self._ranges == other._ranges
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._ranges))
+
+    def __repr__(self) -> str:
+        from culm.ranges.text import write_range  # noqa: PLC0415 - for people only
+
+        return f"RangeSet({'; '.join(map(write_range, self._ranges))})"
+
+    def add(self, *ranges: Range) -> RangeSet:
+        """The set with more ranges."""
+        return RangeSet([*self._ranges, *ranges], waste=self.waste, most=self.most)
+
+    def _near(self, seq: int) -> Iterator[Range]:
+        """The ranges whose stretch includes a number; the others are passed over, all but O(log k) of them."""
+        stack = [(0, len(self._ranges))]
+        while stack:
+            low, high = stack.pop()
+            middle = (low + high) // 2
+            if low >= high or self._farthest[middle] < seq:
+                continue
+            stack.append((low, middle))
+            item = self._ranges[middle]
+            if item.start <= seq:
+                stack.append((middle + 1, high))
+                if seq <= item.last:
+                    yield item
+
+    def contains_metadata(self, seq: int, newest: int | None = None) -> bool:
+        """Whether the metadata of an entry is asked for."""
+        return any(item.contains_metadata(seq, newest) for item in self._near(seq))
+
+    def contains_payload(self, seq: int, size: int, newest: int | None = None) -> bool:
+        """Whether the payload of an entry is asked for."""
+        return any(item.contains_payload(seq, size, newest) for item in self._near(seq))
+
+    def missing(self, held: Iterable[Range], newest: int | None = None) -> RangeSet:
+        """What the set denotes and ``held`` does not; ``newest`` as for ``difference``."""
+        have = list(held)
+        pieces: list[Range] = []
+        for item in self._ranges:
+            # Pieces that are wanted already need not be wanted twice.
+            pieces += difference(item, [*have, *pieces], newest)
+        return RangeSet(pieces, waste=self.waste, most=max(self.most, len(pieces)))
+
+    # -- as bytes ----------------------------------------------------------------------------------------------
+
+    def encode(self) -> bytes:
+        """The number of ranges, a VarU64, and the ranges one behind the other."""
+        return encode_varu64(len(self._ranges)) + b"".join(item.encode() for item in self._ranges)
+
+    @staticmethod
+    def decode(
+        data: bytes, *, allow_open: bool = True, allow_sparse: bool = True, max_ranges: int = MAX_RANGES
+    ) -> RangeSet:
+        """The set that ``data`` is the encoding of; ``EncodingError`` if it is none, or has too many ranges."""
+        count, at = decode_varu64(data)
+        if count > max_ranges:
+            raise EncodingError(f"{count} ranges; at most {max_ranges} are taken", 0)
+        ranges = []
+        for _ in range(count):
+            item, at = decode_prefix(data, at, allow_open=allow_open, allow_sparse=allow_sparse)
+            ranges.append(item)
+        if at != len(data):
+            raise EncodingError(f"{len(data) - at} bytes behind the ranges", at)
+        return RangeSet(ranges, most=max_ranges)
+
+
+def _kept_few(ranges: list[Range], waste: int, most: int) -> list[Range]:
+    """Merge where that is exact, or wastes little enough; then until there are few enough."""
+    kept: list[Range] = []
+    for item in sorted(ranges, key=_order):
+        _push(kept, item, waste)
+    kept.sort(key=_order)
+    if len(kept) <= most:
+        return kept
+    pairs = sorted(range(len(kept) - 1), key=lambda at: _cost(kept[at], kept[at + 1]))
+    joined_to_next = set(pairs[: len(kept) - most])
+    few = [kept[0]]
+    for at, item in enumerate(kept[1:]):
+        if at in joined_to_next:
+            few[-1] = normalise(merge(few[-1], item)[0])
+        else:
+            few.append(item)
+    return sorted(few, key=_order)
+
+
+def _order(item: Range) -> tuple[int, int, bytes]:
+    return item.start, item.last, item.encode()
+
+
+def _push(kept: list[Range], item: Range, waste: int) -> None:
+    """Add a range that starts at or behind all that are there; merge it with one of the last few if that is good."""
+    for back in range(1, min(len(kept), _LOOK_BACK) + 1):
+        joined, exact = merge(kept[-back], item)
+        if exact or _wasted(kept[-back], item) <= waste:
+            del kept[-back]
+            _push(kept, normalise(joined), waste)
+            return
+    kept.append(item)
+
+
+def _wasted(before: Range, after: Range) -> float:
+    """How many numbers that neither asks for merging two stretches brings in; infinite if they differ otherwise."""
+    for item in (before, after):
+        if item.sparse and not item.is_single:
+            return inf
+    if _content(before) != _content(after):
+        return inf
+    return max(0, after.start - before.last - 1)
+
+
+def _content(item: Range) -> tuple[object, ...]:
+    return item.metadata, item.payloads, item.least_size, item.size_limit, item.forbidden
+
+
+def _cost(before: Range, after: Range) -> tuple[int, bool]:
+    """What merging two ranges brings in, more or less: numbers, and then other content."""
+    return max(0, _count(merge(before, after)[0]) - _count(before) - _count(after)), _content(before) != _content(after)
+
+
+def _count(item: Range) -> int:
+    if item.sparse and not item.is_open:
+        return len(path(item.last, item.start))
+    return item.last - item.start + 1
+
+
+def window(reached: int, ahead: int) -> Range:
+    """A fixed amount of future to ask for (seed 004, appendix B): the ``ahead`` entries behind ``reached``.
+
+    A reader that asks for the next window when it has dealt with half of this one is never sent more than it chose.
+    """
+    if ahead < 1:
+        raise ValueError("a window has at least one entry")
+    start = reached + 1
+    return Range(start, min(start + ahead - 1, MAX_U64))

@@ -1,0 +1,163 @@
+"""Ranges as people type and read them (docs/ranges.md, "As text"), one for one with the bytes.
+
+``5``, ``1..10``, ``100..``; then words in any order: ``sparse``, ``metadata`` or ``payloads`` (only those),
+``sizes 11..999`` (or ``min SIZE``, ``max SIZE``), ``without 3,7``, ``head N``, ``tail N``. The empty range is
+``nothing``.
+
+Sizes that people type, and those of the wire protocols, are inclusive; the limits of a ``Range`` are the least size
+kept and the first one left out. ``size_limits`` and ``inclusive_sizes`` are where one becomes the other.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from culm.bamboo import MAX_U64
+from culm.errors import ConfigError
+from culm.ranges.model import EMPTY, Range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+_SPAN = re.compile(r"(\d+)(?:(\.\.)(\d*))?\Z")
+_SIZE = re.compile(r"(\d+)([a-z]*)\Z", re.IGNORECASE)
+_FORMS = "N, N.. or N..M"
+
+
+def size_limits(least: int, greatest: int | None) -> tuple[int, int]:
+    """``least_size`` and ``size_limit`` of a range that keeps the sizes from ``least`` to ``greatest``, inclusive.
+
+    ``greatest`` None, or 2^64 - 1, is no limit.
+    """
+    return least, 0 if greatest is None or greatest >= MAX_U64 else greatest + 1
+
+
+def inclusive_sizes(item: Range) -> tuple[int, int]:
+    """The least and the greatest payload size that a range keeps; 2^64 - 1 if there is no limit."""
+    return item.least_size, item.size_limit - 1 if item.size_limit else MAX_U64
+
+
+def write_range(item: Range) -> str:
+    """A range as text."""
+    if item.is_empty:
+        return "nothing"
+    words = [str(item.start)]
+    if not item.is_single:
+        words[0] += ".." if item.end is None else f"..{item.end}"
+        words += ["sparse"] if item.sparse else []
+    if not item.payloads:
+        words.append("metadata")
+    if not item.metadata:
+        words.append("payloads")
+    if item.least_size or item.size_limit:
+        least, greatest = inclusive_sizes(item)
+        low, high = str(least) if item.least_size else "", str(greatest) if item.size_limit else ""
+        words.append(f"sizes {low}..{high}")
+    if item.forbidden:
+        words.append("without " + ",".join(map(str, item.forbidden)))
+    words += [f"head {item.head_max}"] if item.head_max else []
+    words += [f"tail {item.tail_min}"] if item.tail_min else []
+    return " ".join(words)
+
+
+def read_size(text: str) -> int:
+    """A size in bytes: ``1000``, ``64kB``, ``1MiB``; ``ConfigError`` if it is none."""
+    match = _SIZE.match(text)
+    size = int(match[1]) * _UNITS.get(match[2].lower(), -1) if match else -1
+    if not 0 <= size <= MAX_U64:
+        raise ConfigError(f"{text!r} is not a size; expected a number of bytes, or one with kB, MB, GB, KiB, MiB, GiB")
+    return size
+
+
+def read_range(text: str) -> Range:
+    """The range that a text stands for; ``ConfigError`` if it stands for none."""
+    words = text.split()
+    if words == ["nothing"]:
+        return EMPTY
+    match = _SPAN.match(words[0]) if words else None
+    if match is None:
+        raise ConfigError(f"{text!r} is not a range: it begins with {_FORMS}")
+    start = int(match[1])
+    end = start if match[2] is None else int(match[3]) if match[3] else None
+    values = _Words(text, iter(words[1:])).read()
+    try:
+        return Range(start, end, **values)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is not a range: {error}") from None
+
+
+class _Words:
+    """The words behind the numbers."""
+
+    def __init__(self, text: str, words: Iterator[str]) -> None:
+        self._text = text
+        self._words = words
+        self._least: int = 0
+        self._greatest: int | None = None
+
+    def read(self) -> dict[str, object]:
+        """The parameters they stand for."""
+        values: dict[str, object] = {}
+        seen: set[str] = set()
+        for word in self._words:
+            if word in seen:
+                raise self._error(f"{word!r} stands there twice")
+            seen.add(word)
+            values.update(self._one(word))
+        if {"metadata", "payloads"} <= seen:
+            raise self._error("either 'metadata' or 'payloads'; for both leave both out")
+        values["least_size"], values["size_limit"] = size_limits(self._least, self._greatest)
+        return values
+
+    def _one(self, word: str) -> dict[str, object]:
+        match word:
+            case "sparse":
+                return {"sparse": True}
+            case "metadata":
+                return {"payloads": False}
+            case "payloads":
+                return {"metadata": False}
+            case "without":
+                return {"forbidden": tuple(self._number(number) for number in self._next(word).split(","))}
+            case "head" | "tail":
+                return {"head_max" if word == "head" else "tail_min": self._number(self._next(word))}
+            case "min":
+                self._least = read_size(self._next(word))
+            case "max":
+                self._greatest = read_size(self._next(word))
+            case "sizes":
+                low, dots, high = self._next(word).partition("..")
+                if not dots or not (low or high):
+                    raise self._error("sizes are written as LEAST..GREATEST")
+                self._least = read_size(low) if low else 0
+                self._greatest = read_size(high) if high else None
+            case _:
+                raise self._error(f"what is {word!r}?")
+        return {}
+
+    def _next(self, word: str) -> str:
+        following = next(self._words, None)
+        if following is None:
+            raise self._error(f"something is missing behind {word!r}")
+        return following
+
+    def _number(self, text: str) -> int:
+        if not text.isdecimal() or not text.isascii() or int(text) > MAX_U64:
+            raise self._error(f"{text!r} is not a sequence number")
+        return int(text)
+
+    def _error(self, why: str) -> ConfigError:
+        return ConfigError(f"{self._text!r} is not a range: {why}")

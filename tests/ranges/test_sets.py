@@ -1,0 +1,99 @@
+"""Sets of ranges: few, complete, and as bytes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from culm.bamboo import MAX_U64
+from culm.errors import EncodingError
+from culm.ranges import EMPTY, Range, RangeSet, window
+from tests.ranges.oracle import a_range, items
+
+LENGTHS = range(22)
+
+
+def union(ranges: object, newest: int) -> frozenset[tuple[object, ...]]:
+    """The items of several ranges."""
+    return frozenset().union(*(items(item, newest) for item in ranges))  # type: ignore[attr-defined]
+
+
+def test_a_set_denotes_the_union() -> None:
+    """Whatever is added in whatever order, without waste the set denotes just that."""
+    rng = random.Random(1)
+    for _ in range(300):
+        ranges = [a_range(rng) for _ in range(rng.randint(0, 7))]
+        one, other = RangeSet(ranges), RangeSet()
+        for item in ranges:
+            other = other.add(item)
+        assert len(one) <= len(ranges)
+        for newest in LENGTHS:
+            assert union(one, newest) == union(other, newest) == union(ranges, newest)
+            for seq in range(1, 13):
+                wanted = union(ranges, newest)
+                assert one.contains_metadata(seq, newest) == (("m", seq) in wanted)
+                assert one.contains_payload(seq, 2, newest) == (("p", seq, 2) in wanted)
+
+
+def test_neighbours_become_one() -> None:
+    """Entries one after the other are one range, however they came."""
+    numbers = list(range(1, 2000))
+    random.Random(2).shuffle(numbers)
+    assert list(RangeSet(Range(seq, seq) for seq in numbers)) == [Range(1, 1999)]
+    assert list(RangeSet([EMPTY, EMPTY])) == []
+
+
+def test_waste_and_a_bound() -> None:
+    """Small gaps are closed where that is allowed, the smallest first where there are too many ranges."""
+    ranges = [Range(1, 10), Range(13, 20), Range(40, 50)]
+    assert len(RangeSet(ranges)) == 3
+    assert list(RangeSet(ranges, waste=2)) == [Range(1, 20), Range(40, 50)]
+    assert list(RangeSet(ranges, most=2)) == [Range(1, 20), Range(40, 50)]
+    assert list(RangeSet(ranges, most=1)) == [Range(1, 50)]
+    rng = random.Random(3)
+    for _ in range(200):
+        some = [a_range(rng) for _ in range(8)]
+        few = RangeSet(some, waste=rng.randint(0, 3), most=rng.randint(1, 4))
+        assert len(few) <= few.most
+        for newest in LENGTHS:
+            assert union(some, newest) <= union(few, newest)
+
+
+def test_what_is_missing() -> None:
+    """What is wanted and not held, each item once."""
+    rng = random.Random(4)
+    for _ in range(300):
+        wanted = RangeSet(a_range(rng) for _ in range(3))
+        held = [a_range(rng) for _ in range(3)]
+        newest = rng.randint(1, 20)
+        left = wanted.missing(held, newest)
+        lengths = [newest] if any(one.is_open and one.sparse for one in [*wanted, *held]) else LENGTHS
+        for length in lengths:
+            assert union(left, length) == union(wanted, length) - union(held, length)
+
+
+def test_sets_as_bytes() -> None:
+    """A set reads as it was written; counts that are too large, cut sets and bytes behind are refused."""
+    rng = random.Random(5)
+    for _ in range(300):
+        some = RangeSet(a_range(rng) for _ in range(rng.randint(0, 6)))
+        assert RangeSet.decode(some.encode()) == some
+        assert hash(RangeSet.decode(some.encode())) == hash(some)
+    for wrong in (b"", b"\x01", b"\x02\xe0\x05", b"\x01\xe0\x05\x00", b"\xff" + b"\xff" * 8, b"\x05" + b"\xe0\x01" * 5):
+        with pytest.raises(EncodingError):
+            RangeSet.decode(wrong, max_ranges=4)
+    with pytest.raises(EncodingError, match="open"):
+        RangeSet.decode(RangeSet([Range(1)]).encode(), allow_open=False)
+    assert "1..10 sparse" in repr(RangeSet([Range(1, 10, sparse=True)]))
+
+
+def test_a_rolling_window() -> None:
+    """A fixed amount of future at a time, up to the last number there is."""
+    assert window(0, 100) == Range(1, 100)
+    assert window(100, 1) == Range(101, 101)
+    assert window(MAX_U64 - 2, 100) == Range(MAX_U64 - 1, MAX_U64)
+    with pytest.raises(ValueError, match="at least one"):
+        window(5, 0)
+    with pytest.raises(ValueError, match="no range"):
+        window(MAX_U64, 5)

@@ -228,11 +228,11 @@ def _is_exact(one: View, other: View, joined: bytes) -> bool:
     if wide:
         return True
     overlap = (other.limit == _ZERO or one.least <= other.limit) and (one.limit == _ZERO or other.least <= one.limit)
-    return overlap and (one.start, one.end) == (other.start, other.end)
+    return overlap and _is_within(one, other) and _is_within(other, one)
 
 
 def _is_within(inner: View, outer: View) -> bool:
-    return outer.start <= inner.start and (not outer.end or bool(inner.end and inner.end <= outer.end))
+    return outer.start <= inner.start and (inner.end or _LAST) <= (outer.end or _LAST)
 
 
 def _as_range(fields: View) -> Range:

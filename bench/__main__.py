@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from bench import negentropy, replication, verification
+from bench import negentropy, ranges, replication, verification
 from bench.harness import report
 
-BENCHMARKS = {"verification": verification.run, "replication": replication.run, "negentropy": negentropy.run}
+BENCHMARKS = {
+    "verification": verification.run,
+    "replication": replication.run,
+    "negentropy": negentropy.run,
+    "ranges": ranges.run,
+}
 
 
 def main() -> None:

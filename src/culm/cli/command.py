@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 EXIT_DATA, EXIT_CALL, EXIT_NETWORK, EXIT_INTERRUPTED = 1, 2, 3, 130
 
-_GROUPS = ("identity", "logs", "exchange", "node", "reconcile", "wire", "spark")
+_GROUPS = ("identity", "logs", "exchange", "node", "reconcile", "ranges", "wire", "spark")
 
 
 class _Parser(argparse.ArgumentParser):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from culm.ranges.model import Range
 
-_LONGEST_RUN = 100  # more neighbours than any path has in a row: some 11 below 1,000, one more for each power of three
+LONGEST_RUN = 100  # more neighbours than any path has in a row: some 11 below 1,000, one more for each power of three
 
 
 def is_exact(a: Range, b: Range, joined: Range) -> bool:
@@ -47,7 +47,7 @@ def _dense_span(a: Range, b: Range, joined: Range) -> bool:
     else:
         dense = b if a.sparse else a
         rest = [range(joined.start, dense.start), range(dense.last + 1, joined.last + 1)]
-    if any(part.stop - part.start > 2 * _LONGEST_RUN for part in rest):
+    if any(part.stop - part.start > 2 * LONGEST_RUN for part in rest):
         return False
     return all((a.sparse and a.covers(seq)) or (b.sparse and b.covers(seq)) for part in rest for seq in part)
 
@@ -65,7 +65,7 @@ def _has_all(item: Range, low: int, high: int) -> bool:
         return True
     if not item.sparse:
         return item.start <= low and high <= item.last
-    return high - low < _LONGEST_RUN and all(_surely_covers(item, seq) for seq in range(low, high + 1))
+    return high - low < LONGEST_RUN and all(_surely_covers(item, seq) for seq in range(low, high + 1))
 
 
 def _surely_covers(item: Range, seq: int) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from culm.bamboo import MAX_U64, decode_varu64, encode_varu64
 from culm.ranges import algebra
 from culm.ranges.encoding import CERT, CLOSED, FORB, NOMETA, NOPAY, ONE, SIZE, SPARSE, decode
-from culm.ranges.exactness import is_exact
+from culm.ranges.exactness import LONGEST_RUN, is_exact
 from culm.ranges.model import Range
 from culm.ranges.paths import meet_head, meet_tail, on_path, unavoidable
 
@@ -216,6 +216,8 @@ def _is_exact(one: View, other: View, joined: bytes) -> bool:
     """Whether a merge denotes just the union: stretches without lists by their slices, others as for values."""
     paths = [fields for fields in (one, other) if fields.flags & SPARSE and not fields.flags & ONE]
     listed = one.forbidden or other.forbidden or (one.flags ^ other.flags) & (NOMETA | NOPAY)
+    if len(paths) == 1 and not listed and _sticks_out(paths[0], other if paths[0] is one else one):
+        return False
     if paths or listed or one.flags & other.flags & ONE:
         return is_exact(_as_range(one), _as_range(other), _as_range(view(joined)))
     first, second = (one, other) if one.start <= other.start else (other, one)
@@ -229,6 +231,15 @@ def _is_exact(one: View, other: View, joined: bytes) -> bool:
         return True
     overlap = (other.limit == _ZERO or one.least <= other.limit) and (one.limit == _ZERO or other.least <= one.limit)
     return overlap and _is_within(one, other) and _is_within(other, one)
+
+
+def _sticks_out(path: View, stretch: View) -> bool:
+    """Whether more of a path is outside a stretch than could be neighbours in a row."""
+    if stretch.flags & SPARSE:
+        return False
+    if stretch.end and (not path.end or _value(path.end) - _value(stretch.end) > 2 * LONGEST_RUN):
+        return True
+    return _value(stretch.start) - _value(path.start) > 2 * LONGEST_RUN
 
 
 def _is_within(inner: View, outer: View) -> bool:

@@ -32,8 +32,8 @@ _UNITS = {
     "gib": 2**30,
     "tib": 2**40,
 }
-_SPAN = re.compile(r"(\d+)(?:(\.\.)(\d*))?\Z")
-_SIZE = re.compile(r"(\d+)([a-z]*)\Z", re.IGNORECASE)
+_SPAN = re.compile(r"(0|[1-9][0-9]*)(?:(\.\.)(0|[1-9][0-9]*)?)?\Z")
+_SIZE = re.compile(r"([0-9]+)([a-z]*)\Z", re.IGNORECASE)
 _FORMS = "N, N.. or N..M"
 
 

@@ -1,0 +1,204 @@
+"""``culm ranges``: what Bamboo ranges denote, and operations on them."""
+
+from __future__ import annotations
+
+from itertools import groupby, islice
+from typing import TYPE_CHECKING
+
+from culm.bamboo import MAX_U64
+from culm.cli.output import print_json
+from culm.errors import ConfigError, EncodingError
+from culm.ranges import Range, difference, intersect, merge, read_range, write_range
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Iterator
+
+    from culm.cli.command import Commands
+
+_HELP = "a range as text ('1..500 sparse') or as hex (with 0x before it if it could be read as text)"
+_PICTURE = 400  # entries of a log that a picture shows
+_LINE = 50
+_SHOWN = 60  # numbers, or runs of them, in a list
+_BOTH, _METADATA, _PAYLOAD, _CERTIFICATE, _NOTHING = "#", "m", "p", "c", "."
+
+
+def register(commands: Commands) -> None:
+    """Add the commands of this module."""
+    ranges = commands.group("ranges", "look into Bamboo ranges, and compute with them")
+    show = ranges.add("show", _show, "say what a range denotes in a log")
+    show.add_argument("range", metavar="RANGE", help=_HELP)
+    show.add_argument("--newest", type=int, metavar="N", help="the log's newest entry (default: as far as it matters)")
+    for name, run, description in (
+        ("merge", _merge, "one range that covers several"),
+        ("intersect", _intersect, "what several ranges have in common"),
+    ):
+        several = ranges.add(name, run, description)
+        several.add_argument("ranges", metavar="RANGE", nargs="+", help=_HELP)
+    diff = ranges.add("diff", _diff, "what a range denotes and those held do not")
+    diff.add_argument("range", metavar="RANGE", help=_HELP)
+    diff.add_argument("held", metavar="HELD", nargs="+", help=_HELP)
+    diff.add_argument("--newest", type=int, metavar="N", help="the log's newest entry: open sparse ranges need it")
+
+
+def _read(text: str) -> Range:
+    if text.startswith("0x"):
+        return _from_hex(text[2:])
+    try:
+        return read_range(text)
+    except ConfigError:
+        if len(text.split()) != 1:
+            raise
+        try:
+            return _from_hex(text)
+        except ConfigError as as_hex:
+            raise ConfigError(f"{text!r} is no range, neither as text ('1..500 sparse') nor as hex: {as_hex}") from None
+
+
+def _from_hex(text: str) -> Range:
+    try:
+        return Range.decode(bytes.fromhex(text))
+    except EncodingError as error:
+        raise ConfigError(f"byte {error.offset}: {error}") from None
+    except ValueError:
+        raise ConfigError(f"{text!r} is not hex") from None
+
+
+def _newest(given: int | None) -> int | None:
+    if given is not None and not 0 <= given <= MAX_U64:
+        raise ConfigError("--newest is a number of entries, 0 to 2^64 - 1")
+    return given
+
+
+# -- show -----------------------------------------------------------------------------------------------------------
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    item = _read(arguments.range)
+    newest = _newest(arguments.newest)
+    if newest is None:
+        newest = _where_it_matters(item)
+    certificates = item.certificates(newest)
+    runs = list(islice(_runs(item, newest), _SHOWN + 1))
+    if arguments.json:
+        print_json(
+            {
+                "range": write_range(item),
+                "hex": item.encode().hex(),
+                "newest": newest,
+                "entries": [list(run) for run in runs[:_SHOWN]],
+                "complete": len(runs) <= _SHOWN,
+                "certificates": certificates,
+            }
+        )
+        return 0
+    print(f"{write_range(item)}  ({item.encode().hex()})")
+    print(f"in a log of {newest} entries")
+    print(f"  {_what(item)}: {_run_text(runs)}")
+    print(f"  metadata to verify them: {', '.join(map(str, certificates)) or 'none'}")
+    if 0 < newest <= _PICTURE:
+        print("\n".join(_picture(item, newest)))
+    return 0
+
+
+def _where_it_matters(item: Range) -> int:
+    """A log just long enough for all that a range asks for; of an open one, some way behind its start."""
+    if item.is_empty:
+        return 0
+    end = min(item.start + 20, MAX_U64) if item.end is None else item.end
+    return max([end, *item.certificates(MAX_U64)]) if item.end is not None else end
+
+
+def _what(item: Range) -> str:
+    if item.metadata == item.payloads:
+        return "entries"
+    return "metadata of" if item.metadata else "payloads of"
+
+
+def _runs(item: Range, newest: int) -> Iterator[tuple[int, int]]:
+    """The span as runs of neighbours."""
+    if not item.sparse:
+        if not item.is_empty and newest >= item.start:
+            yield item.start, min(item.last, newest)
+        return
+    for _, run in groupby(enumerate(item.numbers(newest)), key=lambda pair: pair[1] - pair[0]):
+        numbers = [seq for _, seq in run]
+        yield numbers[0], numbers[-1]
+
+
+def _run_text(runs: list[tuple[int, int]]) -> str:
+    shown = [str(low) if low == high else f"{low}..{high}" for low, high in runs[:_SHOWN]]
+    return ", ".join(shown + ["..."] * (len(runs) > _SHOWN)) or "none"
+
+
+def _picture(item: Range, newest: int) -> list[str]:
+    """A character for each entry of the log."""
+    marks = [_NOTHING] * newest
+    for seq in item.numbers(newest):
+        payload = item.payloads and not item.forbids(seq)
+        marks[seq - 1] = {
+            (True, True): _BOTH,
+            (True, False): _METADATA,
+            (False, True): _PAYLOAD,
+            (False, False): _NOTHING,
+        }[item.metadata, payload]
+    for seq in item.certificates(newest):
+        marks[seq - 1] = _CERTIFICATE
+    lines = [f"  {at + 1:>4} {_in_tens(marks[at : at + _LINE])}" for at in range(0, newest, _LINE)]
+    meanings = {
+        _BOTH: "entry",
+        _METADATA: "metadata only",
+        _PAYLOAD: "payload only",
+        _CERTIFICATE: "metadata to verify with",
+    }
+    legend = [f"{mark} {meaning}" for mark, meaning in meanings.items() if mark in marks]
+    return lines + ([f"       {', '.join(legend)}"] if legend else [])
+
+
+def _in_tens(marks: list[str]) -> str:
+    return " ".join("".join(marks[at : at + 10]) for at in range(0, len(marks), 10))
+
+
+# -- operations -----------------------------------------------------------------------------------------------------
+
+
+def _merge(arguments: argparse.Namespace) -> int:
+    return _fold(arguments, merge, "covers more than just these")
+
+
+def _intersect(arguments: argparse.Namespace) -> int:
+    return _fold(arguments, intersect, "covers more than what they have in common")
+
+
+def _fold(
+    arguments: argparse.Namespace, operation: Callable[[Range, Range], tuple[Range, bool]], if_not_exact: str
+) -> int:
+    found, exact = _read(arguments.ranges[0]), True
+    for text in arguments.ranges[1:]:
+        found, still = operation(found, _read(text))
+        exact = exact and still
+    if arguments.json:
+        print_json({**_description(found), "exact": exact})
+    else:
+        print(f"{write_range(found)}  ({found.encode().hex()})" + ("" if exact else f"  {if_not_exact}"))
+    return 0
+
+
+def _diff(arguments: argparse.Namespace) -> int:
+    try:
+        pieces = difference(_read(arguments.range), map(_read, arguments.held), _newest(arguments.newest))
+    except ValueError as error:
+        raise ConfigError(f"{error}: give --newest N") from None
+    if arguments.json:
+        print_json([_description(piece) for piece in pieces])
+    else:
+        print("\n".join(_lines(pieces)) or "nothing")
+    return 0
+
+
+def _lines(pieces: Iterable[Range]) -> list[str]:
+    return [f"{write_range(piece)}  ({piece.encode().hex()})" for piece in pieces]
+
+
+def _description(item: Range) -> dict[str, str]:
+    return {"range": write_range(item), "hex": item.encode().hex()}

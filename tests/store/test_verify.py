@@ -285,6 +285,7 @@ def test_numbers_in_the_file(filled: SQLiteStore) -> None:
         ("UPDATE records SET ref = ref + 1", "wrong from entries of number 1 on"),
         ("UPDATE record_blocks SET total = zeroblob(32)", "the sums of 2 blocks are wrong"),
         ("UPDATE record_blocks SET count = count + 1 WHERE kind = 1", "the sums of 1 blocks are wrong"),
+        ("UPDATE runs SET last = last - 1 WHERE kind = 1", "runs of entries held are wrong for 2 logs"),
         ("UPDATE logs SET entry_count = entry_count + 1", "the sums of 2 logs are wrong"),
         ("DELETE FROM records WHERE kind = 1", "the heads are not those of the logs"),
     ],

@@ -13,6 +13,7 @@ from culm.bamboo import Identity, encode_varu64
 from culm.errors import PayloadSizeMismatch
 from culm.negentropy import ArrayStorage, Negentropy, Storage
 from culm.negentropy.codec import INFINITY
+from culm.ranges import Range, RangeSet
 from culm.store import SQLiteStore, View, records
 from culm.store.schema import VERSION_1
 from culm.testing import LogBuilder, build_log
@@ -221,7 +222,7 @@ def test_an_older_store_gets_an_index(tmp_path: Path) -> None:
         for (statement,) in connection.execute(
             "SELECT 'DROP ' || type || ' ' || name FROM sqlite_schema WHERE type IN ('trigger', 'index')"
             " AND name NOT LIKE 'sqlite_%' UNION ALL SELECT 'DROP TABLE ' || name FROM sqlite_schema"
-            " WHERE name LIKE 'record%'"
+            " WHERE type = 'table' AND (name LIKE 'record%' OR name = 'runs')"
         ).fetchall():
             connection.execute(statement)
         for column in ("entry_count", "entry_total", "payload_count", "payload_total", "head"):
@@ -234,6 +235,45 @@ def test_an_older_store_gets_an_index(tmp_path: Path) -> None:
     with SQLiteStore(place, read_only=True) as store:
         assert [in_store(store, view) for view in View] == before
         assert store.verify().problems == []
+
+
+# -- what is held ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_held_of_a_log(store: SQLiteStore) -> None:
+    """Entries and payloads held, as ranges: after whatever came, went and was forgotten."""
+    rng = random.Random(9)
+    log = build_log(300)
+    have: set[int] = set()
+    forgotten: set[int] = set()
+    assert list(store.held(log.identity.public, 0)) == []
+    order = list(range(300))
+    rng.shuffle(order)
+    for at in range(0, 300, 20):
+        store.add(log.items([log.entries[number] for number in sorted(order[at : at + 20])]))
+        have = {stored.entry.seq for stored in store.entries((log.identity.public, 0))}
+        if have and at % 60 == 0:
+            seq = rng.choice(sorted(have))
+            store.forget(log.entries[seq - 1].place)
+            forgotten.add(seq)
+        held = store.held(log.identity.public, 0)
+        assert {seq for seq in range(1, 302) if held.contains_metadata(seq)} == have
+        assert {seq for seq in range(1, 302) if held.contains_payload(seq, 5)} == have - forgotten
+    assert len(store.held(log.identity.public, 0)) <= 2 + len(forgotten)
+    store.add([(log.make(40, b"otherwise"), None)])
+    held = store.held(log.identity.public, 0)
+    assert held.contains_metadata(39)
+    assert not held.contains_metadata(40)
+    assert list(RangeSet([Range(1, 60)]).missing(held))[-1] == Range(40, 60)
+    assert store.verify().problems == []
+
+
+def test_a_whole_log_is_one_range(store: SQLiteStore) -> None:
+    """What has no gaps is one range, and costs one row of each kind."""
+    log = build_log(1500)
+    store.add(log.items(), authenticated=True)
+    assert list(store.held(log.identity.public, 0)) == [Range(1, 1500)]
+    assert store._database.connection.execute("SELECT count(*) FROM runs").fetchone() == (2,)
 
 
 # -- sessions -------------------------------------------------------------------------------------------------------

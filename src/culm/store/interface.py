@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from culm.bamboo import Entry, ForkProof, Identity
     from culm.errors import CulmError, Place
+    from culm.ranges import RangeSet
 
 Log = tuple[bytes, int]
 """A log: its author (32 bytes) and its id."""
@@ -186,6 +187,9 @@ class Store(Protocol):
 
     def missing(self, log: Log, high: int, limit: int) -> list[tuple[int, int]]:
         """The first ``limit`` spans of numbers up to ``high`` whose entry or payload is missing and wanted."""
+
+    def held(self, author: bytes, log_id: int) -> RangeSet:
+        """Which verified entries of a log are held, and with which payloads."""
 
     def fork_proofs(self, log: Log | None = None) -> Iterator[ForkProof]:
         """The fork proofs held, the lowest position of each log first."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from culm.bamboo import encode_varu64
 from culm.bamboo.yamf import YAMF_PREFIX
+from culm.store import runs
 from culm.store.schema import from_sql
 
 if TYPE_CHECKING:
@@ -128,11 +129,24 @@ def settle(connection: sqlite3.Connection) -> None:
                 sums = of_logs[log] = Sums()
             sums.add(number, listed, held)
         _apply(connection, Kind.ENTRY, changes)
+        _settle_runs(connection, rows)
         connection.executemany(
             "UPDATE logs SET change = (SELECT value FROM counters WHERE name = 'change') WHERE id = ?",
             [(log,) for log in of_logs],
         )
     _settle_heads(connection, of_logs)
+
+
+def _settle_runs(connection: sqlite3.Connection, rows: list[tuple[int, bytes, int, int, int, int]]) -> None:
+    """Bring the runs of the logs up to date; ``rows`` as ``settle`` reads them."""
+    # Of each log and kind what came and what went. One number may do both, with another entry: first it goes.
+    moves: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+    for at, _, _, listed, held, log in rows:
+        for kind, delta in ((runs.ENTRIES, listed), (runs.PAYLOADS, held)):
+            if delta:
+                moves.setdefault((log, kind), ([], []))[delta < 0].append(at)
+    for (log, kind), (came, went) in moves.items():
+        runs.update(connection, log, kind, came, went)
 
 
 # -- heads ----------------------------------------------------------------------------------------------------------
@@ -311,6 +325,7 @@ def rebuild(connection: sqlite3.Connection) -> None:
     )
     connection.execute("UPDATE counters SET value = 0 WHERE name = 'unsettled'")
     _settle_heads(connection, _fresh_sums(connection))
+    runs.rebuild(connection)
 
 
 def _fresh_records(connection: sqlite3.Connection) -> Iterator[tuple[bytes, int]]:
@@ -356,7 +371,7 @@ def problems(connection: sqlite3.Connection) -> list[str]:
     wrong = sum(_wrong_blocks(connection, kind) for kind in Kind)
     if wrong:
         found.append(f"the record index: the sums of {wrong} blocks are wrong")
-    return found
+    return found + runs.problems(connection)
 
 
 def _wrong_blocks(connection: sqlite3.Connection, kind: Kind) -> int:

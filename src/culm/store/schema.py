@@ -12,6 +12,7 @@ forks           fork proofs
 counters        ``change`` grows with every writing transaction; ``logs.change`` says when a log last changed
 records         the store as sets to reconcile; see ``culm.store.records``
 record_blocks   the sums over some neighbouring records
+runs            which entries and payloads are held, as runs of neighbours; see ``culm.store.runs``
 record_changes  what a transaction makes of the records, until it ends
 ==============  ============================================================================================
 """
@@ -131,6 +132,13 @@ CREATE TABLE record_blocks (
     held_count INTEGER NOT NULL,
     held_total BLOB    NOT NULL,
     PRIMARY KEY (kind, first)
+) WITHOUT ROWID;
+CREATE TABLE runs (
+    log   INTEGER NOT NULL REFERENCES logs (id),
+    kind  INTEGER NOT NULL,  -- 0: verified entries; 1: those with their payload
+    first INTEGER NOT NULL,  -- sequence numbers less one
+    last  INTEGER NOT NULL,
+    PRIMARY KEY (log, kind, first)
 ) WITHOUT ROWID;
 CREATE TABLE record_changes (
     entry  INTEGER NOT NULL,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity, are_authentic, check_payload
 from culm.bamboo.yamf import yamf_hash
 from culm.errors import BadSignature, NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
-from culm.store import append, ingest, payloads, queries, verify, views
+from culm.store import append, ingest, payloads, queries, runs, verify, views
 from culm.store.database import LOCK_TIMEOUT, Database
 from culm.store.interface import Bytes, ImportReport, Log, LogSummary, Offer, Sendable, StoredEntry, VerifyReport
 from culm.store.logview import LogView
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from culm.negentropy import Storage
+    from culm.ranges import RangeSet
     from culm.store.views import View
 
 _BATCH_ENTRIES = 1000  # entries of one transaction
@@ -189,6 +190,11 @@ class SQLiteStore:
     def missing(self, log: Log, high: int, limit: int = 1000) -> list[tuple[int, int]]:
         """The first ``limit`` spans of numbers up to ``high`` whose entry or payload is missing and wanted."""
         return queries.missing(self._database, log, high, limit)
+
+    def held(self, author: bytes, log_id: int) -> RangeSet:
+        """Which verified entries of a log are held, and with which payloads; costs its gaps, not its length."""
+        with self._database.snapshot() as connection:
+            return runs.held(connection, (author, log_id))
 
     def fork_proofs(self, log: Log | None = None) -> Iterator[ForkProof]:
         """The fork proofs held (of one log), the lowest position of each log first."""

@@ -16,6 +16,17 @@ from culm.bushbaby.messages import decode_bamboo, decode_have, decode_want, enco
 from culm.bushbaby.secretbox import OVERHEAD, open_box, seal
 from culm.errors import EncodingError, MalformedEntry, RemoteProtocolError
 from culm.negentropy import ArrayStorage, Negentropy, read_ranges
+from culm.ranges import (
+    Range,
+    RangeSet,
+    decode_prefix,
+    intersect,
+    intersect_bytes,
+    merge,
+    merge_bytes,
+    read_range,
+    write_range,
+)
 from culm.store.files import BundleWriter, EntryRecord, PayloadRecord, read_records
 from culm.testing import build_log
 from culm.wire.base62 import decode_base62, encode_base62
@@ -152,6 +163,21 @@ def _connection(data: bytes) -> None:
             list(event.entries)
 
 
+def _range(data: bytes) -> None:
+    item, end = decode_prefix(data)
+    assert item.encode() == data[:end]
+    assert read_range(write_range(item)) == item
+    other = Range(40, 121, sparse=True, forbidden=(45,))
+    for operation, on_bytes in ((merge, merge_bytes), (intersect, intersect_bytes)):
+        found, exact = operation(item, other)
+        assert on_bytes(data[:end], other.encode()) == (found.encode(), exact)
+
+
+def _range_set(data: bytes) -> None:
+    some = RangeSet.decode(data)
+    assert RangeSet.decode(some.encode()) == some
+
+
 _RECORDS = ArrayStorage.of((number // 3, bytes([number % 251]) * 32) for number in range(400))
 
 
@@ -207,6 +233,8 @@ def _seeds() -> dict[str, tuple[bytes, ...]]:
         writer.payload(entry.place, entry.size, [log.payloads[entry.hash]])
     writer.close()
     plain = b"".join(entry.encoded + log.payloads[entry.hash] for entry in log.entries[:5])
+    texts = ("5", "1..", "1..10 sparse", "8..10 head 4 tail 13", "300..400 sizes 11..999 without 310,333", "nothing")
+    ranges = [read_range(text) for text in texts]
     numbers = (0, 1, 247, 248, 255, 256, 65535, 65536, 2**32, 2**64 - 1)
     return {
         "base62": (encode_base62(author), encode_base62(bytes(32))),
@@ -221,6 +249,8 @@ def _seeds() -> dict[str, tuple[bytes, ...]]:
         "entry": tuple(entry.encoded for entry in (log.entries[0], log.entries[1], log.entries[3], last, huge)),
         "proof": (proof.encode(),),
         "negentropy": _negentropy_messages(),
+        "range": tuple(item.encode() for item in ranges),
+        "range_set": (RangeSet(ranges).encode(), RangeSet().encode()),
         "export": (plain, bundle.getvalue()),
     }
 
@@ -241,5 +271,7 @@ def targets() -> list[Target]:
         Target("bamboo", _bamboo, (EncodingError,), seeds["bamboo"]),
         Target("connection", _connection, (RemoteProtocolError,), seeds["connection"]),
         Target("negentropy", _negentropy, (RemoteProtocolError,), seeds["negentropy"]),
+        Target("range", _range, (EncodingError,), seeds["range"]),
+        Target("range_set", _range_set, (EncodingError,), seeds["range_set"]),
         Target("export", _export, (EncodingError,), seeds["export"]),
     ]

@@ -64,7 +64,7 @@ def test_an_announcement_that_crosses_a_request_adds_only_what_is_new() -> None:
     held, book = Holdings(), announced((LOG, 5))
     book.plan([LOG], held.missing)
     book.announced(LOG, 7)
-    assert book.plan([LOG], held.missing) == [(LOG, [(6, 7)])]
+    assert book.plan([LOG], held.missing) == [(LOG, [(6, 6), (7, 7)])]
 
 
 def test_what_is_still_missing_is_asked_for_again_after_something_came() -> None:

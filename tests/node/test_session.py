@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from culm.bamboo import certificate_pool
 from culm.bushbaby import (
     BambooReceived,
     Connection,
@@ -20,8 +21,13 @@ from culm.errors import CulmError, NetworkError, Place, RemoteProtocolError, Sto
 from culm.node.config import NodeLimits
 from culm.node.policy import Policy
 from culm.node.session import PeerRefused, PeerSilent
+from culm.node.wants import EVERYTHING, wanted
+from culm.ranges import RangeSet, read_range
 from culm.testing import build_log
 from tests.node.links import Party, run, stream_pair, until_done
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 async def sync(
@@ -183,11 +189,43 @@ def test_what_is_taken_and_given_is_a_choice(parties: list[Party]) -> None:
         run(lambda: sync(party, alice, {"policy": ours}, {"policy": theirs}))
         return {seed for seed, author in authors.items() if (author, 0) in party.holds()}
 
-    blocked = Policy(block_authors=frozenset({authors[21]}), interests=frozenset({authors[21], authors[22]}))
+    blocked = Policy(
+        block_authors=frozenset({authors[21]}), interests={authors[21]: EVERYTHING, authors[22]: EVERYTHING}
+    )
     assert fetched(bob, blocked, Policy()) == {22}
-    assert fetched(bob, Policy(interests=frozenset({(authors[23], 7)})), Policy()) == {22}
+    assert fetched(bob, Policy(interests={(authors[23], 7): EVERYTHING}), Policy()) == {22}
     assert fetched(carol, Policy(), Policy(unshared=frozenset({(authors[21], 0), (authors[23], 0)}))) == {22}
-    assert fetched(bob, Policy(interests=frozenset({authors[22]}), hoard=True), Policy()) == {21, 22, 23}
+    assert fetched(bob, Policy(interests={authors[22]: EVERYTHING}, hoard=True), Policy()) == {21, 22, 23}
+
+
+@pytest.mark.parametrize(
+    ("interest", "numbers"),
+    [
+        ("20..25", range(20, 26)),
+        ("30.. metadata", range(30, 46)),
+        ("1.. sparse", [1, 4, 13, 40, 44, 45]),
+        ("7 payloads max 1", [7]),
+        ("100..", []),
+    ],
+)
+def test_ranges_of_a_log(parties: list[Party], interest: str, numbers: Sequence[int]) -> None:
+    """Of a log only a range is fetched, with what verifies it, and nothing when it is there."""
+    fetched = sorted({member for seq in numbers for member in certificate_pool(seq, 45)})
+    alice, bob, _ = parties
+    log = build_log(45, seed=41)
+    alice.store.add(log.items())
+    ranges = RangeSet([read_range(interest)])
+    policy = Policy(interests={(log.identity.public, 0): ranges})
+    session, ends = run(lambda: sync(bob, alice, {"policy": policy}))
+    assert ends == [None, None]
+    assert bob.holds().get((log.identity.public, 0), []) == fetched
+    assert session.stats.entries_received == len(fetched)
+    assert [seq for low, high in wanted(ranges, 45) for seq in range(low, high + 1)] == fetched
+    again, _ = run(lambda: sync(bob, alice, {"policy": policy}))
+    assert again.stats.entries_received == 0
+    for item in ranges:
+        held = bob.store.held(log.identity.public, 0)
+        assert all(held.contains_metadata(seq) for seq in item.numbers(45))
 
 
 def test_promoted_logs_come_unasked_and_can_be_turned_down(parties: list[Party]) -> None:
@@ -196,10 +234,10 @@ def test_promoted_logs_come_unasked_and_can_be_turned_down(parties: list[Party])
     log = build_log(6, seed=31)
     alice.store.add(log.items())
     promote = Policy(promote=frozenset({(log.identity.public, 0)}))
-    nothing = Policy(interests=frozenset())
+    nothing = Policy(interests={})
     run(lambda: sync(bob, alice, {"policy": nothing}, {"policy": promote}))
     assert list(bob.holds().values()) == [[1, 2, 3, 4, 5, 6]]
-    choosy = Policy(interests=frozenset(), curate=lambda entry, payload: entry.seq < 4 and len(payload) > 0)
+    choosy = Policy(interests={}, curate=lambda entry, payload: entry.seq < 4 and len(payload) > 0)
     run(lambda: sync(carol, alice, {"policy": choosy}, {"policy": promote}))
     assert list(carol.holds().values()) == [[1, 2, 3]]
 

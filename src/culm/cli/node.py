@@ -19,6 +19,8 @@ from culm.node.node import Node
 from culm.node.policy import PolicyFile
 from culm.node.sync import SyncSummary, sync
 from culm.node.urls import LISTENER_SCHEMES, PeerUrl
+from culm.node.wants import EVERYTHING
+from culm.ranges import RangeSet, read_range
 
 if TYPE_CHECKING:
     import argparse
@@ -92,7 +94,10 @@ def _add_node_arguments(parser: argparse.ArgumentParser) -> None:
         "--limit", metavar="NAME=VALUE", action="append", default=[], help="change a limit; see the docs"
     )
     parser.add_argument(
-        "--interest", metavar="AUTHOR[/LOG]", action="append", help="ask only for this (may be repeated)"
+        "--interest",
+        metavar="AUTHOR[/LOG] [RANGE]",
+        action="append",
+        help="ask only for this, or for this range of it, as in 'AUTHOR/LOG 100.. sparse' (may be repeated)",
     )
     parser.add_argument("--hoard", action="store_true", help="ask for everything announced, beyond the interests")
     parser.add_argument(
@@ -112,12 +117,18 @@ def _clump(arguments: argparse.Namespace) -> bytes:
         raise ConfigError(f"{arguments.clump_hex!r} is not hex") from None
 
 
+def _interest(text: str) -> tuple[bytes | Log, RangeSet]:
+    name, _, ranges = text.partition(" ")
+    what = RangeSet(read_range(part) for part in ranges.split(";")) if ranges.strip() else EVERYTHING
+    return parse_log(name) if "/" in name else parse_author(name), what
+
+
 def _config(arguments: argparse.Namespace, home: Home) -> NodeConfig:
     clump = _clump(arguments)
     policy = PolicyFile(home.path / "policy.json").load(clump)
     interests = None
     if arguments.interest is not None:
-        interests = frozenset(parse_log(text) if "/" in text else parse_author(text) for text in arguments.interest)
+        interests = dict(map(_interest, arguments.interest))
     policy = replace(
         policy,
         interests=interests,

@@ -92,8 +92,8 @@ class Ledger:
             return []
         if asked is not None and not asked.came:
             if high > asked.high:  # the announcement and our request crossed: ask for what is new in it
-                low, asked.high = asked.high + 1, high
-                return [(low, high)]
+                below, asked.high = asked.high, high
+                return [(max(low, below + 1), top) for low, top in missing(log, high, MAX_SPANS) if top > below]
             del self._asked[log]
             self.unavailable.add(log)
             return []

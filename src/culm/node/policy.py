@@ -12,24 +12,28 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from culm.errors import ConfigError
+from culm.node.wants import EVERYTHING
+from culm.ranges import RangeSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from culm.bamboo import Entry
     from culm.store import Log
 
 Key = bytes
+_NOTHING = RangeSet()
 
 
 @dataclass(frozen=True)
 class Policy:
     """The choices for one clump. Keys are 32 bytes.
 
-    ``interests`` narrows what is asked for (None: everything allowed), unless ``hoard`` is set. ``promote`` names logs
-    that are sent to every peer unasked. ``curate`` is called with each entry and its payload before it is kept; what it
-    turns down is neither kept nor passed on.
+    ``interests`` narrows what is asked for, to ranges of the logs it names and of all logs of the authors it names
+    (None: everything allowed), unless ``hoard`` is set. ``promote`` names logs that are sent to every peer unasked.
+    ``curate`` is called with each entry and its payload before it is kept; what it turns down is neither kept nor
+    passed on.
     """
 
     allow_peers: frozenset[Key] = frozenset()
@@ -37,7 +41,7 @@ class Policy:
     allow_authors: frozenset[Key] = frozenset()
     block_authors: frozenset[Key] = frozenset()
     unshared: frozenset[Log] = frozenset()
-    interests: frozenset[Key | Log] | None = None
+    interests: Mapping[Key | Log, RangeSet] | None = None
     hoard: bool = False
     promote: frozenset[Log] = frozenset()
     curate: Callable[[Entry, memoryview], bool] | None = field(default=None, compare=False)
@@ -52,9 +56,15 @@ class Policy:
 
     def wants(self, log: Log) -> bool:
         """Whether to ask for a log that a peer announces."""
+        return len(self.interest(log)) > 0
+
+    def interest(self, log: Log) -> RangeSet:
+        """What to ask for of a log; nothing, if its author is not admitted."""
         if not self.admits_author(log[0]):
-            return False
-        return self.hoard or self.interests is None or log in self.interests or log[0] in self.interests
+            return _NOTHING
+        if self.hoard or self.interests is None:
+            return EVERYTHING
+        return self.interests.get(log) or self.interests.get(log[0]) or _NOTHING
 
     def shares(self, log: Log) -> bool:
         """Whether to announce and send a log."""

@@ -32,6 +32,7 @@ from culm.errors import NetworkError
 from culm.node.intake import Intake
 from culm.node.ledger import Ledger
 from culm.node.serving import PAGE_ENTRIES, Server
+from culm.node.wants import missing
 from culm.wire.base62 import encode_base62
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ class Session:
                 await self._intake.add(entry, payload)
 
     async def _was_stored(self, report: ImportReport, logs: set[Log]) -> None:
-        await self._worker.run(self._ledger.stored, logs, self._worker.store.missing)
+        await self._worker.run(self._ledger.stored, logs, self._missing)
         self.stats.forks += len(report.forks)
         for place, error in report.refused[: _REFUSALS_KEPT - len(self.stats.refused)]:
             self.stats.refused.append(f"{place}: {error}")
@@ -249,12 +250,16 @@ class Session:
 
     async def _ask(self, logs: list[Log], *, answer: bool) -> None:
         """Ask for what is missing of logs; to answer a HAVE, do so even if nothing is."""
-        plan = await self._worker.run(self._ledger.plan, logs, self._worker.store.missing)
+        plan = await self._worker.run(self._ledger.plan, logs, self._missing)
         wants = [WantItem(*log, None, low, high) for log, spans in plan for low, high in spans]
         self.stats.missing += sum(want.high - want.low + 1 for want in wants if want.high and want.low)
         if wants or (answer and self.is_culm):
             self._connection.send_want(wants)
             self._wake.set()
+
+    def _missing(self, log: Log, high: int, limit: int) -> list[tuple[int, int]]:
+        """The spans to ask for of a log; runs on the store's thread."""
+        return missing(self._worker.store, self.config.policy.interest(log), log, high, limit)
 
     def _take_want(self, items: list[WantItem]) -> None:
         self._news_at = self._heard_at

@@ -151,13 +151,15 @@ def _order(item: Range) -> tuple[int, int, bytes]:
 
 
 def _push(kept: list[Range], item: Range, waste: int) -> None:
-    """Add a range that starts at or behind all that are there; merge it with one of the last few if that is good."""
-    for back in range(1, min(len(kept), _LOOK_BACK) + 1):
+    """Add a range that starts at or behind all that are there; merge it with the last few as long as that is good."""
+    back = 1
+    while back <= min(len(kept), _LOOK_BACK):
         joined, exact = merge(kept[-back], item)
         if exact or _wasted(kept[-back], item) <= waste:
             del kept[-back]
-            _push(kept, normalise(joined), waste)
-            return
+            item, back = normalise(joined), 1
+        else:
+            back += 1
     kept.append(item)
 
 

@@ -185,8 +185,8 @@ class Store(Protocol):
     def offer(self, log: Log) -> Offer | None:
         """How far one log can be sent; None if nothing of it is verified."""
 
-    def missing(self, log: Log, high: int, limit: int) -> list[tuple[int, int]]:
-        """The first ``limit`` spans of numbers up to ``high`` whose entry or payload is missing and wanted."""
+    def missing(self, log: Log, high: int, limit: int, *, low: int = 1) -> list[tuple[int, int]]:
+        """The first ``limit`` spans from ``low`` to ``high`` of which entries or payloads are missing and wanted."""
 
     def held(self, author: bytes, log_id: int) -> RangeSet:
         """Which verified entries of a log are held, and with which payloads."""

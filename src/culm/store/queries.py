@@ -162,8 +162,8 @@ def offers(database: Database, since: int, only: Log | None = None) -> Iterator[
         )
 
 
-def missing(database: Database, log: Log, high: int, limit: int) -> list[tuple[int, int]]:
-    """The first ``limit`` spans of numbers up to ``high`` whose entry or payload is missing and wanted.
+def missing(database: Database, log: Log, low: int, high: int, limit: int) -> list[tuple[int, int]]:
+    """The first ``limit`` spans of numbers from ``low`` to ``high`` whose entry or payload is missing and wanted.
 
     Nothing at or after a fork is wanted. What waits for its path is held; forgotten payloads are not wanted.
     """
@@ -173,9 +173,9 @@ def missing(database: Database, log: Log, high: int, limit: int) -> list[tuple[i
             (log[0], to_sql(log[1])),
         ).fetchone()
         if row is None:
-            return [(1, high)] if high else []
+            return [(low, high)] if low <= high else []
         log_row, contiguous, invalid_from, _ = row
-        low = from_sql(contiguous) + 1
+        low = max(low, from_sql(contiguous) + 1)
         if invalid_from is not None:
             high = min(high, from_sql(invalid_from) - 1)
         spans: list[tuple[int, int]] = []

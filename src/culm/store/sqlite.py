@@ -187,9 +187,9 @@ class SQLiteStore:
         """How far one log can be sent; None if nothing of it is verified."""
         return next(iter(queries.offers(self._database, -1, log)), None)
 
-    def missing(self, log: Log, high: int, limit: int = 1000) -> list[tuple[int, int]]:
-        """The first ``limit`` spans of numbers up to ``high`` whose entry or payload is missing and wanted."""
-        return queries.missing(self._database, log, high, limit)
+    def missing(self, log: Log, high: int, limit: int = 1000, *, low: int = 1) -> list[tuple[int, int]]:
+        """The first ``limit`` spans from ``low`` to ``high`` of which entries or payloads are missing and wanted."""
+        return queries.missing(self._database, log, low, high, limit)
 
     def held(self, author: bytes, log_id: int) -> RangeSet:
         """Which verified entries of a log are held, and with which payloads; costs its gaps, not its length."""

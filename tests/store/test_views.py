@@ -268,6 +268,19 @@ def test_what_is_held_of_a_log(store: SQLiteStore) -> None:
     assert store.verify().problems == []
 
 
+def test_what_is_held_of_all_logs(store: SQLiteStore) -> None:
+    """A set for each log, and only for those that changed since, if asked so."""
+    one, two = build_log(20, seed=1), build_log(7, seed=2)
+    store.add(one.items())
+    change = store.change()
+    store.add(two.items(two.entries[:5]))
+    store.add(two.items(two.entries[6:]))
+    names = [(log.identity.public, log.log_id) for log in (one, two)]
+    assert dict(store.holdings()) == {name: store.held(*name) for name in names}
+    assert store.holdings(change) == [(names[1], RangeSet([Range(1, 5)]))]
+    assert [name for name, _ in store.holdings()] == sorted(names)
+
+
 def test_a_whole_log_is_one_range(store: SQLiteStore) -> None:
     """What has no gaps is one range, and costs one row of each kind."""
     log = build_log(1500)

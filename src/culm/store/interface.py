@@ -191,6 +191,9 @@ class Store(Protocol):
     def held(self, author: bytes, log_id: int) -> RangeSet:
         """Which verified entries of a log are held, and with which payloads."""
 
+    def holdings(self, since: int = -1) -> list[tuple[Log, RangeSet]]:
+        """``held`` for every log that changed after change number ``since``."""
+
     def fork_proofs(self, log: Log | None = None) -> Iterator[ForkProof]:
         """The fork proofs held, the lowest position of each log first."""
 

@@ -25,9 +25,27 @@ ENTRIES, PAYLOADS = 0, 1
 
 def held(connection: sqlite3.Connection, log: Log) -> RangeSet:
     """What is held of a log: the verified entries, with the payloads that are complete."""
+    return _set_of(
+        connection.execute(
+            "SELECT kind, first, last FROM runs WHERE log = ? ORDER BY kind, first", (find_log(connection, log),)
+        ).fetchall()
+    )
+
+
+def holdings(connection: sqlite3.Connection, since: int) -> list[tuple[Log, RangeSet]]:
+    """What is held of each log that changed after change number ``since``, by author and log id."""
     rows = connection.execute(
-        "SELECT kind, first, last FROM runs WHERE log = ? ORDER BY kind, first", (find_log(connection, log),)
-    ).fetchall()
+        "SELECT author, log_id, kind, first, last FROM logs JOIN runs ON log = logs.id WHERE change > ?"
+        " ORDER BY author, log_id, kind, first",
+        (since,),
+    )
+    return [
+        ((author, from_sql(log_id)), _set_of([row[2:] for row in of_log]))
+        for (author, log_id), of_log in groupby(rows, key=lambda row: row[:2])
+    ]
+
+
+def _set_of(rows: list[tuple[int, int, int]]) -> RangeSet:
     ranges = [
         Range(from_sql(first) + 1, from_sql(last) + 1, metadata=kind == ENTRIES, payloads=kind == PAYLOADS)
         for kind, first, last in rows

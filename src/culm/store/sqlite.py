@@ -196,6 +196,11 @@ class SQLiteStore:
         with self._database.snapshot() as connection:
             return runs.held(connection, (author, log_id))
 
+    def holdings(self, since: int = -1) -> list[tuple[Log, RangeSet]]:
+        """``held`` for every log that changed after change number ``since`` and of which anything is held."""
+        with self._database.snapshot() as connection:
+            return runs.holdings(connection, since)
+
     def fork_proofs(self, log: Log | None = None) -> Iterator[ForkProof]:
         """The fork proofs held (of one log), the lowest position of each log first."""
         return queries.fork_proofs(self._database, log)

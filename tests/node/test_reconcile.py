@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -250,11 +251,11 @@ def test_a_peer_that_takes_for_ever(parties: list[Party], monkeypatch: pytest.Mo
     async def call() -> CulmError | None:
         near, far = await stream_pair()
         listening = listen(bob, far)
-        try:
-            while True:
+        with suppress(ConnectionError, NetworkError):  # it hangs up at any moment
+            while not listening.done():
                 near[1].write(b"\x01\x61")
-                if await read_message(near[0]) is None:
-                    break
+                await read_message(near[0])
+        try:
             await listening
         except CulmError as error:
             return error

@@ -185,8 +185,10 @@ def test_the_index_follows_whatever_happens(store: SQLiteStore) -> None:
             check_like_array(storage, rng)
 
 
-def test_blocks_are_given_up_again(store: SQLiteStore) -> None:
-    """When a fork at the start takes a log's records away, nothing is left of their blocks."""
+@pytest.mark.parametrize("page", [10_000, 7])
+def test_blocks_are_given_up_again(store: SQLiteStore, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a fork at the start takes a log's records away, nothing is left of their blocks, page by page or at once."""
+    monkeypatch.setattr(records, "_PAGE", page)
     log = build_log(3000)
     store.add(log.items(), authenticated=True)
     blocks = "SELECT count(*) FROM record_blocks WHERE kind = 0"

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 ID_BYTES = 32
 MAX_BLOCK = 256  # records of a block; one with more is cut in equal parts of at most half as many
 MIN_BLOCK = 32  # one with fewer goes to the block before it
+_PAGE = 10_000  # changes in memory at once
 _MASK = 2**256 - 1
 _LOWEST = b""  # where the first block begins, so that there is one for whatever comes
 
@@ -113,12 +114,11 @@ def _stored(total: int) -> bytes:
 
 def settle(connection: sqlite3.Connection) -> None:
     """Bring the records up to date with the entries and logs that this transaction changed. It calls this last."""
-    rows = connection.execute(
+    cursor = connection.execute(
         "SELECT at, id, entry, sum(listed), sum(held), log FROM record_changes GROUP BY entry ORDER BY at, id"
-    ).fetchall()
+    )
     of_logs: dict[int, Sums] = {}
-    if rows:
-        connection.execute("DELETE FROM record_changes")
+    while rows := cursor.fetchmany(_PAGE):  # a fork at the start of a long log makes as many changes at once
         changes: list[Change] = []
         for at, identity, row, listed, held, log in rows:
             number = _number(identity)
@@ -130,6 +130,8 @@ def settle(connection: sqlite3.Connection) -> None:
             sums.add(number, listed, held)
         _apply(connection, Kind.ENTRY, changes)
         _settle_runs(connection, rows)
+    if of_logs:
+        connection.execute("DELETE FROM record_changes")
         connection.executemany(
             "UPDATE logs SET change = (SELECT value FROM counters WHERE name = 'change') WHERE id = ?",
             [(log,) for log in of_logs],
@@ -139,7 +141,7 @@ def settle(connection: sqlite3.Connection) -> None:
 
 def _settle_runs(connection: sqlite3.Connection, rows: list[tuple[int, bytes, int, int, int, int]]) -> None:
     """Bring the runs of the logs up to date; ``rows`` as ``settle`` reads them."""
-    # Of each log and kind what came and what went. One number may do both, with another entry: first it goes.
+    # Of each log and kind what came and what went.
     moves: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
     for at, _, _, listed, held, log in rows:
         for kind, delta in ((runs.ENTRIES, listed), (runs.PAYLOADS, held)):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import threading
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -241,6 +243,43 @@ def test_listeners_that_do_not_behave(parties: list[Party], monkeypatch: pytest.
     monkeypatch.setattr(reconcile, "MAX_ROUNDS", 10)
     differs = b"\x61\x00\x00\x01" + bytes(16)  # one fingerprint of everything, never ours
     assert "no end after 10 rounds" in str(against(alice, lambda _: differs))
+
+
+def test_a_connection_that_ends_while_it_is_answered(parties: list[Party], monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a connection ends in the middle of an answer, its snapshot stays open for that, and is closed behind it."""
+    fill(parties)
+    _, bob, _ = parties
+    entered, go_on, done = threading.Event(), threading.Event(), threading.Event()
+    found: list[object] = []
+
+    def slowly(session: Negentropy, _: bytes) -> bytes:
+        entered.set()
+        go_on.wait(10)
+        connection = session._storage._db  # type: ignore[attr-defined]
+        found.extend((connection, connection.execute("SELECT count(*) FROM logs").fetchone()))
+        done.set()
+        return b"\x61"
+
+    monkeypatch.setattr(Negentropy, "reconcile", slowly)
+
+    async def call() -> Listening:
+        near, far = await stream_pair()
+        listening = Listening(bob.worker, Policy(), QUICK, far)
+        task = asyncio.create_task(listening.run())
+        near[1].write(b"\x01\x61")
+        await asyncio.to_thread(entered.wait, 10)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        go_on.set()
+        return listening
+
+    listening = run(call)
+    assert done.wait(10)
+    listening._own._executor.shutdown(wait=True)
+    connection, counted = found
+    assert counted == (2,)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")  # type: ignore[attr-defined]
 
 
 def test_a_peer_that_takes_for_ever(parties: list[Party], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 Each message stands behind its length, a VarU64. A session is about the *entries*, unless a message of a zero byte and
 a view's name came before; the listener repeats that when it is ready. Every session sees the store as it was at its
-start. The work is done in threads of its own: it neither waits for the store's thread nor holds up the loop.
+start. A connection has a thread of its own: it neither waits for the store's thread nor holds up the loop, and the
+snapshot is closed on that thread, too, behind whatever is under way there when the connection ends.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from culm.bamboo import decode_varu64, encode_varu64
 from culm.errors import EncodingError, NetworkError, RemoteProtocolError
 from culm.negentropy import Negentropy
+from culm.node.worker import StoreWorker
 from culm.store.views import View
 
 if TYPE_CHECKING:
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from culm.negentropy import Split
     from culm.node.config import NodeLimits
     from culm.node.policy import Policy
-    from culm.node.worker import StoreWorker
     from culm.store import SQLiteStore
 
     Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -95,18 +96,20 @@ class Listening:
         self._limits = limits
         self._reader, self._writer = streams
         self._session: Negentropy | None = None
+        self._own = StoreWorker(worker.store)  # for the snapshot and what is asked of it
         self._snapshot = ExitStack()
 
     async def run(self) -> None:
         """Answer until the peer ends the connection; ``NetworkError``, ``ProtocolError``."""
         try:
-            with self._snapshot, _translated_errors():
+            with _translated_errors():
                 async with asyncio.timeout(SESSION_SECONDS):
                     for _ in range(MAX_ROUNDS):
                         if not await self._round():
                             return
             raise RemoteProtocolError(f"more than {MAX_ROUNDS} messages")
         finally:
+            self._own.finish(self._snapshot.close)
             self._writer.close()
 
     async def _round(self) -> bool:
@@ -126,14 +129,14 @@ class Listening:
             return message
         if self._session is None:
             self._session = await self._open(View.ENTRIES)
-        return await asyncio.to_thread(self._session.reconcile, message) or b""
+        return await self._own.run(self._session.reconcile, message) or b""
 
     async def _open(self, view: View) -> Negentropy:
         """Take a snapshot in place of the one before."""
-        self._snapshot.close()
+        await self._own.run(self._snapshot.close)
         hidden = await self._worker.run(_hidden_logs, self._worker.store, self._policy)
         records = self._worker.store.record_set(view, without=hidden)
-        return Negentropy(await asyncio.to_thread(self._snapshot.enter_context, records), FRAME_LIMIT)
+        return Negentropy(await self._own.run(self._snapshot.enter_context, records), FRAME_LIMIT)
 
 
 def _view_of(name: bytes) -> View:

@@ -31,6 +31,11 @@ class StoreWorker:
         future = self._executor.submit(function, *args, **kwargs)
         return await asyncio.wrap_future(future)
 
+    def finish(self, last: Callable[[], object]) -> None:
+        """Have one more function run behind what is under way, and nothing after it; does not wait for that."""
+        self._executor.submit(last)
+        self._executor.shutdown(wait=False)
+
     def close(self) -> None:
         """Finish what is under way."""
         self._executor.shutdown(wait=True, cancel_futures=True)

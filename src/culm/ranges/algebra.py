@@ -245,8 +245,9 @@ def difference(item: Range, held: Iterable[Range], newest: int | None = None) ->
     """
     pieces = [_resolved(item, newest)]
     for one in held:
-        for single in _dense_parts(_resolved(one, newest)):
-            pieces = [piece for whole in pieces for piece in _minus(whole, single)]
+        if any(_overlap(piece, one) for piece in pieces):
+            for single in _dense_parts(_resolved(one, newest)):
+                pieces = [piece for whole in pieces for piece in _minus(whole, single)]
     return [piece for piece in pieces if not piece.is_empty]
 
 
@@ -268,7 +269,13 @@ def _dense_parts(held: Range) -> list[Range]:
     return [entry for entry in entries if not entry.is_empty]
 
 
+def _overlap(one: Range, other: Range) -> bool:
+    return one.start <= other.last and other.start <= one.last
+
+
 def _minus(item: Range, held: Range) -> list[Range]:
+    if not _overlap(item, held):
+        return [item]
     pieces = [] if held.start == 1 else [trim(item, 1, held.start - 1)[0]]
     middle, _ = trim(item, held.start, held.end)
     if middle.metadata and not held.metadata:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
-from culm.bamboo import MAX_U64
+from culm.bamboo import MAX_U64, path
+from culm.bamboo.lipmaa import SPINE
 from culm.ranges import (
     EMPTY,
     Range,
@@ -25,6 +27,7 @@ from culm.ranges import (
     resolve,
     trim,
 )
+from culm.ranges.exactness import LONGEST_RUN
 from tests.ranges.oracle import a_large_range, a_range, items, shortest, span, wanted
 
 if TYPE_CHECKING:
@@ -354,3 +357,19 @@ def test_operations_on_bytes_are_those_on_values() -> None:
         found, exact = trim(a, low, high)
         assert onbytes.trim_bytes(one, low, high) == (encode(found), exact), (a, low, high)
         assert onbytes.extend_bytes(one, low, high) == encode(extend(a, low, high)), (a, low, high)
+
+
+def test_paths_have_no_long_runs() -> None:
+    """The bound on neighbours in a row, which decides merges at once: far above what any path has."""
+    rng = random.Random(18)
+    ends = [base + offset for base in SPINE[:-1] for offset in range(-40, 41) if 1 <= base + offset <= MAX_U64]
+    ends += [rng.randint(1, MAX_U64) for _ in range(1000)]
+    longest = 0
+    for end in ends:
+        for start in {1, *(max(1, end - rng.randint(0, 2**bits)) for bits in (4, 6, 8, 30, 60))}:
+            numbers = path(end, start)
+            run = 1
+            for above, below in pairwise(numbers):
+                run = run + 1 if above == below + 1 else 1
+                longest = max(longest, run)
+    assert 30 < longest < LONGEST_RUN / 2

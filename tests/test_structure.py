@@ -15,14 +15,15 @@ ALLOWED = {
     "bamboo": {"errors"},
     "wire": {"errors", "bamboo"},
     "bushbaby": {"errors", "bamboo", "ranges", "wire"},
+    "intervals": {"errors", "bamboo", "ranges", "wire"},
     "ranges": {"errors", "bamboo"},
     "negentropy": {"errors", "bamboo"},
     "store": {"errors", "bamboo", "ranges", "negentropy"},
     "testing": {"errors", "bamboo", "store"},
     "spark": {"errors", "bamboo", "store"},
-    "node": {"errors", "bamboo", "wire", "bushbaby", "negentropy", "ranges", "store"},
+    "node": {"errors", "bamboo", "wire", "bushbaby", "intervals", "negentropy", "ranges", "store"},
 }
-WITHOUT_IO = ("bamboo", "wire", "bushbaby", "negentropy", "ranges")
+WITHOUT_IO = ("bamboo", "wire", "bushbaby", "intervals", "negentropy", "ranges")
 FORBIDDEN = {"socket", "asyncio", "time", "random", "secrets", "sqlite3", "threading", "select", "ssl"}
 
 

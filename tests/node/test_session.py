@@ -20,7 +20,7 @@ from culm.bushbaby import (
 from culm.errors import CulmError, NetworkError, Place, RemoteProtocolError, StoreFull
 from culm.node.config import NodeLimits
 from culm.node.policy import Policy
-from culm.node.session import PeerRefused, PeerSilent
+from culm.node.stats import PeerRefused, PeerSilent
 from culm.node.wants import EVERYTHING, wanted
 from culm.ranges import RangeSet, read_range
 from culm.testing import build_log

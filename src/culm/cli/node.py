@@ -9,25 +9,30 @@ import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from culm.bamboo import YAMF_BYTES
+from culm.bamboo.yamf import YAMF_PREFIX
 from culm.bushbaby import Dialect
 from culm.cli.home import Home
 from culm.cli.output import note, print_json, progress_bar, size_text
 from culm.cli.places import author_text, log_text, parse_author, parse_log
 from culm.errors import ConfigError
+from culm.intervals import Forks
 from culm.node.config import NodeConfig
-from culm.node.node import Node
+from culm.node.follow import FollowOptions
+from culm.node.node import Node, logs_to_ask_for
 from culm.node.policy import PolicyFile
-from culm.node.sync import SyncSummary, sync
+from culm.node.sync import SyncSummary, sync, sync_intervals
 from culm.node.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.wants import EVERYTHING
 from culm.ranges import RangeSet, read_range
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Sequence
 
     from culm.cli.command import Commands
-    from culm.node.session import SessionStats
-    from culm.store import Log
+    from culm.node.stats import SessionStats
+    from culm.store import Log, SQLiteStore
 
 _LISTS = {
     ("allow", "peer"): "allow_peers",
@@ -45,7 +50,7 @@ def register(commands: Commands) -> None:
         metavar="URL",
         action="append",
         default=[],
-        help="bushbaby://HOST:PORT, or negentropy://HOST:PORT for culm reconcile; port 0 is any free one",
+        help="bushbaby:// or intervals://HOST:PORT, or negentropy:// for culm reconcile; port 0 is any free one",
     )
     serve.add_argument("--peer", metavar="URL", action="append", default=[], help="a peer to keep contact with")
     serve.add_argument("--interval", type=float, default=30.0, metavar="SECONDS", help="between contacts (default: 30)")
@@ -55,7 +60,14 @@ def register(commands: Commands) -> None:
     serve.add_argument("-v", "--verbose", action="store_true", help="log what goes well, too")
     _add_node_arguments(serve)
     once = commands.add("sync", _sync, "exchange everything with a peer, once")
-    once.add_argument("url", metavar="URL", help="bushbaby://HOST:PORT")
+    once.add_argument("url", metavar="URL", help="bushbaby://HOST:PORT or intervals://HOST:PORT")
+    once.add_argument(
+        "logs",
+        metavar="AUTHOR/LOG",
+        nargs="*",
+        help="with intervals: the logs to ask for (default: the interests, or all held)",
+    )
+    _add_follow_arguments(once)
     once.add_argument(
         "--promote", metavar="AUTHOR/LOG", action="append", default=[], help="send this log to the peer unasked"
     )
@@ -80,14 +92,41 @@ def register(commands: Commands) -> None:
     _add_clump(policy)
 
 
-def _add_clump(parser: argparse.ArgumentParser) -> None:
-    clump = parser.add_mutually_exclusive_group(required=True)
+def _add_follow_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("with intervals://")
+    group.add_argument("--live", action="store_true", help="stay connected and pass on what is new, both ways")
+    group.add_argument("--newest", type=_count, metavar="N", help="only the newest N entries of each log")
+    group.add_argument("--newest-first", action="store_true", help="begin with the newest entries")
+    group.add_argument("--min-payload", type=_size, metavar="SIZE", help="no smaller payloads (as in 100, 64kB, 1MB)")
+    group.add_argument("--max-payload", type=_size, metavar="SIZE", help="no larger payloads")
+    group.add_argument("--unverified", action="store_true", help="take what the peer has not checked; we do")
+    group.add_argument("--fork", choices=("default", "local"), default="default", help="how forked logs are answered")
+    group.add_argument("--anchor", metavar="SEQ:HASH", help="with --fork local: an entry that is trusted")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+_UNITS = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
+
+
+def _size(text: str) -> int:
+    number = text.rstrip("BbKkMmGgIi")
+    return int(float(number) * _UNITS[text[len(number) :].lower()])
+
+
+def _add_clump(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    clump = parser.add_mutually_exclusive_group(required=required)
     clump.add_argument("--clump", metavar="NAME", help="the clump, as text")
     clump.add_argument("--clump-hex", metavar="HEX", help="the clump, as any bytes")
 
 
 def _add_node_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_clump(parser)
+    _add_clump(parser, required=False)
     parser.add_argument("--identity", metavar="NAME", help="who we are to peers (default: the default identity)")
     parser.add_argument("--dialect", choices=[dialect.value for dialect in Dialect], default=Dialect.DEPLOYED.value)
     parser.add_argument(
@@ -111,6 +150,8 @@ def _add_node_arguments(parser: argparse.ArgumentParser) -> None:
 def _clump(arguments: argparse.Namespace) -> bytes:
     if arguments.clump is not None:
         return arguments.clump.encode("utf-8", errors="surrogateescape")  # type: ignore[no-any-return]
+    if arguments.clump_hex is None:
+        return b""  # the other protocols have none
     try:
         return bytes.fromhex(arguments.clump_hex)
     except ValueError:
@@ -123,7 +164,9 @@ def _interest(text: str) -> tuple[bytes | Log, RangeSet]:
     return parse_log(name) if "/" in name else parse_author(name), what
 
 
-def _config(arguments: argparse.Namespace, home: Home) -> NodeConfig:
+def _config(arguments: argparse.Namespace, home: Home, urls: Sequence[PeerUrl]) -> NodeConfig:
+    if any(url.scheme == "bushbaby" for url in urls) and arguments.clump is None and arguments.clump_hex is None:
+        raise ConfigError("bushbaby:// needs a clump: give --clump NAME")
     clump = _clump(arguments)
     policy = PolicyFile(home.path / "policy.json").load(clump)
     interests = None
@@ -163,7 +206,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     if arguments.interval <= 0:
         raise ConfigError("--interval must be more than 0 seconds")
     home = Home.find(arguments.home)
-    config = _config(arguments, home)
+    config = _config(arguments, home, [*listen, *peers])
     with home.store() as store:
         identity = home.identity(arguments.identity)
 
@@ -184,7 +227,8 @@ def _sync(arguments: argparse.Namespace) -> int:
     _start_logging(arguments)
     url = PeerUrl.parse(arguments.url)
     home = Home.find(arguments.home)
-    config = _config(arguments, home)
+    config = _config(arguments, home, [url])
+    follow, options = _follow_options(arguments, url), _options(arguments)
     with home.store() as store, progress_bar(f"syncing with {url}") as bar:
         identity = home.identity(arguments.identity)
 
@@ -193,9 +237,74 @@ def _sync(arguments: argparse.Namespace) -> int:
             total = stats.missing + stats.entries_sent if stats.missing else None
             bar.update(done, stats.bytes_received + stats.bytes_sent, total)
 
-        summary = asyncio.run(sync(identity, config, store, url, progress))
+        if url.scheme == "bushbaby":
+            summary = asyncio.run(sync(identity, config, store, url, progress))
+        else:
+            summary = asyncio.run(_sync_intervals(arguments, config, store, url, follow, options, progress))
     _print_summary(arguments, summary)
     return 1 if summary.refused or summary.forks else 0
+
+
+def _follow_options(arguments: argparse.Namespace, url: PeerUrl) -> list[Log]:
+    """The logs named; ``ConfigError`` if the call asks of Bushbaby what only intervals can say."""
+    logs = [parse_log(text) for text in arguments.logs]
+    given = {
+        name: getattr(arguments, name)
+        for name in ("live", "newest_first", "newest", "min_payload", "max_payload", "unverified", "anchor")
+    }
+    wrong = ["AUTHOR/LOG"] if logs else []
+    wrong += [f"--{name.replace('_', '-')}" for name, value in given.items() if value not in (None, False)]
+    if url.scheme == "bushbaby" and (wrong or arguments.fork != "default"):
+        raise ConfigError(f"{', '.join(wrong) or '--fork'} can be said to intervals:// peers only")
+    return logs
+
+
+def _options(arguments: argparse.Namespace) -> FollowOptions:
+    anchor = None
+    if arguments.anchor is not None:
+        seq, _, digest = arguments.anchor.partition(":")
+        try:
+            anchor = int(seq), YAMF_PREFIX + bytes.fromhex(digest.removeprefix("0040"))
+        except ValueError:
+            anchor = 0, b""
+        if arguments.fork != "local" or anchor[0] < 1 or len(anchor[1]) != YAMF_BYTES:
+            raise ConfigError(f"--anchor {arguments.anchor}: expected SEQ:HASH (128 hex digits), and --fork local")
+    return FollowOptions(
+        verified=not arguments.unverified,
+        forks=Forks.LOCAL if arguments.fork == "local" else Forks.DEFAULT,
+        anchor=anchor,
+        least_size=arguments.min_payload,
+        greatest_size=arguments.max_payload,
+        newest=arguments.newest,
+        newest_first=arguments.newest_first,
+    )
+
+
+async def _sync_intervals(
+    arguments: argparse.Namespace,
+    config: NodeConfig,
+    store: SQLiteStore,
+    url: PeerUrl,
+    logs: list[Log],
+    options: FollowOptions,
+    progress: Callable[[SessionStats], None],
+) -> SyncSummary:
+    named = frozenset(logs)
+    policy = config.policy
+
+    def interest(log: Log) -> RangeSet:
+        return (
+            EVERYTHING
+            if log in named and policy.admits_author(log[0]) and not policy.interest(log)
+            else policy.interest(log)
+        )
+
+    asked = logs or logs_to_ask_for(store, policy)
+    if not asked and not arguments.live:
+        raise ConfigError("no logs to ask for: name them as AUTHOR/LOG; the protocol cannot list a peer's logs")
+    return await sync_intervals(
+        config, store, url, asked, options=options, live=arguments.live, interest=interest, progress=progress
+    )
 
 
 def _print_summary(arguments: argparse.Namespace, summary: SyncSummary) -> None:

@@ -6,23 +6,30 @@ import asyncio
 import logging
 import os
 import random
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
+from culm.node.intervals import IntervalSession
 from culm.node.reconcile import Listening
-from culm.node.session import PeerRefused, Session
+from culm.node.session import Session
+from culm.node.source import StoreSource
+from culm.node.stats import PeerRefused
 from culm.node.urls import PeerUrl
 from culm.node.worker import StoreWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from pathlib import Path
 
     from culm.bamboo import Identity
     from culm.node.config import NodeConfig
-    from culm.store import SQLiteStore
+    from culm.node.policy import Policy
+    from culm.store import Log, SQLiteStore
 
-_POLL_SECONDS = 0.1  # how often the store is asked whether another process changed it
+_LOOK_SECONDS = 0.01  # how often is looked whether another process wrote to the store
+_POLL_SECONDS = 0.1  # how often the store is asked for changes, whatever it looks like
 _MAX_BACKOFF = 10.0  # times the interval between contacts
 _STREAM_LIMIT = 256 * 1024
 CONNECT_SECONDS = 10.0
@@ -52,13 +59,13 @@ class Node:
 
     def __init__(self, identity: Identity, config: NodeConfig, store: SQLiteStore) -> None:
         self.config = config
-        self.sessions: set[Session] = set()
+        self.sessions: set[Session | IntervalSession] = set()
         self._identity = identity
         self._worker = StoreWorker(store)
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._comparisons = 0
-        self._change = -1
+        self._source: StoreSource | None = None
 
     async def run(
         self,
@@ -88,10 +95,14 @@ class Node:
         task.add_done_callback(self._tasks.discard)
 
     async def _listen(self, url: PeerUrl) -> PeerUrl:
-        if url.scheme == "negentropy" and self.config.policy.allow_peers:
+        if url.scheme != "bushbaby" and self.config.policy.allow_peers:
             # Nobody proves who they are there.
             raise ConfigError(f"{url} would show what is held to peers that are not on the allow list")
-        accept = self._accept_comparison if url.scheme == "negentropy" else self._accept
+        accept = {
+            "bushbaby": self._accept,
+            "intervals": self._accept_intervals,
+            "negentropy": self._accept_comparison,
+        }[url.scheme]
         try:
             server = await asyncio.start_server(accept, url.host, url.port, limit=_STREAM_LIMIT)
         except OSError as error:
@@ -102,7 +113,12 @@ class Node:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._admitted(writer):
             with suppress(CulmError):  # it was logged
-                await self._run_session((reader, writer), "a caller", called=False)
+                await self._run(self._bushbaby((reader, writer), called=False), "a caller")
+
+    async def _accept_intervals(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._admitted(writer):
+            with suppress(CulmError):
+                await self._run(self._intervals((reader, writer)), "a caller")
 
     async def _accept_comparison(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self._admitted(writer):
@@ -127,8 +143,15 @@ class Node:
             task.add_done_callback(self._tasks.discard)
         return True
 
-    async def _run_session(self, streams: Streams, name: str, *, called: bool) -> None:
-        session = Session(self._identity, self.config, self._worker, streams, called=called, stored=self._tell_sessions)
+    def _bushbaby(self, streams: Streams, *, called: bool) -> Session:
+        return Session(self._identity, self.config, self._worker, streams, called=called, stored=self._tell_sessions)
+
+    def _intervals(self, streams: Streams, *, logs: Iterable[Log] = ()) -> IntervalSession:
+        if self._source is None:
+            self._source = StoreSource(self._worker.store, self.config.policy)
+        return IntervalSession(self.config, self._worker, self._source, streams, logs=logs, stored=self._tell_sessions)
+
+    async def _run(self, session: Session | IntervalSession, name: str) -> None:
         self.sessions.add(session)
         try:
             await session.run()
@@ -150,7 +173,12 @@ class Node:
         backoff = 1.0
         while True:
             try:
-                await self._run_session(await connect(url), str(url), called=True)
+                streams = await connect(url)
+                if url.scheme == "intervals":
+                    logs = await self._worker.run(logs_to_ask_for, self._worker.store, self.config.policy)
+                    await self._run(self._intervals(streams, logs=logs), str(url))
+                else:
+                    await self._run(self._bushbaby(streams, called=True), str(url))
                 backoff = 1.0
             except CulmError as error:
                 _logger.info("%s: %s", url, error)
@@ -158,13 +186,8 @@ class Node:
             await asyncio.sleep(self.config.interval * backoff * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
 
     async def _watch_store(self) -> None:
-        """Notice entries that other processes appended."""
-        while True:
-            change = await self._worker.run(self._worker.store.change)
-            if change != self._change:
-                self._change = change
-                self._tell_sessions()
-            await asyncio.sleep(_POLL_SECONDS)
+        async for _ in changes(self._worker):
+            self._tell_sessions()
 
     def _tell_sessions(self) -> None:
         for session in self.sessions:
@@ -177,3 +200,37 @@ class Node:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._worker.close()
+        if self._source is not None:
+            self._source.close()
+
+
+async def changes(worker: StoreWorker) -> AsyncIterator[int]:
+    """The number of the store's last change, whenever there is a new one, by whichever process.
+
+    It is noticed soon by the file that is written, and for sure by asking the store.
+    """
+    change, asked, written = -1, 0.0, None
+    while True:
+        now = time.monotonic()
+        if (seen := _written(worker.store.path)) != written or now - asked > _POLL_SECONDS:
+            written, asked = seen, now
+            if (last := await worker.run(worker.store.change)) != change:
+                change = last
+                yield change
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _written(store: Path) -> tuple[int, int] | None:
+    """When, and how large, the file was written that every change goes to first."""
+    try:
+        status = store.with_name(store.name + "-wal").stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def logs_to_ask_for(store: SQLiteStore, policy: Policy) -> list[Log]:
+    """The logs of the interests, those of authors as far as they are held; without interests all that are held."""
+    held = [(summary.author, summary.log_id) for summary in store.logs()]
+    named = [log for log in policy.interests or () if isinstance(log, tuple)]
+    return [log for log in dict.fromkeys([*named, *held]) if policy.wants(log)]

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 import time
-from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from culm.errors import NetworkError
 from culm.node.intake import Intake
 from culm.node.ledger import Ledger
 from culm.node.serving import PAGE_ENTRIES, Server
+from culm.node.stats import REFUSALS_KEPT, PeerRefused, PeerSilent, SessionStats
 from culm.node.wants import missing
 from culm.wire.base62 import encode_base62
 
@@ -49,40 +49,9 @@ _READ_BYTES = 128 * 1024
 _WRITE_BYTES = 256 * 1024  # handed to the socket at once
 _BOXES_KEPT = PAGE_ENTRIES + 64  # a connection is ended while it has these boxes left: a page never runs out
 _CHECK_SECONDS = 0.25
-_REFUSALS_KEPT = 100
 _PIECES_A_STEP = 16
 
 _logger = logging.getLogger("culm.node")
-
-
-class PeerRefused(NetworkError):
-    """The peer is not one we talk to."""
-
-
-class PeerSilent(NetworkError):
-    """The peer took too long."""
-
-
-@dataclass(slots=True)
-class SessionStats:
-    """What went through a session. ``bytes_*`` count the wire, ``payload_bytes`` payloads received.
-
-    ``missing`` counts the entries that were lacking when they were announced.
-    """
-
-    entries_received: int = 0
-    entries_sent: int = 0
-    bytes_received: int = 0
-    bytes_sent: int = 0
-    payload_bytes: int = 0
-    missing: int = 0
-    refused: list[str] = field(default_factory=list)
-    forks: int = 0
-
-    def add(self, other: SessionStats) -> None:
-        """Count what went through another session, too."""
-        for item in fields(SessionStats):
-            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
 
 class Session:
@@ -229,7 +198,7 @@ class Session:
     async def _was_stored(self, report: ImportReport, logs: set[Log]) -> None:
         await self._worker.run(self._ledger.stored, logs, self._missing)
         self.stats.forks += len(report.forks)
-        for place, error in report.refused[: _REFUSALS_KEPT - len(self.stats.refused)]:
+        for place, error in report.refused[: REFUSALS_KEPT - len(self.stats.refused)]:
             self.stats.refused.append(f"{place}: {error}")
             _logger.warning("refused from %s: %s %s", self._name, place, error)
         if report.added or report.payloads:

@@ -8,17 +8,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from culm.errors import NetworkError
-from culm.node.node import connect
-from culm.node.session import Session, SessionStats
+from culm.node.intervals import IntervalSession
+from culm.node.node import changes, connect
+from culm.node.session import Session
+from culm.node.source import StoreSource
+from culm.node.stats import SessionStats
 from culm.node.worker import StoreWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from culm.bamboo import Identity
     from culm.node.config import NodeConfig
+    from culm.node.follow import FollowOptions
     from culm.node.urls import PeerUrl
-    from culm.store import SQLiteStore
+    from culm.ranges import RangeSet
+    from culm.store import Log, SQLiteStore
 
 _PROGRESS_SECONDS = 0.1
 
@@ -61,7 +66,58 @@ async def sync(
     return summary
 
 
-async def _until_done(session: Session, progress: Callable[[SessionStats], None]) -> None:
+async def sync_intervals(
+    config: NodeConfig,
+    store: SQLiteStore,
+    url: PeerUrl,
+    logs: Iterable[Log],
+    *,
+    options: FollowOptions | None = None,
+    live: bool = False,
+    interest: Callable[[Log], RangeSet] | None = None,
+    progress: Callable[[SessionStats], None] = lambda _: None,
+) -> SyncSummary:
+    """Ask a peer for logs, and answer what it asks for in turn; ``NetworkError`` if that breaks off.
+
+    ``live``: stay, and pass on what is new, until cancelled. ``interest`` narrows what is asked for of a log.
+    """
+    started = time.monotonic()
+    summary = SyncSummary()
+    worker, source = StoreWorker(store), StoreSource(store, config.policy)
+    session = None
+    try:
+        session = IntervalSession(
+            config,
+            worker,
+            source,
+            await connect(url),
+            logs=logs,
+            live=live,
+            mirrors=live,
+            options=options,
+            interest=interest,
+        )
+        watching = asyncio.create_task(_tell_of_changes(session, worker)) if live else None
+        try:
+            await _until_done(session, progress)
+        finally:
+            if watching is not None:
+                watching.cancel()
+    finally:
+        if session is not None:
+            summary.add(session.stats)
+        summary.seconds = time.monotonic() - started
+        worker.close()
+        source.close()
+    return summary
+
+
+async def _tell_of_changes(session: IntervalSession, worker: StoreWorker) -> None:
+    async for _ in changes(worker):
+        session.store_changed()
+
+
+async def _until_done(session: Session | IntervalSession, progress: Callable[[SessionStats], None]) -> None:
     running = asyncio.create_task(session.run())
     done = asyncio.create_task(session.done.wait())
     try:

@@ -41,6 +41,18 @@ def read_pieces(database: Database, entry_id: int, offset: int = 0) -> Iterator[
         yield piece
 
 
+def read_slice(database: Database, entry_id: int, offset: int, size: int) -> bytes:
+    """Up to ``size`` bytes of an entry's payload from ``offset`` on; fewer if fewer are held."""
+    found = bytearray()
+    for piece in read_pieces(database, entry_id, offset):
+        if not found and len(piece) == size:
+            return piece
+        found += piece[: size - len(found)]
+        if len(found) == size:
+            break
+    return bytes(found)
+
+
 def regrouped(pieces: Iterable[Bytes], size: int = PIECE_BYTES) -> Iterator[bytes]:
     """The same bytes in pieces of ``size`` (the last may be smaller)."""
     buffer = bytearray()
@@ -59,6 +71,14 @@ def drop_pieces(connection: sqlite3.Connection, entry_id: int, state: PayloadSta
     connection.execute("UPDATE entries SET payload_state = ?, payload_held = 0 WHERE id = ?", (state, entry_id))
 
 
+def hash_held(database: Database, entry_id: int) -> PayloadHasher:
+    """The hash of the bytes that are held of a payload."""
+    hasher = PayloadHasher()
+    for piece in read_pieces(database, entry_id):
+        hasher.update(piece)
+    return hasher
+
+
 class Overtaken(StoreError):
     """Another transfer changed what is held of a payload. ``complete`` says whether it brought all of it."""
 
@@ -72,12 +92,17 @@ class Sink:
 
     ``wanted`` is false if there is nothing to write: the payload is held, was forgotten, or can never be right.
 
+    ``trusted``: whoever writes has checked the bytes against the entry, what was held before included.
+
     There may be several for one payload. What they store must fit together: one that finds the payload otherwise than
     it left it is over. If all of it came another way that is as good; ``Overtaken`` is raised if not.
     """
 
-    def __init__(self, database: Database, place: Place, entry_hash: bytes | None = None) -> None:
+    def __init__(
+        self, database: Database, place: Place, entry_hash: bytes | None = None, *, trusted: bool = False
+    ) -> None:
         self._database = database
+        self._trusted = trusted
         with database.snapshot() as connection:
             row = find_entry(connection, place, entry_hash)
         if row is None:
@@ -90,8 +115,11 @@ class Sink:
         self._overtaken: Overtaken | None = None
         self._pending = bytearray()
         self._hasher = PayloadHasher()
-        for piece in read_pieces(database, self._id):
-            self._hasher.update(piece)
+        if not trusted:
+            self._hash_held()
+
+    def _hash_held(self) -> None:
+        self._hasher = hash_held(self._database, self._id)
 
     @property
     def offset(self) -> int:
@@ -105,7 +133,8 @@ class Sink:
         if self._done or self.offset + len(piece) > self._entry.size:
             msg = f"the payload goes on after the {self._entry.size} bytes its entry claims"
             raise PayloadMismatch(msg, self._entry.place)
-        self._hasher.update(piece)
+        if not self._trusted:
+            self._hasher.update(piece)
         self._pending += piece
         if len(self._pending) >= _COMMIT_BYTES:
             # Whole pieces only, so that a payload that came in drips is not stored in drips.
@@ -148,7 +177,8 @@ class Sink:
                 raise self._overtaken
             return
         try:
-            self._hasher.check(self._entry)
+            if not self._trusted:
+                self._hasher.check(self._entry)
         except PayloadMismatch as error:
             self._refuse(error)
             raise
@@ -162,6 +192,18 @@ class Sink:
                 raise
             return
         self._stored, self._pending, self._done = self._entry.size, bytearray(), True
+
+    def distrust(self) -> None:
+        """Nobody has checked the bytes after all: ``finish`` does, those held before included."""
+        if self._trusted and not self._done:
+            self._trusted = False
+            self._hash_held()
+            self._hasher.update(self._pending)
+
+    def abandon(self) -> None:
+        """What was written turned out to be wrong: drop all that is held of the payload."""
+        if not self._done:
+            self._refuse(PayloadMismatch("the payload is not the one the entry names", self._entry.place))
 
     def _refuse(self, error: PayloadMismatch) -> None:
         lied = isinstance(error, PayloadSizeMismatch)
@@ -198,6 +240,14 @@ def refuse_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry, 
     view = _touched(connection, entry)
     if lied:
         view.invalidate_from(entry.seq)
+    view.flush()
+
+
+def want_again(connection: sqlite3.Connection, entry_id: int, entry: Entry) -> None:
+    """A payload that was forgotten is missing from now on."""
+    connection.execute("UPDATE entries SET payload_state = ? WHERE id = ?", (PayloadState.ABSENT, entry_id))
+    view = _touched(connection, entry)
+    view.contiguous = min(view.contiguous, entry.seq - 1)
     view.flush()
 
 

@@ -209,6 +209,14 @@ def fork_proofs(database: Database, log: Log | None) -> Iterator[ForkProof]:
         yield ForkProof.decode(first + second)
 
 
+def changed_logs(database: Database, since: int) -> tuple[int, list[Log]]:
+    """The number of the last change, and the logs that changed after change number ``since``."""
+    with database.snapshot() as connection:
+        (last,) = connection.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()
+        rows = connection.execute("SELECT author, log_id FROM logs WHERE change > ?", (since,)).fetchall()
+    return int(last), [(author, from_sql(log_id)) for author, log_id in rows]
+
+
 def change(database: Database) -> int:
     """The number of the store's last change."""
     with database.snapshot() as connection:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from culm.ranges import Range, RangeSet
 from culm.store.rows import find_log
-from culm.store.schema import from_sql
+from culm.store.schema import from_sql, to_sql
 
 if TYPE_CHECKING:
     import sqlite3
@@ -43,6 +43,23 @@ def holdings(connection: sqlite3.Connection, since: int) -> list[tuple[Log, Rang
         ((author, from_sql(log_id)), _set_of([row[2:] for row in of_log]))
         for (author, log_id), of_log in groupby(rows, key=lambda row: row[:2])
     ]
+
+
+def around(connection: sqlite3.Connection, log: int | None, kind: int, seq: int) -> tuple[int, int] | None:
+    """The run that a sequence number is in; None if it is not held. ``log`` is the log's row id."""
+    at = to_sql(seq) - 1
+    run = None if log is None else _before(connection, log, kind, at)
+    return (from_sql(run[0]) + 1, from_sql(run[1]) + 1) if run is not None and run[1] >= at else None
+
+
+def extent(connection: sqlite3.Connection, log: int | None, kind: int) -> tuple[int, int] | None:
+    """The least and the greatest sequence number held; None if nothing is."""
+    least, greatest = connection.execute(
+        "SELECT min(first), (SELECT last FROM runs WHERE log = ?1 AND kind = ?2 ORDER BY first DESC LIMIT 1)"
+        " FROM runs WHERE log = ?1 AND kind = ?2",
+        (log, kind),
+    ).fetchone()
+    return None if least is None else (from_sql(least) + 1, from_sql(greatest) + 1)
 
 
 def _set_of(rows: list[tuple[int, int, int]]) -> RangeSet:

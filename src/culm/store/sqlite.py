@@ -6,13 +6,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from culm.bamboo import MAX_U64, Entry, ForkProof, Identity, are_authentic, check_payload
+from culm.bamboo import MAX_U64, Entry, ForkProof, Identity, PayloadHasher, are_authentic, check_payload
 from culm.bamboo.yamf import yamf_hash
 from culm.errors import BadSignature, NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
 from culm.store import append, ingest, payloads, queries, runs, verify, views
 from culm.store.database import LOCK_TIMEOUT, Database
 from culm.store.interface import Bytes, ImportReport, Log, LogSummary, Offer, Sendable, StoredEntry, VerifyReport
 from culm.store.logview import LogView
+from culm.store.lookup import Lookup
 from culm.store.rows import find_entry, next_change, next_entry_id
 from culm.store.schema import PayloadState, State
 
@@ -127,12 +128,29 @@ class SQLiteStore:
         """Publish the next entry of the identity's log; see ``culm.store.append``."""
         return append.append(self._database, identity, log_id, payload, is_end=is_end)
 
-    def payload_sink(self, place: Place, entry_hash: bytes | None = None) -> payloads.Sink:
+    def payload_sink(self, place: Place, entry_hash: bytes | None = None, *, trusted: bool = False) -> payloads.Sink:
         """Where to write the payload of an entry that is held, in pieces; ``NotHeld`` if it is not.
 
-        ``entry_hash`` (66 bytes) chooses among entries of one number that contradict each other.
+        ``entry_hash`` (66 bytes) chooses among entries of one number that contradict each other. ``trusted``: the
+        caller has checked the bytes.
         """
-        return payloads.Sink(self._database, place, entry_hash)
+        return payloads.Sink(self._database, place, entry_hash, trusted=trusted)
+
+    def payload_begun(self, stored: StoredEntry) -> PayloadHasher:
+        """The hash of the bytes that are held of an entry's payload, to go on with."""
+        return payloads.hash_held(self._database, stored.id)
+
+    def want_again(self, place: Place) -> bool:
+        """A payload that was forgotten may be fetched again; whether there was one. ``NotHeld`` without the entry."""
+        with self._database.transaction() as connection:
+            row = find_entry(connection, place)
+            if row is None:
+                msg = "the entry is not held"
+                raise NotHeld(msg)
+            if row[2] != PayloadState.FORGOTTEN:
+                return False
+            payloads.want_again(connection, row[0], Entry.decode(row[1]))
+        return True
 
     def forget(self, place: Place) -> int:
         """Delete an entry's payload, keeping the entry; the bytes freed. It will not be fetched again by itself."""
@@ -174,6 +192,18 @@ class SQLiteStore:
     def payload(self, stored: StoredEntry, offset: int = 0) -> Iterator[bytes]:
         """The payload's bytes held, from ``offset`` on, in pieces of at most ``payloads.PIECE_BYTES``."""
         return payloads.read_pieces(self._database, stored.id, offset)
+
+    def payload_slice(self, entry_id: int, offset: int, size: int) -> bytes:
+        """Up to ``size`` bytes of the payload of the entry in a row, from ``offset`` on; fewer if fewer are held."""
+        return payloads.read_slice(self._database, entry_id, offset, size)
+
+    def lookup(self, log: Log) -> Lookup:
+        """What is held of a log, to be asked in small questions."""
+        return Lookup(self._database, log)
+
+    def changed_logs(self, since: int) -> tuple[int, list[Log]]:
+        """The number of the last change, and the logs that changed after change number ``since``."""
+        return queries.changed_logs(self._database, since)
 
     def logs(self) -> Iterator[LogSummary]:
         """What is held of each log, by author and log id."""

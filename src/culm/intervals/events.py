@@ -1,0 +1,118 @@
+"""What a connection tells its owner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from culm.bamboo import Entry
+    from culm.intervals.interval import Request
+    from culm.intervals.messages import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class EntryReceived:
+    """An entry came whole, its links put back, its signature checked. ``verified``: the request asked for such only."""
+
+    id: int
+    entry: Entry
+    verified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadReceived:
+    """Bytes of an entry's payload came, from ``offset`` on. ``complete``: they are the last.
+
+    ``checked``: and the whole payload is what the entry names. It cannot be checked here if its beginning was held
+    before and nothing was said of it (``Connection.request``).
+    """
+
+    id: int
+    entry: Entry
+    offset: int
+    data: bytes
+    complete: bool
+    checked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadFailed:
+    """All of a payload came, and it is not the one that its entry names: what was kept of it is worth nothing."""
+
+    id: int
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class EntryDropped:
+    """An entry in an unverified response has a bad signature. The response goes on; it is better cancelled."""
+
+    id: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A response got ``items`` further without data: it is lazy, or the peer had those from us.
+
+    ``seq`` is the number of the last entry passed, 0 if none was; ``trailing`` the bytes there are of the next payload.
+    """
+
+    id: int
+    items: int
+    trailing: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The peer said to which number a relative start was resolved."""
+
+    id: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A response is over. ``reason`` is None if it came to its end.
+
+    ``index`` items of its stream were passed, the next one is ``next_seq`` (0 if not known). ``proof``: the entries of
+    a fork proof that was checked, two, or the one that contradicts a hash we expected.
+    """
+
+    id: int
+    reason: Reason | None
+    index: int
+    next_seq: int
+    next_is_payload: bool = False
+    proof: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """The peer asks for something. It is answered by itself, with what the source shows."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class RequestEnded:
+    """A request of the peer is over. ``doubted``: number of an entry of which it seems to hold another one than we."""
+
+    id: int
+    log: tuple[bytes, int]
+    doubted: int | None = None
+
+
+Event = (
+    EntryReceived
+    | PayloadReceived
+    | PayloadFailed
+    | EntryDropped
+    | Announced
+    | Started
+    | Ended
+    | Requested
+    | RequestEnded
+)

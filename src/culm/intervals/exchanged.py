@@ -1,0 +1,93 @@
+"""What two endpoints have told each other of a log on one connection (seed 001, "Stateful Synchronization").
+
+So that nothing is sent back to where it came from: an item that the peer sent us is confirmed to it, not sent. And a
+confirmation of the peer is only right for items that it had, or heard of, from us.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.ranges.runs import Run, Runs
+
+if TYPE_CHECKING:
+    from culm.intervals.stream import Stream
+
+
+class Items:
+    """A set of items: metadata and payloads. It can stand for what is held of a log (``culm.intervals.planner``)."""
+
+    def __init__(self) -> None:
+        self.entries = Runs()
+        self.payloads = Runs()
+
+    def __bool__(self) -> bool:
+        return bool(self.entries or self.payloads)
+
+    def add(self, seq: int, *, is_payload: bool) -> None:
+        """Add an item."""
+        (self.payloads if is_payload else self.entries).add(seq, seq)
+
+    def has(self, seq: int, *, is_payload: bool) -> bool:
+        """Whether an item is in the set."""
+        return seq in (self.payloads if is_payload else self.entries)
+
+    def entries_around(self, seq: int) -> Run | None:
+        """The run of entries around a number."""
+        return self.entries.around(seq)
+
+    def payloads_around(self, seq: int) -> Run | None:
+        """The run of payloads around a number."""
+        return self.payloads.around(seq)
+
+    def payload_extent(self) -> Run | None:
+        """The least and the greatest payload."""
+        return self.payloads.extent
+
+    def add_span(self, stream: Stream, index: int, count: int) -> None:
+        """Add ``count`` items of a stream from ``index`` on; costs the pool, not the range."""
+        end = index + count
+        while index < end:
+            seq, is_payload = stream.item(index)
+            if not stream.in_range(index) or is_payload or index + 2 > end:
+                self.add(seq, is_payload=is_payload)
+                index += 1
+                continue
+            pairs = (end - index) // 2
+            last_index = index + 2 * pairs - 1
+            while not stream.in_range(last_index):
+                last_index -= 1
+            last, last_is_payload = stream.item(last_index)
+            if not last_is_payload:  # cannot be: the range ends with a payload
+                last += -1 if stream.ascending else 1
+            low, high = min(seq, last), max(seq, last)
+            self.entries.add(low, high)
+            self.payloads.add(low, high)
+            index = last_index + 1
+
+    def reach(self, stream: Stream, index: int, count: int) -> bool:
+        """Whether all of ``count`` items of a stream from ``index`` on are in the set."""
+        end = index + count
+        while index < end:
+            seq, is_payload = stream.item(index)
+            run = (self.payloads if is_payload else self.entries).around(seq)
+            if run is None:
+                return False
+            other = None if is_payload or not stream.in_range(index) else self.payloads.around(seq)
+            if other is None:
+                index += 1
+                continue
+            reached = min(run[1], other[1]) - seq if stream.ascending else seq - max(run[0], other[0])
+            index += 2 * (min(reached, abs((stream.last or seq) - seq)) + 1)
+        return True
+
+
+class Exchanged:
+    """What went to the peer and what came from it, data and announcements."""
+
+    def __init__(self) -> None:
+        self.sent = Items()
+        self.announced = Items()
+        self.received = Items()
+        self.heard_of = Items()
+        self.heard_hash: tuple[int, bytes] | None = None

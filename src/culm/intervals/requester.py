@@ -1,0 +1,390 @@
+"""One request of ours: where its response is, and how its bytes become entries (seed 001, "Response Messages").
+
+The bytes of a response carry no sequence numbers, and not those links whose targets the receiver has: everything left
+out follows from the request, the number of the items so far, and the hashes of items sent before. Of those only so many
+are kept as later entries can link to: a few dozen, however long the response is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.bamboo import PayloadHasher, yamf_hash
+from culm.bamboo.lipmaa import links_across
+from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
+from culm.intervals.events import EntryReceived, Event, PayloadFailed, PayloadReceived
+from culm.intervals.interval import has_absolute_end
+from culm.intervals.items import decode_item
+from culm.intervals.proofs import is_due
+from culm.intervals.states import OURS, OurEvent, Ours
+from culm.intervals.stream import Position, Stream, expected_hashes, resolved_start, stream_of
+
+if TYPE_CHECKING:
+    from culm.bamboo import Entry
+    from culm.intervals.exchanged import Exchanged
+    from culm.intervals.interval import Request
+    from culm.intervals.messages import Adjust, Lazy
+    from culm.intervals.source import Source
+
+_MANY_HASHES = 256
+_EMPTY = yamf_hash(b"")
+
+
+class OurRequest:
+    """A request of ours and the progress of its response.
+
+    ``begin`` is where the response begins in the stream: its start, except after an adjustment. ``switch`` is where it
+    changes between lazy and eager.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        exchanged: Exchanged,
+        source: Source,
+        *,
+        stream: Stream | None = None,
+        begin: Position | None = None,
+        switch: Position | None = None,
+    ) -> None:
+        self.request = request
+        self.exchanged = exchanged
+        self.state = Ours.OPEN
+        self.lazy = request.lazy
+        self.stream = stream
+        self.begin = begin or Position(0, request.payload_offset or 0)
+        self.index, self.offset = self.begin
+        self.switch = switch
+        self.successor: OurRequest | None = None  # the request that takes over, once this one has ended
+        self.adjustment: Adjust | None = None  # what it takes over by
+        self.distrusted: Entry | None = None  # an entry of a bad signature whose payload may still come
+        self.starts = False  # whether the next eager or lazy message says the start
+        self.has_progress = False  # whether an eager or lazy message came
+        self._source = source
+        self._buffer = bytearray()  # of metadata that came in part
+        self._hashes: dict[int, bytes] = {}  # of metadata that was sent in this response
+        self._claims: dict[int, bytes] = {}  # that links in this response name
+        self._end: int | None = None  # number of an end-of-log entry in this response
+        self._greatest = 0
+        self._entry: Entry | None = None  # whose payload comes next
+        self._hasher: PayloadHasher | None = None
+        self._expected: dict[int, bytes] = {}
+        if stream is None:
+            start = resolved_start(request)
+            self.starts = start is None
+            if start is not None:
+                self.stream = stream_of(request, start)
+        self._expected = expected_hashes(request, self.stream)
+
+    # -- what it is --------------------------------------------------------------------------------------------
+
+    def advance(self, event: OurEvent) -> bool:
+        """Go to the next state; whether the request is over. ``LocalProtocolError`` if that cannot be."""
+        table = OURS[self.state]
+        if event not in table:
+            raise LocalProtocolError(f"request {self.request.id} cannot do that now: it is {self.state.name.lower()}")
+        following = table[event]
+        if following is not None:
+            self.state = following
+        return following is None
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether another request has to end before this one is answered."""
+        return self.state in {Ours.DEFERRED, Ours.DEFERRED_CLOSING}
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it was cancelled or adjusted."""
+        return self.state in {Ours.CLOSING, Ours.DEFERRED_CLOSING}
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all items of a stream with an absolute end were passed."""
+        return self.stream is not None and has_absolute_end(self.request.interval) and self.index == self.stream.total
+
+    @property
+    def position(self) -> Position | None:
+        """Where the response is, metadata in part not counted; None while the start is not known."""
+        return None if self.stream is None else Position(self.index, self.offset)
+
+    @property
+    def next_item(self) -> tuple[int, bool]:
+        """Number of the next item and whether it is a payload; 0 if there is none or the start is not known."""
+        if self.stream is None or self.index >= self.stream.total:
+            return 0, False
+        return self.stream.item(self.index)
+
+    @property
+    def _begins_with_payload(self) -> bool:
+        stream = self.stream
+        return stream is not None and self.begin.at < stream.total and stream.item(self.begin.at).is_payload
+
+    def started(self, start: int) -> None:
+        """The peer said what the relative start is."""
+        self.stream = stream_of(self.request, start)
+        self.starts = False
+        try:
+            self._expected = expected_hashes(self.request, self.stream)
+        except ValueError as error:  # ours; two numbers fell together
+            raise LocalProtocolError(str(error)) from None
+
+    def has_hash(self, items: int) -> bool:
+        """Whether a lazy message over so many more items carries a hash."""
+        return self.index - self.begin.at + items > self._begins_with_payload
+
+    def allows_proof(self, position: int) -> bool:
+        """Whether a fork proof of a position may end the response now."""
+        stream = self.stream
+        if stream is None:
+            return is_due(self.request, ascending=None, next_seq=None, position=position)
+        next_seq = self.next_item[0] or None
+        if self.lazy and not self.has_progress:
+            next_seq = stream.start
+        return is_due(self.request, ascending=stream.ascending, next_seq=next_seq, position=position)
+
+    @property
+    def expected(self) -> dict[int, bytes]:
+        """The hashes that the request names, by number."""
+        return self._expected
+
+    # -- data --------------------------------------------------------------------------------------------------
+
+    def take(self, data: memoryview, events: list[Event]) -> None:
+        """Take item data; ``RemoteProtocolError`` if it cannot be what was asked for."""
+        if self.lazy:
+            raise RemoteProtocolError("item data in a response, or part of one, that is lazy")
+        at = 0
+        while at < len(data):
+            at = self._take_some(data, at, events)
+        self._pass_empty_end()
+
+    def _take_some(self, data: memoryview, at: int, events: list[Event]) -> int:
+        stream = self.stream
+        assert stream is not None  # noqa: S101 - the message said the start
+        if self.index >= stream.total:
+            raise RemoteProtocolError("bytes beyond the end of the interval")
+        if self.lazy:
+            raise RemoteProtocolError("bytes beyond the position where the response becomes lazy")
+        seq, is_payload = stream.item(self.index)
+        if is_payload:
+            return self._take_payload(data, at, events)
+        return self._take_metadata(data, at, seq, events)
+
+    def _pass_empty_end(self) -> None:
+        """A payload of which nothing is left is passed, if it is the last item: no byte follows that could do so.
+
+        The same goes for the last item before a switch.
+        """
+        stream = self.stream
+        if stream is None or self.lazy or self._buffer or self.index >= stream.total:
+            return
+        if self.index + 1 != stream.total and self.switch != (self.index + 1, 0):
+            return
+        if stream.item(self.index).is_payload:
+            entry = self._payload_entry(stream.item(self.index).seq)
+            if self.offset == entry.size and self.request.fits(entry.size):
+                self._pass()
+
+    def _pass(self) -> None:
+        self.index += 1
+        self.offset = 0
+        self._entry = self._hasher = None
+        self._note_switch()
+
+    def _note_switch(self) -> None:
+        if self.switch is not None and self.switch <= (self.index, self.offset):
+            self.lazy = not self.lazy
+            self.switch = None
+
+    # -- metadata ----------------------------------------------------------------------------------------------
+
+    def _take_metadata(self, data: memoryview, at: int, seq: int, events: list[Event]) -> int:
+        source: memoryview | bytearray = data
+        begin = at
+        before = len(self._buffer)
+        if before:
+            self._buffer += data[at : at + 512]
+            source, begin = self._buffer, 0
+        try:
+            entry, end, explicit = decode_item(source, begin, self.request.log, seq, self._hash_of)
+        except Truncated:
+            if not before:
+                self._buffer += data[at:]
+            return len(data)
+        except EncodingError as error:
+            raise RemoteProtocolError(f"entry {seq}: {error}") from None
+        at = at + end - begin - before
+        self._buffer.clear()
+        events.append(EntryReceived(self.request.id, entry, self.request.verified))
+        self.exchanged.received.add(seq, is_payload=False)
+        self._check_agrees(entry, explicit)
+        self._pass()
+        stream = self.stream
+        if stream is not None and stream.in_range(self.index) and stream.item(self.index) == (seq, True):
+            self._entry = entry
+            if entry.size == 0 and self.request.fits(0) and not self.lazy:
+                self._pass_empty_payload(entry, events)
+        return at
+
+    def _hash_of(self, seq: int) -> bytes | None:
+        return self._hashes.get(seq) or self._expected.get(seq)
+
+    def _check_agrees(self, entry: Entry, explicit: tuple[tuple[int, bytes], ...]) -> None:
+        """Refuse an entry that contradicts what came before, and remember what later ones are checked against."""
+        seq, claims = entry.seq, self._claims
+        agrees = claims.get(seq, entry.hash) == entry.hash
+        for target, value in explicit:
+            agrees = agrees and claims.setdefault(target, value) == value
+        if entry.is_end:
+            agrees = agrees and seq >= self._greatest
+            self._end = seq if self._end is None else min(seq, self._end)
+        self._greatest = max(seq, self._greatest)
+        agrees = agrees and (self._end is None or self._greatest <= self._end)
+        if not agrees and self.request.verified:
+            raise RemoteProtocolError(f"entry {seq} contradicts another one of the same response")
+        if self.stream is not None and self.stream.ascending:
+            self._hashes[seq] = entry.hash
+            if len(self._hashes) > _MANY_HASHES:
+                kept = set(links_across(seq))
+                self._hashes = {key: value for key, value in self._hashes.items() if key in kept}
+                self._claims = {key: value for key, value in claims.items() if key in kept or key > seq}
+        elif len(claims) > _MANY_HASHES:
+            self._claims = {key: value for key, value in claims.items() if key < seq}
+
+    # -- payloads ----------------------------------------------------------------------------------------------
+
+    def resume(self, entry: Entry | None, hasher: PayloadHasher | None) -> None:
+        """Say what the payload at the position belongs to, and what was hashed of it so far, as far as known."""
+        self._entry, self._hasher = entry, hasher
+
+    def take_over_payload(self, other: OurRequest) -> None:
+        """Go on with a payload where another request's response was ended."""
+        if self.offset and self.position == other.position:
+            self.resume(other._entry, other._hasher)
+
+    def _payload_entry(self, seq: int) -> Entry:
+        """Whose payload comes next: the entry that came before it, or one that we hold."""
+        if self._entry is None or self._entry.seq != seq:
+            held = self._source.variants(self.request.log, seq)
+            if not held:
+                raise RemoteProtocolError(f"the payload of entry {seq}, which never came")
+            self._entry = held[0]
+        return self._entry
+
+    def _take_payload(self, data: memoryview, at: int, events: list[Event]) -> int:
+        stream = self.stream
+        assert stream is not None  # noqa: S101 - see above
+        entry = self._payload_entry(stream.item(self.index).seq)
+        end = entry.size
+        if not self.request.fits(end):
+            raise RemoteProtocolError(f"the payload of entry {entry.seq} is of a size that was not asked for")
+        if self.switch is not None and self.switch.at == self.index:
+            end = min(end, self.switch.offset)
+        piece = bytes(data[at : at + end - self.offset])
+        if self._hasher is None and self.offset == 0:
+            self._hasher = PayloadHasher()
+        if self._hasher is not None:
+            self._hasher.update(piece)
+        offset, self.offset = self.offset, self.offset + len(piece)
+        complete = self.offset == entry.size
+        checked = complete and self._hasher is not None
+        if complete and self._hasher is not None and self._hasher.hash != entry.payload_hash:
+            self._fail(entry, events)
+        else:
+            if piece or complete:
+                events.append(PayloadReceived(self.request.id, entry, offset, piece, complete, checked))
+            if complete:
+                self.exchanged.received.add(entry.seq, is_payload=True)
+        if complete:
+            self._pass()
+        else:
+            self._note_switch()
+        return at + len(piece)
+
+    def _fail(self, entry: Entry, events: list[Event]) -> None:
+        events.append(PayloadFailed(self.request.id, entry))
+        # Of a payload whose beginning came from elsewhere nobody knows whose fault it is.
+        began_elsewhere = self.index == self.begin.at and self.begin.offset > 0
+        if self.request.verified and not began_elsewhere:
+            raise RemoteProtocolError(f"the payload of entry {entry.seq} is not the one that the entry names")
+
+    def _pass_empty_payload(self, entry: Entry, events: list[Event]) -> None:
+        if entry.payload_hash != _EMPTY:
+            events.append(PayloadFailed(self.request.id, entry))
+            if self.request.verified:
+                raise RemoteProtocolError(f"the payload of entry {entry.seq} is not the one that the entry names")
+        else:
+            events.append(PayloadReceived(self.request.id, entry, 0, b"", complete=True, checked=True))
+            self.exchanged.received.add(entry.seq, is_payload=True)
+        self._pass()
+
+    # -- announcements and confirmations -----------------------------------------------------------------------
+
+    def take_lazy(self, message: Lazy) -> int:
+        """Move on without data; the number of the last entry passed, 0 if none was.
+
+        ``RemoteProtocolError`` if the items are beyond the end, or ones that only data can stand for.
+        """
+        stream = self.stream
+        assert stream is not None  # noqa: S101 - the message said the start
+        end = self.index + message.items
+        if end > stream.total:
+            raise RemoteProtocolError("items beyond the end of the interval")
+        if self.switch is not None and self.switch < (end, 0):
+            raise RemoteProtocolError("items beyond the position where the response changes between lazy and eager")
+        if not self.lazy and message.items and not self._were_sent(stream, message.items):
+            raise RemoteProtocolError("a confirmation of items that the peer does not have from us")
+        if message.trailing:
+            self._check_trailing(stream, end, message.trailing)
+        last = stream.item(end - 1).seq if message.items else 0
+        self._check_hash(message)
+        if message.items:
+            self.exchanged.heard_of.add_span(stream, self.index, message.items)
+            if message.hash is not None:
+                self.exchanged.heard_hash = last, message.hash
+            self._buffer.clear()
+            self.index, self.offset = end - 1, 0
+            self._pass()
+        entered = self.begin.offset if self.index == self.begin.at else 0
+        if message.trailing and entered + message.trailing > self.offset:
+            self.offset, self._hasher = entered + message.trailing, None
+        self._note_switch()
+        return last
+
+    def _were_sent(self, stream: Stream, items: int) -> bool:
+        """Whether the peer has, or heard of, all of the next items from us."""
+        for index in range(self.index, self.index + items):
+            seq, is_payload = stream.item(index)
+            exchanged = self.exchanged
+            if not (
+                exchanged.sent.has(seq, is_payload=is_payload) or exchanged.announced.has(seq, is_payload=is_payload)
+            ):
+                return False
+        return True
+
+    def _check_trailing(self, stream: Stream, index: int, trailing: int) -> None:
+        if index >= stream.total or not stream.item(index).is_payload:
+            raise RemoteProtocolError("bytes of a payload announced where none comes next")
+        entry = self._entry
+        entered = self.begin.offset if index == self.begin.at else 0
+        if entry is not None and entry.seq == stream.item(index).seq and entered + trailing > entry.size:
+            raise RemoteProtocolError("more bytes of a payload announced than it has")
+        if self.switch is not None and self.switch < (index, entered + trailing):
+            raise RemoteProtocolError("bytes announced beyond the position where the response becomes eager")
+        if not self.lazy and not self.exchanged.sent.has(stream.item(index).seq, is_payload=True):
+            raise RemoteProtocolError("a confirmation of bytes that the peer does not have from us")
+
+    def _check_hash(self, message: Lazy) -> None:
+        """Refuse a confirmation whose hash is not that of the entry that we sent."""
+        if self.lazy or message.hash is None or not message.items:
+            return
+        stream = self.stream
+        assert stream is not None  # noqa: S101 - see above
+        held = self._source.variants(self.request.log, stream.item(self.index + message.items - 1).seq)
+        if held and all(entry.hash != message.hash for entry in held):
+            raise RemoteProtocolError("a confirmation with the hash of another entry")
+
+    def abandon_part(self) -> None:
+        """Drop metadata that came in part: the response ended inside it."""
+        self._buffer.clear()

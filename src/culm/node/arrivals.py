@@ -1,0 +1,266 @@
+"""What comes in on an interval session, on its way to the store: in order, a bounded amount at a time.
+
+Entries with payloads that came whole are stored in groups. Large payloads go piece by piece to where they were left
+off. Each call of the store's thread takes a bounded part, so that those of other sessions come in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from culm.bamboo import ForkProof
+from culm.errors import NotHeld, PayloadMismatch, StoreError
+from culm.intervals import EntryReceived, PayloadFailed, PayloadReceived
+from culm.store import ImportReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from culm.bamboo import Entry
+    from culm.node.worker import StoreWorker
+    from culm.store.interface import Bytes
+    from culm.store.payloads import Sink
+
+_SMALL = 64 * 1024  # payloads up to this size are kept together
+_STEP_BYTES = 1024 * 1024  # that one call of the store's thread takes
+_STEP_ENTRIES = 1000
+_WAITING_BYTES = 4 * 1024 * 1024  # at which no more is read from the peer
+
+Items = list[tuple["Entry", "Bytes | None"]]
+
+
+class _Piece(NamedTuple):
+    entry: Entry
+    offset: int
+    data: bytes
+    complete: bool
+    checked: bool
+
+
+class _Failed(NamedTuple):
+    entry: Entry
+
+
+@dataclass(slots=True)
+class _Group:
+    items: Items = field(default_factory=list)
+    bytes: int = 0
+
+
+_Job = _Group | _Piece | _Failed | ForkProof
+
+
+@dataclass(slots=True)
+class _Pending:
+    """An entry whose payload may follow at once."""
+
+    entry: Entry
+    data: bytearray = field(default_factory=bytearray)
+
+
+class Arrivals:
+    """The way to the store. ``stored`` is called on the loop with what became of each part.
+
+    ``curate`` is asked before an entry is kept, with its payload, or the beginning of a large one.
+    """
+
+    def __init__(
+        self,
+        worker: StoreWorker,
+        stored: Callable[[ImportReport], None],
+        curate: Callable[[Entry, memoryview], bool] | None = None,
+    ) -> None:
+        self._worker = worker
+        self._stored = stored
+        self._curate = curate
+        self._pending: dict[int, _Pending] = {}
+        self._jobs: deque[_Job] = deque()
+        self._bytes = 0
+        self._sinks: dict[bytes, Sink] = {}
+        self._unwanted: set[bytes] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._moved = asyncio.Event()
+        self._failure: Exception | None = None
+
+    # -- taking ------------------------------------------------------------------------------------------------
+
+    def take(self, event: EntryReceived | PayloadReceived | PayloadFailed) -> None:
+        """Take what a response brought."""
+        match event:
+            case EntryReceived(request_id, entry):
+                self._settle(request_id)
+                self._pending[request_id] = _Pending(entry)
+            case PayloadReceived(request_id, entry, offset, data, complete, checked):
+                pending = self._pending.get(request_id)
+                if pending is not None and pending.entry is entry and entry.size <= _SMALL:
+                    pending.data += data
+                    if complete:
+                        del self._pending[request_id]
+                        self._add_item(entry, bytes(pending.data))
+                else:
+                    self._settle(request_id)
+                    self._add_job(_Piece(entry, offset, data, complete, checked), len(data))
+            case PayloadFailed(request_id, entry):
+                self._pending.pop(request_id, None)
+                self._add_job(_Failed(entry), 0)
+
+    def take_proof(self, proof: ForkProof) -> None:
+        """Take a fork proof that was checked."""
+        self._add_job(proof, 0)
+
+    def take_entry(self, entry: Entry) -> None:
+        """Take a single entry that was checked."""
+        self._add_item(entry, None)
+
+    def end_of_chunk(self) -> None:
+        """For now nothing more comes: entries without a payload under way are on their way."""
+        for request_id in [key for key, pending in self._pending.items() if not pending.data]:
+            self._settle(request_id)
+        self._start()
+
+    def _settle(self, request_id: int) -> None:
+        """The payload of an entry does not follow, or not all of it."""
+        pending = self._pending.pop(request_id, None)
+        if pending is not None:
+            self._add_item(pending.entry, None)
+            if pending.data:
+                self._add_job(_Piece(pending.entry, 0, bytes(pending.data), complete=False, checked=False), 0)
+
+    def _add_item(self, entry: Entry, payload: bytes | None) -> None:
+        if self._curate is not None and not self._curate(entry, memoryview(payload or b"")):
+            self._unwanted.add(entry.hash)
+            return
+        if not self._jobs or not isinstance(group := self._jobs[-1], _Group) or len(group.items) >= _STEP_ENTRIES:
+            group = _Group()
+            self._jobs.append(group)
+        group.items.append((entry, payload))
+        size = len(payload or b"") + len(entry.encoded)
+        group.bytes += size
+        self._bytes += size
+
+    def _add_job(self, job: _Job, size: int) -> None:
+        if isinstance(job, _Piece | _Failed) and job.entry.hash in self._unwanted:
+            return
+        self._jobs.append(job)
+        self._bytes += size
+
+    # -- storing -----------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        if self._task is None and self._jobs and self._failure is None:
+            self._task = asyncio.create_task(self._work())
+
+    async def room(self) -> None:
+        """Wait until there is room for more; raises what storing failed with."""
+        while self._bytes >= _WAITING_BYTES:
+            await self._wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def flush(self) -> None:
+        """Wait until everything taken is stored, but for payloads under way."""
+        self._start()
+        while self._task is not None:
+            await self._wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def close(self) -> None:
+        """Store what came, payloads in part included."""
+        for request_id in list(self._pending):
+            self._settle(request_id)
+        try:
+            await self.flush()
+        finally:
+            await self._worker.run(self._close_sinks)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything taken is stored."""
+        return self._task is None and not self._jobs
+
+    async def _wait(self) -> None:
+        if self._failure is None:
+            self._moved.clear()
+            await self._moved.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _work(self) -> None:
+        try:
+            while self._jobs:
+                jobs, size = self._next_jobs()
+                report = await self._worker.run(self._store, jobs)
+                self._bytes -= size
+                self._stored(report)
+                self._moved.set()
+        except Exception as failure:  # noqa: BLE001 - raised again where the session waits for it
+            self._failure = failure
+        self._task = None
+        self._moved.set()
+
+    def _next_jobs(self) -> tuple[list[_Job], int]:
+        jobs: list[_Job] = []
+        size = entries = 0
+        while self._jobs and size < _STEP_BYTES and entries < _STEP_ENTRIES:
+            job = self._jobs.popleft()
+            jobs.append(job)
+            if isinstance(job, _Group):
+                size += job.bytes
+                entries += len(job.items)
+            elif isinstance(job, _Piece):
+                size += len(job.data)
+        return jobs, size
+
+    def _store(self, jobs: list[_Job]) -> ImportReport:
+        report = ImportReport()
+        for job in jobs:
+            match job:
+                case _Group(items):
+                    report.merge(self._worker.store.add(items, authenticated=True))
+                case ForkProof():
+                    report.merge(self._worker.store.add_proof(job))
+                case _Failed(entry):
+                    self._sink(entry, abandon=True)
+                case _Piece():
+                    self._write(job, report)
+        return report
+
+    def _sink(self, entry: Entry, *, abandon: bool = False) -> Sink | None:
+        sink = self._sinks.get(entry.hash)
+        if sink is None:
+            try:
+                sink = self._worker.store.payload_sink(entry.place, entry.hash, trusted=True)
+            except NotHeld:  # the entry was refused
+                return None
+            self._sinks[entry.hash] = sink
+        if abandon:
+            del self._sinks[entry.hash]
+            sink.abandon()
+        return sink
+
+    def _write(self, piece: _Piece, report: ImportReport) -> None:
+        """Write bytes to where the payload was left off. What does not fit there came another way."""
+        sink = self._sink(piece.entry)
+        if sink is None or not sink.wanted or (sink.offset != piece.offset and not piece.complete):
+            return
+        try:
+            if sink.offset == piece.offset:
+                sink.write(piece.data)
+                if piece.complete:
+                    if not piece.checked:
+                        sink.distrust()
+                    sink.finish()
+                    report.payloads += 1
+        except (PayloadMismatch, StoreError) as error:
+            report.refused.append((piece.entry.place, error))
+        if piece.complete:
+            self._sinks.pop(piece.entry.hash, None)
+
+    def _close_sinks(self) -> None:
+        for sink in self._sinks.values():
+            sink.close()
+        self._sinks.clear()

@@ -1,0 +1,507 @@
+"""What to ask a peer for, log by log: interests and what is missing, as interval requests.
+
+For every missing span there are two requests: a lazy one, which tells at once how much of it the peer has, and an eager
+one that brings it. So a session knows how much is to come, and when that has come. The end of an open span is relative
+to the newest payload, which makes the request bring news for as long as it is open.
+
+For each log there are two more questions, both lazy. What the peer's newest payload is: if that is behind where its
+answer stopped, the peer has a gap, and what is behind the gap is asked for. And whether the peer's entry at our newest
+number is ours: naming its hash makes a fork show even when neither side has news.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from culm.bamboo import MAX_U64, path
+from culm.intervals import (
+    Announced,
+    At,
+    Ended,
+    Forks,
+    FromGreatest,
+    Interval,
+    MetadataOnly,
+    Regular,
+    Single,
+    Started,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from culm.bamboo import Entry, PayloadHasher
+    from culm.intervals import Connection, Event
+    from culm.node.source import StoreSource
+    from culm.ranges import Range, RangeSet
+    from culm.store import Log
+
+_SPANS = 64  # of one log, asked for at once
+_CHUNK = 256  # entries asked for at once where the newest come first
+_METADATA_SPAN = 1024  # entries whose metadata alone is asked for one by one; longer spans come with payloads
+
+
+@dataclass(frozen=True, slots=True)
+class FollowOptions:
+    """How to ask. Sizes are of payloads, in bytes, both included.
+
+    ``newest``: only so many of the newest entries. ``newest_first``: those first. ``anchor``: sequence number and hash
+    of an entry that is trusted, for local forks.
+    """
+
+    verified: bool = True
+    forks: Forks = Forks.DEFAULT
+    anchor: tuple[int, bytes] | None = None
+    least_size: int | None = None
+    greatest_size: int | None = None
+    newest: int | None = None
+    newest_first: bool = False
+
+
+@dataclass(slots=True)
+class _Span:
+    """A span that is asked for: the eager request for it, and the lazy one until it was answered.
+
+    ``high`` is None for an open one. ``announced`` counts items of the stream, None while that is not known. ``over``:
+    all came that the peer has of it for now.
+    """
+
+    low: int
+    high: int | None
+    least_size: int | None = None
+    greatest_size: int | None = None
+    metadata_only: bool = False
+    descending: bool = False
+    eager: int = -1
+    lazy: int | None = None
+    announced: int | None = None
+    counted: int = 0
+    over: bool = False
+
+    def covers(self, seq: int) -> bool:
+        """Whether a number is in the span."""
+        return self.low <= seq and (self.high is None or seq <= self.high)
+
+
+class _Phase(Enum):
+    """Where asking for a log is. Asking goes in rounds, until nothing is missing that the peer has."""
+
+    READY = auto()  # to be planned
+    ASKING = auto()  # spans are asked for, or wait for their turn
+    STORING = auto()  # all came; what is missing is known once it is stored
+    DONE = auto()
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A log and where asking for it is."""
+
+    log: Log
+    interest: RangeSet
+    phase: _Phase = _Phase.READY
+    lowest: int = 1  # what is below is no longer asked for
+    waiting: deque[_Span] = field(default_factory=deque)
+    spans: list[_Span] = field(default_factory=list)
+    exhausted: set[int] = field(default_factory=set)  # beginnings of spans of which the peer has nothing more
+    newest: int | None = None  # the peer's newest payload, 0 if it has none; None while that is not known
+    questions: dict[int, str] = field(default_factory=dict)  # lazy requests that are not about a span
+    were_asked: set[str] = field(default_factory=set)
+    started: dict[str, int] = field(default_factory=dict)
+    fork_seen: bool = False
+    is_last_round: bool = False  # nothing was asked for in this round
+
+
+class Follower:
+    """Asks one peer for logs. ``live``: what is open stays open, for news."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        source: StoreSource,
+        interest: Callable[[Log], RangeSet],
+        options: FollowOptions,
+        *,
+        live: bool,
+    ) -> None:
+        self.missing = 0  # entries that the peer said it has for us
+        self.proofs: list[tuple[Entry, ...]] = []  # entries of fork proofs, for the session to take
+        self._connection = connection
+        self._source = source
+        self._interest = interest
+        self._options = options
+        self._live = live
+        self._logs: dict[Log, _Followed] = {}
+        self._todo: deque[_Followed] = deque()  # logs that have something to ask
+        self._by_id: dict[int, tuple[_Followed, _Span | None]] = {}
+        self._storing: list[_Followed] = []
+
+    # -- what the session says ---------------------------------------------------------------------------------
+
+    def add(self, logs: Iterable[Log]) -> None:
+        """Follow these logs, too."""
+        for log in logs:
+            if log not in self._logs and len(interest := self._interest(log)):
+                followed = self._logs[log] = _Followed(log, interest)
+                self._todo.append(followed)
+
+    def doubt(self, log: Log, seq: int) -> None:
+        """The peer seems to hold another entry of a number than we do: ask for it."""
+        if self._connection.request_credit:
+            self._connection.request(*log, MetadataOnly(seq, ascending=False, dist=0))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything that the peer has for us was asked for and came."""
+        return all(followed.phase is _Phase.DONE for followed in self._logs.values())
+
+    @property
+    def needs_storing(self) -> bool:
+        """Whether logs wait to be looked at again once everything that came is stored."""
+        return bool(self._storing)
+
+    def look_again(self) -> None:
+        """Everything that came is stored: see what is still missing."""
+        for followed in self._storing:
+            followed.phase = _Phase.READY
+            self._todo.append(followed)
+        self._storing = []
+
+    def poll(self) -> None:
+        """Ask again for logs whose peer answers without keeping requests open."""
+        for followed in self._logs.values():
+            if followed.phase is _Phase.DONE and not any(map(self._is_open, followed.spans)):
+                followed.exhausted.clear()
+                followed.were_asked.clear()
+                followed.phase = _Phase.READY
+                self._todo.append(followed)
+
+    def settle(self) -> None:
+        """It has been quiet for long: a peer that says nothing to a lazy request has nothing for it."""
+        for request_id, (followed, span) in list(self._by_id.items()):
+            if span is None:
+                self._question_over(followed, request_id)
+            elif request_id == span.lazy:
+                self._answered(followed, span)
+
+    def step(self) -> None:
+        """Ask for as much as there is credit for."""
+        for _ in range(len(self._todo)):
+            if self._connection.request_credit < 4:  # what one log may need at once
+                return
+            followed = self._todo.popleft()
+            if followed.phase is _Phase.READY:
+                self._plan(followed)
+            while followed.waiting and self._connection.request_credit >= 2 and self._has_turn(followed):
+                self._ask(followed, followed.waiting.popleft())
+            if followed.waiting:
+                self._todo.append(followed)
+            self._check(followed)
+
+    def _has_turn(self, followed: _Followed) -> bool:
+        """Where the newest are to come first, the next ones wait."""
+        active = sum(not span.over for span in followed.spans)
+        return active < (2 if self._options.newest_first else _SPANS)
+
+    def _is_open(self, span: _Span) -> bool:
+        return span.eager in self._connection.ours
+
+    # -- planning ----------------------------------------------------------------------------------------------
+
+    def _plan(self, followed: _Followed) -> None:
+        """Find out what is missing and, before, whatever has to be known for that."""
+        followed.phase = _Phase.ASKING
+        followed.spans = [span for span in followed.spans if self._is_open(span)]
+        if not followed.were_asked:
+            self._ask_questions(followed)
+        if followed.newest is None and self._needs_newest(followed):
+            return
+        for span in self._missing(followed):
+            if span.low not in followed.exhausted and not any(other.covers(span.low) for other in followed.spans):
+                followed.waiting.append(span)
+        if not followed.waiting and not followed.questions:
+            self._ask_behind_gap(followed)
+        followed.is_last_round = not (followed.waiting or followed.questions)
+
+    def _needs_newest(self, followed: _Followed) -> bool:
+        """Whether what is wanted depends on the peer's newest entry."""
+        options = self._options
+        open_paths = any(item.sparse and item.is_open for item in followed.interest)
+        return options.newest is not None or options.newest_first or open_paths
+
+    def _ask_questions(self, followed: _Followed) -> None:
+        self._question(followed, "newest", Regular(FromGreatest(1), FromGreatest(0)))
+        extent = self._source.lookup(followed.log).payload_extent()
+        if extent is not None and (newest := self._source.get(followed.log, extent[1])) is not None:
+            own = newest.entry.hash
+            self._question(followed, "head", MetadataOnly(extent[1], ascending=False, dist=0, own=own))
+
+    def _ask_behind_gap(self, followed: _Followed) -> None:
+        """The peer has entries behind some that it lacks: ask where the last run of them begins."""
+        missing = self._source.missing(followed.log, followed.lowest, MAX_U64, 1)
+        if missing and missing[0][0] <= (followed.newest or 0) and "run" not in followed.were_asked:
+            self._question(followed, "run", Regular(FromGreatest(MAX_U64), FromGreatest(0)))
+
+    def _question(self, followed: _Followed, name: str, interval: Interval) -> None:
+        options = self._options
+        request_id = self._connection.request(
+            *followed.log, interval, forks=options.forks, anchor=options.anchor, verified=options.verified, lazy=True
+        )
+        followed.questions[request_id] = name
+        followed.were_asked.add(name)
+        self._by_id[request_id] = followed, None
+
+    def _missing(self, followed: _Followed) -> list[_Span]:
+        """The spans to ask for now."""
+        options, found = self._options, list[_Span]()
+        for item in followed.interest:
+            if item.is_empty:
+                continue
+            least, greatest = self._sizes(item)
+            lowest = followed.lowest
+            if options.newest is not None:
+                lowest = max(lowest, (followed.newest or 0) - options.newest + 1)
+            for low, high in self._spans(followed, item, lowest, least, greatest):
+                found += self._cut(followed, item, low, high, least, greatest)
+                if len(found) >= _SPANS:
+                    break
+        return found[:_SPANS]
+
+    def _sizes(self, item: Range) -> tuple[int | None, int | None]:
+        """The payloads that are wanted: the bounds of the range and those of the session."""
+        options = self._options
+        least = max(item.least_size, options.least_size or 0) or None
+        bounds = [item.size_limit - 1] if item.size_limit else []
+        bounds += [] if options.greatest_size is None else [options.greatest_size]
+        return least, min(bounds, default=None)
+
+    def _spans(
+        self, followed: _Followed, item: Range, lowest: int, least: int | None, greatest: int | None
+    ) -> list[tuple[int, int]]:
+        """The missing spans of one range, ascending."""
+        source, log = self._source, followed.log
+        if item.sparse:
+            newest = followed.newest or 0
+            numbers = item.numbers(newest if item.is_open else item.last)
+            spans = [(seq, seq) for seq in numbers if seq >= lowest and source.missing(log, seq, seq, 1)]
+        else:
+            spans = source.missing(log, max(item.start, lowest), item.last, _SPANS)
+        if least is None and greatest is None and item.payloads:
+            return spans
+        # Payloads that are not wanted are not missing.
+        return [span for low, high in spans for span in self._without_unwanted(log, item, low, high, least, greatest)]
+
+    def _without_unwanted(
+        self, log: Log, item: Range, low: int, high: int, least: int | None, greatest: int | None
+    ) -> list[tuple[int, int]]:
+        spans = []
+        with self._source.lock:
+            for stored in self._source.store.entries(log, low, high):
+                size = stored.entry.size
+                wanted = item.payloads and (least or 0) <= size and (greatest is None or size <= greatest)
+                if wanted and not stored.payload_complete:
+                    continue
+                if stored.entry.seq > low:
+                    spans.append((low, stored.entry.seq - 1))
+                low = stored.entry.seq + 1
+        if low <= high:
+            spans.append((low, high))
+        return spans
+
+    def _cut(
+        self, followed: _Followed, item: Range, low: int, high: int, least: int | None, greatest: int | None
+    ) -> list[_Span]:
+        """A missing span as what can be asked for."""
+        if not item.payloads and high - low < _METADATA_SPAN:
+            return [_Span(seq, seq, None, None, metadata_only=True) for seq in range(low, high + 1)]
+        if self._options.newest_first and followed.newest is not None:
+            top = min(high, followed.newest)
+            spans = []
+            while top >= low:
+                bottom = max(low, top - _CHUNK + 1)
+                spans.append(_Span(bottom, top, least, greatest, descending=True))
+                top = bottom - 1
+            if high == MAX_U64 and self._live:
+                spans.append(_Span(max(low, followed.newest + 1), None, least, greatest))
+            return spans
+        spans = []
+        for seq in item.forbidden:
+            if low <= seq <= high:
+                if low < seq:
+                    spans.append(_Span(low, seq - 1, least, greatest))
+                if item.metadata:
+                    spans.append(_Span(seq, seq, None, None, metadata_only=True))
+                low = seq + 1
+        if low <= high:
+            spans.append(_Span(low, None if high == MAX_U64 else high, least, greatest))
+        return spans
+
+    # -- asking ------------------------------------------------------------------------------------------------
+
+    def _ask(self, followed: _Followed, span: _Span) -> None:
+        """Send the two requests for a span."""
+        interval, offset, begun = self._interval(followed.log, span)
+        options = self._options
+        forks = Forks.LOCAL if self._source.lookup(followed.log).is_forked else options.forks
+
+        def request(*, lazy: bool) -> int:
+            request_id = self._connection.request(
+                *followed.log,
+                interval,
+                forks=forks,
+                anchor=options.anchor,
+                least_size=span.least_size,
+                greatest_size=span.greatest_size,
+                payload_offset=offset,
+                verified=options.verified,
+                lazy=lazy,
+                begun=None if lazy else begun,
+            )
+            self._by_id[request_id] = followed, span
+            return request_id
+
+        span.lazy = request(lazy=True)
+        span.eager = request(lazy=False)
+        followed.spans.append(span)
+
+    def _interval(self, log: Log, span: _Span) -> tuple[Interval, int | None, tuple[Entry, PayloadHasher] | None]:
+        """The interval of a span, with as much of the pool as is missing, and where its first payload goes on."""
+        source = self._source
+        low, high = span.low, span.high
+        dist, outer = self._pool(log, low)
+        if span.metadata_only:
+            return MetadataOnly(low, ascending=False, dist=dist, outer=outer), None, None
+        if span.descending and high is not None:
+            return Regular(At(high, 0), At(low, dist, outer)) if high > low else Single(low, dist, 0, outer), None, None
+        stored = source.get(log, low)
+        offset, begun, own = None, None, None
+        if stored is not None and source.lookup(log).entries_around(low) is not None:
+            offset, own, dist, outer = stored.payload_held, stored.entry.hash, 0, None
+            with source.lock:
+                begun = stored.entry, source.store.payload_begun(stored)
+        if high == low:
+            return Single(low, dist, 0, outer, own), offset, begun
+        end = FromGreatest(0) if high is None else At(high, 0)
+        return Regular(At(low, dist, outer, own), end), offset, begun
+
+    def _pool(self, log: Log, seq: int) -> tuple[int, bytes | None]:
+        """How many steps down from an entry are missing, and the hash of the first one that is not."""
+        lookup = self._source.lookup(log)
+        for dist, member in enumerate(path(seq, 1)[1:]):
+            if lookup.entries_around(member) is not None:
+                found = self._source.get(log, member)
+                return dist, None if found is None else found.entry.hash
+        return len(path(seq, 1)) - 1, None
+
+    # -- what the peer says ------------------------------------------------------------------------------------
+
+    def handle(self, event: Event) -> None:
+        """Take notice of what came."""
+        match event:
+            case Started(request_id, start) if request_id in self._by_id:
+                followed = self._by_id[request_id][0]
+                if request_id in followed.questions:
+                    followed.started[followed.questions[request_id]] = start
+            case Announced(request_id, items) if request_id in self._by_id:
+                followed, span = self._by_id[request_id]
+                if span is None:
+                    self._question_said(followed, request_id, items)
+                elif request_id == span.lazy:
+                    span.announced = (span.announced or 0) + items
+                    self._count(span)
+                    self._answered(followed, span)
+            case Ended() if event.id in self._by_id:
+                self._ended(event)
+
+    def progressed(self, request_id: int) -> None:
+        """Data came for a request: see whether that is all."""
+        followed, span = self._by_id.get(request_id, (None, None))
+        if followed is not None and span is not None:
+            self._check_span(followed, span)
+
+    def _count(self, span: _Span) -> None:
+        entries = ((span.announced or 0) + 1) // 2
+        self.missing += entries - span.counted
+        span.counted = entries
+
+    def _answered(self, followed: _Followed, span: _Span) -> None:
+        """The peer said how much it has of a span."""
+        span.announced = span.announced or 0
+        if span.lazy is not None:
+            self._drop(span.lazy)
+            span.lazy = None
+        self._check_span(followed, span)
+
+    def _drop(self, request_id: int) -> None:
+        """A request has served its purpose."""
+        self._by_id.pop(request_id, None)
+        ours = self._connection.ours.get(request_id)
+        if ours is not None and not ours.is_closing:
+            self._connection.cancel(request_id)
+
+    def _check_span(self, followed: _Followed, span: _Span) -> None:
+        """See whether all came that the peer has of a span."""
+        ours = self._connection.ours.get(span.eager)
+        if span.over or ours is None or span.announced is None or ours.index - ours.begin.at < span.announced:
+            return
+        span.over = True
+        followed.exhausted |= {ours.next_item[0], span.low}
+        if not self._live:
+            self._drop(span.eager)
+        self._check(followed)
+
+    def _ended(self, event: Ended) -> None:
+        followed, span = self._by_id.pop(event.id)
+        if event.proof:
+            self.proofs.append(event.proof)
+        if span is None:
+            self._question_over(followed, event.id)
+        elif event.id == span.lazy:
+            span.lazy = None
+            self._answered(followed, span)
+        else:
+            span.over = True
+            if span.lazy is not None:
+                self._drop(span.lazy)
+                span.lazy = None
+            if event.proof and not followed.fork_seen:
+                followed.fork_seen = True  # what is before the fork is asked for once more, with local forks
+            else:
+                followed.exhausted |= {event.next_seq, span.low}
+            self._check(followed)
+
+    def _check(self, followed: _Followed) -> None:
+        """See whether the round is over."""
+        if followed.phase is not _Phase.ASKING or followed.waiting or followed.questions:
+            return
+        if not all(span.over for span in followed.spans):
+            return
+        if followed.is_last_round:
+            followed.phase = _Phase.DONE
+        else:
+            followed.phase = _Phase.STORING
+            self._storing.append(followed)
+
+    # -- the questions -----------------------------------------------------------------------------------------
+
+    def _question_said(self, followed: _Followed, request_id: int, items: int) -> None:
+        name, ours = followed.questions[request_id], self._connection.ours.get(request_id)
+        start = followed.started.get(name, 0)
+        if name == "newest" and start:
+            # The start is one below the newest payload, unless that is entry 1.
+            pool = 0 if ours is None or ours.stream is None else len(ours.stream.before)
+            followed.newest = 1 if start == 1 and items == pool + 2 else start + 1
+        if name == "run" and start:
+            followed.lowest = start + 1
+            for span in followed.spans:  # they wait for what is in the gap
+                self._drop(span.eager)
+        self._question_over(followed, request_id)
+
+    def _question_over(self, followed: _Followed, request_id: int) -> None:
+        self._drop(request_id)
+        name = followed.questions.pop(request_id, "")
+        if name == "newest" and followed.newest is None:
+            followed.newest = 0
+        self._check(followed)

@@ -1,0 +1,39 @@
+"""What sessions of all protocols have in common: what went through them, and why they end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from culm.errors import NetworkError
+
+REFUSALS_KEPT = 100
+
+
+class PeerRefused(NetworkError):
+    """The peer is not one we talk to."""
+
+
+class PeerSilent(NetworkError):
+    """The peer took too long."""
+
+
+@dataclass(slots=True)
+class SessionStats:
+    """What went through a session. ``bytes_*`` count the wire, ``payload_bytes`` payloads received.
+
+    ``missing`` counts the entries that were lacking when they were announced.
+    """
+
+    entries_received: int = 0
+    entries_sent: int = 0
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    payload_bytes: int = 0
+    missing: int = 0
+    refused: list[str] = field(default_factory=list)
+    forks: int = 0
+
+    def add(self, other: SessionStats) -> None:
+        """Count what went through another session, too."""
+        for item in fields(SessionStats):
+            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))

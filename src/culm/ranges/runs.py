@@ -1,0 +1,70 @@
+"""Sets of sequence numbers, kept as runs of neighbours."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Run = tuple[int, int]
+
+
+class Runs:
+    """A set of numbers as ascending runs, both ends included, that do not touch. It costs its gaps, not its length."""
+
+    __slots__ = ("_firsts", "_lasts")
+
+    def __init__(self, runs: Iterable[Run] = ()) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        for first, last in runs:
+            self.add(first, last)
+
+    def __iter__(self) -> Iterator[Run]:
+        return zip(self._firsts, self._lasts, strict=True)
+
+    def __bool__(self) -> bool:
+        return bool(self._firsts)
+
+    def __len__(self) -> int:
+        """The number of runs."""
+        return len(self._firsts)
+
+    def __contains__(self, number: int) -> bool:
+        return self.around(number) is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Runs) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def around(self, number: int) -> Run | None:
+        """The run that a number is in, None if there is none."""
+        at = bisect_right(self._firsts, number) - 1
+        if at >= 0 and self._lasts[at] >= number:
+            return self._firsts[at], self._lasts[at]
+        return None
+
+    @property
+    def extent(self) -> Run | None:
+        """The least and the greatest number; None if the set is empty."""
+        return (self._firsts[0], self._lasts[-1]) if self._firsts else None
+
+    def add(self, first: int, last: int) -> None:
+        """Add the numbers from ``first`` to ``last``."""
+        firsts, lasts = self._firsts, self._lasts
+        if lasts and firsts[-1] <= first <= lasts[-1] + 1:  # what is added in ascending order
+            lasts[-1] = max(lasts[-1], last)
+            return
+        low = bisect_right(firsts, first) - 1
+        if low < 0 or lasts[low] < first - 1:
+            low += 1
+        else:
+            first = firsts[low]
+        high = bisect_right(firsts, last + 1)
+        if high > low:
+            last = max(last, lasts[high - 1])
+        firsts[low:high] = [first]
+        lasts[low:high] = [last]

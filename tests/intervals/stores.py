@@ -1,0 +1,123 @@
+"""A simple store for the tests: what a connection asks for, kept in dictionaries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.bamboo import ForkProof
+from culm.intervals import Kept
+from culm.intervals.exchanged import Items
+
+if TYPE_CHECKING:
+    from culm.bamboo import Entry
+
+Log = tuple[bytes, int]
+
+
+class Held(Items):
+    """What is held of a log."""
+
+    is_forked = False
+
+
+class MemoryStore:
+    """Entries and payloads of any logs. ``put`` adds, everything else is what ``Source`` says."""
+
+    def __init__(self) -> None:
+        self.entries: dict[tuple[Log, int], list[Entry]] = {}
+        self.bytes: dict[bytes, bytes] = {}
+        self._held: dict[Log, Held] = {}
+        self._proofs: dict[Log, list[ForkProof]] = {}
+
+    def put(self, entry: Entry, payload: bytes | None = None) -> None:
+        """Add an entry, or (a part of) its payload. Entries at or after a fork are no longer held."""
+        variants = self.entries.setdefault((entry.log, entry.seq), [])
+        if entry not in variants:
+            for _, others in [*self.entries.items()]:
+                for other in others:
+                    proof = ForkProof.of(entry, other)
+                    if proof is not None:
+                        self._proofs.setdefault(entry.log, []).append(proof)
+            variants.append(entry)
+        if payload is not None or entry.size == 0:
+            self.bytes[entry.hash] = payload or b""
+        self._look(entry.log, entry)
+
+    def drop_payload(self, entry: Entry) -> None:
+        """Forget a payload."""
+        self.bytes.pop(entry.hash, None)
+        self._look(entry.log, None)
+
+    def _look(self, log: Log, added: Entry | None) -> None:
+        proofs = self.proofs(log)
+        limit = min((proof.position for proof in proofs), default=2**64)
+        held = self._held.get(log)
+        if held is None or proofs or added is None:
+            held = Held()
+            held.is_forked = bool(proofs)
+            everything = [variants[0] for (of, _), variants in self.entries.items() if of == log]
+        else:
+            everything = [added]
+        for entry in everything:
+            if entry.seq < limit:
+                held.add(entry.seq, is_payload=False)
+                if self.is_complete(entry):
+                    held.add(entry.seq, is_payload=True)
+        self._held[log] = held
+
+    def is_complete(self, entry: Entry) -> bool:
+        """Whether all of a payload is there."""
+        return len(self.bytes.get(entry.hash, b"")) == entry.size and entry.hash in self.bytes
+
+    def items(self, log: Log) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Runs of entries, and of complete payloads."""
+        held = self.held(log)
+        return list(held.entries), list(held.payloads)
+
+    def held(self, log: Log) -> Held:
+        """What is held of a log."""
+        return self._held.setdefault(log, Held())
+
+    def page(self, log: Log, seq: int, *, ascending: bool, limit: int) -> list[Kept]:
+        """Entries from a number on."""
+        found: list[Kept] = []
+        while len(found) < limit and seq in self.held(log).entries:
+            entry = self.entries[log, seq][0]
+            payload = self.bytes.get(entry.hash, b"")
+            complete = self.is_complete(entry)
+            small = payload if complete and len(payload) < 100 else None
+            found.append(Kept(entry, len(payload), complete, small, 0))
+            seq += 1 if ascending else -1
+        return found
+
+    def payload(self, kept: Kept, offset: int, size: int) -> bytes:
+        """Bytes of a payload."""
+        return self.bytes.get(kept.entry.hash, b"")[offset : offset + size]
+
+    def misfit(
+        self, log: Log, low: int, high: int, least: int | None, greatest: int | None, *, ascending: bool
+    ) -> int | None:
+        """The first payload whose size is not wanted."""
+        numbers = range(low, high + 1) if ascending else range(high, low - 1, -1)
+        for seq in numbers:
+            if seq in self.held(log).payloads:
+                size = self.entries[log, seq][0].size
+                if (least is not None and size < least) or (greatest is not None and size > greatest):
+                    return seq
+        return None
+
+    def proofs(self, log: Log) -> list[ForkProof]:
+        """The fork proofs of a log."""
+        return self._proofs.get(log, [])
+
+    def variants(self, log: Log, seq: int) -> list[Entry]:
+        """All entries of a number."""
+        return self.entries.get((log, seq), [])
+
+    def end_of_log(self, log: Log) -> Entry | None:
+        """The entry that ends a log."""
+        for first, last in self.held(log).entries:
+            for seq in range(first, last + 1):
+                if self.entries[log, seq][0].is_end:
+                    return self.entries[log, seq][0]
+        return None

@@ -21,9 +21,13 @@ class Held(Items):
 
 
 class MemoryStore:
-    """Entries and payloads of any logs. ``put`` adds, everything else is what ``Source`` says."""
+    """Entries and payloads of any logs. ``put`` adds, everything else is what ``Source`` says.
+
+    ``looks_for_forks``: compare every new entry with all others.
+    """
 
     def __init__(self) -> None:
+        self.looks_for_forks = False
         self.entries: dict[tuple[Log, int], list[Entry]] = {}
         self.bytes: dict[bytes, bytes] = {}
         self._held: dict[Log, Held] = {}
@@ -33,7 +37,7 @@ class MemoryStore:
         """Add an entry, or (a part of) its payload. Entries at or after a fork are no longer held."""
         variants = self.entries.setdefault((entry.log, entry.seq), [])
         if entry not in variants:
-            for _, others in [*self.entries.items()]:
+            for others in [*self.entries.values()] if self.looks_for_forks else []:
                 for other in others:
                     proof = ForkProof.of(entry, other)
                     if proof is not None:

@@ -24,7 +24,8 @@ from culm.node.policy import PolicyFile
 from culm.node.sync import SyncSummary, sync, sync_intervals
 from culm.node.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.wants import EVERYTHING
-from culm.ranges import RangeSet, read_range
+from culm.ranges import Range, RangeSet, read_range
+from culm.store import PayloadState
 
 if TYPE_CHECKING:
     import argparse
@@ -73,6 +74,9 @@ def register(commands: Commands) -> None:
     )
     once.add_argument("-v", "--verbose", action="store_true", help="log what goes well, too")
     _add_node_arguments(once)
+    fetch = commands.add("fetch", _fetch, "get single entries from an intervals:// peer, forgotten payloads included")
+    fetch.add_argument("url", metavar="URL", help="intervals://HOST:PORT")
+    fetch.add_argument("entries", metavar="AUTHOR/LOG/SEQ[..SEQ]", nargs="+")
     for verb, description in (("share", "announce and send a log again"), ("unshare", "keep a log to oneself")):
         parser = commands.add(verb, _share, description)
         parser.add_argument("log", metavar="AUTHOR/LOG")
@@ -305,6 +309,56 @@ async def _sync_intervals(
     return await sync_intervals(
         config, store, url, asked, options=options, live=arguments.live, interest=interest, progress=progress
     )
+
+
+def _fetch(arguments: argparse.Namespace) -> int:
+    url = PeerUrl.parse(arguments.url, schemes=("intervals",))
+    home = Home.find(arguments.home)
+    wanted = _wanted_entries(arguments.entries)
+    with home.store() as store, progress_bar(f"fetching from {url}") as bar:
+        for log, ranges in wanted.items():
+            for item in ranges:
+                forgotten = [
+                    stored.entry.place
+                    for stored in store.entries(log, item.start, item.last)
+                    if stored.payload_state is PayloadState.FORGOTTEN
+                ]
+                for place in forgotten:
+                    store.want_again(place)
+        summary = asyncio.run(
+            sync_intervals(
+                NodeConfig(b""),
+                store,
+                url,
+                wanted,
+                interest=lambda log: wanted.get(log, RangeSet()),
+                progress=lambda stats: bar.update(
+                    stats.entries_received, stats.bytes_received + stats.bytes_sent, stats.missing or None
+                ),
+            )
+        )
+        lacking = [
+            f"{log_text(log)}/{low}" + (f"..{high}" if high > low else "")
+            for log, ranges in wanted.items()
+            for item in ranges
+            for low, high in store.missing(log, item.last, low=item.start)
+        ]
+    _print_summary(arguments, summary)
+    for text in lacking:
+        note(f"the peer does not have {text}")
+    return 1 if lacking or summary.refused else 0
+
+
+def _wanted_entries(texts: Sequence[str]) -> dict[Log, RangeSet]:
+    found: dict[Log, list[Range]] = {}
+    for text in texts:
+        log, _, numbers = text.rpartition("/")
+        first, _, last = numbers.partition("..")
+        try:
+            found.setdefault(parse_log(log), []).append(Range(int(first), int(last or first)))
+        except ValueError:
+            raise ConfigError(f"{text!r} names no entries; expected AUTHOR/LOG/SEQ or AUTHOR/LOG/SEQ..SEQ") from None
+    return {log: RangeSet(ranges, most=len(ranges)) for log, ranges in found.items()}
 
 
 def _print_summary(arguments: argparse.Namespace, summary: SyncSummary) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from culm.bamboo.yamf import YAMF_PREFIX
 from culm.cli.output import open_input, print_json, print_table
 from culm.errors import ConfigError, EncodingError
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
 _MAX_BYTES = 64 * 1024 * 1024
 _IDS_SHOWN = 3
+_DATA_SHOWN = 32  # bytes
 Row = dict[str, object]
 
 
@@ -86,4 +90,70 @@ def _list_negentropy(message: bytes, found: Callable[[Row], None]) -> None:
         raise EncodingError(error.reason, error.offset) from None
 
 
-_LISTINGS: dict[str, Callable[[bytes, Callable[[Row], None]], None]] = {"negentropy": _list_negentropy}
+class _Alone:
+    """What the reader of intervals messages has to know and a message alone does not tell: nothing is relative."""
+
+    def starts(self) -> bool:
+        """Whether a resolved start is written: only a request with a relative start would have one."""
+        return False
+
+    def has_hash(self, items: int, following: bytes) -> bool:  # noqa: ARG002
+        """Whether a hash follows: no message begins as a hash does."""
+        return following == YAMF_PREFIX
+
+
+def _list_intervals(message: bytes, found: Callable[[Row], None]) -> None:
+    from culm.intervals.codec import pull_message  # noqa: PLC0415
+    from culm.intervals.messages import Eager  # noqa: PLC0415
+
+    at, context = 0, _Alone()
+    while at < len(message):
+        begin = at
+        value, at = pull_message(message, at, context)
+        data = b""
+        if isinstance(value, Eager):
+            data = message[at : at + value.count]
+            if len(data) < value.count:
+                found({"offset": begin, "message": "eager", "fields": f"count {value.count}"})
+                raise EncodingError(f"{value.count} bytes of item data are announced, {len(data)} are there", at)
+            at += value.count
+        text = _fields_text(value)
+        if data:
+            text += f", data {data[:_DATA_SHOWN].hex()}" + ("..." if len(data) > _DATA_SHOWN else "")
+        found({"offset": begin, "message": _words(value), "fields": text})
+
+
+def _words(value: object) -> str:
+    """``RequestCredit``: request credit."""
+    name = type(value).__name__
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
+
+
+def _fields_text(value: object) -> str:
+    """The fields of a message that say something, in the order in which they are written."""
+    shown = []
+    for item in fields(value):  # type: ignore[arg-type]
+        content = getattr(value, item.name)
+        if content is None or content is False or content == ():
+            continue
+        shown.append(item.name if content is True else f"{item.name} {_value_text(content)}")
+    return ", ".join(shown)
+
+
+def _value_text(content: object) -> str:
+    match content:
+        case bytes():
+            return content.hex()
+        case Enum():
+            return content.name.lower().replace("_", " ")
+        case tuple():
+            return "(" + "; ".join(map(_value_text, content)) + ")"
+        case _ if is_dataclass(content):
+            return f"{_words(content)} ({_fields_text(content)})"
+    return str(content)
+
+
+_LISTINGS: dict[str, Callable[[bytes, Callable[[Row], None]], None]] = {
+    "intervals": _list_intervals,
+    "negentropy": _list_negentropy,
+}

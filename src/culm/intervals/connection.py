@@ -190,7 +190,8 @@ class Connection:
         """Change a request from lazy to eager or the reverse; the id of the request that takes over.
 
         ``seq`` is the number of an entry, ``offset`` a byte of its payload (None: its metadata): where the new response
-        begins or changes, as docs/protocols/intervals.md, "Adjustments", says.
+        begins or changes, as docs/protocols/intervals.md, "Adjustments", says. An eager response must not begin with a
+        payload whose metadata was only announced, since its end could not be found: from lazy to eager, name an entry.
         """
         if self.request_credit == 0:
             raise LocalProtocolError("the peer has given no credit for an adjustment")
@@ -258,6 +259,9 @@ class Connection:
     def _authentic(self, events: list[Event]) -> Iterator[Event]:
         """The events, up to an entry whose signature is bad; of an unverified response without such entries."""
         entries = [event.entry for event in events if isinstance(event, EntryReceived)]
+        if not entries:
+            yield from (event for event in events if not self._is_distrusted(event))
+            return
         good = dict(zip(map(id, entries), are_authentic(entries), strict=True))
         dropped: set[int] = set()
         for event in events:
@@ -269,12 +273,17 @@ class Connection:
                     if request_id in self.ours:
                         self.ours[request_id].distrusted = entry
                     yield EntryDropped(request_id, entry.seq)
-                case PayloadReceived(request_id, entry) | PayloadFailed(request_id, entry):
-                    ours = self.ours.get(request_id)
-                    if id(entry) not in dropped and not (ours is not None and ours.distrusted is entry):
-                        yield event
-                case _:
+                case PayloadReceived(_, entry) | PayloadFailed(_, entry) if id(entry) in dropped:
+                    pass
+                case _ if not self._is_distrusted(event):
                     yield event
+
+    def _is_distrusted(self, event: Event) -> bool:
+        """Whether this is about the payload of an entry that was dropped before."""
+        if not isinstance(event, PayloadReceived | PayloadFailed):
+            return False
+        ours = self.ours.get(event.id)
+        return ours is not None and ours.distrusted is event.entry
 
     def _take_all(self) -> None:
         buffer, at = self._buffer, 0

@@ -268,7 +268,9 @@ class OurRequest:
         if self._entry is None or self._entry.seq != seq:
             held = self._source.variants(self.request.log, seq)
             if not held:
-                raise RemoteProtocolError(f"the payload of entry {seq}, which never came")
+                raise LocalProtocolError(
+                    f"the payload of entry {seq} comes, which was only announced: a position was to be named"
+                )
             self._entry = held[0]
         return self._entry
 

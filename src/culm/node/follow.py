@@ -110,6 +110,7 @@ class _Followed:
     questions: dict[int, str] = field(default_factory=dict)  # lazy requests that are not about a span
     were_asked: set[str] = field(default_factory=set)
     started: dict[str, int] = field(default_factory=dict)
+    pools: set[int] = field(default_factory=set)  # members of certificate pools that were asked for
     fork_seen: bool = False
     is_last_round: bool = False  # nothing was asked for in this round
 
@@ -342,7 +343,7 @@ class Follower:
 
     def _ask(self, followed: _Followed, span: _Span) -> None:
         """Send the two requests for a span."""
-        interval, offset, begun = self._interval(followed.log, span)
+        interval, offset, begun = self._interval(followed, span)
         options = self._options
         forks = Forks.LOCAL if self._source.lookup(followed.log).is_forked else options.forks
 
@@ -366,11 +367,13 @@ class Follower:
         span.eager = request(lazy=False)
         followed.spans.append(span)
 
-    def _interval(self, log: Log, span: _Span) -> tuple[Interval, int | None, tuple[Entry, PayloadHasher] | None]:
+    def _interval(
+        self, followed: _Followed, span: _Span
+    ) -> tuple[Interval, int | None, tuple[Entry, PayloadHasher] | None]:
         """The interval of a span, with as much of the pool as is missing, and where its first payload goes on."""
-        source = self._source
+        source, log = self._source, followed.log
         low, high = span.low, span.high
-        dist, outer = self._pool(log, low)
+        dist, outer = self._pool(followed, low)
         if span.metadata_only:
             return MetadataOnly(low, ascending=False, dist=dist, outer=outer), None, None
         if span.descending and high is not None:
@@ -386,13 +389,19 @@ class Follower:
         end = FromGreatest(0) if high is None else At(high, 0)
         return Regular(At(low, dist, outer, own), end), offset, begun
 
-    def _pool(self, log: Log, seq: int) -> tuple[int, bytes | None]:
-        """How many steps down from an entry are missing, and the hash of the first one that is not."""
-        lookup = self._source.lookup(log)
+    def _pool(self, followed: _Followed, seq: int) -> tuple[int, bytes | None]:
+        """How many steps down from an entry are missing, and the hash of the first one that is not.
+
+        What was asked for with another span need not be asked for again, though its hash is not known yet.
+        """
+        lookup = self._source.lookup(followed.log)
         for dist, member in enumerate(path(seq, 1)[1:]):
             if lookup.entries_around(member) is not None:
-                found = self._source.get(log, member)
+                found = self._source.get(followed.log, member)
                 return dist, None if found is None else found.entry.hash
+            if member in followed.pools:
+                return dist, None
+            followed.pools.add(member)
         return len(path(seq, 1)) - 1, None
 
     # -- what the peer says ------------------------------------------------------------------------------------

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
     from pathlib import Path
 
-    from culm.bamboo import Identity
+    from culm.bamboo import Entry, Identity
     from culm.node.config import NodeConfig
     from culm.node.policy import Policy
     from culm.store import Log, SQLiteStore
+    from culm.store.interface import Bytes
 
 _LOOK_SECONDS = 0.01  # how often is looked whether another process wrote to the store
 _POLL_SECONDS = 0.1  # how often the store is asked for changes, whatever it looks like
@@ -88,6 +89,12 @@ class Node:
             await stop.wait()
         finally:
             await self._stop()
+
+    async def append(self, identity: Identity, log_id: int, payload: Iterable[Bytes], *, is_end: bool = False) -> Entry:
+        """Publish the next entry of the identity's log, and tell the peers at once. See ``SQLiteStore.append``."""
+        entry = await self._worker.run(self._worker.store.append, identity, log_id, payload, is_end=is_end)
+        self._tell_sessions()
+        return entry
 
     def _start(self, work: object) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]

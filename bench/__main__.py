@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from bench import negentropy, ranges, replication, verification
+from bench import intervals, negentropy, ranges, replication, verification
 from bench.harness import report
 
 BENCHMARKS = {
     "verification": verification.run,
     "replication": replication.run,
+    "intervals": intervals.run,
     "negentropy": negentropy.run,
     "ranges": ranges.run,
 }

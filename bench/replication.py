@@ -38,11 +38,11 @@ class Run:
     bytes_received: int
 
 
-def _culm(home: Path, *arguments: str) -> list[str]:
+def culm(home: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "culm.cli", "--home", str(home), *arguments]
 
 
-class _Watch(Thread):
+class Watch(Thread):
     """Waits for a child and accounts for it.
 
     ``memory`` is its peak in MB (10^6 bytes), looked up every few milliseconds: what the system reports at the end
@@ -73,16 +73,16 @@ class _Watch(Thread):
 def replicate(alice: Path, bob: Path, entries: int) -> Run:
     """Serve ``alice``, sync ``bob`` with it, and account for both processes."""
     server = subprocess.Popen(
-        _culm(alice, "serve", "--clump", "bench", "--listen", "bushbaby://127.0.0.1:0"),
+        culm(alice, "serve", "--clump", "bench", "--listen", "bushbaby://127.0.0.1:0"),
         stdout=subprocess.PIPE,
         text=True,
     )
     assert server.stdout is not None
     url = server.stdout.readline().split()[1]
     start = time.perf_counter()
-    client = subprocess.Popen(_culm(bob, "sync", url, "--clump", "bench", "--json"), stdout=subprocess.PIPE, text=True)
+    client = subprocess.Popen(culm(bob, "sync", url, "--clump", "bench", "--json"), stdout=subprocess.PIPE, text=True)
     assert client.stdout is not None
-    alice_watch, bob_watch = _Watch(server.pid), _Watch(client.pid)
+    alice_watch, bob_watch = Watch(server.pid), Watch(client.pid)
     output = client.stdout.read()
     bob_watch.join()
     wall = time.perf_counter() - start
@@ -120,7 +120,7 @@ def _measure_payload(folder: Path) -> list[Figure]:
     for size in (0, LARGE_BYTES):
         alice, bob = folder / f"alice{size}", folder / f"bob{size}"
         for home in (alice, bob):
-            subprocess.run(_culm(home, "init"), check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(culm(home, "init"), check=True, stdout=subprocess.DEVNULL)
         with SQLiteStore(alice / "store.db") as store:
             store.append(Identity(bytes(32)), 1, (bytes(65536) for _ in range(size // 65536)))
         peaks.append(replicate(alice, bob, 1).memory)
@@ -144,7 +144,7 @@ def _measure(folder: Path, size: int) -> list[Figure]:
     log = build_log(size, payload_size=PAYLOAD)
     sample = [entry.encoded for entry in log.entries[:4000]]
     alice = folder / "alice"
-    subprocess.run(_culm(alice, "init"), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(culm(alice, "init"), check=True, stdout=subprocess.DEVNULL)
     with SQLiteStore(alice / "store.db") as store:
         store.add(log.items(), authenticated=True)
     author = log.identity.public
@@ -153,7 +153,7 @@ def _measure(folder: Path, size: int) -> list[Figure]:
     rates: list[float] = []
     for number in range(ROUNDS):
         bob = folder / f"bob{number}"
-        subprocess.run(_culm(bob, "init"), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(culm(bob, "init"), check=True, stdout=subprocess.DEVNULL)
         bare = seconds(lambda: bare_loop(sample, author)) / len(sample)
         runs.append(replicate(alice, bob, size))
         rates.append((size / runs[-1].transfer) * bare)

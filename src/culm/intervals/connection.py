@@ -100,9 +100,9 @@ class Connection:
 
     # -- out ---------------------------------------------------------------------------------------------------
 
-    def data_to_send(self) -> bytes:
+    def data_to_send(self) -> bytearray:
         """What was written since the last call."""
-        data, self._out = bytes(self._out), bytearray()
+        data, self._out = self._out, bytearray()
         return data
 
     @property

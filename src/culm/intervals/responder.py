@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from culm.intervals.source import HeldLog, Kept, Source
 
 _PAGE_ENTRIES = 128
+_PIECE = 64 * 1024
 _LAZY_ITEMS = 100_000  # announced at once where the sizes of payloads have to be looked at
 
 
@@ -417,6 +418,11 @@ class TheirRequest:
         if self.switch is not None and self.switch.at == self.index:
             end = min(end, self.switch.offset)
         wanted = min(end - self.offset, room)
+        if wanted < end - self.offset:  # it had better end where stores begin a new piece
+            whole = wanted - (self.offset + wanted) % _PIECE
+            if whole <= 0 and chunk:
+                return
+            wanted = whole if whole > 0 else wanted
         if kept.small is not None:
             piece = kept.small[self.offset : self.offset + wanted]
         else:

@@ -44,7 +44,7 @@ class Source(Protocol):
         """The first ``limit`` verified entries from ``seq`` on, in either direction."""
 
     def payload(self, kept: Kept, offset: int, size: int) -> bytes:
-        """Up to ``size`` bytes of a payload from ``offset`` on; nothing if there are none."""
+        """Some bytes of a payload from ``offset`` on: at most ``size``, and none only if there are none."""
 
     def misfit(
         self, log: Log, low: int, high: int, least: int | None, greatest: int | None, *, ascending: bool

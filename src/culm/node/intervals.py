@@ -244,7 +244,7 @@ class IntervalSession:
                 if not data:
                     await self._wake.wait()
 
-    def _compose(self) -> tuple[bytes, bool]:
+    def _compose(self) -> tuple[bytearray, bool]:
         """Bytes for the peer, and whether there are more at once."""
         if self._changed:
             self._changed = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from culm.errors import StoreDamaged, StoreError, StoreFull, StoreLocked, StoreMissing
 from culm.store import records
@@ -18,7 +18,7 @@ from culm.store.migrations import migrate
 from culm.store.schema import VERSION, schema_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 LOCK_TIMEOUT = 10.0  # seconds to wait for another writer
@@ -134,6 +134,11 @@ class Database:
                 raise
             finally:
                 self._depth -= 1
+
+    def read(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a single query: a moment of its own, without a transaction around it."""
+        with translated_errors(self.path):
+            return self.connection.execute(query, parameters).fetchall()
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:

@@ -29,28 +29,22 @@ _COMMIT_BYTES = 1024 * 1024  # a sink commits after this much
 def read_pieces(database: Database, entry_id: int, offset: int = 0) -> Iterator[bytes]:
     """The bytes held of an entry's payload from ``offset`` on, one stored piece after the other."""
     while True:
-        with database.snapshot() as connection:
-            row = connection.execute(
-                "SELECT at, piece FROM payloads WHERE entry = ? AND at <= ? ORDER BY at DESC LIMIT 1",
-                (entry_id, offset),
-            ).fetchone()
-        if row is None or row[0] + len(row[1]) <= offset:
+        rows = database.read(
+            "SELECT at, piece FROM payloads WHERE entry = ? AND at <= ? ORDER BY at DESC LIMIT 1", (entry_id, offset)
+        )
+        if not rows or rows[0][0] + len(rows[0][1]) <= offset:
             return
+        row = rows[0]
         piece = row[1][offset - row[0] :] if row[0] < offset else row[1]
         offset += len(piece)
         yield piece
 
 
 def read_slice(database: Database, entry_id: int, offset: int, size: int) -> bytes:
-    """Up to ``size`` bytes of an entry's payload from ``offset`` on; fewer if fewer are held."""
-    found = bytearray()
+    """The first bytes held of an entry's payload from ``offset`` on: at most ``size``, and of one stored piece."""
     for piece in read_pieces(database, entry_id, offset):
-        if not found and len(piece) == size:
-            return piece
-        found += piece[: size - len(found)]
-        if len(found) == size:
-            break
-    return bytes(found)
+        return piece if len(piece) <= size else piece[:size]
+    return b""
 
 
 def regrouped(pieces: Iterable[Bytes], size: int = PIECE_BYTES) -> Iterator[bytes]:

@@ -194,7 +194,7 @@ class SQLiteStore:
         return payloads.read_pieces(self._database, stored.id, offset)
 
     def payload_slice(self, entry_id: int, offset: int, size: int) -> bytes:
-        """Up to ``size`` bytes of the payload of the entry in a row, from ``offset`` on; fewer if fewer are held."""
+        """Some bytes of the payload of the entry in a row, from ``offset`` on: at most ``size``, none at the end."""
         return payloads.read_slice(self._database, entry_id, offset, size)
 
     def lookup(self, log: Log) -> Lookup:

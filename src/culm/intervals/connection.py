@@ -238,9 +238,12 @@ class Connection:
         if self._failed:
             raise LocalProtocolError("the peer broke the protocol: the connection is over")
         failure: RemoteProtocolError | None = None
-        self._buffer += data
+        if self._buffer:
+            self._buffer += data
+            data, self._buffer = self._buffer, bytearray()
         try:
-            self._take_all()
+            with memoryview(data) as view:
+                self._take_all(view)
         except RemoteProtocolError as error:
             self._failed = True
             failure = error
@@ -285,24 +288,22 @@ class Connection:
         ours = self.ours.get(event.id)
         return ours is not None and ours.distrusted is event.entry
 
-    def _take_all(self) -> None:
-        buffer, at = self._buffer, 0
-        with memoryview(bytes(buffer)) as view:
-            self._buffer = bytearray()
-            while at < len(view):
-                if self._body:
-                    size = min(self._body, len(view) - at)
-                    self._take_body(view[at : at + size])
-                    at += size
-                    continue
-                try:
-                    message, at = self._pull(view, at)
-                except Truncated:
-                    if len(view) - at > MAX_MESSAGE:  # pragma: no cover - no message is so long
-                        raise RemoteProtocolError("a message of more than a thousand bytes") from None
-                    self._buffer += view[at:]
-                    return
-                self._handle(message)
+    def _take_all(self, view: memoryview) -> None:
+        at = 0
+        while at < len(view):
+            if self._body:
+                size = min(self._body, len(view) - at)
+                self._take_body(view[at : at + size])
+                at += size
+                continue
+            try:
+                message, at = self._pull(view, at)
+            except Truncated:
+                if len(view) - at > MAX_MESSAGE:  # pragma: no cover - no message is so long
+                    raise RemoteProtocolError("a message of more than a thousand bytes") from None
+                self._buffer += view[at:]
+                return
+            self._handle(message)
 
     def _pull(self, view: memoryview, at: int) -> tuple[Message, int]:
         head = bytes(view[at : at + MAX_MESSAGE])

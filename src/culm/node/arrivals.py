@@ -220,7 +220,7 @@ class Arrivals:
         for job in jobs:
             match job:
                 case _Group(items):
-                    report.merge(self._worker.store.add(items, authenticated=True))
+                    report.merge(self._worker.store.add(items, authenticated=True, durable=False))
                 case ForkProof():
                     report.merge(self._worker.store.add_proof(job))
                 case _Failed(entry):
@@ -233,7 +233,7 @@ class Arrivals:
         sink = self._sinks.get(entry.hash)
         if sink is None:
             try:
-                sink = self._worker.store.payload_sink(entry.place, entry.hash, trusted=True)
+                sink = self._worker.store.payload_sink(entry.place, entry.hash, trusted=True, durable=False)
             except NotHeld:  # the entry was refused
                 return None
             self._sinks[entry.hash] = sink

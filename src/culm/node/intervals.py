@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from culm.ranges import RangeSet
     from culm.store import ImportReport, Log
 
-_READ_BYTES = 128 * 1024
-_WRITE_BYTES = 256 * 1024  # made at once for the socket
+_READ_BYTES = 512 * 1024
+_WRITE_BYTES = 512 * 1024  # made at once for the socket
 _INLINE_BYTES = 4096  # what is so small is taken at once, without a thread
 _CHECK_SECONDS = 0.25
 _QUIET_SECONDS = 0.25  # after we sent something, before a one-time sync ends

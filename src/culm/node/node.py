@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.01  # how often is looked whether another process wrote to the store
 _POLL_SECONDS = 0.1  # how often the store is asked for changes, whatever it looks like
 _MAX_BACKOFF = 10.0  # times the interval between contacts
-_STREAM_LIMIT = 256 * 1024
+_STREAM_LIMIT = 512 * 1024
 CONNECT_SECONDS = 10.0
 
 _logger = logging.getLogger("culm.node")

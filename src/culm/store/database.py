@@ -59,6 +59,7 @@ class Database:
         self.path = path
         self.read_only = read_only
         self._depth = 0
+        self._durable = True
         try:
             is_there, is_folder = path.exists(), path.is_dir()
         except OSError as error:
@@ -112,13 +113,20 @@ class Database:
                 return
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A writing transaction: all of it is kept, or, if an exception leaves the block, none. May be nested."""
+    def transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """A writing transaction: all of it is kept, or, if an exception leaves the block, none. May be nested.
+
+        One that is not ``durable`` can be lost in a power cut, as a whole and with those after it, up to the next one
+        that is: for what can be had again.
+        """
         if self.read_only:
             msg = f"{self.path}: the store was opened for reading only"
             raise StoreError(msg)
         with translated_errors(self.path):
             if self._depth == 0:
+                if durable != self._durable:
+                    self.connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                    self._durable = durable
                 self.connection.execute("BEGIN IMMEDIATE")
             self._depth += 1
             outermost = self._depth == 1

@@ -86,17 +86,25 @@ class Sink:
 
     ``wanted`` is false if there is nothing to write: the payload is held, was forgotten, or can never be right.
 
-    ``trusted``: whoever writes has checked the bytes against the entry, what was held before included.
+    ``trusted``: whoever writes has checked the bytes against the entry, what was held before included. ``durable``:
+    what was written survives a power cut, not only the end of the process.
 
     There may be several for one payload. What they store must fit together: one that finds the payload otherwise than
     it left it is over. If all of it came another way that is as good; ``Overtaken`` is raised if not.
     """
 
     def __init__(
-        self, database: Database, place: Place, entry_hash: bytes | None = None, *, trusted: bool = False
+        self,
+        database: Database,
+        place: Place,
+        entry_hash: bytes | None = None,
+        *,
+        trusted: bool = False,
+        durable: bool = True,
     ) -> None:
         self._database = database
         self._trusted = trusted
+        self._durable = durable
         with database.snapshot() as connection:
             row = find_entry(connection, place, entry_hash)
         if row is None:
@@ -137,7 +145,7 @@ class Sink:
     def _commit(self, size: int) -> None:
         """Store the first ``size`` of the pending bytes."""
         try:
-            with self._database.transaction() as connection:
+            with self._database.transaction(durable=self._durable) as connection:
                 self._check_overtaken(connection)
                 write_pieces(connection, self._id, self._stored, memoryview(self._pending)[:size])
                 connection.execute(
@@ -177,7 +185,7 @@ class Sink:
             self._refuse(error)
             raise
         try:
-            with self._database.transaction() as connection:
+            with self._database.transaction(durable=self._durable) as connection:
                 self._check_overtaken(connection)
                 write_pieces(connection, self._id, self._stored, self._pending)
                 complete_payload(connection, self._id, self._entry)

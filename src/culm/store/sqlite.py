@@ -67,18 +67,20 @@ class SQLiteStore:
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def add(self, items: Iterable[Item], *, authenticated: bool = False) -> ImportReport:
+    def add(self, items: Iterable[Item], *, authenticated: bool = False, durable: bool = True) -> ImportReport:
         """Take entries with their payloads (None: not at hand), in any order.
 
         What is wrong is refused and listed in the report; the rest is taken. ``authenticated`` says that the
-        signatures were checked already. A transaction takes up to a thousand entries; each is kept or not as a whole.
-        ``StoreFull`` if more entries wait for their path than may: that transaction is undone.
+        signatures were checked already. ``durable``: what was taken survives a power cut; without, the end of the
+        process only, which is enough for what a peer can send again. A transaction takes up to a thousand entries;
+        each is kept or not as a whole. ``StoreFull`` if more entries wait for their path than may: that transaction is
+        undone.
         """
         report = ImportReport()
         rest = iter(items)
         before = self._newest_row()
         while batch := self._next_batch(rest):
-            report.merge(self._add_batch(batch, authenticated=authenticated))
+            report.merge(self._add_batch(batch, authenticated=authenticated, durable=durable))
         if report.waiting:  # some of those that waited when they came found their path since
             report.waiting = self._waiting_after(before)
         return report
@@ -104,13 +106,13 @@ class SQLiteStore:
                 break
         return batch
 
-    def _add_batch(self, batch: list[Item], *, authenticated: bool) -> ImportReport:
+    def _add_batch(self, batch: list[Item], *, authenticated: bool, durable: bool) -> ImportReport:
         report = ImportReport()
         if not authenticated:
             batch = _authentic(batch, report)
         batch.sort(key=lambda item: (item[0].author, item[0].log_id, item[0].seq))
         checked = [(entry, *_checked_payload(entry, payload, report)) for entry, payload in batch]
-        with self._database.transaction() as connection:
+        with self._database.transaction(durable=durable) as connection:
             ingestion = ingest.Ingestion(connection, report)
             for entry, payload, lied in checked:
                 ingestion.take(entry, payload, lied=lied)
@@ -128,13 +130,15 @@ class SQLiteStore:
         """Publish the next entry of the identity's log; see ``culm.store.append``."""
         return append.append(self._database, identity, log_id, payload, is_end=is_end)
 
-    def payload_sink(self, place: Place, entry_hash: bytes | None = None, *, trusted: bool = False) -> payloads.Sink:
+    def payload_sink(
+        self, place: Place, entry_hash: bytes | None = None, *, trusted: bool = False, durable: bool = True
+    ) -> payloads.Sink:
         """Where to write the payload of an entry that is held, in pieces; ``NotHeld`` if it is not.
 
         ``entry_hash`` (66 bytes) chooses among entries of one number that contradict each other. ``trusted``: the
-        caller has checked the bytes.
+        caller has checked the bytes. ``durable``: see ``add``.
         """
-        return payloads.Sink(self._database, place, entry_hash, trusted=trusted)
+        return payloads.Sink(self._database, place, entry_hash, trusted=trusted, durable=durable)
 
     def payload_begun(self, stored: StoredEntry) -> PayloadHasher:
         """The hash of the bytes that are held of an entry's payload, to go on with."""

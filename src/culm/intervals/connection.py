@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from culm.intervals.interval import Interval
     from culm.intervals.source import Log, Source
 
+_RESERVE = 32 * 1024  # bytes of response credit that large payloads do not take
+
 
 class Connection:
     """One endpoint. ``source`` is asked for what the peer wants; ``stateless`` speaks the request-response subset.
@@ -75,6 +77,7 @@ class Connection:
         self.stateless = stateless
         self.request_credit = 0  # requests that we may still send
         self.response_credit = 0  # bytes of item data that we may still send
+        self._most_credit = 0  # that there ever was
         self.ours: dict[int, OurRequest] = {}
         self.theirs: dict[int, TheirRequest] = {}
         self._source = source
@@ -91,7 +94,8 @@ class Connection:
         self._by_log: dict[Log, set[int]] = {}  # requests of the peer
         self._buffer = bytearray()
         self._body = 0  # bytes of the present eager message that are to come
-        self._out = bytearray()
+        self._out: list[bytes] = []
+        self.pending = 0  # bytes that ``data_to_send`` would give
         self._events: list[Event] = []
         self._failed = False
         self.entries_sent = 0  # whose metadata went to the peer as data
@@ -100,18 +104,18 @@ class Connection:
 
     # -- out ---------------------------------------------------------------------------------------------------
 
-    def data_to_send(self) -> bytearray:
+    def data_to_send(self) -> bytes:
         """What was written since the last call."""
-        data, self._out = self._out, bytearray()
+        data = b"".join(self._out)
+        self._out, self.pending = [], 0
         return data
 
-    @property
-    def pending(self) -> int:
-        """Bytes that ``data_to_send`` would give."""
-        return len(self._out)
-
     def _send(self, message: Message) -> None:
-        self._out += push_message(message)
+        self._write_out(push_message(message))
+
+    def _write_out(self, data: bytes) -> None:
+        self._out.append(data)
+        self.pending += len(data)
 
     # -- credit ------------------------------------------------------------------------------------------------
 
@@ -122,7 +126,7 @@ class Connection:
     def refill(self) -> None:
         """Everything received was dealt with: let the peer send a whole window again."""
         amount = self.limits.window - self._peer_window
-        if amount * 4 >= self.limits.window:
+        if amount * 2 >= self.limits.window:
             self._peer_window += amount
             self._send(ResponseCredit(amount))
 
@@ -341,6 +345,7 @@ class Connection:
                 self.request_credit = _grown(self.request_credit, amount)
             case ResponseCredit(amount):
                 self.response_credit = _grown(self.response_credit, amount)
+                self._most_credit = max(self._most_credit, self.response_credit)
             case Cancel(request_id):
                 self._take_cancel(request_id)
             case Activate(change):
@@ -525,6 +530,11 @@ class Connection:
         return bool(self._turns)
 
     @property
+    def turns(self) -> int:
+        """How many requests of the peer ``respond`` would look at."""
+        return len(self._turns)
+
+    @property
     def peer_is_content(self) -> bool:
         """Whether the peer waits for nothing that we have, as far as is known."""
         return not self._turns and not any(theirs.lazy for theirs in self.theirs.values())
@@ -536,17 +546,20 @@ class Connection:
         looked at again when there is some.
         """
         starved: list[int] = []
-        while self._turns and len(self._out) < limit:
+        while self._turns and self.pending < limit:
             request_id = self._turns.popleft()
             self._waiting.discard(request_id)
             theirs = self.theirs.get(request_id)
             if theirs is None:
                 continue
-            room = min(self.limits.chunk, self.response_credit)
+            credit = self.response_credit
+            if theirs.is_in_large_payload:  # it leaves some for the others
+                credit -= min(_RESERVE, self._most_credit // 4)
+            room = max(0, min(self.limits.chunk, credit))
             part = theirs.next_part(self._source, room)
             if part is not None:
                 self._write(theirs, part)
-                if request_id in self.theirs:
+                if request_id in self.theirs and not theirs.pause():
                     self._queue(request_id)
             elif room == 0 and not theirs.lazy:
                 starved.append(request_id)
@@ -565,7 +578,7 @@ class Connection:
         if isinstance(part, Data):
             self.response_credit -= len(part.data)
             self._send(Eager(len(part.data), start))
-            self._out += part.data
+            self._write_out(part.data)
             self.entries_sent += part.entries
         else:
             self._send(Lazy(part.items, part.trailing, part.hash, start))

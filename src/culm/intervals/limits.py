@@ -15,6 +15,6 @@ class Limits:
     """
 
     requests: int = 1024
-    window: int = 1024 * 1024
+    window: int = 512 * 1024
     chunk: int = 128 * 1024
     logs: int = 65_536

@@ -57,6 +57,28 @@ class Over:
 Part = Data | Announcement | Over
 
 
+class _Chunk:
+    """Pieces of data that go out together. Its length is that of the data."""
+
+    __slots__ = ("_parts", "_size")
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, piece: bytes) -> None:
+        """Add a piece."""
+        self._parts.append(piece)
+        self._size += len(piece)
+
+    def joined(self) -> bytes:
+        """All of it; a single piece is not copied."""
+        return b"".join(self._parts)
+
+
 class TheirRequest:
     """A request of the peer and how far it was answered."""
 
@@ -86,6 +108,7 @@ class TheirRequest:
         self._transmitted = Runs()
         self._page: dict[int, Kept] = {}
         self._entries = 0  # sent completely since the last part
+        self.is_drained = False  # whether nothing can follow the last part until the log changes
         self._misfit: int | None = None  # the number of a payload that is not wanted for its size
         self._misfit_size: int | None = None
         self._has_ended = False  # whether the log's last entry was sent
@@ -117,6 +140,11 @@ class TheirRequest:
         """Where the response is; metadata of which a part was sent does not count."""
         return None if self.stream is None else Position(self.index, self.offset)
 
+    @property
+    def is_in_large_payload(self) -> bool:
+        """Whether a good part of a payload was sent already."""
+        return self.offset >= _PIECE
+
     # -- what comes next ---------------------------------------------------------------------------------------
 
     def next_part(self, source: Source, room: int) -> Part | None:
@@ -135,12 +163,23 @@ class TheirRequest:
         if (over := self._fork(source, held, stream)) is not None:
             return over
         horizon = Horizon.of(self.request, stream, held)
+        self.is_drained = False
         part: Part | None = None if self.stateless else self._confirmation(source, horizon, held)
         if part is None:
             part = self._announcement(source, horizon, held) if self.lazy else self._data(source, horizon, held, room)
         if part is None and (self.lazy or room > 0):
             return self._nothing(held)
         return part
+
+    def pause(self) -> bool:
+        """Nothing can follow what was just sent: wait. False if the request is to be asked once more all the same."""
+        if self.stateless or self.stream is None or self.request.has_filter or self._has_ended or self.is_at_end:
+            return False
+        if not self.is_drained or self.index >= self.stream.total:
+            return False
+        self._page.clear()
+        self.advance(TheirEvent.BLOCKED)
+        return True
 
     def _nothing(self, held: HeldLog) -> Part | None:
         """What to do where nothing can be sent: wait, or end the response."""
@@ -327,13 +366,14 @@ class TheirRequest:
 
     def _data(self, source: Source, horizon: Horizon, held: HeldLog, room: int) -> Data | Over | None:
         """As much data as there is room for. A payload of which nothing is left is passed by the next byte."""
-        stream, chunk = horizon.stream, bytearray()
+        stream, chunk = horizon.stream, _Chunk()
         behind = Position(self.index, self.offset)  # where all the data so far has come to
         available = 0
         while room > len(chunk) and self.index < stream.total and not self.lazy:
             if available <= 0:
                 available = self._available(source, horizon, held)
             if available <= 0 or (chunk and self._is_confirmable(stream)):
+                self.is_drained = available <= 0
                 break
             before, size = self.index, len(chunk)
             over = self._add_some(source, stream, chunk, room - len(chunk))
@@ -350,7 +390,7 @@ class TheirRequest:
         if not (self.is_at_end or self.lazy):
             self.index, self.offset = behind
         entries, self._entries = self._entries, 0
-        return Data(bytes(chunk), entries) if chunk or self.index > behind.at else None
+        return Data(chunk.joined(), entries) if chunk or self.index > behind.at else None
 
     def _is_confirmable(self, stream: Stream) -> bool:
         seq, is_payload = stream.item(self.index)
@@ -367,7 +407,7 @@ class TheirRequest:
                 return 1 if kept is not None and kept.payload_held > self.offset else 0
         return count
 
-    def _add_some(self, source: Source, stream: Stream, chunk: bytearray, room: int) -> Over | None:
+    def _add_some(self, source: Source, stream: Stream, chunk: _Chunk, room: int) -> Over | None:
         seq, is_payload = stream.item(self.index)
         kept = self._kept(source, seq, ascending=stream.ascending)
         if kept is None:
@@ -383,7 +423,7 @@ class TheirRequest:
         self._add_payload(source, kept, chunk, room)
         return None
 
-    def _add_metadata(self, kept: Kept, chunk: bytearray, room: int) -> Over | None:
+    def _add_metadata(self, kept: Kept, chunk: _Chunk, room: int) -> Over | None:
         entry, expected = kept.entry, self._expected
         if self._item is None:
             if expected and any(
@@ -394,7 +434,7 @@ class TheirRequest:
             self._item = encode_item(entry, lambda seq: seq in transmitted or seq in expected)
             self._item_at = 0
         piece = self._item[self._item_at : self._item_at + room]
-        chunk += piece
+        chunk.add(piece)
         self._item_at += len(piece)
         if self._item_at == len(self._item):
             self._item, self._item_at = None, 0
@@ -413,7 +453,7 @@ class TheirRequest:
         stops = self.switch is not None and self.switch == (self.index, 0)
         return is_next and not stops and self.request.fits(0)
 
-    def _add_payload(self, source: Source, kept: Kept, chunk: bytearray, room: int) -> None:
+    def _add_payload(self, source: Source, kept: Kept, chunk: _Chunk, room: int) -> None:
         end = kept.entry.size
         if self.switch is not None and self.switch.at == self.index:
             end = min(end, self.switch.offset)
@@ -427,7 +467,7 @@ class TheirRequest:
             piece = kept.small[self.offset : self.offset + wanted]
         else:
             piece = source.payload(kept, self.offset, wanted) if wanted else b""
-        chunk += piece
+        chunk.add(piece)
         self.offset += len(piece)
         if self.offset == kept.entry.size:
             self._pass_payload(kept.entry)

@@ -1,7 +1,8 @@
-"""What comes in on an interval session, on its way to the store: in order, a bounded amount at a time.
+"""What comes in on an interval session, on its way to the store: a bounded amount at a time.
 
 Entries with payloads that came whole are stored in groups. Large payloads go piece by piece to where they were left
-off. Each call of the store's thread takes a bounded part, so that those of other sessions come in between.
+off, behind all entries that came: so news never wait for a large payload. Each call of the store's thread takes a
+bounded part, so that those of other sessions come in between.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from culm.bamboo import ForkProof
@@ -25,9 +27,9 @@ if TYPE_CHECKING:
     from culm.store.payloads import Sink
 
 _SMALL = 64 * 1024  # payloads up to this size are kept together
-_STEP_BYTES = 1024 * 1024  # that one call of the store's thread takes
+_STEP_BYTES = 256 * 1024  # that one call of the store's thread takes
 _STEP_ENTRIES = 1000
-_WAITING_BYTES = 4 * 1024 * 1024  # at which no more is read from the peer
+_WAITING_BYTES = 1024 * 1024  # at which no more is read from the peer
 
 Items = list[tuple["Entry", "Bytes | None"]]
 
@@ -50,7 +52,7 @@ class _Group:
     bytes: int = 0
 
 
-_Job = _Group | _Piece | _Failed | ForkProof
+_Job = _Piece | _Failed
 
 
 @dataclass(slots=True)
@@ -77,7 +79,8 @@ class Arrivals:
         self._stored = stored
         self._curate = curate
         self._pending: dict[int, _Pending] = {}
-        self._jobs: deque[_Job] = deque()
+        self._groups: deque[_Group | ForkProof] = deque()
+        self._jobs: deque[_Job] = deque()  # about large payloads, behind all groups
         self._bytes = 0
         self._sinks: dict[bytes, Sink] = {}
         self._unwanted: set[bytes] = set()
@@ -109,7 +112,7 @@ class Arrivals:
 
     def take_proof(self, proof: ForkProof) -> None:
         """Take a fork proof that was checked."""
-        self._add_job(proof, 0)
+        self._groups.append(proof)
 
     def take_entry(self, entry: Entry) -> None:
         """Take a single entry that was checked."""
@@ -133,16 +136,16 @@ class Arrivals:
         if self._curate is not None and not self._curate(entry, memoryview(payload or b"")):
             self._unwanted.add(entry.hash)
             return
-        if not self._jobs or not isinstance(group := self._jobs[-1], _Group) or len(group.items) >= _STEP_ENTRIES:
+        if not self._groups or not isinstance(group := self._groups[-1], _Group) or len(group.items) >= _STEP_ENTRIES:
             group = _Group()
-            self._jobs.append(group)
+            self._groups.append(group)
         group.items.append((entry, payload))
         size = len(payload or b"") + len(entry.encoded)
         group.bytes += size
         self._bytes += size
 
     def _add_job(self, job: _Job, size: int) -> None:
-        if isinstance(job, _Piece | _Failed) and job.entry.hash in self._unwanted:
+        if job.entry.hash in self._unwanted:
             return
         self._jobs.append(job)
         self._bytes += size
@@ -150,7 +153,7 @@ class Arrivals:
     # -- storing -----------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        if self._task is None and self._jobs and self._failure is None:
+        if self._task is None and self._failure is None and (self._groups or self._jobs):
             self._task = asyncio.create_task(self._work())
 
     async def room(self) -> None:
@@ -180,7 +183,7 @@ class Arrivals:
     @property
     def idle(self) -> bool:
         """Whether everything taken is stored."""
-        return self._task is None and not self._jobs
+        return self._task is None and not (self._groups or self._jobs)
 
     async def _wait(self) -> None:
         if self._failure is None:
@@ -191,9 +194,9 @@ class Arrivals:
 
     async def _work(self) -> None:
         try:
-            while self._jobs:
-                jobs, size = self._next_jobs()
-                report = await self._worker.run(self._store, jobs)
+            while self._groups or self._jobs:
+                size, work = self._next_work()
+                report = await self._worker.run(work)
                 self._bytes -= size
                 self._stored(report)
                 self._moved.set()
@@ -202,31 +205,27 @@ class Arrivals:
         self._task = None
         self._moved.set()
 
-    def _next_jobs(self) -> tuple[list[_Job], int]:
+    def _next_work(self) -> tuple[int, Callable[[], ImportReport]]:
+        """What the store is to do next, and how many bytes that takes from what waits."""
+        if self._groups:
+            group = self._groups.popleft()
+            if isinstance(group, ForkProof):
+                return 0, partial(self._worker.store.add_proof, group)
+            return group.bytes, partial(self._worker.store.add, group.items, authenticated=True, durable=False)
         jobs: list[_Job] = []
-        size = entries = 0
-        while self._jobs and size < _STEP_BYTES and entries < _STEP_ENTRIES:
-            job = self._jobs.popleft()
-            jobs.append(job)
-            if isinstance(job, _Group):
-                size += job.bytes
-                entries += len(job.items)
-            elif isinstance(job, _Piece):
-                size += len(job.data)
-        return jobs, size
+        size = 0
+        while self._jobs and size < _STEP_BYTES:
+            jobs.append(job := self._jobs.popleft())
+            size += len(job.data) if isinstance(job, _Piece) else 0
+        return size, partial(self._write_all, jobs)
 
-    def _store(self, jobs: list[_Job]) -> ImportReport:
+    def _write_all(self, jobs: list[_Job]) -> ImportReport:
         report = ImportReport()
         for job in jobs:
-            match job:
-                case _Group(items):
-                    report.merge(self._worker.store.add(items, authenticated=True, durable=False))
-                case ForkProof():
-                    report.merge(self._worker.store.add_proof(job))
-                case _Failed(entry):
-                    self._sink(entry, abandon=True)
-                case _Piece():
-                    self._write(job, report)
+            if isinstance(job, _Piece):
+                self._write(job, report)
+            else:
+                self._sink(job.entry, abandon=True)
         return report
 
     def _sink(self, entry: Entry, *, abandon: bool = False) -> Sink | None:

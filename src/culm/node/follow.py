@@ -159,6 +159,11 @@ class Follower:
         return all(followed.phase is _Phase.DONE for followed in self._logs.values())
 
     @property
+    def has_work(self) -> bool:
+        """Whether ``step`` may find something to ask."""
+        return bool(self._todo)
+
+    @property
     def needs_storing(self) -> bool:
         """Whether logs wait to be looked at again once everything that came is stored."""
         return bool(self._storing)

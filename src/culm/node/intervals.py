@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from culm.ranges import RangeSet
     from culm.store import ImportReport, Log
 
-_READ_BYTES = 512 * 1024
-_WRITE_BYTES = 512 * 1024  # made at once for the socket
+_READ_BYTES = 256 * 1024
+_WRITE_BYTES = 256 * 1024  # made at once for the socket
 _INLINE_BYTES = 4096  # what is so small is taken at once, without a thread
 _CHECK_SECONDS = 0.25
 _QUIET_SECONDS = 0.25  # after we sent something, before a one-time sync ends
@@ -151,11 +151,11 @@ class IntervalSession:
             self.arrivals.end_of_chunk()
             if failure is not None:
                 raise failure
-            self._wake.set()
             await self.arrivals.room()
             async with self._lock:
                 self.connection.refill()
-            self._wake.set()
+            if self.connection.pending or self.connection.turns or self.follower.has_work:
+                self._wake.set()
             if limits.max_rate:
                 await asyncio.sleep(len(data) / limits.max_rate)
 
@@ -229,7 +229,11 @@ class IntervalSession:
             self._wake.clear()
             if self.follower.needs_storing and self.arrivals.idle:
                 self.follower.look_again()
-            data, more = await self._in_thread(self._compose)
+            if self._changed and not self.connection.turns and not self.follower.has_work:
+                async with self._lock:  # news, as a rule little: without the way through a thread
+                    data, more = self._compose(_INLINE_BYTES)
+            else:
+                data, more = await self._in_thread(self._compose)
             for event in self.connection.take_events():
                 self._handle(event)
             self.stats.entries_sent = self.connection.entries_sent
@@ -244,14 +248,14 @@ class IntervalSession:
                 if not data:
                     await self._wake.wait()
 
-    def _compose(self) -> tuple[bytearray, bool]:
+    def _compose(self, limit: int = _WRITE_BYTES) -> tuple[bytes, bool]:
         """Bytes for the peer, and whether there are more at once."""
         if self._changed:
             self._changed = False
             self._change, logs = self._source.changed_logs(self._change)
             self.connection.wake(logs)
         self.follower.step()
-        more = self.connection.respond(_WRITE_BYTES)
+        more = self.connection.respond(limit)
         return self.connection.data_to_send(), more
 
     # -- watching ----------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
+from culm.node.folding import folding
 from culm.node.intervals import IntervalSession
 from culm.node.reconcile import Listening
 from culm.node.session import Session
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from culm.store import Log, SQLiteStore
     from culm.store.interface import Bytes
 
-_LOOK_SECONDS = 0.01  # how often is looked whether another process wrote to the store
-_POLL_SECONDS = 0.1  # how often the store is asked for changes, whatever it looks like
+_LOOK_SECONDS = 0.02  # how often is looked whether another process wrote to the store
+_POLL_SECONDS = 0.25  # how often the store is asked for changes, whatever it looks like
 _MAX_BACKOFF = 10.0  # times the interval between contacts
 _STREAM_LIMIT = 512 * 1024
 CONNECT_SECONDS = 10.0
@@ -86,7 +87,8 @@ class Node:
             self._start(self._watch_store())
             for url in peers:
                 self._start(self._keep_contact(url))
-            await stop.wait()
+            async with folding(self._worker):
+                await stop.wait()
         finally:
             await self._stop()
 

@@ -6,6 +6,7 @@ thread, by one at a time.
 
 from __future__ import annotations
 
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -38,24 +39,37 @@ class _Nothing:
 
 
 class _Locked:
-    """A log's ``Lookup``, with the reader's lock around each question."""
+    """A log's ``Lookup``, with the reader's lock around each question.
+
+    It lives for one answer: what it was told of a run or an extent it does not ask again.
+    """
 
     def __init__(self, lookup: Lookup, lock: Lock) -> None:
         self._lookup = lookup
         self._lock = lock
+        self._entries: Run | None = None
+        self._payloads: Run | None = None
         self.is_forked = lookup.is_forked
 
     def entries_around(self, seq: int) -> Run | None:
-        with self._lock:
-            return self._lookup.entries_around(seq)
+        if self._entries is None or not self._entries[0] <= seq <= self._entries[1]:
+            with self._lock:
+                self._entries = self._lookup.entries_around(seq)
+        return self._entries
 
     def payloads_around(self, seq: int) -> Run | None:
-        with self._lock:
-            return self._lookup.payloads_around(seq)
+        if self._payloads is None or not self._payloads[0] <= seq <= self._payloads[1]:
+            with self._lock:
+                self._payloads = self._lookup.payloads_around(seq)
+        return self._payloads
 
-    def payload_extent(self) -> Run | None:
+    @cached_property
+    def _extent(self) -> Run | None:
         with self._lock:
             return self._lookup.payload_extent()
+
+    def payload_extent(self) -> Run | None:
+        return self._extent
 
 
 class StoreSource:
@@ -63,6 +77,7 @@ class StoreSource:
 
     def __init__(self, store: SQLiteStore, policy: Policy) -> None:
         self._store = SQLiteStore(store.path, read_only=True)
+        self._store.map_file()
         self._policy = policy
         self._lock = Lock()
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from culm.errors import NetworkError
+from culm.node.folding import folding
 from culm.node.intervals import IntervalSession
 from culm.node.node import changes, connect
 from culm.node.session import Session
@@ -99,7 +100,8 @@ async def sync_intervals(
         )
         watching = asyncio.create_task(_tell_of_changes(session, worker)) if live else None
         try:
-            await _until_done(session, progress)
+            async with folding(worker):
+                await _until_done(session, progress)
         finally:
             if watching is not None:
                 watching.cancel()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LOCK_TIMEOUT = 10.0  # seconds to wait for another writer
 _CACHE_KIB = 8_192
+_MAPPED = 2**40  # all of the file: SQLite cuts it to what it allows
 _WAL_LIMIT = 64 * 1024 * 1024  # bytes the WAL file is cut back to after a checkpoint
 
 _ERRORS: dict[int, tuple[type[StoreError], str]] = {
@@ -160,6 +161,21 @@ class Database:
             finally:
                 if not nested:
                     self.connection.execute("COMMIT")
+
+    def map_file(self) -> None:
+        """Map the file into memory for reading, instead of copying it page by page."""
+        with translated_errors(self.path):
+            self.connection.execute(f"PRAGMA mmap_size = {_MAPPED}").fetchall()
+
+    def fold_elsewhere(self) -> None:
+        """Somebody else calls ``fold``: fold the WAL file back into the database here only if it has grown large."""
+        with translated_errors(self.path):
+            self.connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_LIMIT // 4096}")
+
+    def fold(self) -> None:
+        """Fold the WAL file back into the database as far as that is possible without waiting for anybody."""
+        with translated_errors(self.path):
+            self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def close(self) -> None:
         """Close the connection. What was committed is safe, closed or not."""

@@ -1,0 +1,51 @@
+"""Folding the store's WAL file back into the database, beside the store's own thread.
+
+SQLite does that at the end of a writing transaction, which then takes tens of milliseconds while others wait. Done from
+a connection of its own it holds up nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from culm.errors import StoreError
+from culm.store.database import Database
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from culm.node.worker import StoreWorker
+
+_LOOK_SECONDS = 0.1
+_FOLD_BYTES = 4 * 1024 * 1024  # size of the WAL file from which on it is folded
+
+
+@asynccontextmanager
+async def folding(worker: StoreWorker) -> AsyncIterator[None]:
+    """Fold the store's WAL file in the background for as long as the block lasts."""
+    await worker.run(worker.store.fold_elsewhere)
+    task = asyncio.create_task(_fold(worker.store.path))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _fold(path: Path) -> None:
+    wal = path.with_name(path.name + "-wal")
+    database = await asyncio.to_thread(Database, path)
+    try:
+        seen = None
+        while True:
+            with suppress(OSError, StoreError):
+                status = wal.stat()
+                if status.st_size >= _FOLD_BYTES and status.st_mtime_ns != seen:
+                    seen = status.st_mtime_ns
+                    await asyncio.to_thread(database.fold)
+            await asyncio.sleep(_LOOK_SECONDS)
+    finally:
+        database.close()

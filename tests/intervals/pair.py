@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.intervals.stores import MemoryStore
-
 from culm.intervals import (
     Connection,
     Ended,
@@ -16,6 +14,7 @@ from culm.intervals import (
     Requested,
     RequestEnded,
 )
+from tests.intervals.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

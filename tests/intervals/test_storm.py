@@ -11,12 +11,13 @@ import random
 from functools import cache
 
 import pytest
-from tests.intervals.pair import Side
 
 from culm.bamboo import Identity, lipmaa, path
 from culm.errors import LocalProtocolError
 from culm.intervals import At, FromGreatest, FromLeast, Interval, Limits, MetadataOnly, Regular, Single, SingleOffset
+from culm.ranges.runs import Runs
 from culm.testing.builders import LogBuilder
+from tests.intervals.pair import Side
 
 SEEDS = int(os.environ.get("CULM_STORM", "300"))
 FIRST = int(os.environ.get("CULM_STORM_FROM", "0"))
@@ -253,16 +254,7 @@ class Storm:
         for log in logs():
             key = (log.identity.public, log.log_id)
             for asker, holder in ((self.a, self.b), (self.b, self.a)):
-                for first, last in list(holder.store.held(key).entries):
-                    for seq in range(first, last + 1):
-                        if seq not in asker.store.held(key).entries:
-                            self.ask_for(asker, key, MetadataOnly(seq, ascending=False, dist=0))
-                self.calm()
-                for first, last in list(holder.store.held(key).payloads):
-                    for seq in range(first, last + 1):
-                        if seq not in asker.store.held(key).payloads:
-                            self.ask_for(asker, key, Single(seq, 0, 0), payload_offset=0)
-                self.calm()
+                self.exchange(asker, holder, key)
             assert self.a.store.items(key) == self.b.store.items(key)
             for entry in log.entries:
                 if self.a.store.is_complete(entry):
@@ -275,6 +267,10 @@ class Storm:
         if not asker.connection.request_credit:
             self.calm()
         asker.connection.request(*log, interval, payload_offset=payload_offset)
+
+
+def _numbers(runs: Runs) -> list[int]:
+    return [seq for first, last in runs for seq in range(first, last + 1)]
 
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, BATCH))

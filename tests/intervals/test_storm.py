@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 import random
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pytest
 
 from culm.bamboo import Identity, lipmaa, path
 from culm.errors import LocalProtocolError
 from culm.intervals import At, FromGreatest, FromLeast, Interval, Limits, MetadataOnly, Regular, Single, SingleOffset
-from culm.ranges.runs import Runs
 from culm.testing.builders import LogBuilder
 from tests.intervals.pair import Side
+
+if TYPE_CHECKING:
+    from culm.ranges.runs import Runs
 
 SEEDS = int(os.environ.get("CULM_STORM", "300"))
 FIRST = int(os.environ.get("CULM_STORM_FROM", "0"))
@@ -259,6 +262,18 @@ class Storm:
             for entry in log.entries:
                 if self.a.store.is_complete(entry):
                     assert self.a.store.bytes[entry.hash] == log.payloads[entry.hash]
+
+    def exchange(self, asker: Side, holder: Side, log: tuple[bytes, int]) -> None:
+        """One side asks for all that it lacks of a log: first entries, then payloads."""
+        theirs, ours = holder.store.held(log), asker.store.held(log)
+        for seq in _numbers(theirs.entries):
+            if seq not in ours.entries:
+                self.ask_for(asker, log, MetadataOnly(seq, ascending=False, dist=0))
+        self.calm()
+        for seq in _numbers(theirs.payloads):
+            if seq not in ours.payloads:
+                self.ask_for(asker, log, Single(seq, 0, 0), payload_offset=0)
+        self.calm()
 
     def ask_for(
         self, asker: Side, log: tuple[bytes, int], interval: Interval, payload_offset: int | None = None

@@ -21,6 +21,7 @@ from culm.intervals import (
     FromLeast,
     Interval,
     MetadataOnly,
+    PayloadReceived,
     Reason,
     Regular,
     Request,
@@ -86,7 +87,7 @@ def test_size_filters() -> None:
     """A response stops right before the first payload of a size that is not wanted; bounds are included."""
     request = Request(0, AUTHOR, 5, read_interval("(9<0>, 11<0>)"))
 
-    def items(**bounds: int) -> int:
+    def items(**bounds: Any) -> int:
         sizes = {9: 10, 10: 500, 11: 10}
         return len(plan(replace(request, **bounds), held("B2"), sizes.__getitem__).items)
 
@@ -589,8 +590,8 @@ def test_switching_at_a_position() -> None:
     scene.pair.b.connection.response_credit = 10_000
     scene.pair.settle()
     events = scene.pair.a.drain()
-    data = [event for event in events if type(event).__name__ == "PayloadReceived" and event.entry.seq == 11]
-    assert sum(len(event.data) for event in data) == 100
+    data = [event.data for event in events if isinstance(event, PayloadReceived) and event.entry.seq == 11]
+    assert sum(map(len, data)) == 100
     assert [(event.items, event.seq) for event in events if isinstance(event, Announced)] == [(5, 13)]
 
 

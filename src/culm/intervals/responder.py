@@ -108,6 +108,7 @@ class TheirRequest:
         self._transmitted = Runs()
         self._page: dict[int, Kept] = {}
         self._entries = 0  # sent completely since the last part
+        self._is_suspect = False  # whether a fork proof may have to follow
         self.is_drained = False  # whether nothing can follow the last part until the log changes
         self._misfit: int | None = None  # the number of a payload that is not wanted for its size
         self._misfit_size: int | None = None
@@ -163,7 +164,7 @@ class TheirRequest:
         if (over := self._fork(source, held, stream)) is not None:
             return over
         horizon = Horizon.of(self.request, stream, held)
-        self.is_drained = False
+        self.is_drained, self._is_suspect = False, held.is_forked or bool(self._doubtful)
         part: Part | None = None if self.stateless else self._confirmation(source, horizon, held)
         if part is None:
             part = self._announcement(source, horizon, held) if self.lazy else self._data(source, horizon, held, room)
@@ -175,7 +176,7 @@ class TheirRequest:
         """Nothing can follow what was just sent: wait. False if the request is to be asked once more all the same."""
         if self.stateless or self.stream is None or self.request.has_filter or self._has_ended or self.is_at_end:
             return False
-        if not self.is_drained or self.index >= self.stream.total:
+        if not self.is_drained or self._is_suspect or self.index >= self.stream.total:
             return False
         self._page.clear()
         self.advance(TheirEvent.BLOCKED)

@@ -1,0 +1,373 @@
+"""Two endpoints: forks, confirmations, unverified responses, filters, credit, fairness, stateless peers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from culm.bamboo import Entry, ForkProof
+from culm.intervals import (
+    Announced,
+    At,
+    Ended,
+    EntryDropped,
+    Forks,
+    FromGreatest,
+    Limits,
+    MetadataOnly,
+    PayloadFailed,
+    PayloadReceived,
+    Reason,
+    Regular,
+    RequestEnded,
+    Single,
+)
+from culm.testing.builders import LogBuilder, build_log
+from tests.intervals.pair import Pair, Side
+
+EVERYTHING = Regular(At(1, 0), FromGreatest(0))
+
+
+def key(log: LogBuilder) -> tuple[bytes, int]:
+    """Author and id."""
+    return log.identity.public, log.log_id
+
+
+def holders(log: LogBuilder, *, a: int = 0, b: int = 0, **sides: Any) -> Pair:
+    """Two sides with the first so many entries of a log."""
+    pair = Pair(sides.get("left"), sides.get("right"))
+    pair.a.put_log(log, range(1, a + 1), range(1, a + 1))
+    pair.b.put_log(log, range(1, b + 1), range(1, b + 1))
+    return pair
+
+
+# -- forks ----------------------------------------------------------------------------------------------------------
+
+
+def forked(log: LogBuilder, position: int, *sides: Side) -> Entry:
+    """Sides learn of another entry of a number; that entry."""
+    other = log.make(position, b"another branch")
+    for side in sides:
+        side.store.looks_for_forks = True
+        side.put(other, b"another branch")
+    return other
+
+
+def only(pair: Pair) -> Ended:
+    """The one response that ended."""
+    (event,) = pair.a.ended()
+    return event
+
+
+def test_a_fork_is_proved_at_once() -> None:
+    """By default a fork proof ends a response before anything else of it is sent."""
+    log = build_log(8)
+    pair = holders(log, b=8)
+    other = forked(log, 5, pair.b)
+    pair.a.connection.request(*key(log), EVERYTHING)
+    pair.settle()
+    assert only(pair).reason is Reason.FULL_PROOF
+    assert {other, log.entries[4]} == set(only(pair).proof)
+    assert pair.a.items == []
+
+
+@pytest.mark.parametrize(("start", "lazy", "items"), [(1, False, 8), (1, True, 8), (5, False, 0), (6, False, 0)])
+def test_local_forks(start: int, lazy: bool, items: int) -> None:
+    """With local forks everything before the fork is sent, or announced, and then the proof."""
+    log = build_log(8)
+    pair = holders(log, b=8)
+    forked(log, 5, pair.b)
+    pair.a.connection.request(*key(log), Regular(At(start, 0), FromGreatest(0)), forks=Forks.LOCAL, lazy=lazy)
+    pair.settle()
+    if start <= 5:
+        assert only(pair).reason is Reason.FULL_PROOF
+    announced = sum(event.items for event in pair.a.events if isinstance(event, Announced))
+    assert items == (announced if lazy else len(pair.a.items))
+
+
+def test_anchors() -> None:
+    """A proof is sent only if the fork is beyond the anchor, and on a path from it."""
+    log = build_log(8)
+    for seq, value, reason in (
+        (4, log.entries[3].hash, Reason.FULL_PROOF),
+        (4, log.entries[2].hash, None),  # an entry that we do not hold
+        (6, log.entries[5].hash, None),  # beyond the fork
+    ):
+        pair = holders(log, b=8)
+        forked(log, 5, pair.b)
+        pair.a.connection.request(*key(log), EVERYTHING, forks=Forks.LOCAL, anchor=(seq, value))
+        pair.settle()
+        assert [reason] * (reason is not None) == [event.reason for event in pair.a.ended()]
+
+
+def test_a_fork_shows_without_news() -> None:
+    """An expected hash that is not ours is answered with our entry, though there is nothing new on either side."""
+    log = build_log(5)
+    pair = holders(log, a=5, b=4)
+    other = log.make(5, b"another branch")
+    pair.b.put(other, b"another branch")
+    pair.a.connection.request(*key(log), MetadataOnly(5, ascending=False, dist=0, own=log.entries[4].hash), lazy=True)
+    pair.settle()
+    assert only(pair).reason is Reason.PARTIAL_PROOF
+    assert (other,) == only(pair).proof
+    assert ForkProof.of(other, log.entries[4]) is not None
+    doubts = [event.doubted for event in pair.b.events if isinstance(event, RequestEnded)]
+    assert doubts == [5]
+
+
+def test_a_partial_proof_by_a_link() -> None:
+    """Whoever holds only what links to the expected entry proves the fork with that."""
+    log = build_log(5)
+    branch = LogBuilder(log.identity, log.log_id)
+    for seq in range(1, 6):
+        branch.append(log.payloads[log.entries[seq - 1].hash] if seq < 4 else b"branch")
+    pair = holders(log, a=4)
+    pair.b.put(branch.entries[4], b"branch")
+    pair.a.connection.request(*key(log), MetadataOnly(4, ascending=False, dist=0, own=log.entries[3].hash), lazy=True)
+    pair.settle()
+    assert (branch.entries[4],) == only(pair).proof
+
+
+def test_end_of_log() -> None:
+    """After the entry that ends a log the response ends, too: nothing can follow."""
+    log = LogBuilder(build_log(1).identity)
+    log.append(b"first")
+    log.append(b"last", is_end=True)
+    pair = holders(log, b=2)
+    pair.a.connection.request(*key(log), EVERYTHING)
+    pair.settle()
+    assert only(pair).reason is Reason.OTHER
+    assert len(pair.a.items) == 4
+
+
+# -- confirmations --------------------------------------------------------------------------------------------------
+
+
+def test_no_echo() -> None:
+    """What came from the requester is confirmed to it, not sent back; both go on from there."""
+    log = build_log(12)
+    pair = holders(log, a=10, b=10)
+    requests = [side.connection.request(*key(log), Regular(At(11, 0), FromGreatest(0))) for side in (pair.a, pair.b)]
+    pair.settle()
+    entry = log.entries[10]
+    pair.a.put(entry, log.payloads[entry.hash])
+    pair.settle()
+    assert pair.b.items == [("m", 11), ("p", 11)]
+    assert pair.a.items == []
+    assert [(event.items, event.seq) for event in pair.a.drain() if isinstance(event, Announced)] == [(2, 11)]
+    assert pair.a.connection.ours[requests[0]].position == pair.b.connection.ours[requests[1]].position
+    entry = log.entries[11]
+    pair.b.put(entry, log.payloads[entry.hash])
+    pair.settle()
+    assert pair.a.items == [("m", 12), ("p", 12)]
+
+
+def test_announcements_are_mirrored() -> None:
+    """Both announce lazily: what one heard of from the other it does not wait for."""
+    log = build_log(11)
+    pair = holders(log, a=10, b=10)
+    for side in (pair.a, pair.b):
+        side.connection.request(*key(log), Regular(At(11, 0), FromGreatest(0)), lazy=True)
+    pair.settle()
+    pair.a.drain()
+    pair.b.drain()
+    entry = log.entries[10]
+    pair.a.put(entry, log.payloads[entry.hash])
+    pair.settle()
+    assert [event.items for event in pair.b.drain() if isinstance(event, Announced)] == [2]
+    pair.b.connection.wake([key(log)])
+    pair.settle()
+    assert [event.items for event in pair.a.drain() if isinstance(event, Announced)] in ([2], [])
+
+
+# -- what is not verified -------------------------------------------------------------------------------------------
+
+
+def test_unverified_prefixes() -> None:
+    """An unverified response brings the beginning of a payload, and the rest when it comes."""
+    log = build_log(1, payload_size=300)
+    (entry,) = log.entries
+    pair = Pair()
+    pair.b.put(entry, log.payloads[entry.hash][:100])
+    pair.a.connection.request(*key(log), Single(1, 0, 0), verified=False)
+    pair.settle()
+    assert [len(event.data) for event in pair.a.drain() if isinstance(event, PayloadReceived)] == [100]
+    pair.b.put(entry, log.payloads[entry.hash])
+    pair.settle()
+    assert pair.a.items == [("m", 1), ("p", 1)]
+
+
+def test_bad_payload_without_verification() -> None:
+    """A payload that is not the entry's is reported, and the response goes on."""
+    log = build_log(2, payload_size=300)
+    pair = holders(log, b=2)
+    pair.b.store.bytes[log.entries[0].hash] = bytes(300)
+    pair.a.connection.request(*key(log), EVERYTHING, verified=False)
+    pair.settle()
+    assert PayloadFailed(0, log.entries[0]) in pair.a.events
+    assert pair.a.items[-1] == ("p", 2)
+
+
+def test_bad_signature_without_verification() -> None:
+    """An entry of a bad signature is dropped with its payload and with those that link to it; the response goes on."""
+    log = build_log(2, payload_size=300)
+    pair = holders(log, b=2)
+    entry = log.entries[0]
+    forged = Entry.decode(entry.encoded[:-1] + bytes([entry.encoded[-1] ^ 1]))
+    pair.b.store.entries[key(log), 1] = [forged]
+    pair.b.store.bytes[forged.hash] = log.payloads[entry.hash]
+    pair.a.connection.request(*key(log), EVERYTHING, verified=False)
+    pair.settle()
+    assert [EntryDropped(0, 1), EntryDropped(0, 2)] == pair.a.drain()
+    assert pair.a.items == []
+    pair.a.connection.cancel(0)
+    pair.settle()
+    assert only(pair).index == 4
+
+
+def test_a_resumed_payload_is_checked() -> None:
+    """A payload that goes on at an offset is checked as a whole; a wrong beginning is nobody's fault here."""
+    from culm.bamboo import PayloadHasher
+
+    log = build_log(1, payload_size=300)
+    entry, payload = log.entries[0], log.payloads[log.entries[0].hash]
+    for beginning, good in ((payload[:100], True), (bytes(100), False)):
+        pair = holders(log, b=1)
+        hasher = PayloadHasher()
+        hasher.update(beginning)
+        pair.a.put(entry, beginning)
+        pair.a.connection.request(*key(log), Single(1, 0, 0), payload_offset=100, begun=(entry, hasher))
+        pair.settle()
+        failed = [event for event in pair.a.events if isinstance(event, PayloadFailed)]
+        assert good == (not failed)
+        assert only(pair).reason is None
+
+
+# -- sizes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_payloads_that_are_not_wanted(lazy: bool) -> None:
+    """A response ends right before a payload of a size that is not wanted, since it never will be."""
+    log = LogBuilder(build_log(1).identity)
+    for size in (10, 20, 500, 10):
+        log.append(bytes(size))
+    pair = holders(log, b=4)
+    pair.a.connection.request(*key(log), EVERYTHING, greatest_size=100, lazy=lazy)
+    pair.settle()
+    assert only(pair).reason is Reason.OTHER
+    assert (only(pair).next_seq, only(pair).next_is_payload) == (3, True)
+    if not lazy:
+        assert pair.a.items[-1] == ("m", 3)
+
+
+def test_empty_payloads() -> None:
+    """Payloads without a byte pass with their entries, and where nothing else follows, alone."""
+    log = LogBuilder(build_log(1).identity)
+    for size in (0, 5, 0):
+        log.append(bytes(size))
+    pair = holders(log, b=3)
+    pair.a.connection.request(*key(log), Regular(At(1, 0), At(3, 0)))
+    pair.settle()
+    assert only(pair).reason is None
+    assert len(pair.a.items) == 6
+    pair.a.drain()
+    pair.a.connection.request(*key(log), Single(3, 0, 0), payload_offset=0)
+    pair.settle()
+    assert only(pair).reason is None
+
+
+def test_an_offset_beyond_the_payload() -> None:
+    """An offset beyond the payload's end cannot be satisfied: the response ends."""
+    log = build_log(1, payload_size=10)
+    pair = holders(log, a=1, b=1)
+    pair.a.connection.request(*key(log), Single(1, 0, 0), payload_offset=11)
+    pair.settle()
+    assert only(pair).reason is Reason.OTHER
+
+
+# -- credit and fairness --------------------------------------------------------------------------------------------
+
+
+def test_data_waits_for_credit() -> None:
+    """No more data is sent than there is credit for, and requests wait for theirs."""
+    log = build_log(3, payload_size=300)
+    right = Side(limits=Limits(requests=1))
+    left = Side(limits=Limits(window=100))
+    pair = holders(log, b=3, left=left, right=right)
+    assert pair.a.connection.request_credit == 1
+    pair.a.connection.request(*key(log), Regular(At(1, 0), At(3, 0)))
+    pair.step(pair.a, pair.b)
+    pair.b.connection.respond(1 << 20)
+    assert pair.b.connection.response_credit == 0
+    assert len(pair.b.connection.data_to_send()) < 120
+
+
+def test_small_responses_overtake_large_payloads() -> None:
+    """A response of one small entry comes in between the chunks of a large payload."""
+    large, small = build_log(1, payload_size=1_000_000), build_log(1, seed=2)
+    pair = holders(large, b=1)
+    pair.b.put_log(small, [1], [1])
+    pair.a.connection.request(*key(large), Single(1, 0, 0))
+    pair.a.connection.request(*key(small), Single(1, 0, 0))
+    pair.step(pair.a, pair.b)
+    received = 0
+    while ("p", 1) not in pair.a.items:
+        pair.step(pair.b, pair.a)
+        pair.step(pair.a, pair.b)
+        received = sum(len(event.data) for event in pair.a.events if isinstance(event, PayloadReceived))
+    assert received < 600_000
+
+
+def test_many_paused_requests_cost_nothing() -> None:
+    """Requests that wait are not looked at until their log changes."""
+    pair = Pair()
+    logs = [build_log(1, seed=seed) for seed in range(2, 60)]
+    for log in logs:
+        pair.a.connection.request(*key(log), EVERYTHING)
+    pair.settle()
+    assert not pair.b.connection.has_answers
+    pair.b.put_log(logs[3], [1], [1])
+    assert pair.b.connection.turns == 1
+    pair.settle()
+    assert pair.a.items == [("m", 1), ("p", 1)]
+
+
+def test_stateless_peers_poll() -> None:
+    """A stateless responder ends where it has no more; asked again it goes on. It needs no confirmations."""
+    log = build_log(4)
+    pair = holders(log, b=2, right=Side(stateless=True))
+    pair.a.connection.request(*key(log), EVERYTHING)
+    pair.settle()
+    assert only(pair).reason is Reason.OTHER
+    assert only(pair).next_seq == 3
+    pair.b.put_log(log, [3, 4], [3, 4])
+    pair.a.connection.request(*key(log), Regular(At(3, 0), FromGreatest(0)))
+    pair.settle()
+    assert len(pair.a.items) == 8
+
+
+def test_a_long_response_keeps_little() -> None:
+    """What is remembered of a response does not grow with it."""
+    log = build_log(3000, payload_size=0)
+    pair = holders(log, b=3000)
+    request_id = pair.a.connection.request(*key(log), EVERYTHING)
+    pair.settle()
+    ours = pair.a.connection.ours[request_id]
+    assert len(pair.a.items) == 6000
+    assert len(ours._hashes) < 600
+    assert len(ours._claims) < 600
+
+
+def test_refusing() -> None:
+    """A request can be refused, and another one be made then."""
+    log = build_log(1)
+    pair = holders(log)
+    request_id = pair.a.connection.request(*key(log), EVERYTHING)
+    pair.settle()
+    pair.b.connection.refuse(request_id)
+    pair.b.connection.refuse(request_id)
+    pair.settle()
+    assert only(pair).reason is Reason.OTHER
+    assert pair.a.connection.request_credit == pair.b.connection.limits.requests

@@ -14,7 +14,7 @@ from culm.bamboo.yamf import YAMF_PREFIX
 from culm.bushbaby import Dialect
 from culm.cli.home import Home
 from culm.cli.output import note, print_json, progress_bar, size_text
-from culm.cli.places import author_text, log_text, parse_author, parse_log
+from culm.cli.places import author_text, log_text, parse_author, parse_log, parse_number
 from culm.errors import ConfigError
 from culm.intervals import Forks
 from culm.node.config import NodeConfig
@@ -25,6 +25,7 @@ from culm.node.sync import SyncSummary, sync, sync_intervals
 from culm.node.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.wants import EVERYTHING
 from culm.ranges import Range, RangeSet, read_range
+from culm.ranges.text import read_size
 from culm.store import PayloadState
 
 if TYPE_CHECKING:
@@ -99,28 +100,13 @@ def register(commands: Commands) -> None:
 def _add_follow_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("with intervals://")
     group.add_argument("--live", action="store_true", help="stay connected and pass on what is new, both ways")
-    group.add_argument("--newest", type=_count, metavar="N", help="only the newest N entries of each log")
+    group.add_argument("--newest", metavar="N", help="only the newest N entries of each log")
     group.add_argument("--newest-first", action="store_true", help="begin with the newest entries")
-    group.add_argument("--min-payload", type=_size, metavar="SIZE", help="no smaller payloads (as in 100, 64kB, 1MB)")
-    group.add_argument("--max-payload", type=_size, metavar="SIZE", help="no larger payloads")
+    group.add_argument("--min-payload", metavar="SIZE", help="no smaller payloads (as in 100, 64kB, 1MB)")
+    group.add_argument("--max-payload", metavar="SIZE", help="no larger payloads")
     group.add_argument("--unverified", action="store_true", help="take what the peer has not checked; we do")
     group.add_argument("--fork", choices=("default", "local"), default="default", help="how forked logs are answered")
     group.add_argument("--anchor", metavar="SEQ:HASH", help="with --fork local: an entry that is trusted")
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
-
-
-_UNITS = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
-
-
-def _size(text: str) -> int:
-    number = text.rstrip("BbKkMmGgIi")
-    return int(float(number) * _UNITS[text[len(number) :].lower()])
 
 
 def _add_clump(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -277,9 +263,9 @@ def _options(arguments: argparse.Namespace) -> FollowOptions:
         verified=not arguments.unverified,
         forks=Forks.LOCAL if arguments.fork == "local" else Forks.DEFAULT,
         anchor=anchor,
-        least_size=arguments.min_payload,
-        greatest_size=arguments.max_payload,
-        newest=arguments.newest,
+        least_size=None if arguments.min_payload is None else read_size(arguments.min_payload),
+        greatest_size=None if arguments.max_payload is None else read_size(arguments.max_payload),
+        newest=None if arguments.newest is None else parse_number(arguments.newest, "number of entries", 1),
         newest_first=arguments.newest_first,
     )
 

@@ -29,6 +29,7 @@ from culm.intervals import (
     Single,
     Started,
 )
+from culm.ranges.text import inclusive_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -278,10 +279,10 @@ class Follower:
     def _sizes(self, item: Range) -> tuple[int | None, int | None]:
         """The payloads that are wanted: the bounds of the range and those of the session."""
         options = self._options
-        least = max(item.least_size, options.least_size or 0) or None
-        bounds = [item.size_limit - 1] if item.size_limit else []
-        bounds += [] if options.greatest_size is None else [options.greatest_size]
-        return least, min(bounds, default=None)
+        least, greatest = inclusive_sizes(item)
+        least = max(least, options.least_size or 0)
+        greatest = min(greatest, MAX_U64 if options.greatest_size is None else options.greatest_size)
+        return least or None, None if greatest == MAX_U64 else greatest
 
     def _spans(
         self, followed: _Followed, item: Range, lowest: int, least: int | None, greatest: int | None

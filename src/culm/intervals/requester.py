@@ -260,7 +260,7 @@ class OurRequest:
 
     def take_over_payload(self, other: OurRequest) -> None:
         """Go on with a payload where another request's response was ended."""
-        if self.offset and self.position == other.position:
+        if self.position == other.position:
             self.resume(other._entry, other._hasher)
 
     def _payload_entry(self, seq: int) -> Entry:

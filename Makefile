@@ -6,6 +6,7 @@ PYTHON ?= python3
 PYTEST_ARGS ?= --cov
 BENCH_ARGS ?=
 FUZZ_ARGS ?=
+STORM ?= 10000
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,7 +17,7 @@ CODE := $(wildcard src tests bench fuzz examples docs)
 TYPED := $(wildcard src tests bench fuzz examples)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types bench fuzz docs lock clean python-check
+.PHONY: help demo test lint format types storm bench fuzz docs lock clean python-check
 
 help:  ## say what the verbs do
 	@echo "make VERB, each sets up .venv itself when it is needed:"
@@ -38,6 +39,9 @@ format: $(READY)  ## mend style and formatting where that can be done by itself
 
 types: $(READY)  ## check the types
 	@$(BIN)/mypy $(TYPED)
+
+storm: $(READY)  ## run ten thousand random sessions of the interval protocol (STORM=number)
+	@CULM_STORM=$(STORM) $(BIN)/python -m pytest tests/intervals/test_storm.py --timeout=0
 
 bench: $(READY)  ## run the benchmarks (BENCH_ARGS=...)
 	@$(BIN)/python -m bench $(BENCH_ARGS)

@@ -62,7 +62,7 @@ class Log:
         self._count = count
         self._rounds = 0
         self._server = subprocess.Popen(
-            ["node", "hypercore_server.js", str(folder / "server"), str(count), str(size)],
+            [shutil.which("node") or "node", "hypercore_server.js", str(folder / "server"), str(count), str(size)],
             cwd=FOLDER,
             stdout=subprocess.PIPE,
             text=True,

@@ -39,6 +39,7 @@ class Run:
 
 
 def culm(home: Path, *arguments: str) -> list[str]:
+    """A call of Culm with a home."""
     return [sys.executable, "-m", "culm.cli", "--home", str(home), *arguments]
 
 
@@ -56,6 +57,7 @@ class Watch(Thread):
         self.start()
 
     def run(self) -> None:
+        """Watch until the child has ended."""
         while True:
             try:
                 status = Path(f"/proc/{self._pid}/status").read_text(encoding="ascii")

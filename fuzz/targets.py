@@ -15,6 +15,11 @@ from culm.bushbaby import BambooReceived, Connection, HaveItem, Limits, WantItem
 from culm.bushbaby.messages import decode_bamboo, decode_have, decode_want, encode_have_item, encode_want_item
 from culm.bushbaby.secretbox import OVERHEAD, open_box, seal
 from culm.errors import EncodingError, MalformedEntry, RemoteProtocolError
+from culm.intervals import At, FromGreatest, Reason, Regular, Single
+from culm.intervals import Connection as IntervalConnection
+from culm.intervals import Request as IntervalRequest
+from culm.intervals.codec import pull_message, push_message
+from culm.intervals.messages import Adjust, End, Lazy, ProofEntry
 from culm.negentropy import ArrayStorage, Negentropy, read_ranges
 from culm.ranges import (
     Range,
@@ -29,6 +34,7 @@ from culm.ranges import (
 )
 from culm.store.files import BundleWriter, EntryRecord, PayloadRecord, read_records
 from culm.testing import build_log
+from culm.testing.memory import MemoryStore
 from culm.wire.base62 import decode_base62, encode_base62
 from culm.wire.cbor import push_string
 from culm.wire.stlv import StlvReader, encode_header
@@ -201,6 +207,73 @@ def _negentropy_messages() -> tuple[bytes, ...]:
     return first, answer, b"\x61"
 
 
+class _Anything:
+    """Reads messages of the interval protocol as if no start was relative."""
+
+    def starts(self) -> bool:
+        """No."""
+        return False
+
+    def has_hash(self, items: int, following: bytes) -> bool:  # noqa: ARG002
+        """Where one seems to follow."""
+        return following == b"\x00\x40"
+
+
+def _interval_message(data: bytes) -> None:
+    """What is read is written again, and then read as the same."""
+    message, _ = pull_message(data, 0, _Anything())
+    encoded = push_message(message)
+    assert pull_message(encoded, 0, _Anything()) == (message, len(encoded))
+
+
+_STORE = MemoryStore()
+_LOG = build_log(14, payload_size=9)
+for _entry_, _payload_ in _LOG.items():
+    _STORE.put(_entry_, bytes(_payload_ or b""))
+_ASKED = (
+    IntervalRequest(0, _LOG.identity.public, 0, Regular(At(1, 0), FromGreatest(0))),
+    IntervalRequest(1, _LOG.identity.public, 0, Regular(At(9, 0, own=_LOG.entries[8].hash), At(3))),
+    IntervalRequest(2, _LOG.identity.public, 0, Regular(FromGreatest(3), FromGreatest(0)), verified=False),
+    IntervalRequest(3, _LOG.identity.public, 0, Single(5), lazy=True),
+)
+_GRANTS = b"\xb0\x32\xc0\xfa\x01\x00\x00"
+
+
+def _ask(connection: IntervalConnection) -> None:
+    """Open requests of several kinds, one of them adjusted and one cancelled."""
+    for asked in _ASKED:
+        connection.request(*asked.log, asked.interval, verified=asked.verified, lazy=asked.lazy)
+    connection.adjust(3)
+    connection.cancel(0)
+
+
+def _intervals(data: bytes) -> None:
+    """An endpoint with requests of its own takes anything, and answers what it is asked."""
+    connection = IntervalConnection(_STORE)
+    list(connection.receive_data(_GRANTS))
+    _ask(connection)
+    try:
+        for _ in connection.receive_data(data):
+            pass
+    finally:
+        assert len(connection.theirs) <= connection.limits.requests
+        connection.respond(1 << 20)
+        connection.data_to_send()
+
+
+def _interval_streams() -> tuple[bytes, ...]:
+    """What two endpoints say, in both directions."""
+    sides = IntervalConnection(_STORE), IntervalConnection(MemoryStore())
+    said = [sides[0].data_to_send(), sides[1].data_to_send()]
+    for side, data in zip(sides, reversed(said), strict=True):
+        list(side.receive_data(data))
+    _ask(sides[1])
+    asking = sides[1].data_to_send()
+    list(sides[0].receive_data(asking))
+    sides[0].respond(1 << 20)
+    return said[0] + sides[0].data_to_send(), asking
+
+
 def _seeds() -> dict[str, tuple[bytes, ...]]:
     log = build_log(14, payload_size=9)
     last = log.append(b"", is_end=True)
@@ -251,6 +324,13 @@ def _seeds() -> dict[str, tuple[bytes, ...]]:
         "negentropy": _negentropy_messages(),
         "range": tuple(item.encode() for item in ranges),
         "range_set": (RangeSet(ranges).encode(), RangeSet().encode()),
+        "interval_message": (
+            *(push_message(asked) for asked in _ASKED),
+            push_message(End(Reason.FULL_PROOF, (ProofEntry.of(log.entries[4]), ProofEntry.of(fork)), activates=1)),
+            push_message(Adjust(5, 6, 11, 1000)),
+            push_message(Lazy(5, 7, last.hash)),
+        ),
+        "intervals": _interval_streams(),
         "export": (plain, bundle.getvalue()),
     }
 
@@ -271,6 +351,8 @@ def targets() -> list[Target]:
         Target("bamboo", _bamboo, (EncodingError,), seeds["bamboo"]),
         Target("connection", _connection, (RemoteProtocolError,), seeds["connection"]),
         Target("negentropy", _negentropy, (RemoteProtocolError,), seeds["negentropy"]),
+        Target("interval_message", _interval_message, (EncodingError,), seeds["interval_message"]),
+        Target("intervals", _intervals, (RemoteProtocolError,), seeds["intervals"]),
         Target("range", _range, (EncodingError,), seeds["range"]),
         Target("range_set", _range_set, (EncodingError,), seeds["range_set"]),
         Target("export", _export, (EncodingError,), seeds["export"]),

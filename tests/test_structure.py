@@ -19,7 +19,7 @@ ALLOWED = {
     "ranges": {"errors", "bamboo"},
     "negentropy": {"errors", "bamboo"},
     "store": {"errors", "bamboo", "ranges", "negentropy"},
-    "testing": {"errors", "bamboo", "store"},
+    "testing": {"errors", "bamboo", "intervals", "store"},
     "spark": {"errors", "bamboo", "store"},
     "node": {"errors", "bamboo", "wire", "bushbaby", "intervals", "negentropy", "ranges", "store"},
 }

@@ -14,7 +14,7 @@ from culm.intervals import (
     Requested,
     RequestEnded,
 )
-from tests.intervals.stores import MemoryStore
+from culm.testing.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

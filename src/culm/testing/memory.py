@@ -1,4 +1,4 @@
-"""A simple store for the tests: what a connection asks for, kept in dictionaries."""
+"""A simple store: what an interval connection asks for, kept in dictionaries."""
 
 from __future__ import annotations
 

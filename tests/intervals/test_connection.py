@@ -20,9 +20,11 @@ from culm.intervals import (
     PayloadReceived,
     Reason,
     Regular,
+    Request,
     RequestEnded,
     Single,
 )
+from culm.intervals.codec import push_message
 from culm.testing.builders import LogBuilder, build_log
 from tests.intervals.pair import Pair, Side
 
@@ -127,6 +129,18 @@ def test_a_partial_proof_by_a_link() -> None:
     pair.a.connection.request(*key(log), MetadataOnly(4, ascending=False, dist=0, own=log.entries[3].hash), lazy=True)
     pair.settle()
     assert (branch.entries[4],) == only(pair).proof
+
+
+def test_hashes_that_fall_together() -> None:
+    """Two different hashes that turn out to be of one number, once the start is resolved, end the response."""
+    log = build_log(5)
+    pair = holders(log, b=5)
+    end = At(5, 0, outer=log.entries[0].hash, own=log.entries[4].hash)
+    request = Request(0, *key(log), Regular(FromGreatest(2), end))
+    pair.b.connection.receive_data(push_message(request))
+    list(pair.b.connection.receive_data(b"\xb0\x00"))
+    pair.b.connection.respond(1000)
+    assert pair.b.connection.data_to_send().endswith(b"\xae")
 
 
 def test_end_of_log() -> None:

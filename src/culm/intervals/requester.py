@@ -13,8 +13,8 @@ from culm.bamboo import PayloadHasher, yamf_hash
 from culm.bamboo.lipmaa import links_across
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
 from culm.intervals.events import EntryReceived, Event, PayloadFailed, PayloadReceived
-from culm.intervals.interval import has_absolute_end
 from culm.intervals.items import decode_item
+from culm.intervals.progress import Progress
 from culm.intervals.proofs import is_due
 from culm.intervals.states import OURS, OurEvent, Ours
 from culm.intervals.stream import Position, Stream, expected_hashes, resolved_start, stream_of
@@ -30,12 +30,8 @@ _MANY_HASHES = 256
 _EMPTY = yamf_hash(b"")
 
 
-class OurRequest:
-    """A request of ours and the progress of its response.
-
-    ``begin`` is where the response begins in the stream: its start, except after an adjustment. ``switch`` is where it
-    changes between lazy and eager.
-    """
+class OurRequest(Progress):
+    """A request of ours and the progress of its response."""
 
     def __init__(
         self,
@@ -47,19 +43,11 @@ class OurRequest:
         begin: Position | None = None,
         switch: Position | None = None,
     ) -> None:
-        self.request = request
-        self.exchanged = exchanged
+        super().__init__(request, exchanged, stream=stream, begin=begin, switch=switch)
         self.state = Ours.OPEN
-        self.lazy = request.lazy
-        self.stream = stream
-        self.begin = begin or Position(0, request.payload_offset or 0)
-        self.index, self.offset = self.begin
-        self.switch = switch
         self.successor: OurRequest | None = None  # the request that takes over, once this one has ended
         self.adjustment: Adjust | None = None  # what it takes over by
         self.distrusted: Entry | None = None  # an entry of a bad signature whose payload may still come
-        self.starts = False  # whether the next eager or lazy message says the start
-        self.has_progress = False  # whether an eager or lazy message came
         self._source = source
         self._buffer = bytearray()  # of metadata that came in part
         self._hashes: dict[int, bytes] = {}  # of metadata that was sent in this response
@@ -68,13 +56,9 @@ class OurRequest:
         self._greatest = 0
         self._entry: Entry | None = None  # whose payload comes next
         self._hasher: PayloadHasher | None = None
-        self._expected: dict[int, bytes] = {}
-        if stream is None:
-            start = resolved_start(request)
-            self.starts = start is None
-            if start is not None:
-                self.stream = stream_of(request, start)
-        self._expected = expected_hashes(request, self.stream)
+        if stream is None and not self.starts:
+            self.stream = stream_of(request, resolved_start(request) or 0)
+        self._expected: dict[int, bytes] = expected_hashes(request, self.stream)
 
     # -- what it is --------------------------------------------------------------------------------------------
 
@@ -99,26 +83,11 @@ class OurRequest:
         return self.state in {Ours.CLOSING, Ours.DEFERRED_CLOSING}
 
     @property
-    def is_at_end(self) -> bool:
-        """Whether all items of a stream with an absolute end were passed."""
-        return self.stream is not None and has_absolute_end(self.request.interval) and self.index == self.stream.total
-
-    @property
-    def position(self) -> Position | None:
-        """Where the response is, metadata in part not counted; None while the start is not known."""
-        return None if self.stream is None else Position(self.index, self.offset)
-
-    @property
     def next_item(self) -> tuple[int, bool]:
         """Number of the next item and whether it is a payload; 0 if there is none or the start is not known."""
         if self.stream is None or self.index >= self.stream.total:
             return 0, False
         return self.stream.item(self.index)
-
-    @property
-    def _begins_with_payload(self) -> bool:
-        stream = self.stream
-        return stream is not None and self.begin.at < stream.total and stream.item(self.begin.at).is_payload
 
     def started(self, start: int) -> None:
         """The peer said what the relative start is."""
@@ -128,10 +97,6 @@ class OurRequest:
             self._expected = expected_hashes(self.request, self.stream)
         except ValueError as error:  # ours; two numbers fell together
             raise LocalProtocolError(str(error)) from None
-
-    def has_hash(self, items: int) -> bool:
-        """Whether a lazy message over so many more items carries a hash."""
-        return self.index - self.begin.at + items > self._begins_with_payload
 
     def allows_proof(self, position: int) -> bool:
         """Whether a fork proof of a position may end the response now."""
@@ -190,12 +155,7 @@ class OurRequest:
         self.index += 1
         self.offset = 0
         self._entry = self._hasher = None
-        self._note_switch()
-
-    def _note_switch(self) -> None:
-        if self.switch is not None and self.switch <= (self.index, self.offset):
-            self.lazy = not self.lazy
-            self.switch = None
+        self.note_switch()
 
     # -- metadata ----------------------------------------------------------------------------------------------
 
@@ -301,7 +261,7 @@ class OurRequest:
         if complete:
             self._pass()
         else:
-            self._note_switch()
+            self.note_switch()
         return at + len(piece)
 
     def _fail(self, entry: Entry, events: list[Event]) -> None:
@@ -351,7 +311,7 @@ class OurRequest:
         entered = self.begin.offset if self.index == self.begin.at else 0
         if message.trailing and entered + message.trailing > self.offset:
             self.offset, self._hasher = entered + message.trailing, None
-        self._note_switch()
+        self.note_switch()
         return last
 
     def _were_sent(self, stream: Stream, items: int) -> bool:

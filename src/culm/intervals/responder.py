@@ -14,6 +14,7 @@ from culm.intervals.interval import Forks, has_absolute_end, start_of
 from culm.intervals.items import encode_item
 from culm.intervals.messages import ProofEntry, Reason
 from culm.intervals.planner import Horizon, blocks_for_good, resolve
+from culm.intervals.progress import Progress
 from culm.intervals.proofs import doubtful, full_proof, is_due, partial_proof
 from culm.intervals.states import THEIRS, TheirEvent, Theirs
 from culm.intervals.stream import Position, Stream, expected_hashes, resolved_start, stream_of
@@ -79,7 +80,7 @@ class _Chunk:
         return b"".join(self._parts)
 
 
-class TheirRequest:
+class TheirRequest(Progress):
     """A request of the peer and how far it was answered."""
 
     def __init__(
@@ -92,15 +93,7 @@ class TheirRequest:
         begin: Position | None = None,
         switch: Position | None = None,
     ) -> None:
-        self.request = request
-        self.exchanged = exchanged
-        self.lazy = request.lazy
-        self.stream = stream
-        self.begin = begin or Position(0, request.payload_offset or 0)
-        self.index, self.offset = self.begin
-        self.switch = switch
-        self.starts = stream is None and resolved_start(request) is None
-        self.has_progress = False  # whether an eager or lazy message was sent
+        super().__init__(request, exchanged, stream=stream, begin=begin, switch=switch)
         self.state = Theirs.UNRESOLVED
         self.stateless = stateless
         self._item: bytes | None = None  # metadata of which a part was sent
@@ -132,16 +125,6 @@ class TheirRequest:
             self.state = following
 
     @property
-    def is_at_end(self) -> bool:
-        """Whether all items of a stream with an absolute end were passed."""
-        return self.stream is not None and has_absolute_end(self.request.interval) and self.index == self.stream.total
-
-    @property
-    def position(self) -> Position | None:
-        """Where the response is; metadata of which a part was sent does not count."""
-        return None if self.stream is None else Position(self.index, self.offset)
-
-    @property
     def is_in_large_payload(self) -> bool:
         """Whether a good part of a payload was sent already."""
         return self.offset >= _PIECE
@@ -158,7 +141,10 @@ class TheirRequest:
             start = resolve(start_of(self.request.interval), held)
             if start is None:
                 return self._unresolved_fork(source, held) or self._nothing(held)
-            self._set_stream(stream_of(self.request, start))
+            try:
+                self._set_stream(stream_of(self.request, start))
+            except ValueError:  # two of its hashes turn out to be of one number
+                return Over(Reason.OTHER)
         stream = self.stream
         assert stream is not None  # noqa: S101 - set right above
         if (over := self._fork(source, held, stream)) is not None:
@@ -250,7 +236,7 @@ class TheirRequest:
         if not count:
             return None
         value = self._hash_before(source, stream, self.index + count)
-        if value is None and self._has_hash(count):
+        if value is None and self.has_hash(count):
             return None
         return self._move(count, 0, value)
 
@@ -326,12 +312,6 @@ class TheirRequest:
         kept = self._kept(source, seq, ascending=True, fresh=True)
         return 0 if kept is None or not self.request.fits(kept.entry.size) else kept.payload_held
 
-    def _has_hash(self, items: int) -> bool:
-        stream = self.stream
-        assert stream is not None  # noqa: S101 - it is resolved
-        begins = self.begin.at < stream.total and stream.item(self.begin.at).is_payload
-        return self.index - self.begin.at + items > begins
-
     def _hash_before(self, source: Source, stream: Stream, index: int) -> bytes | None:
         """The hash of the last metadata of the response before an index; None if there is none, or it is not known."""
         index -= 1
@@ -355,13 +335,8 @@ class TheirRequest:
             self._item, self._item_at = None, 0
         if trailing:
             self.offset = (self.begin.offset if self.index == self.begin.at else 0) + trailing
-        self._note_switch()
+        self.note_switch()
         return Announcement(count, trailing, value)
-
-    def _note_switch(self) -> None:
-        if self.switch is not None and self.switch <= (self.index, self.offset):
-            self.lazy = not self.lazy
-            self.switch = None
 
     # -- data --------------------------------------------------------------------------------------------------
 
@@ -387,7 +362,7 @@ class TheirRequest:
                 behind = Position(self.index, self.offset)
             elif self.index == before:
                 break
-            self._note_switch()
+            self.note_switch()
         if not (self.is_at_end or self.lazy):
             self.index, self.offset = behind
         entries, self._entries = self._entries, 0

@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from culm.bamboo import ForkProof
-from culm.errors import NetworkError, RemoteProtocolError
+from culm.errors import RemoteProtocolError
 from culm.intervals import (
     Connection,
     EntryReceived,
@@ -30,6 +30,7 @@ from culm.intervals import (
 from culm.node.arrivals import Arrivals
 from culm.node.follow import Follower, FollowOptions
 from culm.node.stats import REFUSALS_KEPT, PeerSilent, SessionStats
+from culm.node.tasks import run_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -101,28 +102,7 @@ class IntervalSession:
 
     async def run(self) -> None:
         """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``."""
-        tasks = [asyncio.create_task(work) for work in (self._read(), self._write(), self._watch())]
-        try:
-            finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in finished:
-                task.result()
-        except (ConnectionError, TimeoutError) as error:
-            raise NetworkError(f"the connection broke: {error}") from None
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await self._close()
-
-    async def _close(self) -> None:
-        self._writer.close()
-        try:
-            await self.arrivals.close()  # what came is kept, however the connection ended
-        finally:
-            try:
-                await asyncio.wait_for(self._writer.wait_closed(), 1)
-            except (OSError, TimeoutError):
-                self._writer.transport.abort()
+        await run_together(self._read(), self._write(), self._watch(), writer=self._writer, flush=self.arrivals.close)
 
     def store_changed(self) -> None:
         """The store has changed: the peer may wait for what is new."""

@@ -27,11 +27,11 @@ from culm.bushbaby import (
 )
 from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, item_size
 from culm.bushbaby.pacing import Pacer
-from culm.errors import NetworkError
 from culm.node.intake import Intake
 from culm.node.ledger import Ledger
 from culm.node.serving import PAGE_ENTRIES, Server
 from culm.node.stats import REFUSALS_KEPT, PeerRefused, PeerSilent, SessionStats
+from culm.node.tasks import run_together
 from culm.node.wants import missing
 from culm.wire.base62 import encode_base62
 
@@ -106,28 +106,7 @@ class Session:
 
     async def run(self) -> None:
         """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``."""
-        tasks = [asyncio.create_task(work) for work in (self._read(), self._write(), self._watch())]
-        try:
-            finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in finished:
-                task.result()
-        except (ConnectionError, TimeoutError) as error:
-            raise NetworkError(f"the connection broke: {error}") from None
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await self._close()
-
-    async def _close(self) -> None:
-        self._writer.close()
-        try:
-            await self._intake.flush()  # what came whole is kept, however the connection ended
-        finally:
-            try:
-                await asyncio.wait_for(self._writer.wait_closed(), 1)
-            except (OSError, TimeoutError):
-                self._writer.transport.abort()
+        await run_together(self._read(), self._write(), self._watch(), writer=self._writer, flush=self._intake.flush)
 
     def store_changed(self) -> None:
         """The store has changed: announce what is new."""

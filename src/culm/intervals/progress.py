@@ -1,0 +1,64 @@
+"""How far a response is: what both of its ends keep, and must agree on (seed 001, "Response Messages")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.intervals.interval import has_absolute_end
+from culm.intervals.stream import Position, Stream, resolved_start
+
+if TYPE_CHECKING:
+    from culm.intervals.exchanged import Exchanged
+    from culm.intervals.interval import Request
+
+
+class Progress:
+    """A request and the position of its response.
+
+    ``begin`` is where the response begins in the stream: its start, except after an adjustment. ``switch`` is where it
+    changes between lazy and eager. ``starts``: the next eager or lazy message says what the relative start is.
+    ``has_progress``: there was an eager or lazy message.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        exchanged: Exchanged,
+        *,
+        stream: Stream | None = None,
+        begin: Position | None = None,
+        switch: Position | None = None,
+    ) -> None:
+        self.request = request
+        self.exchanged = exchanged
+        self.lazy = request.lazy
+        self.stream = stream
+        self.begin = begin or Position(0, request.payload_offset or 0)
+        self.index, self.offset = self.begin
+        self.switch = switch
+        self.starts = stream is None and resolved_start(request) is None
+        self.has_progress = False
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all items of a stream with an absolute end were passed."""
+        return self.stream is not None and has_absolute_end(self.request.interval) and self.index == self.stream.total
+
+    @property
+    def position(self) -> Position | None:
+        """Where the response is, metadata in part not counted; None while the start is not known."""
+        return None if self.stream is None else Position(self.index, self.offset)
+
+    def has_hash(self, items: int) -> bool:
+        """Whether a lazy message over so many more items carries a hash: if any metadata is behind it then."""
+        stream = self.stream
+        begins_with_payload = (
+            stream is not None and self.begin.at < stream.total and stream.item(self.begin.at).is_payload
+        )
+        return self.index - self.begin.at + items > begins_with_payload
+
+    def note_switch(self) -> None:
+        """Change between lazy and eager, if the position for that is reached."""
+        if self.switch is not None and self.switch <= (self.index, self.offset):
+            self.lazy = not self.lazy
+            self.switch = None

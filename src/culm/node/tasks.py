@@ -1,0 +1,39 @@
+"""What sessions of all protocols do the same way: run their tasks together, and let go of the connection."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from culm.errors import NetworkError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+
+async def run_together(
+    *works: Coroutine[object, object, None], writer: asyncio.StreamWriter, flush: Callable[[], Awaitable[None]]
+) -> None:
+    """Run until one of the works ends, or raise why it did; then close the connection and call ``flush``.
+
+    ``NetworkError`` where the connection broke. What came before it did is kept: that is what ``flush`` is for.
+    """
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in finished:
+            task.result()
+    except (ConnectionError, TimeoutError) as error:
+        raise NetworkError(f"the connection broke: {error}") from None
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        writer.close()
+        try:
+            await flush()
+        finally:
+            try:
+                await asyncio.wait_for(writer.wait_closed(), 1)
+            except (OSError, TimeoutError):
+                writer.transport.abort()

@@ -319,6 +319,11 @@ class Connection:
             raise RemoteProtocolError(f"a message breaks the format at its byte {error.offset}: {error}") from None
         return message, at + size
 
+    def expects_payload(self, size: int) -> bool:
+        """Whether the next so many bytes are, as far as can be told, those of a large payload: no entries."""
+        ours = self.ours.get(self._active_ours)
+        return ours is not None and ours.payload_left >= size
+
     # What the reader of messages asks (``culm.intervals.codec.Context``).
 
     def starts(self) -> bool:

@@ -218,6 +218,11 @@ class OurRequest(Progress):
         """Say what the payload at the position belongs to, and what was hashed of it so far, as far as known."""
         self._entry, self._hasher = entry, hasher
 
+    @property
+    def payload_left(self) -> int:
+        """Bytes that are to come of the payload under way; 0 if none is."""
+        return self._entry.size - self.offset if self._entry is not None and self.offset else 0
+
     def take_over_payload(self, other: OurRequest) -> None:
         """Go on with a payload where another request's response was ended."""
         if self.position == other.position:

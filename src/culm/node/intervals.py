@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from culm.bamboo import ForkProof
 from culm.errors import RemoteProtocolError
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 _READ_BYTES = 256 * 1024
 _WRITE_BYTES = 256 * 1024  # made at once for the socket
 _INLINE_BYTES = 4096  # what is so small is taken at once, without a thread
+_INLINE_TURNS = 4  # the same for answering so many requests
 _CHECK_SECONDS = 0.25
 _QUIET_SECONDS = 0.25  # after we sent something, before a one-time sync ends
 _POLL_SECONDS = 5.0
 
 _logger = logging.getLogger("culm.node")
-_T = TypeVar("_T")
 
 
 class IntervalSession:
@@ -109,11 +109,6 @@ class IntervalSession:
         self._changed = True
         self._wake.set()
 
-    async def _in_thread(self, function: Callable[[], _T]) -> _T:
-        """Run something with the connection, off the loop."""
-        async with self._lock:
-            return await asyncio.to_thread(function)
-
     # -- reading -----------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
@@ -121,11 +116,11 @@ class IntervalSession:
         while data := await self._reader.read(_READ_BYTES):
             self._heard_at = time.monotonic()
             self.stats.bytes_received += len(data)
-            if len(data) <= _INLINE_BYTES:
-                async with self._lock:
+            async with self._lock:
+                if len(data) <= _INLINE_BYTES or self.connection.expects_payload(len(data)):
                     events, failure = self._receive(data)
-            else:
-                events, failure = await self._in_thread(lambda data=data: self._receive(data))  # type: ignore[misc]
+                else:  # signatures are to be checked
+                    events, failure = await asyncio.to_thread(self._receive, data)
             for event in events:
                 self._handle(event)
             self.arrivals.end_of_chunk()
@@ -134,7 +129,8 @@ class IntervalSession:
             await self.arrivals.room()
             async with self._lock:
                 self.connection.refill()
-            if self.connection.pending or self.connection.turns or self.follower.has_work:
+                self._put(self.connection.data_to_send())
+            if self.connection.turns or self.follower.has_work or self.follower.is_done:
                 self._wake.set()
             if limits.max_rate:
                 await asyncio.sleep(len(data) / limits.max_rate)
@@ -200,7 +196,8 @@ class IntervalSession:
         if report.added or report.payloads:
             self.store_changed()
             self._stored()
-        self._wake.set()
+        if self.follower.needs_storing:
+            self._wake.set()
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -209,18 +206,16 @@ class IntervalSession:
             self._wake.clear()
             if self.follower.needs_storing and self.arrivals.idle:
                 self.follower.look_again()
-            if self._changed and not self.connection.turns and not self.follower.has_work:
-                async with self._lock:  # news, as a rule little: without the way through a thread
-                    data, more = self._compose(_INLINE_BYTES)
-            else:
-                data, more = await self._in_thread(self._compose)
+            async with self._lock:
+                if self.follower.has_work or self.connection.turns > _INLINE_TURNS:
+                    data, more = await asyncio.to_thread(self._compose)
+                else:  # a millisecond's work
+                    data, more = self._compose()
+                self._put(data)
             for event in self.connection.take_events():
                 self._handle(event)
             self.stats.entries_sent = self.connection.entries_sent
             if data:
-                self._spoke_at = self._unsent_at = time.monotonic()
-                self.stats.bytes_sent += len(data)
-                self._writer.write(data)
                 await self._writer.drain()
                 self._unsent_at = None
             if not more:
@@ -228,14 +223,22 @@ class IntervalSession:
                 if not data:
                     await self._wake.wait()
 
-    def _compose(self, limit: int = _WRITE_BYTES) -> tuple[bytes, bool]:
+    def _put(self, data: bytes) -> None:
+        """Hand bytes to the socket, in the order in which the connection gave them: whoever does holds the lock."""
+        if data:
+            self._spoke_at = time.monotonic()
+            self._unsent_at = self._unsent_at or self._spoke_at
+            self.stats.bytes_sent += len(data)
+            self._writer.write(data)
+
+    def _compose(self) -> tuple[bytes, bool]:
         """Bytes for the peer, and whether there are more at once."""
         if self._changed:
             self._changed = False
             self._change, logs = self._source.changed_logs(self._change)
             self.connection.wake(logs)
         self.follower.step()
-        more = self.connection.respond(limit)
+        more = self.connection.respond(_WRITE_BYTES)
         return self.connection.data_to_send(), more
 
     # -- watching ----------------------------------------------------------------------------------------------
@@ -245,6 +248,8 @@ class IntervalSession:
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
             now = time.monotonic()
+            if not self._writer.transport.get_write_buffer_size():
+                self._unsent_at = None
             if self._unsent_at is not None and now - self._unsent_at > limits.idle_seconds:
                 raise PeerSilent(f"the peer took nothing for {limits.idle_seconds:g} s")
             if now - self._heard_at > limits.idle_seconds:
@@ -252,6 +257,7 @@ class IntervalSession:
             if now - self._spoke_at > limits.keepalive_seconds and self._unsent_at is None:
                 async with self._lock:
                     self.connection.keep_alive()
+                    self._put(self.connection.data_to_send())
             if now - self._news_at > limits.settle_seconds:
                 async with self._lock:
                     self.follower.settle()

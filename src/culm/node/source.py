@@ -77,7 +77,6 @@ class StoreSource:
 
     def __init__(self, store: SQLiteStore, policy: Policy) -> None:
         self._store = SQLiteStore(store.path, read_only=True)
-        self._store.map_file()
         self._policy = policy
         self._lock = Lock()
 

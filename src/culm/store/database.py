@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 LOCK_TIMEOUT = 10.0  # seconds to wait for another writer
 _CACHE_KIB = 8_192
-_MAPPED = 2**40  # all of the file: SQLite cuts it to what it allows
 _WAL_LIMIT = 64 * 1024 * 1024  # bytes the WAL file is cut back to after a checkpoint
 
 _ERRORS: dict[int, tuple[type[StoreError], str]] = {
@@ -161,11 +160,6 @@ class Database:
             finally:
                 if not nested:
                     self.connection.execute("COMMIT")
-
-    def map_file(self) -> None:
-        """Map the file into memory for reading, instead of copying it page by page."""
-        with translated_errors(self.path):
-            self.connection.execute(f"PRAGMA mmap_size = {_MAPPED}").fetchall()
 
     def fold_elsewhere(self) -> None:
         """Somebody else calls ``fold``: fold the WAL file back into the database here only if it has grown large."""

@@ -65,10 +65,6 @@ class SQLiteStore:
         """Close the file. Everything acknowledged is on the disk, closed or not."""
         self._database.close()
 
-    def map_file(self) -> None:
-        """Read by way of the system's page cache alone: worth it where much is read."""
-        self._database.map_file()
-
     def fold_elsewhere(self) -> None:
         """See ``Database.fold_elsewhere``: another connection to this file folds its WAL file."""
         self._database.fold_elsewhere()

@@ -16,7 +16,6 @@ a peer can never send more than the owner has room for. Answers take turns, a ch
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, PayloadHasher, are_authentic
@@ -53,7 +52,8 @@ from culm.intervals.messages import (
 from culm.intervals.proofs import check_full, check_partial
 from culm.intervals.requester import OurRequest
 from culm.intervals.responder import Announcement, Data, Over, TheirRequest
-from culm.intervals.states import OurEvent, Ours, TheirEvent
+from culm.intervals.states import OurEvent, Ours
+from culm.intervals.turns import Turns
 from culm.ranges.runs import Runs
 
 if TYPE_CHECKING:
@@ -79,19 +79,16 @@ class Connection:
         self.response_credit = 0  # bytes of item data that we may still send
         self._most_credit = 0  # that there ever was
         self.ours: dict[int, OurRequest] = {}
-        self.theirs: dict[int, TheirRequest] = {}
+        self._turns = Turns()
+        self.theirs = self._turns.requests  # the peer's, by id
         self._source = source
         self._peer_requests = 0  # credit that the peer has
         self._peer_window = 0
         self._active_ours = 0  # the request of ours that what we receive belongs to
         self._active_theirs = 0  # the request of the peer that what we send belongs to
         self._our_ids = Runs()  # all that were ever used
-        self._their_ids = Runs()
         self._next_id = 0
         self._exchanged: dict[Log, Exchanged] = {}
-        self._turns: deque[int] = deque()  # requests of the peer that may have something to be sent
-        self._waiting: set[int] = set()  # the same, as a set
-        self._by_log: dict[Log, set[int]] = {}  # requests of the peer
         self._buffer = bytearray()
         self._body = 0  # bytes of the present eager message that are to come
         self._out: list[bytes] = []
@@ -225,7 +222,7 @@ class Connection:
         exchanged = self._exchanged.pop(log, None) or Exchanged()
         self._exchanged[log] = exchanged
         if len(self._exchanged) > self.limits.logs:  # the log that was asked for longest ago
-            in_use = {ours.request.log for ours in self.ours.values()} | self._by_log.keys()
+            in_use = {ours.request.log for ours in self.ours.values()} | set(self._turns.logs)
             oldest = next((other for other in self._exchanged if other not in in_use and other != log), None)
             if oldest is not None:
                 del self._exchanged[oldest]
@@ -462,56 +459,36 @@ class Connection:
         except ValueError as error:
             raise RemoteProtocolError(str(error)) from None
         if request.id in self.theirs:
-            self._forget(request.id)
+            self._turns.close(request.id)
             self._grant(1)
-        self._accept(theirs)
+        self._turns.open(theirs)
         self._events.append(Requested(request))
-
-    def _accept(self, theirs: TheirRequest) -> None:
-        request = theirs.request
-        self._their_ids.add(request.id, request.id)
-        self.theirs[request.id] = theirs
-        self._by_log.setdefault(request.log, set()).add(request.id)
-        self._queue(request.id)
-
-    def _queue(self, request_id: int) -> None:
-        if request_id not in self._waiting:
-            self._waiting.add(request_id)
-            self._turns.append(request_id)
-
-    def _forget(self, request_id: int) -> None:
-        theirs = self.theirs.pop(request_id)
-        theirs.advance(TheirEvent.OVER)
-        of_log = self._by_log[theirs.request.log]
-        of_log.discard(request_id)
-        if not of_log:
-            del self._by_log[theirs.request.log]
 
     def _take_cancel(self, request_id: int) -> None:
         theirs = self.theirs.get(request_id)
         if theirs is not None:
             self._end(theirs, Over(Reason.CANCELLED))
-        elif request_id not in self._their_ids:
+        elif request_id not in self._turns.ids:
             raise RemoteProtocolError(f"a cancellation of request {request_id}, which never was")
 
     def _take_adjust(self, message: Adjust) -> None:
         self._spend_request()
-        if message.old not in self._their_ids:
+        if message.old not in self._turns.ids:
             raise RemoteProtocolError(f"an adjustment of request {message.old}, which never was")
         old = self.theirs.get(message.old)
         if message.new in self.theirs:
-            self._forget(message.new)
+            self._turns.close(message.new)
             self._grant(1)
         if old is None:
             # It ended while the adjustment was under way: the peer gets its new id back.
             self._activate_theirs(message.new)
-            self._their_ids.add(message.new, message.new)
+            self._turns.ids.add(message.new, message.new)
             self._peer_requests += 1
             self._send(End(Reason.OTHER, grants=True))
             return
         successor = adjusted_theirs(old, message)
         self._end(old, Over(Reason.CANCELLED))
-        self._accept(successor)
+        self._turns.open(successor)
         self._events.append(Requested(successor.request))
 
     def refuse(self, request_id: int) -> None:
@@ -524,10 +501,7 @@ class Connection:
 
     def wake(self, logs: Iterable[Log]) -> None:
         """The store has changed what it holds of these logs."""
-        for log in logs:
-            for request_id in self._by_log.get(log, ()):
-                self.theirs[request_id].advance(TheirEvent.WOKEN)
-                self._queue(request_id)
+        self._turns.wake(logs)
 
     @property
     def has_answers(self) -> bool:
@@ -552,25 +526,27 @@ class Connection:
         """
         starved: list[int] = []
         while self._turns and self.pending < limit:
-            request_id = self._turns.popleft()
-            self._waiting.discard(request_id)
-            theirs = self.theirs.get(request_id)
+            theirs = self._turns.next()
             if theirs is None:
                 continue
-            credit = self.response_credit
-            if theirs.is_in_large_payload:  # it leaves some for the others
-                credit -= min(_RESERVE, self._most_credit // 4)
-            room = max(0, min(self.limits.chunk, credit))
+            room = self._room(theirs)
             part = theirs.next_part(self._source, room)
             if part is not None:
                 self._write(theirs, part)
-                if request_id in self.theirs and not theirs.pause():
-                    self._queue(request_id)
+                if theirs.request.id in self.theirs and not theirs.pause():
+                    self._turns.queue(theirs.request.id)
             elif room == 0 and not theirs.lazy:
-                starved.append(request_id)
+                starved.append(theirs.request.id)
         for request_id in starved:
-            self._queue(request_id)
-        return bool(self._turns) and len(starved) < len(self._turns)
+            self._turns.queue(request_id)
+        return len(starved) < len(self._turns)
+
+    def _room(self, theirs: TheirRequest) -> int:
+        """How many bytes of data a request may send in its turn."""
+        credit = self.response_credit
+        if theirs.is_in_large_payload:  # it leaves some for the others
+            credit -= min(_RESERVE, self._most_credit // 4)
+        return max(0, min(self.limits.chunk, credit))
 
     def _write(self, theirs: TheirRequest, part: Data | Announcement | Over) -> None:
         if isinstance(part, Over):
@@ -589,13 +565,13 @@ class Connection:
             self._send(Lazy(part.items, part.trailing, part.hash, start))
         theirs.has_progress = True
         if theirs.is_at_end:
-            self._forget(theirs.request.id)
+            self._turns.close(theirs.request.id)
             self._events.append(RequestEnded(theirs.request.id, theirs.request.log))
             self._grant(1)
 
     def _end(self, theirs: TheirRequest, over: Over) -> None:
         self._activate_theirs(theirs.request.id)
-        self._forget(theirs.request.id)
+        self._turns.close(theirs.request.id)
         self._peer_requests += 1
         self._send(End(over.reason, over.proof, grants=True))
         self._events.append(RequestEnded(theirs.request.id, theirs.request.log, over.doubted))

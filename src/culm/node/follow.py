@@ -263,6 +263,7 @@ class Follower:
     def _missing(self, followed: _Followed) -> list[_Span]:
         """The spans to ask for now."""
         options, found = self._options, list[_Span]()
+        least_missing = MAX_U64
         for item in followed.interest:
             if item.is_empty:
                 continue
@@ -271,9 +272,12 @@ class Follower:
             if options.newest is not None:
                 lowest = max(lowest, (followed.newest or 0) - options.newest + 1)
             for low, high in self._spans(followed, item, lowest, least, greatest):
+                least_missing = min(low, least_missing)
                 found += self._cut(followed, item, low, high, least, greatest)
                 if len(found) >= _SPANS:
                     break
+        if found:  # what is below need not be looked at again
+            followed.lowest = max(followed.lowest, least_missing)
         return found[:_SPANS]
 
     def _sizes(self, item: Range) -> tuple[int | None, int | None]:

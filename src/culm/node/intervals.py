@@ -48,7 +48,6 @@ _INLINE_BYTES = 4096  # what is so small is taken at once, without a thread
 _INLINE_TURNS = 4  # the same for answering so many requests
 _CHECK_SECONDS = 0.25
 _QUIET_SECONDS = 0.25  # after we sent something, before a one-time sync ends
-_POLL_SECONDS = 5.0
 
 _logger = logging.getLogger("culm.node")
 
@@ -261,7 +260,7 @@ class IntervalSession:
             if now - self._news_at > limits.settle_seconds:
                 async with self._lock:
                     self.follower.settle()
-                    if self._live and now - self._polled_at > _POLL_SECONDS:
+                    if self._live and now - self._polled_at > self.config.interval:
                         self._polled_at = now
                         self.follower.poll()
             self._wake.set()

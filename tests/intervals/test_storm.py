@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SEEDS = int(os.environ.get("CULM_STORM", "300"))
 FIRST = int(os.environ.get("CULM_STORM_FROM", "0"))
 LENGTH = 45
-BATCH = 50
+BATCH = 25
 
 
 @cache

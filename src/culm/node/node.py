@@ -121,12 +121,12 @@ class Node:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._admitted(writer):
-            with suppress(CulmError):  # it was logged
+            with suppress(CulmError, asyncio.CancelledError):  # it was logged; or the node stops
                 await self._run(self._bushbaby((reader, writer), called=False), "a caller")
 
     async def _accept_intervals(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._admitted(writer):
-            with suppress(CulmError):
+            with suppress(CulmError, asyncio.CancelledError):
                 await self._run(self._intervals((reader, writer)), "a caller")
 
     async def _accept_comparison(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

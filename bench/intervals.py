@@ -74,10 +74,13 @@ def run() -> list[Figure]:
 
 
 @contextmanager
-def serving(home: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A node that serves a home; its URL, and the process."""
+def serving(home: Path, *, quiet: bool = False) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A node that serves a home; its URL, and the process. ``quiet``: what it says of broken connections is expected."""
     server = subprocess.Popen(
-        culm(home, "serve", "--listen", "intervals://127.0.0.1:0"), stdout=subprocess.PIPE, text=True
+        culm(home, "serve", "--listen", "intervals://127.0.0.1:0"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL if quiet else None,
+        text=True,
     )
     assert server.stdout is not None
     try:
@@ -303,7 +306,9 @@ def _wait_for(reader: SQLiteStore, log: tuple[bytes, int]) -> None:
 def _live(folder: Path, url: str, *logs: tuple[bytes, int]) -> Iterator[Path]:
     """Another node that follows logs."""
     bob = make_home(folder / "bob")
-    client = subprocess.Popen(culm(bob, "sync", url, *map(log_name, logs), "--live"), stdout=subprocess.DEVNULL)
+    client = subprocess.Popen(
+        culm(bob, "sync", url, *map(log_name, logs), "--live"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         yield bob
     finally:
@@ -432,7 +437,7 @@ def _measure_cut(folder: Path) -> list[Figure]:
         store.append(me, 1, (rng.randbytes(65536) for _ in range(20 * 16)))
         logs = [(summary.author, summary.log_id) for summary in store.logs()]
     totals, tries = [], 0
-    with serving(alice) as (url, _):
+    with serving(alice, quiet=True) as (url, _):
         for cut in (0, CUT_BYTES):
             bob = make_home(folder / f"bob{cut}")
             link = _Link(int(url.rpartition(":")[2]), cut)

@@ -75,7 +75,7 @@ def run() -> list[Figure]:
 
 @contextmanager
 def serving(home: Path, *, quiet: bool = False) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A node that serves a home; its URL, and the process. ``quiet``: what it says of broken connections is expected."""
+    """A node that serves a home; its URL, and the process. ``quiet``: it may say what it likes of its connections."""
     server = subprocess.Popen(
         culm(home, "serve", "--listen", "intervals://127.0.0.1:0"),
         stdout=subprocess.PIPE,

@@ -485,3 +485,18 @@ def test_interests_default_to_everything(peers: list[Peer]) -> None:
     """Without interests a log is wanted whole."""
     assert Policy().interest(key(build_log(1))) == EVERYTHING
     assert peers[0].numbers(key(build_log(1))) == []
+
+
+def test_only_so_many_logs_are_mirrored(peers: list[Peer]) -> None:
+    """A peer that asks for ever more logs is not asked for all of them in turn."""
+    log = build_log(1)
+
+    async def talk(rogue: Rogue, session: IntervalSession) -> None:
+        for number in range(20):
+            rogue.send(push_message(Request(number, bytes(32), number, Regular(At(1), FromGreatest(0)))))
+        await until(lambda: len(session.connection.theirs) == 20)
+        assert session.follower.count == 5
+        rogue.send(b"\x81")
+
+    with pytest.raises(RemoteProtocolError):
+        run(lambda: _against(peers[0], log, talk, limits=replace(QUICK, max_logs=5)))

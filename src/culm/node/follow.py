@@ -155,6 +155,11 @@ class Follower:
             self._connection.request(*log, MetadataOnly(seq, ascending=False, dist=0))
 
     @property
+    def count(self) -> int:
+        """How many logs are followed."""
+        return len(self._logs)
+
+    @property
     def is_done(self) -> bool:
         """Whether everything that the peer has for us was asked for and came."""
         return all(followed.phase is _Phase.DONE for followed in self._logs.values())

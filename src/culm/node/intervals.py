@@ -46,6 +46,7 @@ _READ_BYTES = 256 * 1024
 _WRITE_BYTES = 256 * 1024  # made at once for the socket
 _INLINE_BYTES = 4096  # what is so small is taken at once, without a thread
 _INLINE_TURNS = 4  # the same for answering so many requests
+_MIRRORED_LOGS = 16_384  # that a peer is asked for because it asked for them
 _CHECK_SECONDS = 0.25
 _QUIET_SECONDS = 0.25  # after we sent something, before a one-time sync ends
 
@@ -164,7 +165,7 @@ class IntervalSession:
                 self.arrivals.take(event)
             case Requested(request):
                 self._news_at = self._heard_at
-                if self._mirrors:
+                if self._mirrors and self.follower.count < min(_MIRRORED_LOGS, self.config.limits.max_logs):
                     self.follower.add([request.log])
             case RequestEnded(_, log, doubted) if doubted is not None:
                 self.follower.doubt(log, doubted)

@@ -29,6 +29,7 @@ from culm.intervals.messages import (
     ResponseCredit,
 )
 from culm.testing.builders import LogBuilder, build_log
+from tests.intervals.examples import MALFORMED, expand
 from tests.intervals.pair import Side
 
 if TYPE_CHECKING:
@@ -273,6 +274,16 @@ def test_rules(name: str, size: int) -> None:
     assert all(data in log().payloads.values() for data in side.store.bytes.values() if data)
     with pytest.raises(LocalProtocolError):
         side.take(b"\xb0\x00")
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_malformed_messages_end_the_connection(text: str) -> None:
+    """A message that breaks the format ends the connection, too: nothing of it is taken."""
+    victim = Victim().asks()
+    with pytest.raises(RemoteProtocolError):
+        victim.side.take(expand(text) + bytes(600))
+    assert not victim.side.store.entries
+    assert not victim.side.connection.theirs
 
 
 ALLOWED: dict[str, Callable[[], Victim]] = {

@@ -46,7 +46,7 @@ from culm.intervals.messages import (
 )
 from culm.intervals.planner import resolve
 from culm.testing.builders import LogBuilder, build_log
-from tests.intervals.examples import AUTHOR, EXAMPLES, example_hash, expand, held, read_bound, read_interval
+from tests.intervals.examples import AUTHOR, EXAMPLES, MALFORMED, example_hash, expand, held, read_bound, read_interval
 from tests.intervals.pair import Pair, Side
 
 # -- plans ----------------------------------------------------------------------------------------------------------
@@ -194,41 +194,7 @@ def test_messages(example: dict[str, Any], message: Message) -> None:
             pull_message(encoded[:size], 0, reader)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "6000 00 PK 0504ffff",  # fork handling 11
-        "0240 00 PK 0504ff07ff",  # intervals of form 01
-        "0230 00 PK 050007ff",  # a start of form 11x
-        "0238 00 PK 050007ff",
-        "0206 00 PK 0504ff00",  # an end of form 11x
-        "0290 00 PK 0504",  # a single-number interval of form 01
-        "062c 00 PK 05000000",  # immediate, with a relative start
-        "06c0 00 PK 05000500",  # immediate, metadata only
-        "06b0 00 PK 050000",  # immediate, a single offset
-        "0200 00 PK 0500ff07ff",  # sequence number 0: start, end, single, metadata, anchor, proof, adjustment
-        "0200 00 PK 0504ff00ff",
-        "0280 00 PK 0500ffff",
-        "02c0 00 PK 0500ff",
-        "4280 00 PK 0500 H11 04ffff",
-        "a40000 H11 H22 0a H33 S77",
-        "f8050600",
-        "81",
-        "91",
-        "b1",
-        "c1",
-        "d1",
-        "e4",
-        "f4",
-        "f9",
-        "ff",
-        "f00505",  # an adjustment to the same id
-        "a0 02",  # a tag that there is not
-        "a40004 0020" + "11" * 64,  # a hash that is not of 64 bytes, and one of another function
-        "a40004 0140" + "11" * 64,
-        "a40002 H11 H22 0a H33 S77",  # two links to one entry that differ
-    ],
-)
+@pytest.mark.parametrize("text", MALFORMED)
 def test_malformed_messages(text: str) -> None:
     """What breaks the format is refused, with the offset of where it does."""
     encoded = expand(text)

@@ -133,7 +133,7 @@ class OurRequest(Progress):
             raise RemoteProtocolError("bytes beyond the position where the response becomes lazy")
         seq, is_payload = stream.item(self.index)
         if is_payload:
-            return self._take_payload(data, at, events)
+            return self._take_payload(data, at, seq, events)
         return self._take_metadata(data, at, seq, events)
 
     def _pass_empty_end(self) -> None:
@@ -239,24 +239,19 @@ class OurRequest(Progress):
             self._entry = held[0]
         return self._entry
 
-    def _take_payload(self, data: memoryview, at: int, events: list[Event]) -> int:
-        stream = self.stream
-        assert stream is not None  # noqa: S101 - see above
-        entry = self._payload_entry(stream.item(self.index).seq)
+    def _take_payload(self, data: memoryview, at: int, seq: int, events: list[Event]) -> int:
+        entry = self._payload_entry(seq)
         end = entry.size
         if not self.request.fits(end):
             raise RemoteProtocolError(f"the payload of entry {entry.seq} is of a size that was not asked for")
         if self.switch is not None and self.switch.at == self.index:
             end = min(end, self.switch.offset)
         piece = bytes(data[at : at + end - self.offset])
-        if self._hasher is None and self.offset == 0:
-            self._hasher = PayloadHasher()
-        if self._hasher is not None:
-            self._hasher.update(piece)
         offset, self.offset = self.offset, self.offset + len(piece)
         complete = self.offset == entry.size
-        checked = complete and self._hasher is not None
-        if complete and self._hasher is not None and self._hasher.hash != entry.payload_hash:
+        found = self._hash_with(piece, offset, complete=complete)
+        checked = complete and found is not None
+        if checked and found != entry.payload_hash:
             self._fail(entry, events)
         else:
             if piece or complete:
@@ -268,6 +263,17 @@ class OurRequest(Progress):
         else:
             self.note_switch()
         return at + len(piece)
+
+    def _hash_with(self, piece: bytes, offset: int, *, complete: bool) -> bytes | None:
+        """Hash a piece; the payload's hash if it was the last one and the others are known."""
+        if offset == 0 and complete:
+            return yamf_hash(piece)
+        if offset == 0:
+            self._hasher = PayloadHasher()
+        if self._hasher is None:
+            return None
+        self._hasher.update(piece)
+        return self._hasher.hash if complete else None
 
     def _fail(self, entry: Entry, events: list[Event]) -> None:
         events.append(PayloadFailed(self.request.id, entry))

@@ -369,6 +369,8 @@ class TheirRequest(Progress):
         return Data(chunk.joined(), entries) if chunk or self.index > behind.at else None
 
     def _is_confirmable(self, stream: Stream) -> bool:
+        if not self.exchanged.received:
+            return False
         seq, is_payload = stream.item(self.index)
         return not (self.stateless or self._item_at or self.offset) and self.exchanged.received.has(
             seq, is_payload=is_payload

@@ -10,6 +10,8 @@ import os
 from functools import cache
 from itertools import product
 
+import pytest
+
 from culm.ranges import Range, difference, encode, extend, hull, intersect, merge, normalise, resolve, trim
 from culm.ranges.onbytes import hull_bytes, intersect_bytes, merge_bytes
 from tests.ranges.oracle import span
@@ -68,6 +70,7 @@ def check_pair(a: Range, b: Range) -> None:
     assert intersect_bytes(one, other) == (encode(both), just_that), (a, b)
 
 
+@pytest.mark.no_cover  # measuring would take several times as long
 def test_all_pairs_of_spans() -> None:
     """Whole entries: every pair of spans up to the length."""
     every = spans(LENGTH)
@@ -75,6 +78,7 @@ def test_all_pairs_of_spans() -> None:
         check_pair(a, b)
 
 
+@pytest.mark.no_cover  # measuring would take several times as long
 def test_all_pairs_of_short_ranges() -> None:
     """Every pair up to half the length (at most 6), with every choice of metadata and payloads."""
     every = [

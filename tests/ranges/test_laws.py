@@ -107,6 +107,7 @@ def test_hull_is_a_join() -> None:
         assert hull(EMPTY, a) == a == hull(a, EMPTY)
 
 
+@pytest.mark.no_cover  # measuring would take several times as long
 def test_merge_loses_nothing_and_says_when_it_is_exact() -> None:
     """Merging covers both, stays within the hull, and its flag is true only if the union is just that."""
     rng = random.Random(3)

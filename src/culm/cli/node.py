@@ -218,7 +218,7 @@ def _sync(arguments: argparse.Namespace) -> int:
     url = PeerUrl.parse(arguments.url)
     home = Home.find(arguments.home)
     config = _config(arguments, home, [url])
-    follow, options = _follow_options(arguments, url), _options(arguments)
+    follow, options = _named_logs(arguments, url), _options(arguments)
     with home.store() as store, progress_bar(f"syncing with {url}") as bar:
         identity = home.identity(arguments.identity)
 
@@ -235,7 +235,7 @@ def _sync(arguments: argparse.Namespace) -> int:
     return 1 if summary.refused or summary.forks else 0
 
 
-def _follow_options(arguments: argparse.Namespace, url: PeerUrl) -> list[Log]:
+def _named_logs(arguments: argparse.Namespace, url: PeerUrl) -> list[Log]:
     """The logs named; ``ConfigError`` if the call asks of Bushbaby what only intervals can say."""
     logs = [parse_log(text) for text in arguments.logs]
     given = {

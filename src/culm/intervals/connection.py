@@ -504,11 +504,6 @@ class Connection:
         self._turns.wake(logs)
 
     @property
-    def has_answers(self) -> bool:
-        """Whether ``respond`` may find something to send."""
-        return bool(self._turns)
-
-    @property
     def turns(self) -> int:
         """How many requests of the peer ``respond`` would look at."""
         return len(self._turns)

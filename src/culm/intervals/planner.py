@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from culm.bamboo import MAX_U64
-from culm.intervals.interval import At, FromLeast, Regular, Request, SingleOffset, has_absolute_end, start_of
+from culm.intervals.interval import At, FromLeast, Regular, Request, has_absolute_end, start_of
 from culm.intervals.stream import Stream, StreamItem, stream_of
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Horizon:
             return 0
         seq, is_payload = stream.item(index)
         if is_payload:  # the entries behind it are another matter
-            return held.payloads_around(seq) is not None
+            return int(held.payloads_around(seq) is not None)
         entries = held.entries_around(seq)
         if entries is None:
             return 0
@@ -149,11 +149,3 @@ def plan(request: Request, held: Held, sizes: Callable[[int], int] = lambda _: 0
     if not horizon.admits(len(items)):
         return Plan(start, tuple(items), Stop.OPEN_END, stream.ascending)
     return Plan(start, tuple(items), Stop.BLOCKED, stream.ascending, stream.item(len(items)))
-
-
-def blocks_for_good(request: Request, stream: Stream, index: int, size: int | None) -> bool:
-    """Whether an item will never be sent: a payload of a size that is not wanted, or a number beyond all numbers."""
-    if index >= stream.total:
-        return isinstance(request.interval, SingleOffset) or stream.is_open
-    item = stream.item(index)
-    return item.seq > MAX_U64 or (item.is_payload and size is not None and not request.fits(size))

@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from culm.bamboo import MAX_U64
 from culm.intervals.interval import Forks, has_absolute_end, start_of
 from culm.intervals.items import encode_item
 from culm.intervals.messages import ProofEntry, Reason
-from culm.intervals.planner import Horizon, blocks_for_good, resolve
+from culm.intervals.planner import Horizon, resolve
 from culm.intervals.progress import Progress
 from culm.intervals.proofs import doubtful, full_proof, is_due, partial_proof
 from culm.intervals.states import THEIRS, TheirEvent, Theirs
@@ -104,7 +105,6 @@ class TheirRequest(Progress):
         self._is_suspect = False  # whether a fork proof may have to follow
         self.is_drained = False  # whether nothing can follow the last part until the log changes
         self._misfit: int | None = None  # the number of a payload that is not wanted for its size
-        self._misfit_size: int | None = None
         self._has_ended = False  # whether the log's last entry was sent
         self._expected: dict[int, bytes] = {}
         self._doubtful: dict[int, bytes] = {}  # those of the expected hashes that were not found to be right
@@ -140,7 +140,7 @@ class TheirRequest(Progress):
         if self.stream is None:
             start = resolve(start_of(self.request.interval), held)
             if start is None:
-                return self._unresolved_fork(source, held) or self._nothing(held)
+                return self._unresolved_fork(source, held) or self._nothing()
             try:
                 self._set_stream(stream_of(self.request, start))
             except ValueError:  # two of its hashes turn out to be of one number
@@ -155,7 +155,7 @@ class TheirRequest(Progress):
         if part is None:
             part = self._announcement(source, horizon, held) if self.lazy else self._data(source, horizon, held, room)
         if part is None and (self.lazy or room > 0):
-            return self._nothing(held)
+            return self._nothing()
         return part
 
     def pause(self) -> bool:
@@ -168,7 +168,7 @@ class TheirRequest(Progress):
         self.advance(TheirEvent.BLOCKED)
         return True
 
-    def _nothing(self, held: HeldLog) -> Part | None:
+    def _nothing(self) -> Part | None:
         """What to do where nothing can be sent: wait, or end the response."""
         stream = self.stream
         self._page.clear()
@@ -177,19 +177,16 @@ class TheirRequest(Progress):
             return Over(Reason.OTHER)
         if self.lazy and stream is not None and not self.has_progress:
             return Announcement(0, 0, None)  # so that the requester knows that there is nothing
-        if stream is not None and self._is_stuck(stream, held):
+        if stream is not None and self._is_stuck(stream):
             return Over(Reason.OTHER)
         return None
 
-    def _is_stuck(self, stream: Stream, held: HeldLog) -> bool:
+    def _is_stuck(self, stream: Stream) -> bool:
         """Whether no change of the log can ever bring the next item."""
         if self.index >= stream.total:
-            return stream.is_open or not has_absolute_end(self.request.interval)
-        item = stream.item(self.index)
-        size = None
-        if item.is_payload and held.payloads_around(item.seq) is not None and self._misfit == item.seq:
-            size = self._misfit_size
-        return blocks_for_good(self.request, stream, self.index, size) or self._has_ended
+            return not has_absolute_end(self.request.interval)
+        seq, is_payload = stream.item(self.index)
+        return seq > MAX_U64 or (is_payload and seq == self._misfit) or self._has_ended
 
     # -- forks -------------------------------------------------------------------------------------------------
 
@@ -287,14 +284,9 @@ class TheirRequest(Progress):
         )
         if misfit is None:
             return count
-        self._misfit, self._misfit_size = misfit, self._size_of_misfit()
+        self._misfit = misfit
         index = stream.index_of(misfit, is_payload=True)
         return count if index is None else max(0, min(count, index - self.index))
-
-    def _size_of_misfit(self) -> int:
-        """Any size that does not fit: which one does not matter."""
-        least, greatest = self.request.least_size, self.request.greatest_size
-        return greatest + 1 if greatest is not None else (least or 1) - 1
 
     def _trailing(self, source: Source, stream: Stream, index: int) -> int:
         """Bytes there are of the payload at an index, from where the response enters it."""
@@ -394,7 +386,7 @@ class TheirRequest(Progress):
             return self._add_metadata(kept, chunk, room)
         entry = kept.entry
         if not self.request.fits(entry.size):
-            self._misfit, self._misfit_size = seq, entry.size
+            self._misfit = seq
             return Over(Reason.OTHER)
         if self.offset > entry.size:
             return Over(Reason.OTHER)

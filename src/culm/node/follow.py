@@ -187,6 +187,7 @@ class Follower:
             if followed.phase is _Phase.DONE and not any(map(self._is_open, followed.spans)):
                 followed.exhausted.clear()
                 followed.were_asked.clear()
+                followed.lowest = 1
                 followed.phase = _Phase.READY
                 self._todo.append(followed)
 
@@ -225,6 +226,7 @@ class Follower:
     def _plan(self, followed: _Followed) -> None:
         """Find out what is missing and, before, whatever has to be known for that."""
         followed.phase = _Phase.ASKING
+        followed.pools.clear()  # what was asked for before has come, or will not
         followed.spans = [span for span in followed.spans if self._is_open(span)]
         if not followed.were_asked:
             self._ask_questions(followed)

@@ -141,6 +141,31 @@ def test_gaps_are_filled(peers: list[Peer]) -> None:
     assert alice.numbers(key(log)) == bob.numbers(key(log)) == [*range(1, 41), *range(44, 61)]
 
 
+def test_a_gap_of_the_peer_is_filled_later(peers: list[Peer]) -> None:
+    """Who stays connected gets what the peer lacked at first, and meanwhile what is behind that."""
+    alice, bob, _ = peers
+    log = build_log(60)
+    bob.store.add(log.items([entry for entry in log.entries if entry.seq != 41]))
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        sessions = alice.session(near, [key(log)]), bob.session(far)
+        tasks = [asyncio.create_task(session.run()) for session in sessions]
+        while not await alice.on_its_thread(alice.store.get, Place(*key(log), 60)):
+            await asyncio.sleep(0.005)
+        await bob.on_its_thread(bob.store.add, log.items([log.entries[40]]))
+        sessions[1].store_changed()
+        while not await alice.on_its_thread(alice.store.get, Place(*key(log), 43)):
+            await asyncio.sleep(0.005)
+        await sessions[0].arrivals.flush()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
+    assert alice.numbers(key(log)) == list(range(1, 61))
+
+
 def test_payloads_go_on_where_they_were(peers: list[Peer]) -> None:
     """A payload of which a part is held is asked for from that byte on."""
     alice, bob, _ = peers

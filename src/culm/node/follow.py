@@ -112,8 +112,14 @@ class _Followed:
     were_asked: set[str] = field(default_factory=set)
     started: dict[str, int] = field(default_factory=dict)
     pools: set[int] = field(default_factory=set)  # members of certificate pools that were asked for
+    gap_end: int = 0  # the last number that the peer lacks; what is behind it is asked for on its own
     fork_seen: bool = False
     is_last_round: bool = False  # nothing was asked for in this round
+
+
+def _split(low: int, high: int, at: int) -> list[tuple[int, int]]:
+    """A span, in two if a number inside is to be the last of the first part."""
+    return [(low, at), (at + 1, high)] if low <= at < high else [(low, high)]
 
 
 class Follower:
@@ -280,7 +286,8 @@ class Follower:
                 lowest = max(lowest, (followed.newest or 0) - options.newest + 1)
             for low, high in self._spans(followed, item, lowest, least, greatest):
                 least_missing = min(low, least_missing)
-                found += self._cut(followed, item, low, high, least, greatest)
+                for part in _split(low, high, followed.gap_end):
+                    found += self._cut(followed, item, *part, least, greatest)
                 if len(found) >= _SPANS:
                     break
         if found:  # what is below need not be looked at again
@@ -520,9 +527,11 @@ class Follower:
             pool = 0 if ours is None or ours.stream is None else len(ours.stream.before)
             followed.newest = 1 if start == 1 and items == pool + 2 else start + 1
         if name == "run" and start:
-            followed.lowest = start + 1
+            followed.gap_end = start
             for span in followed.spans:  # they wait for what is in the gap
                 self._drop(span.eager)
+            if self._live:  # which may still come
+                followed.exhausted.clear()
         self._question_over(followed, request_id)
 
     def _question_over(self, followed: _Followed, request_id: int) -> None:

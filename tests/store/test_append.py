@@ -12,7 +12,7 @@ import pytest
 from culm.bamboo import MAX_U64, Entry, Identity, lipmaa, path, yamf_hash
 from culm.errors import AfterEndOfLog, ForkDetected, PayloadSizeMismatch, StoreError
 from culm.store import PayloadState, SQLiteStore, State
-from culm.store.rows import PIECE_BYTES
+from culm.store.pieces import PIECE_BYTES
 from culm.testing import LogBuilder
 from tests.store.model import look
 

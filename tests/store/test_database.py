@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sqlite3
@@ -25,6 +26,8 @@ from tests.store.model import look
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from culm.store.database import Database
 
 LOG = build_log(40, payload_size=3000)
 NAME = LOG.entries[0].log
@@ -161,7 +164,7 @@ def test_a_later_version(place: Path, *, read_only: bool) -> None:
     other = sqlite3.connect(place)
     other.execute("PRAGMA user_version = 99")
     other.close()
-    with pytest.raises(StoreDamaged, match="a store of version 99; this program knows versions up to 2"):
+    with pytest.raises(StoreDamaged, match="a store of version 99; this program knows versions up to 3"):
         SQLiteStore(place, read_only=read_only)
 
 
@@ -404,7 +407,7 @@ def test_a_full_disk_when_appending(store: SQLiteStore, pages: int) -> None:
     assert [] == store.verify().problems
 
 
-def test_a_full_disk_when_writing_a_payload(store: SQLiteStore) -> None:
+def test_a_full_disk_when_writing_a_payload(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the disk is full what was stored of a payload stays, and the transfer goes on there when there is room."""
     builder = build_log(0)
     payload = bytes(range(256)) * 16_384
@@ -412,8 +415,18 @@ def test_a_full_disk_when_writing_a_payload(store: SQLiteStore) -> None:
     store.add([(entry, None)])
     sink = store.payload_sink(entry.place)
     pieces = [payload[at : at + 65536] for at in range(0, len(payload), 65536)]
-    with full(store, 400), pytest.raises(StoreFull):
-        deque(map(sink.write, pieces))
+    room, write = iter([1_000_000, 48_576, 700_000]), os.pwrite
+
+    def into_what_is_left(file: int, data: memoryview, offset: int) -> int:
+        left = next(room, 0)
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data[:left], offset)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.pwrite", into_what_is_left)
+        with pytest.raises(StoreFull):
+            deque(map(sink.write, pieces))
     again = store.payload_sink(entry.place)
     reached = again.offset
     again.write(payload[reached:])
@@ -510,7 +523,7 @@ def test_older_stores_are_brought_up_to_date(place: Path, monkeypatch: pytest.Mo
     with SQLiteStore(place) as store:
         store.add(LOG.items())
         before = look(store, NAME)
-    steps = [*migrations.MIGRATIONS, lambda connection: connection.execute("CREATE TABLE more (x)")]
+    steps = [*migrations.MIGRATIONS, lambda database: database.connection.execute("CREATE TABLE more (x)")]
     monkeypatch.setattr(migrations, "MIGRATIONS", steps)
     with SQLiteStore(place) as store:
         connection = store._database.connection
@@ -527,8 +540,8 @@ def test_migrations_that_fail(place: Path, monkeypatch: pytest.MonkeyPatch) -> N
         before = look(store, NAME)
     steps = [
         *migrations.MIGRATIONS,
-        lambda connection: connection.execute("DROP TABLE payloads"),
-        lambda connection: connection.execute("nonsense"),
+        lambda database: database.connection.execute("DROP TABLE payloads"),
+        lambda database: database.connection.execute("nonsense"),
     ]
     with monkeypatch.context() as patch:
         patch.setattr(migrations, "MIGRATIONS", steps)
@@ -542,8 +555,8 @@ def test_a_first_opening_that_fails(place: Path, monkeypatch: pytest.MonkeyPatch
     """If making the tables fails the file is still one that can become a store."""
     first = migrations.MIGRATIONS[0]
 
-    def fail(connection: sqlite3.Connection) -> None:
-        first(connection)
+    def fail(database: Database) -> None:
+        first(database)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

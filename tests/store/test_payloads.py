@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from culm.bamboo import Entry, Identity, yamf_hash
 from culm.errors import NotHeld, PayloadMismatch, PayloadSizeMismatch, Place, StoreError
 from culm.store import PayloadState, SQLiteStore, State, payloads
-from culm.store.rows import PIECE_BYTES
+from culm.store.pieces import PIECE_BYTES
 from culm.testing import LogBuilder
 
 if TYPE_CHECKING:
@@ -111,16 +111,21 @@ def test_reading_from_an_offset(bare: SQLiteStore, log: LogBuilder, offset: int)
 
 
 def test_sendables(bare: SQLiteStore, log: LogBuilder) -> None:
-    """A sender gets the entries whose payload is held, with its first piece, and then the rest."""
-    bare.add([log.items()[0], log.items()[1]])
+    """A sender gets the entries whose payload is held, with what stands in the database at once, and then the rest."""
+    medium = log.append(LARGE[: PIECE_BYTES + 5])
+    bare.add([log.items()[0], log.items()[1], (log.entries[2], b"third"), (medium, LARGE[: PIECE_BYTES + 5])])
     found = bare.sendables(log.entries[0].log, 1, 10, 10)
 
-    assert [(1, 5, b"first"), (2, len(LARGE), LARGE[:PIECE_BYTES])] == [
-        (item.seq, item.size, item.start) for item in found
-    ]
-    assert [entry.encoded for entry in log.entries[:2]] == [item.encoded for item in found]
-    assert [b"", LARGE[PIECE_BYTES:]] == [b"".join(bare.payload_rest(item)) for item in found]
-    assert [2] == [item.seq for item in bare.sendables(log.entries[0].log, 2, 3, 10)]
+    assert [
+        (1, 5, b"first"),
+        (2, len(LARGE), b""),
+        (3, 5, b"third"),
+        (4, PIECE_BYTES + 5, LARGE[:PIECE_BYTES]),
+    ] == [(item.seq, item.size, item.start) for item in found]
+    assert [entry.encoded for entry in log.entries] == [item.encoded for item in found]
+    rest = [b"", LARGE, b"", LARGE[PIECE_BYTES : PIECE_BYTES + 5]]
+    assert rest == [b"".join(bare.payload_rest(item)) for item in found]
+    assert [2] == [item.seq for item in bare.sendables(log.entries[0].log, 2, 2, 10)]
     assert [1] == [item.seq for item in bare.sendables(log.entries[0].log, 1, 3, 1)]
 
 

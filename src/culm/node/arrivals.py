@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _SMALL = 64 * 1024  # payloads up to this size are kept together
 _STEP_BYTES = 256 * 1024  # that one call of the store's thread takes
 _STEP_ENTRIES = 1000
+_SYNCS = 2  # large payloads of a session that are brought to the disk at a time
 _WAITING_BYTES = 1024 * 1024  # at which no more is read from the peer
 
 Items = list[tuple["Entry", "Bytes | None"]]
@@ -84,9 +85,12 @@ class Arrivals:
         self._bytes = 0
         self._sinks: dict[bytes, Sink] = {}
         self._unwanted: set[bytes] = set()
+        self._complete: list[tuple[Entry, Sink]] = []  # large payloads all of which was written
+        self._finishing: set[asyncio.Task[None]] = set()
+        self._disk = asyncio.Semaphore(_SYNCS)
         self._task: asyncio.Task[None] | None = None
         self._moved = asyncio.Event()
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
 
     # -- taking ------------------------------------------------------------------------------------------------
 
@@ -166,7 +170,7 @@ class Arrivals:
     async def flush(self) -> None:
         """Wait until everything taken is stored, but for payloads under way."""
         self._start()
-        while self._task is not None:
+        while self._task is not None or self._finishing:
             await self._wait()
         if self._failure is not None:
             raise self._failure
@@ -183,7 +187,7 @@ class Arrivals:
     @property
     def idle(self) -> bool:
         """Whether everything taken is stored."""
-        return self._task is None and not (self._groups or self._jobs)
+        return self._task is None and not (self._groups or self._jobs or self._finishing)
 
     async def _wait(self) -> None:
         if self._failure is None:
@@ -198,12 +202,43 @@ class Arrivals:
                 size, work = self._next_work()
                 report = await self._worker.run(work)
                 self._bytes -= size
+                self._finish_complete()
                 self._stored(report)
                 self._moved.set()
         except Exception as failure:  # noqa: BLE001 - raised again where the session waits for it
             self._failure = failure
         self._task = None
         self._moved.set()
+
+    def _finish_complete(self) -> None:
+        for entry, sink in self._complete:
+            task = asyncio.create_task(self._finish(entry, sink))
+            self._finishing.add(task)
+            task.add_done_callback(self._finished)
+        self._complete.clear()
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._finishing.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None and self._failure is None:
+            self._failure = failure
+        self._moved.set()
+
+    async def _finish(self, entry: Entry, sink: Sink) -> None:
+        """Bring a large payload to the disk, beside the store's thread; then it counts as held."""
+        async with self._disk:
+            await asyncio.to_thread(sink.sync)
+        report = ImportReport()
+        await self._worker.run(self._finish_sink, entry, sink, report)
+        self._stored(report)
+
+    @staticmethod
+    def _finish_sink(entry: Entry, sink: Sink, report: ImportReport) -> None:
+        try:
+            sink.finish()
+        except (PayloadMismatch, StoreError) as error:
+            report.refused.append((entry.place, error))
+        else:
+            report.payloads += 1
 
     def _next_work(self) -> tuple[int, Callable[[], ImportReport]]:
         """What the store is to do next, and how many bytes that takes from what waits."""
@@ -252,8 +287,11 @@ class Arrivals:
                 if piece.complete:
                     if not piece.checked:
                         sink.distrust()
-                    sink.finish()
-                    report.payloads += 1
+                    if sink.is_large:
+                        sink.keep()
+                        self._complete.append((piece.entry, sink))
+                    else:
+                        self._finish_sink(piece.entry, sink, report)
         except (PayloadMismatch, StoreError) as error:
             report.refused.append((piece.entry.place, error))
         if piece.complete:

@@ -1,4 +1,4 @@
-"""Folding the store's WAL file back into the database, beside the store's own thread.
+"""Keeping the store's files in order beside its own thread: folding the WAL file, sweeping up what was left behind.
 
 SQLite does that at the end of a writing transaction, which then takes tens of milliseconds while others wait. Done from
 a connection of its own it holds up nobody.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from culm.errors import StoreError
 from culm.store.database import Database
+from culm.store.pieces import sweep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,6 +40,8 @@ async def _fold(path: Path) -> None:
     wal = path.with_name(path.name + "-wal")
     database = await asyncio.to_thread(Database, path)
     try:
+        with suppress(StoreError):
+            await asyncio.to_thread(sweep, database)
         seen = None
         while True:
             with suppress(OSError, StoreError):

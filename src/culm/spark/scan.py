@@ -15,10 +15,10 @@ from culm.spark.inputs import Part, Piece
 from culm.spark.payload import ABSENT, FORGOTTEN, PARTIAL, SIZE_MISMATCH, PayloadFrame, judged, without_bytes
 from culm.store.database import Database, translated_errors
 from culm.store.files import EntryRecord, PayloadRecord, Record, read_records
+from culm.store.pieces import hash_held
 from culm.store.schema import PayloadState
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator
 
 _PAGE = 500  # rows of a store read in one short snapshot
@@ -118,15 +118,16 @@ def _entry_page(database: Database, low: int, piece: Piece) -> list[Found]:
             (low, piece.high, _PAGE),
         ).fetchall()
         complete = [row_id for row_id, _, state in rows if state == PayloadState.COMPLETE]
-        hashed = _hashed_payloads(connection, complete)
+        hashed = _hashed_payloads(database, complete)
     return [
         Found(piece.path, row_id, encoded, _state(encoded, state, hashed.get(row_id)))
         for row_id, encoded, state in rows
     ]
 
 
-def _hashed_payloads(connection: sqlite3.Connection, row_ids: list[int]) -> dict[int, PayloadHasher]:
+def _hashed_payloads(database: Database, row_ids: list[int]) -> dict[int, PayloadHasher]:
     """The payloads of these rows (ascending), hashed in one pass over their pieces; an empty one has no pieces."""
+    connection = database.connection
     hashed = {row_id: PayloadHasher() for row_id in row_ids}
     if hashed:
         span = (row_ids[0], row_ids[-1])
@@ -135,6 +136,9 @@ def _hashed_payloads(connection: sqlite3.Connection, row_ids: list[int]) -> dict
         ):
             if row_id in hashed:
                 hashed[row_id].update(data)
+        for (row_id,) in connection.execute("SELECT entry FROM payload_files WHERE entry BETWEEN ? AND ?", span):
+            if row_id in hashed:
+                hashed[row_id] = hash_held(database, row_id)
     return hashed
 
 

@@ -1,4 +1,4 @@
-"""The verified store: logs in one SQLite file. ``culm.store.interface`` says what a store is."""
+"""The verified store: logs in an SQLite file, large payloads beside. ``culm.store.interface`` says what a store is."""
 
 from culm.store.interface import (
     ImportReport,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from culm.bamboo import MAX_U64, Entry, ForkProof, Identity, PayloadHasher, lipmaa
+from culm.bamboo import MAX_U64, Entry, ForkProof, Identity, lipmaa
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import AfterEndOfLog, ForkDetected, Place, StoreError
 from culm.store.logview import LogView
-from culm.store.payloads import regrouped
-from culm.store.rows import next_change, next_entry_id, write_pieces
+from culm.store.pieces import write_stream
+from culm.store.rows import next_change, next_entry_id
 from culm.store.schema import PayloadState, to_sql
 
 if TYPE_CHECKING:
@@ -42,10 +42,7 @@ def append(
         place = Place(identity.public, log_id, seq)
         _check_may_append(connection, view, place)
         entry_id = next_entry_id(connection)
-        hasher = PayloadHasher()
-        for piece in regrouped(payload):
-            write_pieces(connection, entry_id, hasher.size, piece)
-            hasher.update(piece)
+        hasher = write_stream(database, entry_id, payload)
         entry = identity.create_entry(
             log_id=log_id,
             seq=seq,

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from culm.errors import StoreDamaged, StoreError, StoreFull, StoreLocked, StoreMissing
-from culm.store import records
+from culm.store import pieces, records
+from culm.store.folder import Folder
 from culm.store.migrations import migrate
 from culm.store.schema import VERSION, schema_version
 
@@ -57,6 +58,7 @@ class Database:
 
     def __init__(self, path: Path, *, read_only: bool = False, lock_timeout: float = LOCK_TIMEOUT) -> None:
         self.path = path
+        self.folder = Folder(path)
         self.read_only = read_only
         self._depth = 0
         self._durable = True
@@ -97,7 +99,7 @@ class Database:
         self.connection.execute("PRAGMA synchronous = FULL")
         self.connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
         with self.transaction():
-            migrate(self.connection)
+            migrate(self)
 
     def _use_wal(self, lock_timeout: float) -> None:
         # Switching a new file to WAL needs it alone, and does not wait for its turn as other statements do.
@@ -129,11 +131,13 @@ class Database:
                     self._durable = durable
                 self.connection.execute("BEGIN IMMEDIATE")
             self._depth += 1
+            dropped: list[str] = []
             outermost = self._depth == 1
             try:
                 yield self.connection
                 records.settle(self.connection)
                 if outermost:
+                    dropped = pieces.take_dropped(self.connection)
                     self.connection.execute("COMMIT")
             except BaseException:
                 # Full disks and I/O errors have SQLite roll back by itself.
@@ -142,6 +146,7 @@ class Database:
                 raise
             finally:
                 self._depth -= 1
+            self.folder.remove(dropped)
 
     def read(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """The rows of a single query: a moment of its own, without a transaction around it."""

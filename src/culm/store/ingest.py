@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from culm.errors import StoreFull
 from culm.store.logview import LogView
-from culm.store.rows import next_change, next_entry_id, write_payloads
+from culm.store.pieces import write_payloads
+from culm.store.rows import next_change, next_entry_id
 from culm.store.schema import PayloadState, State
 
 if TYPE_CHECKING:
     import sqlite3
 
     from culm.bamboo import Entry
+    from culm.store.database import Database
     from culm.store.interface import Bytes, ImportReport, Log
 
 MAX_WAITING_ENTRIES = 100_000
@@ -22,8 +24,9 @@ MAX_WAITING_BYTES = 256 * 1024 * 1024
 class Ingestion:
     """One transaction's worth of authentic entries, in ascending order of author, log and number."""
 
-    def __init__(self, connection: sqlite3.Connection, report: ImportReport) -> None:
-        self._db = connection
+    def __init__(self, database: Database, report: ImportReport) -> None:
+        self._database = database
+        self._db = connection = database.connection
         self._report = report
         self._change = next_change(connection)
         self._next_id = next_entry_id(connection)
@@ -70,7 +73,7 @@ class Ingestion:
         """Write what is still in memory."""
         for view in self._views.values():
             view.flush()
-        write_payloads(self._db, self._payloads)
+        write_payloads(self._database, self._payloads)
 
 
 def check_waiting_room(connection: sqlite3.Connection, max_entries: int, max_bytes: int) -> None:

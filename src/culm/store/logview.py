@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from culm.bamboo import Entry, ForkProof, linkers
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import StoreFull
+from culm.store import pieces
 from culm.store.schema import PayloadState, State, from_sql, to_sql
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class LogView:
         ).fetchone()
         if payload_state not in (PayloadState.ABSENT, PayloadState.PARTIAL):
             return None
-        self._db.execute("DELETE FROM payloads WHERE entry = ?", (row_id,))
+        pieces.delete(self._db, row_id)
         state, held = (PayloadState.SIZE_MISMATCH, 0) if lied else (PayloadState.COMPLETE, entry.size)
         self._db.execute("UPDATE entries SET payload_state = ?, payload_held = ? WHERE id = ?", (state, held, row_id))
         if lied:

@@ -5,33 +5,56 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
+from culm.bamboo import Entry
 from culm.store import records
-from culm.store.schema import APPLICATION_ID, VERSION_1, VERSION_2, schema_version
+from culm.store.pieces import LARGE_BYTES, write_file
+from culm.store.schema import APPLICATION_ID, VERSION_1, VERSION_2, VERSION_3, PayloadState, schema_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-def _to_version_1(connection: sqlite3.Connection) -> None:
-    _run(connection, VERSION_1)
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    from culm.store.database import Database
 
 
-def _to_version_2(connection: sqlite3.Connection) -> None:
+def _to_version_1(database: Database) -> None:
+    _run(database.connection, VERSION_1)
+    database.connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _to_version_2(database: Database) -> None:
     """The record index."""
-    _run(connection, VERSION_2)
-    records.rebuild(connection)
+    _run(database.connection, VERSION_2)
+    records.rebuild(database.connection)
+
+
+def _to_version_3(database: Database) -> None:
+    """Large payloads become files."""
+    connection = database.connection
+    _run(connection, VERSION_3)
+    candidates = connection.execute(
+        "SELECT id, encoded FROM entries WHERE payload_state = ? OR (payload_state = ? AND payload_held > ?)",
+        (PayloadState.PARTIAL, PayloadState.COMPLETE, LARGE_BYTES),
+    )
+    for entry_id, encoded in candidates.fetchall():
+        if Entry.decode(encoded).size > LARGE_BYTES:
+            name = write_file(database, entry_id, 0, b"")
+            of_entry = "SELECT at, piece FROM payloads WHERE entry = ? ORDER BY at"
+            for at, piece in connection.execute(of_entry, (entry_id,)):
+                database.folder.write(name, at, piece)
+            database.folder.sync(name)
+            connection.execute("DELETE FROM payloads WHERE entry = ?", (entry_id,))
 
 
 # MIGRATIONS[n] turns a store of version n into one of version n + 1, within one transaction.
-MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_to_version_1, _to_version_2]
+MIGRATIONS: list[Callable[[Database], None]] = [_to_version_1, _to_version_2, _to_version_3]
 
 
-def migrate(connection: sqlite3.Connection) -> None:
+def migrate(database: Database) -> None:
     """Bring the database to the newest version; an empty one is filled. Call inside a writing transaction."""
+    connection = database.connection
     version = schema_version(connection)
     for step in MIGRATIONS[version:]:
-        step(connection)
+        step(database)
     if version < len(MIGRATIONS):
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 

@@ -1,4 +1,4 @@
-"""Payloads: written in pieces, read in pieces, forgotten.
+"""Payloads on their way in, piece by piece, and what becomes of them. Their bytes are in ``culm.store.pieces``.
 
 A payload is never needed in memory as a whole. Its pieces are committed as they fill, so that a transfer that breaks
 goes on at the byte reached, in another process if need be. Only bytes that came are ever stored: a claimed size
@@ -12,65 +12,18 @@ from typing import TYPE_CHECKING
 
 from culm.bamboo import Entry, PayloadHasher
 from culm.errors import NotHeld, PayloadMismatch, PayloadSizeMismatch, Place, StoreError
+from culm.store import pieces
 from culm.store.logview import LogView
-from culm.store.rows import PIECE_BYTES, find_entry, next_change, write_pieces
+from culm.store.rows import find_entry, next_change
 from culm.store.schema import PayloadState
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator
 
     from culm.store.database import Database
     from culm.store.interface import Bytes
 
 _COMMIT_BYTES = 1024 * 1024  # a sink commits after this much
-
-
-def read_pieces(database: Database, entry_id: int, offset: int = 0) -> Iterator[bytes]:
-    """The bytes held of an entry's payload from ``offset`` on, one stored piece after the other."""
-    while True:
-        rows = database.read(
-            "SELECT at, piece FROM payloads WHERE entry = ? AND at <= ? ORDER BY at DESC LIMIT 1", (entry_id, offset)
-        )
-        if not rows or rows[0][0] + len(rows[0][1]) <= offset:
-            return
-        row = rows[0]
-        piece = row[1][offset - row[0] :] if row[0] < offset else row[1]
-        offset += len(piece)
-        yield piece
-
-
-def read_slice(database: Database, entry_id: int, offset: int, size: int) -> bytes:
-    """The first bytes held of an entry's payload from ``offset`` on: at most ``size``, and of one stored piece."""
-    for piece in read_pieces(database, entry_id, offset):
-        return piece if len(piece) <= size else piece[:size]
-    return b""
-
-
-def regrouped(pieces: Iterable[Bytes], size: int = PIECE_BYTES) -> Iterator[bytes]:
-    """The same bytes in pieces of ``size`` (the last may be smaller)."""
-    buffer = bytearray()
-    for piece in pieces:
-        buffer += piece
-        while len(buffer) >= size:
-            yield bytes(buffer[:size])
-            del buffer[:size]
-    if buffer:
-        yield bytes(buffer)
-
-
-def drop_pieces(connection: sqlite3.Connection, entry_id: int, state: PayloadState) -> None:
-    """Delete what is held of a payload, and note why."""
-    connection.execute("DELETE FROM payloads WHERE entry = ?", (entry_id,))
-    connection.execute("UPDATE entries SET payload_state = ?, payload_held = 0 WHERE id = ?", (state, entry_id))
-
-
-def hash_held(database: Database, entry_id: int) -> PayloadHasher:
-    """The hash of the bytes that are held of a payload."""
-    hasher = PayloadHasher()
-    for piece in read_pieces(database, entry_id):
-        hasher.update(piece)
-    return hasher
 
 
 class Overtaken(StoreError):
@@ -85,6 +38,8 @@ class Sink:
     """A ``PayloadSink`` for an entry in an SQLite store.
 
     ``wanted`` is false if there is nothing to write: the payload is held, was forgotten, or can never be right.
+
+    ``is_large``: the payload is to be a file, and bringing it to the disk takes a while (see ``sync``).
 
     ``trusted``: whoever writes has checked the bytes against the entry, what was held before included. ``durable``:
     what was written survives a power cut, not only the end of the process.
@@ -112,6 +67,13 @@ class Sink:
             raise NotHeld(msg)
         self._id, encoded, state, self._stored = row
         self._entry = Entry.decode(encoded)
+        self.is_large = self._entry.size > pieces.LARGE_BYTES
+        # What is to be brought to the disk before the payload counts as held.
+        self._file = pieces.file_of(database, self._id) if state == PayloadState.PARTIAL else None
+        if self._file is not None and database.folder.size(self._file) < self._stored:  # a power cut can do that
+            with database.transaction() as connection:
+                pieces.drop(connection, self._id, PayloadState.ABSENT)
+            self._file, self._stored = None, 0
         self.wanted = state in (PayloadState.ABSENT, PayloadState.PARTIAL)
         self._done = not self.wanted
         self._overtaken: Overtaken | None = None
@@ -121,7 +83,7 @@ class Sink:
             self._hash_held()
 
     def _hash_held(self) -> None:
-        self._hasher = hash_held(self._database, self._id)
+        self._hasher = pieces.hash_held(self._database, self._id)
 
     @property
     def offset(self) -> int:
@@ -140,14 +102,15 @@ class Sink:
         self._pending += piece
         if len(self._pending) >= _COMMIT_BYTES:
             # Whole pieces only, so that a payload that came in drips is not stored in drips.
-            self._commit(len(self._pending) - len(self._pending) % PIECE_BYTES)
+            self._commit(len(self._pending) - len(self._pending) % pieces.PIECE_BYTES)
 
     def _commit(self, size: int) -> None:
         """Store the first ``size`` of the pending bytes."""
+        data = memoryview(self._pending)[:size]
         try:
             with self._database.transaction(durable=self._durable) as connection:
                 self._check_overtaken(connection)
-                write_pieces(connection, self._id, self._stored, memoryview(self._pending)[:size])
+                self._store(data)
                 connection.execute(
                     "UPDATE entries SET payload_state = ?, payload_held = ? WHERE id = ?",
                     (PayloadState.PARTIAL, self._stored + size, self._id),
@@ -159,6 +122,12 @@ class Sink:
         self._stored += size
         self._pending = self._pending[size:]
 
+    def _store(self, data: Bytes) -> None:
+        if self.is_large:
+            self._file = pieces.write_file(self._database, self._id, self._stored, data)
+        else:
+            pieces.write_pieces(self._database.connection, self._id, self._stored, data)
+
     def _check_overtaken(self, connection: sqlite3.Connection) -> None:
         state, held = connection.execute(
             "SELECT payload_state, payload_held FROM entries WHERE id = ?", (self._id,)
@@ -169,8 +138,23 @@ class Sink:
         self._overtaken = Overtaken(complete=state == PayloadState.COMPLETE)
         raise self._overtaken
 
+    def sync(self) -> None:
+        """Bring what ``keep`` stored of a large payload to the disk. May be called in another thread."""
+        file = self._file
+        if file is not None:
+            self._database.folder.sync(file)
+            self._file = None
+
+    def keep(self) -> None:
+        """Store every byte written so far."""
+        if self._pending and not self._done:
+            self._commit(len(self._pending))
+
     def finish(self) -> None:
         """All was written: check it, and count it as held.
+
+        A large payload is brought to the disk before; ``keep`` and ``sync`` can do that ahead, without holding up the
+        store.
 
         ``PayloadMismatch`` drops what was held. ``PayloadSizeMismatch`` marks the log invalid from this entry on.
         """
@@ -185,9 +169,13 @@ class Sink:
             self._refuse(error)
             raise
         try:
+            if self.is_large:
+                self.keep()
+                self.sync()
             with self._database.transaction(durable=self._durable) as connection:
                 self._check_overtaken(connection)
-                write_pieces(connection, self._id, self._stored, self._pending)
+                if self._pending:
+                    self._store(self._pending)
                 complete_payload(connection, self._id, self._entry)
         except Overtaken as error:
             if not error.complete:
@@ -220,9 +208,8 @@ class Sink:
 
     def close(self) -> None:
         """Stop for now, keeping every byte written, unless another transfer overtook this one."""
-        if self._pending and not self._done:
-            with suppress(Overtaken):
-                self._commit(len(self._pending))
+        with suppress(Overtaken):
+            self.keep()
 
 
 def complete_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry) -> None:
@@ -238,7 +225,7 @@ def complete_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry
 
 def refuse_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry, *, lied: bool) -> None:
     """Drop a payload that failed its check; if its author lied about its size, the log is invalid from here on."""
-    drop_pieces(connection, entry_id, PayloadState.SIZE_MISMATCH if lied else PayloadState.ABSENT)
+    pieces.drop(connection, entry_id, PayloadState.SIZE_MISMATCH if lied else PayloadState.ABSENT)
     view = _touched(connection, entry)
     if lied:
         view.invalidate_from(entry.seq)

@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from culm.errors import Place
-    from culm.store.interface import Bytes, Log
-
-PIECE_BYTES = 64 * 1024  # payloads are stored in pieces of at most this size
+    from culm.store.interface import Log
 
 
 def next_change(connection: sqlite3.Connection) -> int:
@@ -28,28 +26,6 @@ def next_entry_id(connection: sqlite3.Connection) -> int:
     """The row id for the next entry: they grow in the order of arrival."""
     (greatest,) = connection.execute("SELECT max(id) FROM entries").fetchone()
     return (greatest or 0) + 1
-
-
-def write_pieces(connection: sqlite3.Connection, entry_id: int, offset: int, data: Bytes) -> None:
-    """Store ``data`` as the payload's bytes from ``offset`` on, inside the caller's transaction."""
-    if len(data) <= PIECE_BYTES:
-        if len(data):
-            connection.execute("INSERT INTO payloads VALUES (?, ?, ?)", (entry_id, offset, data))
-        return
-    view = memoryview(data)
-    connection.executemany(
-        "INSERT INTO payloads VALUES (?, ?, ?)",
-        ((entry_id, offset + at, view[at : at + PIECE_BYTES]) for at in range(0, len(view), PIECE_BYTES)),
-    )
-
-
-def write_payloads(connection: sqlite3.Connection, payloads: list[tuple[int, Bytes]]) -> None:
-    """Store whole payloads, each with its entry's row id, inside the caller's transaction."""
-    small = [(entry_id, 0, data) for entry_id, data in payloads if 0 < len(data) <= PIECE_BYTES]
-    connection.executemany("INSERT INTO payloads VALUES (?, ?, ?)", small)
-    for entry_id, data in payloads:
-        if len(data) > PIECE_BYTES:
-            write_pieces(connection, entry_id, 0, data)
 
 
 def find_entry(

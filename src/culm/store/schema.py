@@ -7,7 +7,9 @@ ranges are right up to the end.
 ==============  ============================================================================================
 logs            a row for each log: what its entries add up to, so that no session has to walk them
 entries         the metadata; ``variant`` tells apart different entries of one number (a fork), 0 came first
-payloads        pieces of payloads: ``at`` is the offset of the piece's first byte
+payloads        pieces of small payloads: ``at`` is the offset of the piece's first byte
+payload_files   large payloads: names of files in the folder beside the store; see ``culm.store.pieces``
+dropped_files   files that no payload needs any more, until the transaction ends
 forks           fork proofs
 counters        ``change`` grows with every writing transaction; ``logs.change`` says when a log last changed
 records         the store as sets to reconcile; see ``culm.store.records``
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 APPLICATION_ID = 0x43554C4D  # "CULM"
-VERSION = 2
+VERSION = 3
 _OFFSET = 2**63
 
 
@@ -165,6 +167,17 @@ CREATE TRIGGER entry_removed AFTER DELETE ON entries WHEN OLD.state = 2 BEGIN
     INSERT INTO record_changes VALUES (
         OLD.id, OLD.log, OLD.seq - 1, substr(OLD.hash, 1, 32), -1, -(OLD.payload_state = 2)
     );
+END;
+"""
+
+VERSION_3 = """
+CREATE TABLE payload_files (
+    entry INTEGER PRIMARY KEY REFERENCES entries (id),
+    name  TEXT    NOT NULL
+);
+CREATE TABLE dropped_files (name TEXT NOT NULL);
+CREATE TRIGGER payload_file_dropped AFTER DELETE ON payload_files BEGIN
+    INSERT INTO dropped_files VALUES (OLD.name);
 END;
 """
 

@@ -1,4 +1,4 @@
-"""The store that comes with Culm: one SQLite file. A facade over the modules beside it."""
+"""The store that comes with Culm: an SQLite file, large payloads beside it. A facade over the modules beside it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity, PayloadHasher, are_authentic, check_payload
 from culm.bamboo.yamf import yamf_hash
 from culm.errors import BadSignature, NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
-from culm.store import append, ingest, payloads, queries, runs, verify, views
+from culm.store import append, ingest, payloads, pieces, queries, runs, verify, views
 from culm.store.database import LOCK_TIMEOUT, Database
 from culm.store.interface import Bytes, ImportReport, Log, LogSummary, Offer, Sendable, StoredEntry, VerifyReport
 from culm.store.logview import LogView
@@ -34,7 +34,7 @@ Item = tuple[Entry, "Bytes | None"]
 
 
 class SQLiteStore:
-    """Logs in one SQLite file, verified as they come in. See ``culm.store.interface.Store``.
+    """Logs in an SQLite file, verified as they come in. See ``culm.store.interface.Store``.
 
     Use an instance from one thread at a time. Any number of processes may read while one writes; a second writer waits
     for ``lock_timeout`` seconds and then gives up with ``StoreLocked``.
@@ -117,7 +117,7 @@ class SQLiteStore:
         batch.sort(key=lambda item: (item[0].author, item[0].log_id, item[0].seq))
         checked = [(entry, *_checked_payload(entry, payload, report)) for entry, payload in batch]
         with self._database.transaction(durable=durable) as connection:
-            ingestion = ingest.Ingestion(connection, report)
+            ingestion = ingest.Ingestion(self._database, report)
             for entry, payload, lied in checked:
                 ingestion.take(entry, payload, lied=lied)
             ingestion.finish()
@@ -146,7 +146,7 @@ class SQLiteStore:
 
     def payload_begun(self, stored: StoredEntry) -> PayloadHasher:
         """The hash of the bytes that are held of an entry's payload, to go on with."""
-        return payloads.hash_held(self._database, stored.id)
+        return pieces.hash_held(self._database, stored.id)
 
     def want_again(self, place: Place) -> bool:
         """A payload that was forgotten may be fetched again; whether there was one. ``NotHeld`` without the entry."""
@@ -171,7 +171,7 @@ class SQLiteStore:
             entry = Entry.decode(encoded)
             if state == PayloadState.SIZE_MISMATCH or (state == PayloadState.COMPLETE and not entry.size):
                 return 0  # a lie is not to be forgotten, and an empty payload is always there
-            payloads.drop_pieces(connection, entry_id, PayloadState.FORGOTTEN)
+            pieces.drop(connection, entry_id, PayloadState.FORGOTTEN)
             view = LogView(connection, entry.author, entry.log_id, next_change(connection))
             view.payload_arrived(entry.seq)
             view.flush()
@@ -195,15 +195,15 @@ class SQLiteStore:
 
     def payload_rest(self, sendable: Sendable) -> Iterator[bytes]:
         """The payload's pieces behind ``sendable.start``."""
-        return payloads.read_pieces(self._database, sendable.id, len(sendable.start))
+        return pieces.read_pieces(self._database, sendable.id, len(sendable.start))
 
     def payload(self, stored: StoredEntry, offset: int = 0) -> Iterator[bytes]:
-        """The payload's bytes held, from ``offset`` on, in pieces of at most ``payloads.PIECE_BYTES``."""
-        return payloads.read_pieces(self._database, stored.id, offset)
+        """The payload's bytes held, from ``offset`` on, in pieces of at most ``pieces.PIECE_BYTES``."""
+        return pieces.read_pieces(self._database, stored.id, offset)
 
     def payload_slice(self, entry_id: int, offset: int, size: int) -> bytes:
         """Some bytes of the payload of the entry in a row, from ``offset`` on: at most ``size``, none at the end."""
-        return payloads.read_slice(self._database, entry_id, offset, size)
+        return pieces.read_slice(self._database, entry_id, offset, size)
 
     def lookup(self, log: Log) -> Lookup:
         """What is held of a log, to be asked in small questions."""

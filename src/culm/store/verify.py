@@ -9,12 +9,12 @@ from __future__ import annotations
 from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
-from culm.bamboo import Entry, ForkProof, LogAuditor, PayloadHasher, are_authentic
+from culm.bamboo import Entry, ForkProof, LogAuditor, are_authentic
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import InvalidEntry, Place
 from culm.store import records
 from culm.store.interface import VerifyReport
-from culm.store.payloads import read_pieces
+from culm.store.pieces import hash_held
 from culm.store.queries import every_entry
 from culm.store.rows import find_log
 from culm.store.schema import PayloadState, State, from_sql
@@ -130,11 +130,8 @@ def _check_payload(
 ) -> None:
     if state != PayloadState.COMPLETE:
         return
-    hasher = PayloadHasher()
-    for piece in read_pieces(database, entry_id):
-        hasher.update(piece)
     try:
-        hasher.check(entry)
+        hash_held(database, entry_id).check(entry)
     except InvalidEntry as error:
         report.problems.append((entry.place, f"payload: {error}"))
     else:

@@ -1,8 +1,8 @@
 """What comes in on an interval session, on its way to the store: a bounded amount at a time.
 
 Entries with payloads that came whole are stored in groups. Large payloads go piece by piece to where they were left
-off, behind all entries that came: so news never wait for a large payload. Each call of the store's thread takes a
-bounded part, so that those of other sessions come in between.
+off, behind all entries that came, and not for every few bytes: so news never wait for a large payload. Each call of the
+store's thread takes a bounded part, so that those of other sessions come in between.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from culm.store.payloads import Sink
 
 _SMALL = 64 * 1024  # payloads up to this size are kept together
-_STEP_BYTES = 256 * 1024  # that one call of the store's thread takes
+_STEP_BYTES = 512 * 1024  # of large payloads that one call of the store's thread takes
 _STEP_ENTRIES = 1000
 _SYNCS = 2  # large payloads of a session that are brought to the disk at a time
 _WAITING_BYTES = 1024 * 1024  # at which no more is read from the peer
@@ -82,6 +82,8 @@ class Arrivals:
         self._pending: dict[int, _Pending] = {}
         self._groups: deque[_Group | ForkProof] = deque()
         self._jobs: deque[_Job] = deque()  # about large payloads, behind all groups
+        self._job_bytes = 0
+        self._jobs_due = 0  # those that do not wait for more
         self._bytes = 0
         self._sinks: dict[bytes, Sink] = {}
         self._unwanted: set[bytes] = set()
@@ -152,12 +154,18 @@ class Arrivals:
         if job.entry.hash in self._unwanted:
             return
         self._jobs.append(job)
+        self._job_bytes += size
+        self._jobs_due += not isinstance(job, _Piece) or job.complete
         self._bytes += size
 
     # -- storing -----------------------------------------------------------------------------------------------
 
+    @property
+    def _is_due(self) -> bool:
+        return bool(self._groups or self._jobs_due) or self._job_bytes >= _STEP_BYTES
+
     def _start(self) -> None:
-        if self._task is None and self._failure is None and (self._groups or self._jobs):
+        if self._task is None and self._failure is None and self._is_due:
             self._task = asyncio.create_task(self._work())
 
     async def room(self) -> None:
@@ -169,8 +177,9 @@ class Arrivals:
 
     async def flush(self) -> None:
         """Wait until everything taken is stored, but for payloads under way."""
-        self._start()
-        while self._task is not None or self._finishing:
+        while self._task is not None or self._groups or self._jobs or self._finishing:
+            self._jobs_due = max(self._jobs_due, bool(self._jobs))
+            self._start()
             await self._wait()
         if self._failure is not None:
             raise self._failure
@@ -186,8 +195,8 @@ class Arrivals:
 
     @property
     def idle(self) -> bool:
-        """Whether everything taken is stored."""
-        return self._task is None and not (self._groups or self._jobs or self._finishing)
+        """Whether everything taken is stored, but for payloads under way."""
+        return self._task is None and not (self._is_due or self._finishing)
 
     async def _wait(self) -> None:
         if self._failure is None:
@@ -198,7 +207,7 @@ class Arrivals:
 
     async def _work(self) -> None:
         try:
-            while self._groups or self._jobs:
+            while self._is_due:
                 size, work = self._next_work()
                 report = await self._worker.run(work)
                 self._bytes -= size
@@ -252,6 +261,8 @@ class Arrivals:
         while self._jobs and size < _STEP_BYTES:
             jobs.append(job := self._jobs.popleft())
             size += len(job.data) if isinstance(job, _Piece) else 0
+        self._job_bytes -= size
+        self._jobs_due = sum(not isinstance(job, _Piece) or job.complete for job in self._jobs)
         return size, partial(self._write_all, jobs)
 
     def _write_all(self, jobs: list[_Job]) -> ImportReport:

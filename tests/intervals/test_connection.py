@@ -25,7 +25,9 @@ from culm.intervals import (
     Single,
 )
 from culm.intervals.codec import push_message
+from culm.intervals.proofs import doubtful, partial_proof
 from culm.testing.builders import LogBuilder, build_log
+from culm.testing.memory import MemoryStore
 from tests.intervals.pair import Pair, Side
 
 EVERYTHING = Regular(At(1, 0), FromGreatest(0))
@@ -385,3 +387,18 @@ def test_refusing() -> None:
     pair.settle()
     assert only(pair).reason is Reason.OTHER
     assert pair.a.connection.request_credit == pair.b.connection.limits.requests
+
+
+def test_an_entry_that_comes_while_hashes_are_compared() -> None:
+    """A hash that was doubted is no reason for a proof if the right entry was stored a moment before it is made."""
+    log = build_log(5)
+    store = MemoryStore()
+    for entry in log.entries[:4]:
+        store.put(entry)
+    expected = {5: log.entries[4].hash}
+    assert doubtful(key(log), expected, store) == expected
+    store.put(log.entries[4])
+
+    assert partial_proof(key(log), expected, store) is None
+    other = log.make(5, b"another")
+    assert partial_proof(key(log), {5: other.hash}, store) == (log.entries[4], 5, 5)

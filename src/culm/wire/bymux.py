@@ -1,0 +1,480 @@
+"""Bymux: many streams of bytes over one, each with its own flow control (docs/protocols/proposals.md, "Bymux").
+
+::
+
+    packet = header, [stream id], [number], [bytes]
+    header = type (3 bits), global (1 bit), width of the id (2 bits), width of the number (2 bits)
+
+``Multiplexer`` is one end. It does no I/O: bytes from the peer go in by ``receive_data``, bytes for it come out of
+``data_to_send``. Whoever reads a stream says by ``consumed`` how much of what came is dealt with; the credit for it goes
+back when that is at least as much as the peer has left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from culm.bamboo import MAX_U64
+from culm.errors import LocalProtocolError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+CREDIT, WRITE, PING, PONG, CLOSE, STOP_READ = range(6)
+INFINITE = MAX_U64
+PACKET_BYTES = 16 * 1024  # written to a stream at most before the others have their turn
+MAX_HEADER_BYTES = 17
+_GLOBAL = 0x10
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Bytes came on a stream."""
+
+    stream: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The peer created a stream."""
+
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The peer writes no more to a stream. None: it creates no more streams."""
+
+    stream: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """The peer reads no more from a stream. None: it accepts no more streams. What was queued for it is dropped."""
+
+    stream: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The peer answered a ping, on a stream or (None) on the connection."""
+
+    stream: int | None
+
+
+Event = Received | Opened | Closed | Unread | Answered
+
+
+@dataclass(slots=True)
+class Ends:
+    """Which of the two closing packets went which way."""
+
+    close_sent: bool = False
+    close_received: bool = False
+    stop_sent: bool = False
+    stop_received: bool = False
+
+    @property
+    def all(self) -> bool:
+        """Whether everything was said."""
+        return self.close_sent and self.close_received and self.stop_sent and self.stop_received
+
+
+@dataclass(slots=True)
+class Stream:
+    """One stream: the credit to write to it, and the credit the peer has."""
+
+    credit: int = 0
+    granted: int = 0
+    ends: Ends = field(default_factory=Ends)
+    queue: deque[memoryview] = field(default_factory=deque)
+    queued: int = 0
+    to_grant: int = 0
+    is_closing: bool = False  # to be closed when its queue is empty
+
+
+def packet(kind: int, stream: int | None, number: int | None = None) -> bytes:
+    """A packet, without the bytes that follow a write. ``stream`` None: about the connection."""
+    header = kind << 5
+    parts = [b""]
+    if stream is None:
+        header |= _GLOBAL
+    else:
+        width = _width(stream)
+        header |= width << 2
+        parts.append(stream.to_bytes(1 << width, "big"))
+    if number is not None:
+        width = _width(number)
+        header |= width
+        parts.append(number.to_bytes(1 << width, "big"))
+    parts[0] = bytes((header,))
+    return b"".join(parts)
+
+
+def _width(number: int) -> int:
+    return 0 if number < 1 << 8 else 1 if number < 1 << 16 else 2 if number < 1 << 32 else 3
+
+
+def pull_packet(data: Buffer, at: int) -> tuple[int, int | None, int | None, int] | None:
+    """Type, stream (None: the connection), number, and the offset behind; None if it is not all there.
+
+    Of a write, the bytes follow. ``RemoteProtocolError`` for a type that is none.
+    """
+    if at >= len(data):
+        return None
+    header = data[at]
+    kind = header >> 5
+    if kind > STOP_READ:
+        raise RemoteProtocolError(f"a bymux packet of type {kind}, which there is not")
+    at += 1
+    stream: int | None = None
+    if not header & _GLOBAL:
+        width = 1 << (header >> 2 & 3)
+        if len(data) < at + width:
+            return None
+        stream = int.from_bytes(data[at : at + width], "big")
+        at += width
+    number: int | None = None
+    if kind in (CREDIT, WRITE):
+        width = 1 << (header & 3)
+        if len(data) < at + width:
+            return None
+        number = int.from_bytes(data[at : at + width], "big")
+        at += width
+    return kind, stream, number, at
+
+
+class Multiplexer:
+    """One end of a bymux connection.
+
+    ``proactive``: it opened the connection, and creates streams of even ids. ``streams``: those that are there from the
+    start, with the credit of each side. ``new_credit``: what whoever creates a stream may write to it at once.
+    """
+
+    def __init__(self, *, proactive: bool, streams: Mapping[int, Stream] | None = None, new_credit: int = 0) -> None:
+        self.proactive = proactive
+        self.streams: dict[int, Stream] = dict(streams or {})
+        self.ends = Ends()
+        self.creation_credit = 0
+        self.creation_granted = 0
+        self._new_credit = new_credit
+        self._head = bytearray()  # the beginning of a packet that is not all there
+        self._body = 0  # bytes of a write that are still to come
+        self._body_of = 0
+        self._packets = bytearray()  # for the peer: all but writes
+        self._turns: deque[int] = deque()
+        self._failed = False
+
+    # -- in ----------------------------------------------------------------------------------------------------
+
+    def receive_data(self, data: Buffer) -> list[Event]:
+        """Take bytes from the peer. ``RemoteProtocolError``: the connection is over.
+
+        The events before a fault are lost with it. Neighbouring pieces of one stream come joined.
+        """
+        if self._failed:
+            raise LocalProtocolError("the peer broke the protocol: the connection is over")
+        events: list[Event] = []
+        pieces: dict[int, list[memoryview]] = {}
+        try:
+            self._take(memoryview(data), events, pieces)
+        except RemoteProtocolError:
+            self._failed = True
+            raise
+        _join(pieces, events)
+        return events
+
+    def _take(self, view: memoryview, events: list[Event], pieces: dict[int, list[memoryview]]) -> None:
+        at, size = 0, len(view)
+        while at < size:
+            if self._body:
+                taken = min(self._body, size - at)
+                pieces.setdefault(self._body_of, []).append(view[at : at + taken])
+                self._body -= taken
+                at += taken
+                continue
+            if self._head:
+                before = len(self._head)
+                self._head += view[at : at + MAX_HEADER_BYTES - before]
+                found = pull_packet(self._head, 0)
+                if found is None:
+                    return
+                at += found[3] - before
+                self._head.clear()
+            else:
+                found = pull_packet(view, at)
+                if found is None:
+                    self._head += view[at:]
+                    return
+                at = found[3]
+            kind, stream, number, _ = found
+            if stream is not None:
+                self._take_packet(kind, stream, number or 0, events, pieces)
+            else:
+                self._take_global(kind, number or 0, events)
+
+    def _active(self, stream_id: int) -> Stream:
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            raise RemoteProtocolError(f"a packet for stream {stream_id}, which there is not")
+        return stream
+
+    def _take_packet(
+        self, kind: int, stream_id: int, number: int, events: list[Event], pieces: dict[int, list[memoryview]]
+    ) -> None:
+        stream = self._active(stream_id)
+        ends = stream.ends
+        if kind == WRITE:
+            if ends.close_received:
+                raise RemoteProtocolError(f"a write to stream {stream_id} after its end")
+            if stream.granted != INFINITE:
+                if number > stream.granted:
+                    raise RemoteProtocolError(
+                        f"{number} bytes for stream {stream_id}, with credit for {stream.granted}"
+                    )
+                stream.granted -= number
+            self._body, self._body_of = number, stream_id
+            return
+        if kind == CREDIT:
+            if ends.stop_received:
+                raise RemoteProtocolError(f"credit for stream {stream_id} from one who does not read it any more")
+            stream.credit = _with_credit(stream.credit, number)
+            return
+        if kind in (PING, PONG):
+            if ends.close_received and ends.stop_received:
+                raise RemoteProtocolError(f"a sign of life on stream {stream_id} after its end")
+            if kind == PING:
+                self._answer(ends, stream_id)
+            else:
+                events.append(Answered(stream_id))
+            return
+        _join(pieces, events)
+        self._take_end(kind, ends, stream_id, events)
+        if kind == STOP_READ:
+            stream.queue.clear()
+            stream.queued = 0
+        self._forget_ended(stream_id)
+
+    def _take_global(self, kind: int, number: int, events: list[Event]) -> None:
+        ends = self.ends
+        if kind == WRITE:
+            if ends.close_received:
+                raise RemoteProtocolError("a new stream after the peer said it creates none")
+            if not self.creation_granted:
+                raise RemoteProtocolError("a new stream without credit for it")
+            if number % 2 != self.proactive:
+                raise RemoteProtocolError(f"a new stream {number} from the side that creates the others")
+            if number in self.streams:
+                raise RemoteProtocolError(f"a new stream {number}, which there is")
+            self.creation_granted -= 1
+            self.streams[number] = Stream(granted=self._new_credit)
+            events.append(Opened(number))
+        elif kind == CREDIT:
+            if ends.stop_received:
+                raise RemoteProtocolError("credit for new streams from one who accepts none any more")
+            if self.creation_credit + number > MAX_U64:
+                raise RemoteProtocolError("more credit for new streams than 64 bits hold")
+            self.creation_credit += number
+        elif kind in (PING, PONG):
+            if ends.close_received and ends.stop_received:
+                raise RemoteProtocolError("a sign of life after the end")
+            if kind == PING:
+                self._answer(ends, None)
+            else:
+                events.append(Answered(None))
+        else:
+            self._take_end(kind, ends, None, events)
+
+    def _answer(self, ends: Ends, stream_id: int | None) -> None:
+        if not (ends.close_sent and ends.stop_sent) and len(self._packets) < _MOST_ANSWERS:
+            self._packets += packet(PONG, stream_id)
+
+    def _take_end(self, kind: int, ends: Ends, stream_id: int | None, events: list[Event]) -> None:
+        """Take a Close or StopRead, and answer it."""
+        if kind == CLOSE:
+            if ends.close_received:
+                raise RemoteProtocolError("an end that was said before")
+            ends.close_received = True
+            events.append(Closed(stream_id))
+            if not ends.stop_sent:
+                ends.stop_sent = True
+                self._packets += packet(STOP_READ, stream_id)
+        else:
+            if ends.stop_received:
+                raise RemoteProtocolError("an end of reading that was said before")
+            ends.stop_received = True
+            events.append(Unread(stream_id))
+            if not ends.close_sent:
+                ends.close_sent = True
+                self._packets += packet(CLOSE, stream_id)
+
+    def _forget_ended(self, stream_id: int) -> None:
+        if self.streams[stream_id].ends.all:
+            del self.streams[stream_id]
+
+    # -- out ---------------------------------------------------------------------------------------------------
+
+    def _own(self, stream_id: int) -> Stream:
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            raise LocalProtocolError(f"there is no stream {stream_id}")
+        return stream
+
+    def write(self, stream_id: int, data: Buffer) -> None:
+        """Queue bytes for a stream; they go as credit and the other streams allow. Dropped if nobody reads them."""
+        stream = self._own(stream_id)
+        if stream.is_closing or stream.ends.close_sent:
+            if stream.ends.stop_received:
+                return
+            raise LocalProtocolError(f"stream {stream_id} was closed")
+        if data:
+            stream.queue.append(memoryview(data))
+            stream.queued += len(data)
+            if stream_id not in self._turns:
+                self._turns.append(stream_id)
+
+    def queued(self, stream_id: int) -> int:
+        """The bytes that wait to be written to a stream."""
+        stream = self.streams.get(stream_id)
+        return stream.queued if stream is not None else 0
+
+    def room(self, stream_id: int) -> int:
+        """How many bytes more could be written to a stream at once."""
+        stream = self.streams.get(stream_id)
+        return 0 if stream is None or stream.ends.close_sent else max(0, stream.credit - stream.queued)
+
+    def grant(self, stream_id: int, amount: int) -> None:
+        """Give the peer credit to write to a stream; ``INFINITE`` for ever."""
+        stream = self._own(stream_id)
+        if stream.ends.stop_sent:
+            raise LocalProtocolError(f"stream {stream_id} is not read any more")
+        if amount == INFINITE:
+            stream.granted, number = INFINITE, 0
+        else:
+            if amount < 1 or stream.granted + amount >= INFINITE:
+                raise LocalProtocolError(f"{amount} bytes of credit on top of {stream.granted}")
+            stream.granted, number = stream.granted + amount, amount
+        self._packets += packet(CREDIT, stream_id, number)
+
+    def consumed(self, stream_id: int, amount: int) -> None:
+        """Bytes of a stream were dealt with: the credit for them goes back as soon as that is urgent."""
+        stream = self.streams.get(stream_id)
+        if stream is None or stream.ends.stop_sent or stream.granted == INFINITE:
+            return
+        stream.to_grant += amount
+        if stream.to_grant >= max(1, stream.granted):
+            self.grant(stream_id, stream.to_grant)
+            stream.to_grant = 0
+
+    def create(self, stream_id: int) -> None:
+        """Create a stream; ``LocalProtocolError`` without credit for it, or if the id is not ours to use."""
+        if self.ends.close_sent or not self.creation_credit:
+            raise LocalProtocolError("there is no credit for a new stream")
+        if stream_id % 2 == self.proactive or stream_id in self.streams:
+            raise LocalProtocolError(f"{stream_id} is not an id for a new stream of this side")
+        self.creation_credit -= 1
+        self.streams[stream_id] = Stream(credit=self._new_credit)
+        self._packets += packet(WRITE, None, stream_id)
+
+    def grant_creation(self, amount: int) -> None:
+        """Let the peer create so many streams more."""
+        if self.ends.stop_sent or self.creation_granted + amount > MAX_U64:
+            raise LocalProtocolError(f"credit for {amount} new streams on top of {self.creation_granted}")
+        self.creation_granted += amount
+        self._packets += packet(CREDIT, None, amount)
+
+    def ping(self, stream_id: int | None = None) -> None:
+        """Ask for a sign of life."""
+        ends = self.ends if stream_id is None else self._own(stream_id).ends
+        if ends.close_sent and ends.stop_sent:
+            raise LocalProtocolError("no sign of life is to be had after the end")
+        self._packets += packet(PING, stream_id)
+
+    def close(self, stream_id: int | None) -> None:
+        """Write no more to a stream, once what is queued is out; or (None) create no more streams."""
+        if stream_id is None:
+            if not self.ends.close_sent:
+                self.ends.close_sent = True
+                self._packets += packet(CLOSE, None)
+            return
+        self._own(stream_id).is_closing = True
+        self._close_if_empty(stream_id)
+
+    def _close_if_empty(self, stream_id: int) -> None:
+        stream = self.streams[stream_id]
+        if stream.is_closing and not stream.queued and not stream.ends.close_sent:
+            stream.ends.close_sent = True
+            self._packets += packet(CLOSE, stream_id)
+            self._forget_ended(stream_id)
+
+    def stop_read(self, stream_id: int | None) -> None:
+        """Read no more from a stream, or (None) accept no more streams."""
+        ends = self.ends if stream_id is None else self._own(stream_id).ends
+        if not ends.stop_sent:
+            ends.stop_sent = True
+            self._packets += packet(STOP_READ, stream_id)
+            if stream_id is not None:
+                self._forget_ended(stream_id)
+
+    def data_to_send(self, limit: int = INFINITE) -> bytes:
+        """Bytes for the peer, up to about ``limit``: each stream has its turn, for a packet at a time."""
+        parts: list[Buffer] = [bytes(self._packets)]
+        size = len(self._packets)
+        self._packets.clear()
+        waiting = 0
+        while self._turns and size < limit and waiting < len(self._turns):
+            stream_id = self._turns.popleft()
+            stream = self.streams.get(stream_id)
+            if stream is None or not stream.queued or stream.ends.close_sent:
+                continue
+            room = min(PACKET_BYTES, stream.credit, stream.queued)
+            if not room:
+                self._turns.append(stream_id)
+                waiting += 1
+                continue
+            waiting = 0
+            parts.append(packet(WRITE, stream_id, room))
+            size += room
+            if stream.credit != INFINITE:
+                stream.credit -= room
+            stream.queued -= room
+            while room:
+                first = stream.queue[0]
+                parts.append(first[:room])
+                if len(first) <= room:
+                    room -= len(first)
+                    stream.queue.popleft()
+                else:
+                    stream.queue[0] = first[room:]
+                    room = 0
+            if stream.queued:
+                self._turns.append(stream_id)
+            else:
+                self._close_if_empty(stream_id)
+        if self._packets:  # a stream was closed
+            parts.append(bytes(self._packets))
+            self._packets.clear()
+        return b"".join(parts)
+
+
+_MOST_ANSWERS = 4096  # bytes of answers to pings that wait at most: one who pings without reading gets no more
+
+
+def _join(pieces: dict[int, list[memoryview]], events: list[Event]) -> None:
+    """Make events of the pieces that came, stream by stream, the lowest id first."""
+    for stream_id in sorted(pieces):
+        events.append(Received(stream_id, b"".join(pieces[stream_id])))
+    pieces.clear()
+
+
+def _with_credit(credit: int, amount: int) -> int:
+    if not amount:
+        return INFINITE
+    if credit == INFINITE or credit + amount > INFINITE:
+        raise RemoteProtocolError("more credit than 64 bits hold, or on top of infinite credit")
+    return credit + amount

@@ -42,6 +42,34 @@ class Entry:
     _hash: bytes | None = field(default=None, repr=False)
 
     @classmethod
+    def assemble(
+        cls,
+        log: tuple[bytes, int],
+        seq: int,
+        is_end: bool,
+        lipmaalink: bytes | None,
+        backlink: bytes | None,
+        size: int,
+        payload_hash: bytes,
+        signature: bytes,
+    ) -> Self:
+        """An entry of fields that were checked when they were read; a link is None where the format leaves it out."""
+        encoded = b"".join(
+            (
+                b"\x01" if is_end else b"\x00",
+                log[0],
+                encode_varu64(log[1]),
+                encode_varu64(seq),
+                lipmaalink or b"",
+                backlink or b"",
+                encode_varu64(size),
+                payload_hash,
+                signature,
+            )
+        )
+        return cls(is_end, *log, seq, lipmaalink, backlink, size, payload_hash, signature, encoded)
+
+    @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> Self:
         """Read an entry that ``data`` holds and nothing else; ``MalformedEntry`` otherwise."""
         entry, end = cls.decode_prefix(data)

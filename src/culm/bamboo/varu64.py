@@ -50,3 +50,16 @@ def decode_varu64(data: bytes | bytearray | memoryview, offset: int = 0) -> tupl
         msg = "VarU64 is not in its shortest form"
         raise EncodingError(msg, offset)
     return number, end
+
+
+def decode_any_varu64(data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[int, int]:
+    """The same for protocols that take longer forms, too; only ``Truncated`` is raised."""
+    if offset >= len(data):
+        raise Truncated("a number is missing", offset)
+    first = data[offset]
+    if first < _FIRST_LONG:
+        return first, offset + 1
+    end = offset + first - _FIRST_LONG + 2
+    if end > len(data):
+        raise Truncated("a number is cut off", offset)
+    return int.from_bytes(data[offset + 1 : end], "big"), end

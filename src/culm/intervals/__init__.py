@@ -8,10 +8,7 @@ from culm.intervals.events import (
     Announced,
     Ended,
     EntryDropped,
-    EntryReceived,
     Event,
-    PayloadFailed,
-    PayloadReceived,
     Requested,
     RequestEnded,
     Started,
@@ -31,7 +28,7 @@ from culm.intervals.interval import (
 from culm.intervals.limits import Limits
 from culm.intervals.messages import Reason
 from culm.intervals.planner import Plan, Stop, plan
-from culm.intervals.source import HeldLog, Kept, Source
+from culm.transfer import EntryReceived, HeldLog, Kept, PayloadFailed, PayloadReceived, Source
 
 __all__ = [
     "Announced",

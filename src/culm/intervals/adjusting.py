@@ -25,7 +25,7 @@ from culm.intervals.stream import Position, Stream, is_ascending, pool_above, po
 if TYPE_CHECKING:
     from culm.intervals.interval import Request
     from culm.intervals.messages import Adjust
-    from culm.intervals.source import Source
+    from culm.transfer import Source
 
 
 class Course(NamedTuple):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from culm.bamboo import encode_varu64, lipmaa
 from culm.bamboo.entry import AUTHOR_BYTES, SIGNATURE_BYTES, TAG_END_OF_LOG
+from culm.bamboo.varu64 import decode_any_varu64 as pull_u64
 from culm.bamboo.yamf import YAMF_BYTES, YAMF_PREFIX
 from culm.errors import EncodingError, Truncated
 from culm.intervals.interval import (
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 EAGER, LAZY, END, REQUEST_CREDIT, RESPONSE_CREDIT, CANCEL, ACTIVATE, ADJUST = range(0x80, 0x100, 0x10)
 _SUBTRACT, _WITH_SEQ, _WITH_OFFSET = 0x08, 0x08, 0x04
 MAX_MESSAGE = 1024  # more than any head or other message has: the longest is a full fork proof
-_FIRST_LONG = 248
 
 
 class Context(Protocol):
@@ -61,19 +61,6 @@ class Context(Protocol):
 
 
 # -- small things ---------------------------------------------------------------------------------------------------
-
-
-def pull_u64(data: bytes | bytearray, at: int) -> tuple[int, int]:
-    """A VarU64, in its shortest form or a longer one, and the offset behind it."""
-    if at >= len(data):
-        raise Truncated("a number is missing", at)
-    first = data[at]
-    if first < _FIRST_LONG:
-        return first, at + 1
-    end = at + first - _FIRST_LONG + 2
-    if end > len(data):
-        raise Truncated("a number is cut off", at)
-    return int.from_bytes(data[at + 1 : end], "big"), end
 
 
 def pull_seq(data: bytes | bytearray, at: int) -> tuple[int, int]:

@@ -26,10 +26,7 @@ from culm.intervals.events import (
     Announced,
     Ended,
     EntryDropped,
-    EntryReceived,
     Event,
-    PayloadFailed,
-    PayloadReceived,
     Requested,
     RequestEnded,
     Started,
@@ -55,13 +52,14 @@ from culm.intervals.responder import Announcement, Data, Over, TheirRequest
 from culm.intervals.states import OurEvent, Ours
 from culm.intervals.turns import Turns
 from culm.ranges.runs import Runs
+from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from culm.bamboo import Entry
     from culm.intervals.interval import Interval
-    from culm.intervals.source import Log, Source
+    from culm.transfer import Log, Source
 
 _RESERVE = 32 * 1024  # bytes of response credit that large payloads do not take
 

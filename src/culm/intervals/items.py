@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from culm.bamboo import Entry, encode_varu64, lipmaa
 from culm.bamboo.entry import SIGNATURE_BYTES, TAG_END_OF_LOG
+from culm.bamboo.varu64 import decode_any_varu64 as pull_u64
 from culm.bamboo.yamf import YAMF_BYTES
 from culm.errors import EncodingError, Truncated
-from culm.intervals.codec import pull_hash, pull_u64
+from culm.intervals.codec import pull_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,38 +83,15 @@ def decode_item(
     end = behind + SIGNATURE_BYTES
     if len(head) < end:
         raise Truncated("an item is cut off", at)
-    entry = _make(log, seq, head[0] == TAG_END_OF_LOG, lipmaalink, backlink, size, payload_hash, head[behind:end])
-    return DecodedItem(entry, at + end, tuple(explicit))
-
-
-def _make(
-    log: tuple[bytes, int],
-    seq: int,
-    is_end: bool,
-    lipmaalink: bytes | None,
-    backlink: bytes | None,
-    size: int,
-    payload_hash: bytes,
-    signature: bytes,
-) -> Entry:
-    # As ``encode_unsigned`` makes it, of fields that were checked when they were read.
-    encoded = b"".join(
-        (
-            b"\x01" if is_end else b"\x00",
-            log[0],
-            encode_varu64(log[1]),
-            encode_varu64(seq),
-            lipmaalink or b"",
-            backlink or b"",
-            encode_varu64(size),
-            payload_hash,
-            signature,
-        )
+    entry = Entry.assemble(
+        log, seq, head[0] == TAG_END_OF_LOG, lipmaalink, backlink, size, payload_hash, head[behind:end]
     )
-    return Entry(is_end, *log, seq, lipmaalink, backlink, size, payload_hash, signature, encoded)
+    return DecodedItem(entry, at + end, tuple(explicit))
 
 
 def entry_of_proof(log: tuple[bytes, int], item: ProofEntry) -> Entry:
     """The entry that a part of a fork proof stands for."""
     lipmaalink = item.lipmaalink if item.seq > 1 and lipmaa(item.seq) < item.seq - 1 else None
-    return _make(log, item.seq, item.is_end, lipmaalink, item.backlink, item.size, item.payload_hash, item.signature)
+    return Entry.assemble(
+        log, item.seq, item.is_end, lipmaalink, item.backlink, item.size, item.payload_hash, item.signature
+    )

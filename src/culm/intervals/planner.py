@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64
 from culm.intervals.interval import At, FromLeast, Regular, Request, has_absolute_end, start_of
@@ -18,21 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from culm.intervals.interval import Bound
-
-Run = tuple[int, int]
-
-
-class Held(Protocol):
-    """What is held of a log: verified entries, and those of them whose payload is complete."""
-
-    def entries_around(self, seq: int) -> Run | None:
-        """The run of neighbouring entries that one of this number is in; None if it is not held."""
-
-    def payloads_around(self, seq: int) -> Run | None:
-        """The same for payloads."""
-
-    def payload_extent(self) -> Run | None:
-        """The least and the greatest number whose payload is held; None if there is none."""
+    from culm.transfer import Held
 
 
 def resolve(bound: Bound, held: Held) -> int | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from culm.bamboo import Entry
     from culm.intervals.interval import Request
     from culm.intervals.messages import ProofEntry
-    from culm.intervals.source import Log, Source
+    from culm.transfer import Log, Source
 
 
 def is_due(request: Request, *, ascending: bool | None, next_seq: int | None, position: int) -> bool:

@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING
 from culm.bamboo import PayloadHasher, yamf_hash
 from culm.bamboo.lipmaa import links_across
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
-from culm.intervals.events import EntryReceived, Event, PayloadFailed, PayloadReceived
 from culm.intervals.items import decode_item
 from culm.intervals.progress import Progress
 from culm.intervals.proofs import is_due
 from culm.intervals.states import OURS, OurEvent, Ours
 from culm.intervals.stream import Position, Stream, expected_hashes, resolved_start, stream_of
+from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 if TYPE_CHECKING:
     from culm.bamboo import Entry
+    from culm.intervals.events import Event
     from culm.intervals.exchanged import Exchanged
     from culm.intervals.interval import Request
     from culm.intervals.messages import Adjust, Lazy
-    from culm.intervals.source import Source
+    from culm.transfer import Source
 
 _MANY_HASHES = 256
 _EMPTY = yamf_hash(b"")

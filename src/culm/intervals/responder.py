@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from culm.bamboo import Entry, ForkProof
     from culm.intervals.exchanged import Exchanged
     from culm.intervals.interval import Request
-    from culm.intervals.source import HeldLog, Kept, Source
+    from culm.transfer import HeldLog, Kept, Source
 
 _PAGE_ENTRIES = 128
 _PIECE = 64 * 1024

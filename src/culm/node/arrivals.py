@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from culm.bamboo import ForkProof
 from culm.errors import NotHeld, PayloadMismatch, StoreError
-from culm.intervals import EntryReceived, PayloadFailed, PayloadReceived
 from culm.store import ImportReport
+from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 if TYPE_CHECKING:
     from collections.abc import Callable

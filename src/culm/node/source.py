@@ -6,13 +6,14 @@ thread, by one at a time.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from culm.errors import Place
-from culm.intervals import Kept
 from culm.store import SQLiteStore
+from culm.transfer import Kept
 
 if TYPE_CHECKING:
     from culm.bamboo import Entry, ForkProof
@@ -79,6 +80,7 @@ class StoreSource:
         self._store = SQLiteStore(store.path, read_only=True)
         self._policy = policy
         self._lock = Lock()
+        self._fetching: Counter[tuple[Log, int]] = Counter()
 
     def close(self) -> None:
         """Close the reading connection."""
@@ -126,6 +128,10 @@ class StoreSource:
         with self._lock:
             return self._store.lookup(log).end()
 
+    def expects(self, log: Log, seq: int) -> bool:
+        """Whether some session is fetching a payload."""
+        return self._fetching[log, seq] > 0
+
     # -- for ourselves -----------------------------------------------------------------------------------------
 
     def changed_logs(self, since: int) -> tuple[int, list[Log]]:
@@ -147,6 +153,16 @@ class StoreSource:
         """The first spans that are missing and wanted."""
         with self._lock:
             return self._store.missing(log, high, limit, low=low)
+
+    def fetches(self, log: Log, seq: int) -> None:
+        """A session begins to fetch a payload."""
+        self._fetching[log, seq] += 1
+
+    def fetched(self, log: Log, seq: int) -> None:
+        """A session has fetched a payload, or has given up."""
+        self._fetching[log, seq] -= 1
+        if self._fetching[log, seq] <= 0:
+            del self._fetching[log, seq]
 
     def logs(self) -> list[Log]:
         """All logs of which anything is held."""

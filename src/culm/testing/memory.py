@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from culm.bamboo import ForkProof
-from culm.intervals import Kept
 from culm.intervals.exchanged import Items
+from culm.transfer import Kept
 
 if TYPE_CHECKING:
     from culm.bamboo import Entry
@@ -125,3 +125,7 @@ class MemoryStore:
                 if self.entries[log, seq][0].is_end:
                     return self.entries[log, seq][0]
         return None
+
+    def expects(self, log: Log, seq: int) -> bool:
+        """Whether some bytes of a payload are there."""
+        return any(0 < len(self.bytes.get(entry.hash, b"")) < entry.size for entry in self.variants(log, seq))

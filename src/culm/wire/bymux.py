@@ -6,8 +6,8 @@
     header = type (3 bits), global (1 bit), width of the id (2 bits), width of the number (2 bits)
 
 ``Multiplexer`` is one end. It does no I/O: bytes from the peer go in by ``receive_data``, bytes for it come out of
-``data_to_send``. Whoever reads a stream says by ``consumed`` how much of what came is dealt with; the credit for it goes
-back when that is at least as much as the peer has left.
+``data_to_send``. Whoever reads a stream says by ``consumed`` how much of what came is dealt with; the credit for it
+goes back when that is at least as much as the peer has left.
 """
 
 from __future__ import annotations
@@ -167,6 +167,7 @@ class Multiplexer:
         self._body = 0  # bytes of a write that are still to come
         self._body_of = 0
         self._packets = bytearray()  # for the peer: all but writes
+        self._to_answer: list[int | None] = []  # streams the peer ended
         self._turns: deque[int] = deque()
         self._failed = False
 
@@ -187,6 +188,7 @@ class Multiplexer:
             self._failed = True
             raise
         _join(pieces, events)
+        self._answer_ends()
         return events
 
     def _take(self, view: memoryview, events: list[Event], pieces: dict[int, list[memoryview]]) -> None:
@@ -258,7 +260,6 @@ class Multiplexer:
         if kind == STOP_READ:
             stream.queue.clear()
             stream.queued = 0
-        self._forget_ended(stream_id)
 
     def _take_global(self, kind: int, number: int, events: list[Event]) -> None:
         ends = self.ends
@@ -295,23 +296,33 @@ class Multiplexer:
             self._packets += packet(PONG, stream_id)
 
     def _take_end(self, kind: int, ends: Ends, stream_id: int | None, events: list[Event]) -> None:
-        """Take a Close or StopRead, and answer it."""
+        """Take a Close or StopRead."""
         if kind == CLOSE:
             if ends.close_received:
                 raise RemoteProtocolError("an end that was said before")
             ends.close_received = True
             events.append(Closed(stream_id))
-            if not ends.stop_sent:
-                ends.stop_sent = True
-                self._packets += packet(STOP_READ, stream_id)
         else:
             if ends.stop_received:
                 raise RemoteProtocolError("an end of reading that was said before")
             ends.stop_received = True
             events.append(Unread(stream_id))
-            if not ends.close_sent:
+        if stream_id not in self._to_answer:
+            self._to_answer.append(stream_id)
+
+    def _answer_ends(self) -> None:
+        """Answer the ends that the peer said, ours first."""
+        for stream_id in self._to_answer:
+            ends = self.ends if stream_id is None else self.streams[stream_id].ends
+            if ends.stop_received and not ends.close_sent:
                 ends.close_sent = True
                 self._packets += packet(CLOSE, stream_id)
+            if ends.close_received and not ends.stop_sent:
+                ends.stop_sent = True
+                self._packets += packet(STOP_READ, stream_id)
+            if stream_id is not None:
+                self._forget_ended(stream_id)
+        self._to_answer.clear()
 
     def _forget_ended(self, stream_id: int) -> None:
         if self.streams[stream_id].ends.all:
@@ -467,8 +478,7 @@ _MOST_ANSWERS = 4096  # bytes of answers to pings that wait at most: one who pin
 
 def _join(pieces: dict[int, list[memoryview]], events: list[Event]) -> None:
     """Make events of the pieces that came, stream by stream, the lowest id first."""
-    for stream_id in sorted(pieces):
-        events.append(Received(stream_id, b"".join(pieces[stream_id])))
+    events += [Received(stream_id, b"".join(pieces[stream_id])) for stream_id in sorted(pieces)]
     pieces.clear()
 
 

@@ -1,15 +1,18 @@
-"""What a connection asks of the store behind it."""
+"""What the Point-2-Point protocols have in common: what they ask of the store behind them, and what they bring."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-from culm.intervals.planner import Held
 
 if TYPE_CHECKING:
     from culm.bamboo import Entry, ForkProof
 
 Log = tuple[bytes, int]
+Run = tuple[int, int]
+
+
+# -- what is there -----------------------------------------------------------------------------------------------
 
 
 class Kept(NamedTuple):
@@ -24,6 +27,19 @@ class Kept(NamedTuple):
     complete: bool
     small: bytes | None
     handle: int
+
+
+class Held(Protocol):
+    """What is held of a log: verified entries, and those of them whose payload is complete."""
+
+    def entries_around(self, seq: int) -> Run | None:
+        """The run of neighbouring entries that one of this number is in; None if it is not held."""
+
+    def payloads_around(self, seq: int) -> Run | None:
+        """The same for payloads."""
+
+    def payload_extent(self) -> Run | None:
+        """The least and the greatest number whose payload is held; None if there is none."""
 
 
 class HeldLog(Held, Protocol):
@@ -59,3 +75,42 @@ class Source(Protocol):
 
     def end_of_log(self, log: Log) -> Entry | None:
         """The verified entry that ends a log, if there is one."""
+
+    def expects(self, log: Log, seq: int) -> bool:
+        """Whether the payload of an entry is just being fetched, so that it will be there soon."""
+
+
+# -- what came ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EntryReceived:
+    """An entry came whole, its links put back, its signature checked. ``verified``: the request asked for such only."""
+
+    id: int
+    entry: Entry
+    verified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadReceived:
+    """Bytes of an entry's payload came, from ``offset`` on. ``complete``: they are the last.
+
+    ``checked``: and the whole payload is what the entry names. It cannot be checked here if its beginning was held
+    before and nothing was said of it (``Connection.request``).
+    """
+
+    id: int
+    entry: Entry
+    offset: int
+    data: bytes
+    complete: bool
+    checked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadFailed:
+    """All of a payload came, and it is not the one that its entry names: what was kept of it is worth nothing."""
+
+    id: int
+    entry: Entry

@@ -1,0 +1,83 @@
+"""What speaks against a proposal of the peer, and what a cancellation must prove (docs/protocols/proposals.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.bamboo import ForkProof, are_authentic, lipmaa, path
+from culm.errors import RemoteProtocolError
+from culm.proposals.messages import Cancel, Code
+from culm.proposals.sequence import is_self_contained, outer_seq
+
+if TYPE_CHECKING:
+    from culm.bamboo import Entry
+    from culm.proposals.messages import Proposal
+    from culm.transfer import Log, Source
+
+
+def check_proposal(proposal: Proposal) -> None:
+    """``RemoteProtocolError`` for a proposal that cannot be meant."""
+    start, lower = proposal.start, proposal.lower
+    if lower is not None and (lower > start or lower not in path(start, 1)):
+        raise RemoteProtocolError(f"entry {lower} is not in the lower certificate pool of entry {start}")
+    if proposal.end is not None and proposal.end < start:
+        raise RemoteProtocolError(f"a range from {start} to {proposal.end}")
+    if proposal.end is not None and proposal.upper is not None and proposal.upper < proposal.end:
+        raise RemoteProtocolError(f"an upper pool to {proposal.upper} of a range to {proposal.end}")
+
+
+def objection(proposal: Proposal, source: Source) -> Cancel | None:
+    """What of what is held speaks against a proposal, so that it is cancelled; None if nothing does."""
+    log, first = proposal.log, proposal.start if proposal.lower is None else proposal.lower
+    proofs = [proof for proof in source.proofs(log) if proof.position <= proposal.start]
+    if proofs:
+        proof = min(proofs, key=lambda proof: proof.position)
+        return Cancel(proposal.id, Code.FORKED, (proof.first, proof.second))
+    end = source.end_of_log(log)
+    if end is not None and end.seq < proposal.start:
+        return Cancel(proposal.id, Code.END_OF_LOG, seq=end.seq)
+    outer = outer_seq(proposal)
+    if outer is not None:
+        held = _entry(source, log, outer)
+        if held is not None and held.hash != proposal.hash:
+            return Cancel(proposal.id, Code.HASH_DIFFERS, (held,))
+        if held is None and proposal.lower is not None:
+            above = _entry(source, log, first)
+            if above is not None and dict(above.links)[lipmaa(first)] != proposal.hash:
+                return Cancel(proposal.id, Code.DO_NOT_RETRY)
+    if proposal.lower is None:
+        held = _entry(source, log, proposal.start)
+        if held is not None and (proposal.offset or 0) > held.size:
+            return Cancel(proposal.id, Code.DO_NOT_RETRY)
+    return None
+
+
+def can_rebuild(proposal: Proposal, source: Source) -> bool:
+    """Whether the entries that a proposal brings could be put together, with what is held."""
+    outer = outer_seq(proposal)
+    if proposal.payload_only:
+        held = source.held(proposal.log).entries_around(proposal.start)
+        return proposal.end is not None and held is not None and proposal.end <= held[1]
+    if proposal.lower is not None and is_self_contained(proposal):
+        return True
+    return outer is not None and _entry(source, proposal.log, outer) is not None
+
+
+def _entry(source: Source, log: Log, seq: int) -> Entry | None:
+    found = source.page(log, seq, ascending=True, limit=1)
+    return found[0].entry if found and found[0].entry.seq == seq else None
+
+
+def check_cancel(proposal: Proposal, cancel: Cancel) -> tuple[Entry, ...]:
+    """The entries of a cancellation. ``RemoteProtocolError`` if they do not show what they are to show."""
+    entries = cancel.entries
+    if not entries:
+        return ()
+    if any(entry.log != proposal.log for entry in entries) or not all(are_authentic(entries)):
+        raise RemoteProtocolError("a cancellation with entries of another log, or with a bad signature")
+    if cancel.code is Code.HASH_DIFFERS:
+        if entries[0].seq != outer_seq(proposal) or entries[0].hash == proposal.hash:
+            raise RemoteProtocolError("a cancellation for another hash, with an entry that has the expected one")
+    elif ForkProof.of(*entries) is None:
+        raise RemoteProtocolError("a cancellation for a fork, with entries that agree")
+    return entries

@@ -1,0 +1,119 @@
+"""One proposal: what was said of it, what it sends, and where both directions are (seed 000, "The Data Channel")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.errors import LocalProtocolError, RemoteProtocolError
+from culm.proposals.incoming import Incoming
+from culm.proposals.outgoing import Outgoing
+from culm.proposals.sequence import Sequence
+from culm.proposals.states import OVER, RULES, Event, Said, is_allowed
+from culm.proposals.wishes import Wishes
+
+if TYPE_CHECKING:
+    from culm.bamboo import PayloadHasher
+    from culm.proposals.limits import Limits
+    from culm.proposals.messages import Adjust, Proposal
+    from culm.transfer import Source
+
+
+class Exchange:
+    """A proposal that lives. ``is_ours``: we made it. ``begun``: the hash of the start's payload up to the offset."""
+
+    def __init__(
+        self, proposal: Proposal, limits: Limits, *, is_ours: bool, begun: PayloadHasher | None = None
+    ) -> None:
+        self.proposal = proposal
+        self.is_ours = is_ours
+        self.begun = begun
+        self.said = Said.NOTHING
+        self.end = proposal.end
+        self.upper = proposal.upper
+        self.ours, self.theirs = Wishes(), Wishes()
+        if is_ours:
+            self.ours = Wishes.of(proposal)
+        else:
+            self.theirs = Wishes.of(proposal)
+        self.sequence = Sequence.of(proposal, self.end, self.upper)
+        self._cut: int | None = None
+        self.incoming = Incoming(self, limits)
+        self.outgoing = Outgoing(self, limits)
+
+    @property
+    def id(self) -> int:
+        """The synchronization id."""
+        return self.proposal.id
+
+    @property
+    def total(self) -> int:
+        """The number of items: all behind the end of the log are none."""
+        return self.sequence.total if self._cut is None else self._cut
+
+    def end_at(self, seq: int) -> None:
+        """The log ends with an entry: there is nothing behind its payload."""
+        index = self.sequence.index_of(seq, is_payload=True)
+        if index is None:
+            index = self.sequence.index_of(seq, is_payload=False)
+        if index is not None:
+            self._cut = index + 1
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    def has(self, said: Said) -> bool:
+        """Whether all of this was said."""
+        return self.said & said == said
+
+    def advance(self, event: Event, *, is_peers: bool) -> None:
+        """Something was said. If it may not be: ``RemoteProtocolError`` if it is the peer's, else a local one."""
+        if not is_allowed(self.said, event):
+            kind = RemoteProtocolError if is_peers else LocalProtocolError
+            raise kind(f"{event.name.lower()} of proposal {self.id}, which may not be now")
+        self.said |= RULES[event].adds
+        if is_peers and event in (Event.ADJUSTED, Event.CANCELLED) and self.is_ours:
+            self.said |= Said.ANSWERED
+        if not is_peers and event is Event.CANCEL and not self.is_ours:
+            self.said |= Said.ANSWERED
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the cancellation is complete."""
+        return self.has(OVER)
+
+    @property
+    def may_send(self) -> bool:
+        """Whether items may be sent."""
+        return self.has(Said.CONFIRMED) and not self.said & (Said.CANCEL_SENT | Said.CANCEL_RECEIVED)
+
+    def is_finished(self, source: Source) -> bool:
+        """Whether neither side can add anything now: the peer is at the end, and we have nothing that it has not."""
+        if not self.has(Said.CONFIRMED) or self.incoming.lost or self.incoming.is_wrong:
+            return False
+        return self.incoming.index >= self.total and not self.outgoing.can_add(source)
+
+    # -- adjusting ---------------------------------------------------------------------------------------------
+
+    def lower(self, message: Adjust) -> bool:
+        """Lower the end and the upper pool, for both. False if that comes too late: items beyond were passed.
+
+        ``RemoteProtocolError`` if the range would end before it begins, or the pool before the range.
+        """
+        end, upper = self.end, self.upper
+        if message.end is not None and (end is None or message.end < end):
+            end = message.end
+        if message.upper is not None and (upper is None or message.upper < upper):
+            upper = message.upper
+        if end is not None and end < self.proposal.start:
+            raise RemoteProtocolError(f"an end of proposal {self.id} before its start")
+        if upper is not None and (end is None or upper < end):
+            raise RemoteProtocolError(f"an upper end of proposal {self.id} before its end")
+        if (end, upper) == (self.end, self.upper):
+            return True
+        sequence = Sequence.of(self.proposal, end, upper)
+        farthest = max(self.incoming.index, *self.outgoing.highest[:1])
+        if end != self.end and farthest > sequence.range_end:
+            return False
+        self.end, self.upper, self.sequence = end, upper, sequence
+        self.incoming.index = min(self.incoming.index, sequence.total)
+        self.outgoing.index = min(self.outgoing.index, sequence.total)
+        return True

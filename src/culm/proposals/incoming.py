@@ -1,0 +1,307 @@
+"""What the peer sends on one proposal: where it is, and what may come there (seed 000, "The Data Channel").
+
+Messages carry no sequence numbers, and not those links whose targets the receiver has: these follow from the place and
+from what was sent before. A message that is not legal at its place ends the connection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from culm.bamboo import Entry, PayloadHasher, is_authentic, lipmaa
+from culm.bamboo.lipmaa import has_lipmaalink, links_across
+from culm.errors import PayloadMismatch, RemoteProtocolError
+from culm.proposals.events import Event, Noticed, Skipped, Unverifiable
+from culm.proposals.messages import Metadata, Why, Wish
+from culm.proposals.sequence import Item, outer_seq
+from culm.ranges.runs import Runs
+from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+
+if TYPE_CHECKING:
+    from culm.proposals.exchange import Exchange
+    from culm.proposals.limits import Limits
+    from culm.transfer import Source
+
+_LOOKED_AT = 64  # sizes of payloads that are looked up to judge one message
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """The item of which the peer sent bytes last: where it stands, where it began, and whether it proved right."""
+
+    index: int
+    offset: int
+    is_right: bool
+
+
+class Incoming:
+    """The peer's cursor on a proposal, derived from what comes.
+
+    ``index`` and ``offset``: the next item, and the bytes of it that are behind (of a payload). ``passed``: the items
+    that need not be sent to the peer: it sent them, told of them, or left them out for their size. ``lost``: what comes
+    is only read, not understood. ``is_wrong``: the last item was wrong, an apology is due.
+    """
+
+    def __init__(self, exchange: Exchange, limits: Limits) -> None:
+        self.index = 0
+        self.offset = exchange.proposal.offset or 0
+        self.passed = Runs()
+        self.lost = False
+        self.is_wrong = False
+        self._exchange = exchange
+        self._limits = limits
+        self._hashes: dict[int, bytes] = {}
+        self._last_metadata = 0  # the entry whose metadata the peer sent last
+        self._sent: _Sent | None = None
+        self._apologised = -1  # the last item it apologised for
+        self._known_seq = 0  # the payload of which the next three tell
+        self._entry: Entry | None = None
+        self._size: int | None = None
+        self._hasher: PayloadHasher | None = None
+
+    # -- where it is -------------------------------------------------------------------------------------------
+
+    def _item(self) -> Item:
+        if self.is_wrong:
+            raise RemoteProtocolError("something else than an apology after a wrong item")
+        if self.index >= self._exchange.total:
+            raise RemoteProtocolError("an item behind the last one")
+        return self._exchange.sequence.item(self.index)
+
+    def _payload(self, source: Source) -> Item:
+        """The payload the cursor is at, what is known of it looked up."""
+        item = self._item()
+        if not item.is_payload:
+            raise RemoteProtocolError(f"bytes of a payload, where the metadata of entry {item.seq} is due")
+        if self._known_seq != item.seq:
+            self._know(item.seq, source)
+        return item
+
+    def _know(self, seq: int, source: Source) -> None:
+        found = source.page(self._exchange.proposal.log, seq, ascending=True, limit=1)
+        entry = found[0].entry if found and found[0].entry.seq == seq else None
+        self._known_seq, self._entry, self._size = seq, entry, entry.size if entry is not None else None
+        self._hasher = PayloadHasher() if not self.offset else self._exchange.begun if self.index == 0 else None
+
+    def _move(self, count: int = 1) -> None:
+        self.index += count
+        self.offset = 0
+
+    def _pass(self, count: int = 1) -> None:
+        """Note that so many items from the cursor on need not be sent to the peer."""
+        self.passed.add(self.index, self.index + count - 1)
+        if len(self.passed) > self._limits.runs:
+            self.passed = Runs(list(self.passed)[-self._limits.runs // 2 :])
+
+    # -- notices and skips -------------------------------------------------------------------------------------
+
+    def notify(self, count: int, source: Source, events: list[Event]) -> None:
+        """The peer has so many items, which it does not send."""
+        if not count:
+            return
+        self._item()
+        exchange = self._exchange
+        if count > exchange.total - self.index:
+            raise RemoteProtocolError(f"a notice of {count} items, where {exchange.total - self.index} are left")
+        first_new = max(self.index, exchange.outgoing.highest[0])
+        self._check_notice(first_new, self.index + count, source)
+        self._pass(count)
+        self._move(count)
+        self._sent, self._last_metadata = None, 0
+        if self.index > first_new:
+            seq = exchange.sequence.item(self.index - 1).seq
+            events.append(Noticed(exchange.id, self.index - first_new, seq))
+
+    def _check_notice(self, low: int, high: int, source: Source) -> None:
+        """Whether it was ever right to tell of items instead of sending them."""
+        ours = self._exchange.ours
+        if low >= high or Wish.NOTIFY in ours.said:
+            return
+        for index in range(low, min(high, low + _LOOKED_AT)):
+            item = self._exchange.sequence.item(index)
+            if not item.is_payload:
+                raise RemoteProtocolError(f"a notice of entry {item.seq}, which is to be sent")
+            size = self._size_of(item.seq, source)
+            if size is not None and not ours.ever_took_notice(size):
+                raise RemoteProtocolError(f"a notice of the payload of entry {item.seq}, which is to be sent")
+
+    def _size_of(self, seq: int, source: Source) -> int | None:
+        if self._known_seq == seq:
+            return self._size
+        found = source.page(self._exchange.proposal.log, seq, ascending=True, limit=1)
+        return found[0].entry.size if found and found[0].entry.seq == seq else None
+
+    def skip(self, why: Why, source: Source, events: list[Event]) -> None:
+        """The peer leaves out the payload, or the rest of it."""
+        item = self._payload(source)
+        ours, size = self._exchange.ours, self._size
+        if why is Why.NOT_AVAILABLE:
+            if not ours.may_skip:
+                raise RemoteProtocolError(f"the payload of entry {item.seq} is left out, which may not be")
+        else:
+            if size is not None and why is Why.TOO_SMALL and size >= ours.least:
+                raise RemoteProtocolError(f"a payload of {size} bytes is called too small")
+            if size is not None and why is Why.TOO_LARGE and size <= ours.greatest:
+                raise RemoteProtocolError(f"a payload of {size} bytes is called too large")
+            self._pass()
+        self._move()
+        self._sent = None
+        events.append(Skipped(self._exchange.id, item.seq, why is not Why.NOT_AVAILABLE))
+
+    def skip_bytes(self, count: int, source: Source) -> None:
+        """The peer leaves out bytes of the payload that we have sent."""
+        item = self._payload(source)
+        highest = self._exchange.outgoing.highest
+        most = 0
+        if highest[0] >= self.index:
+            most = highest[1] if highest[0] == self.index else self._size or 0
+        if count and self.offset + count > min(most, self._size or most):
+            raise RemoteProtocolError(f"bytes of the payload of entry {item.seq} are left out that we have not sent")
+        self.offset += count
+        self._hasher = None if count else self._hasher
+        if count and self.offset == self._size:
+            self._pass()
+            self._move()
+
+    # -- metadata ----------------------------------------------------------------------------------------------
+
+    def metadata(self, message: Metadata, source: Source, events: list[Event], *, greedy: bool) -> None:
+        """The metadata of an entry. In safe mode its signature is left to the caller to check."""
+        item = self._item()
+        exchange, seq = self._exchange, item.seq
+        if item.is_payload:
+            raise RemoteProtocolError(f"metadata, where the payload of entry {seq} is due")
+        if not exchange.ours.ever_took_metadata():
+            raise RemoteProtocolError("metadata, though only notices were asked for")
+        self._check_form(seq, message)
+        entry = self._assembled(seq, message, source)
+        index, self._sent = self.index, _Sent(self.index, 0, is_right=entry is not None)
+        if entry is None:
+            events.append(Unverifiable(exchange.id, seq))
+        elif greedy and not is_authentic(entry):
+            self.is_wrong, self._sent = True, _Sent(index, 0, is_right=False)
+            return
+        else:
+            events.append(EntryReceived(exchange.id, entry, verified=True))
+            self._remember(seq, entry.hash)
+            if entry.is_end:
+                exchange.end_at(seq)
+        self._last_metadata = seq
+        self._pass()
+        self._move()
+        self._known_seq, self._entry, self._size, self._hasher = seq, entry, message.size, PayloadHasher()
+
+    def _check_form(self, seq: int, message: Metadata) -> None:
+        """Whether the backlink is there exactly where it has to be."""
+        if not has_lipmaalink(seq) or self._last_metadata == seq - 1:
+            if message.backlink is not None:
+                raise RemoteProtocolError(f"entry {seq} comes with a backlink that is known")
+        elif message.backlink is None and seq - 1 not in self._exchange.outgoing.sent:
+            raise RemoteProtocolError(f"entry {seq} comes without its backlink, which was not sent before")
+
+    def _assembled(self, seq: int, message: Metadata, source: Source) -> Entry | None:
+        """The entry, None if a link is not known."""
+        lipmaalink = backlink = None
+        if seq > 1:
+            backlink = message.backlink or self._hash_of(seq - 1, source)
+            if has_lipmaalink(seq):
+                lipmaalink = self._hash_of(lipmaa(seq), source)
+            if backlink is None or (lipmaalink is None and has_lipmaalink(seq)):
+                return None
+        log = self._exchange.proposal.log
+        return Entry.assemble(
+            log, seq, message.is_end, lipmaalink, backlink, message.size, message.payload_hash, message.signature
+        )
+
+    def _hash_of(self, seq: int, source: Source) -> bytes | None:
+        """The hash of an entry: as the peer sent it, as we sent it or hold it, or as the proposal says."""
+        value = self._hashes.get(seq)
+        if value is None and outer_seq(self._exchange.proposal) == seq:
+            value = self._exchange.proposal.hash
+        if value is None:
+            found = source.page(self._exchange.proposal.log, seq, ascending=True, limit=1)
+            if not found or found[0].entry.seq != seq:
+                return None
+            value = found[0].entry.hash
+        self._remember(seq, value)
+        return value
+
+    def _remember(self, seq: int, value: bytes) -> None:
+        self._hashes[seq] = value
+        if len(self._hashes) > self._limits.hashes:
+            greatest = max(self._hashes)
+            useful = {*links_across(greatest), greatest, outer_seq(self._exchange.proposal)}
+            self._hashes = {seq: value for seq, value in self._hashes.items() if seq in useful}
+
+    # -- payloads ----------------------------------------------------------------------------------------------
+
+    def begin(self, count: int, source: Source, events: list[Event]) -> bool:
+        """So many bytes of a payload follow. False if nothing is known of it, so that they cannot be understood."""
+        item = self._payload(source)
+        if self._size is None:
+            return False
+        if not self._exchange.ours.ever_took_payload(self._size):
+            raise RemoteProtocolError(f"bytes of the payload of entry {item.seq}, which was not asked for")
+        if self.offset > self._size or count > self._size - self.offset:
+            raise RemoteProtocolError(f"{count} bytes, where {self._size - self.offset} of the payload are left")
+        if self.offset == self._size:
+            self._complete(b"", events, greedy=False)
+        return True
+
+    def body(self, data: bytes, events: list[Event], *, greedy: bool) -> None:
+        """Bytes of the payload."""
+        if self._sent is None or self._sent.index != self.index:
+            self._sent = _Sent(self.index, self.offset, is_right=False)
+        if self._hasher is not None:
+            self._hasher.update(data)
+        if self.offset + len(data) == self._size:
+            self._complete(data, events, greedy=greedy)
+            return
+        if self._entry is not None:
+            events.append(
+                PayloadReceived(self._exchange.id, self._entry, self.offset, data, complete=False, checked=False)
+            )
+        self.offset += len(data)
+
+    def _complete(self, data: bytes, events: list[Event], *, greedy: bool) -> None:
+        """The last bytes of a payload."""
+        entry, exchange = self._entry, self._exchange
+        if entry is not None:
+            try:
+                if self._hasher is not None:
+                    self._hasher.check(entry)
+            except PayloadMismatch:
+                if not greedy:
+                    raise RemoteProtocolError(f"a payload that is not the one entry {entry.seq} names") from None
+                events.append(PayloadFailed(exchange.id, entry))
+                self.is_wrong = True
+                self.offset += len(data)
+                return
+            checked = self._hasher is not None
+            events.append(PayloadReceived(exchange.id, entry, self.offset, data, complete=True, checked=checked))
+        begin = self._sent.offset if self._sent is not None else self.offset
+        self._sent = _Sent(self.index, begin, is_right=True)
+        self._pass()
+        self._move()
+
+    # -- apologies ---------------------------------------------------------------------------------------------
+
+    def apologise(self, events: list[Event], *, greedy: bool) -> None:
+        """The item that the peer sent last was wrong: it was never sent."""
+        sent, exchange = self._sent, self._exchange
+        if not greedy:
+            raise RemoteProtocolError("an apology, though nothing may be sent that needs one")
+        if sent is None or sent.is_right:
+            raise RemoteProtocolError("an apology for nothing, or for what was right")
+        if self._apologised == sent.index:
+            raise RemoteProtocolError("a second apology for the same item")
+        self._apologised = sent.index
+        item = exchange.sequence.item(sent.index)
+        if item.is_payload and self._entry is not None and not self.is_wrong:
+            events.append(PayloadFailed(exchange.id, self._entry))
+        self.is_wrong, self._sent = False, None
+        self.index = sent.index
+        self.offset = (exchange.proposal.offset or 0) if sent.index == 0 else 0
+        if item.is_payload:
+            self._hasher = PayloadHasher() if not self.offset else None

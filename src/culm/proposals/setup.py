@@ -1,0 +1,69 @@
+"""What both endpoints say before anything else (docs/protocols/proposals.md, "Setup").
+
+::
+
+    setup = flags, send_window:VarU64, receive_window:VarU64
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from culm.bamboo import encode_varu64
+from culm.bamboo.varu64 import decode_any_varu64
+from culm.errors import Truncated
+
+_WANTS_TO_SEND = 0x02
+_TAKES = 0x01
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How an endpoint wants to send and to receive.
+
+    ``sends_greedily``: it wants to pass on what it has not verified yet. ``takes_greedily``: it takes such data. The
+    windows are the most bytes of history, in bytes, that compressed data may refer to; 0: no compressed data.
+    """
+
+    sends_greedily: bool = False
+    takes_greedily: bool = False
+    send_window: int = 0
+    receive_window: int = 0
+
+    def encode(self) -> bytes:
+        """The bytes on the wire."""
+        flags = self.sends_greedily * _WANTS_TO_SEND | self.takes_greedily * _TAKES
+        return bytes((flags,)) + encode_varu64(self.send_window) + encode_varu64(self.receive_window)
+
+    @classmethod
+    def pull(cls, data: bytes | bytearray | memoryview) -> tuple[Self, int]:
+        """The setup at the beginning of ``data`` and its length; ``Truncated`` if it is not all there.
+
+        Every setup is valid: unused bits are ignored, and numbers may be longer than they have to be.
+        """
+        if not data:
+            raise Truncated("the flags are missing", 0)
+        flags = data[0]
+        send_window, at = decode_any_varu64(data, 1)
+        receive_window, at = decode_any_varu64(data, at)
+        return cls(bool(flags & _WANTS_TO_SEND), bool(flags & _TAKES), send_window, receive_window), at
+
+
+class Modes(NamedTuple):
+    """What follows from both setups, for one endpoint: modes and windows in both directions."""
+
+    sends_greedily: bool
+    takes_greedily: bool
+    send_window: int
+    receive_window: int
+
+    @classmethod
+    def of(cls, ours: Setup, theirs: Setup) -> Self:
+        """What the two agree on."""
+        return cls(
+            ours.sends_greedily and theirs.takes_greedily,
+            theirs.sends_greedily and ours.takes_greedily,
+            min(ours.send_window, theirs.receive_window),
+            min(ours.receive_window, theirs.send_window),
+        )

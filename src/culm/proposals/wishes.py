@@ -1,0 +1,110 @@
+"""What an endpoint wants of a proposal, now and before (docs/protocols/proposals.md, "Wishes").
+
+Settings change while data is under way, and nothing acknowledges them. So what is sent follows the latest ones, and
+what comes is wrong only if none of those that were ever said allows it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.bamboo import MAX_U64
+from culm.proposals.messages import Eagerness, Wish
+
+if TYPE_CHECKING:
+    from culm.proposals.messages import Adjust, Proposal
+
+
+class Wishes:
+    """The wishes of one endpoint. ``eagerness`` is None until its first word on the proposal."""
+
+    __slots__ = (
+        "eagerness",
+        "first_greatest",
+        "first_least",
+        "greatest",
+        "greatest_limit",
+        "least",
+        "least_limit",
+        "may_skip",
+        "said",
+    )
+
+    def __init__(self) -> None:
+        self.eagerness: Eagerness | None = None
+        self.said: set[Wish] = set()
+        self.least_limit = MAX_U64  # of all that were said
+        self.greatest_limit = -1
+        self.least = self.first_least = 0
+        self.greatest = self.first_greatest = MAX_U64
+        self.may_skip = False
+
+    @classmethod
+    def of(cls, proposal: Proposal) -> Wishes:
+        """What a proposal says of its sender."""
+        wishes = cls()
+        wishes.be(proposal.eagerness)
+        wishes.least = wishes.first_least = proposal.least
+        wishes.greatest = wishes.first_greatest = proposal.greatest
+        wishes.may_skip = not proposal.mandatory
+        return wishes
+
+    def be(self, eagerness: Eagerness) -> None:
+        """Note what is wanted from now on."""
+        self.eagerness = eagerness
+        self.said.add(eagerness.wish)
+        if eagerness.wish is Wish.LIMITED:
+            self.least_limit = min(self.least_limit, eagerness.limit)
+            self.greatest_limit = max(self.greatest_limit, eagerness.limit)
+
+    def adjust(self, message: Adjust) -> str | None:
+        """Note a change; what is wrong with it, if anything."""
+        if message.least is not None and message.least < self.least:
+            return "a minimum below the one before"
+        if message.greatest is not None and message.greatest > self.greatest:
+            return "a maximum above the one before"
+        is_first = self.eagerness is None
+        if message.eagerness is not None:
+            self.be(message.eagerness)
+        self.may_skip = self.may_skip or message.may_skip
+        if message.least is not None:
+            self.least = message.least
+        if message.greatest is not None:
+            self.greatest = message.greatest
+        if is_first:
+            self.first_least, self.first_greatest = self.least, self.greatest
+        return None
+
+    # -- what to send ------------------------------------------------------------------------------------------
+
+    def takes_metadata(self) -> bool:
+        """Whether metadata is to be sent now, not only told of."""
+        return self.eagerness is not None and self.eagerness.wish is not Wish.NOTIFY
+
+    def takes_payload(self, size: int) -> bool:
+        """Whether the bytes of a payload within the bounds are to be sent now, not only told of."""
+        if self.eagerness is None or self.eagerness.wish is Wish.NOTIFY:
+            return False
+        return self.eagerness.wish is Wish.ALL or size <= self.eagerness.limit
+
+    # -- what may come -----------------------------------------------------------------------------------------
+
+    def ever_took_metadata(self) -> bool:
+        """Whether metadata may come."""
+        return bool(self.said - {Wish.NOTIFY})
+
+    def ever_took_payload(self, size: int) -> bool:
+        """Whether bytes of a payload may come."""
+        if not self.first_least <= size <= self.first_greatest:
+            return False
+        return Wish.ALL in self.said or size <= self.greatest_limit
+
+    def ever_took_notice(self, size: int | None) -> bool:
+        """Whether a payload may be told of instead of being sent; ``size`` is None if it is not known."""
+        if Wish.NOTIFY in self.said:
+            return True
+        if size is None:
+            return Wish.LIMITED in self.said
+        return not self.first_least <= size <= self.first_greatest or (
+            Wish.LIMITED in self.said and size > self.least_limit
+        )

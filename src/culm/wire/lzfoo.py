@@ -1,0 +1,292 @@
+"""LZFoo: bytes as literals and copies of earlier bytes (docs/protocols/proposals.md, "LZFoo").
+
+::
+
+    element = literal | copy
+    literal = [0 t t t t t t t] [k bytes length] bytes(length)     t < 120: the length; t = 119 + k: k bytes hold it
+    copy    = [1 t t t t t t t] [k bytes length] offset:VarU64     back from the end of all output so far
+
+Messages share a history: the last bytes of what all messages before decoded to, as many as the window allows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from culm.bamboo import encode_varu64
+from culm.errors import EncodingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+PIECE_BYTES = 64 * 1024  # of output, handed out at a time
+LEVELS = range(1, 10)
+_SHORT = 120  # lengths below stand in the tag
+_COPY = 0x80
+
+
+class LZFooError(EncodingError):
+    """Bytes that are not LZFoo, or do not decode to what they were said to. The decoder is of no use any more."""
+
+
+# -- decoding ----------------------------------------------------------------------------------------------------
+
+
+class Decoder:
+    """Decodes messages one after the other, each in pieces as they come.
+
+    Memory is bounded by the window and by ``PIECE_BYTES``, whatever lengths are claimed. For each message: ``begin``,
+    any number of ``feed``, ``finish``.
+    """
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self._out = bytearray()
+        self._left = 0  # bytes this message is still to decode to
+        self._literal = 0  # bytes of a literal that are still to come
+        self._head = b""  # the beginning of an element
+
+    def begin(self, size: int) -> None:
+        """A message begins that decodes to ``size`` bytes. ``LZFooError`` if there is no window for it."""
+        if not self.window:
+            raise LZFooError("compressed bytes, though the window is zero", 0)
+        self._left = size
+
+    def feed(self, data: Buffer) -> Iterator[bytes]:
+        """Take bytes of the message, and give what they decode to. All of it is to be taken."""
+        data = self._head + bytes(data)
+        self._head = b""
+        out, window, left = self._out, self.window, self._left
+        at, end, mark = 0, len(data), len(out)
+        if self._literal:
+            at = min(self._literal, end)
+            out += data[:at]
+            self._literal -= at
+        while at < end:
+            begin = at
+            tag = data[at]
+            at += 1
+            length = tag & 0x7F
+            if length >= _SHORT:
+                width = length - _SHORT + 1
+                length = int.from_bytes(data[at : at + width], "big")
+                at += width
+            if tag < _COPY:
+                if at > end:
+                    self._head = data[begin:]
+                    break
+                if length > left:
+                    raise LZFooError(f"more than the {left} bytes that are left of the message", begin)
+                left -= length
+                out += data[at : at + length]
+                at += length
+                if at > end:
+                    self._literal = at - end
+            else:
+                if at >= end:
+                    self._head = data[begin:]
+                    break
+                offset = data[at]
+                at += 1
+                if offset > 247:
+                    width = offset - 247
+                    if at + width > end:
+                        self._head = data[begin:]
+                        break
+                    offset = int.from_bytes(data[at : at + width], "big")
+                    at += width
+                if length > left:
+                    raise LZFooError(f"more than the {left} bytes that are left of the message", begin)
+                start = len(out) - offset
+                if not 0 < offset <= window or start < 0:
+                    raise LZFooError(f"a copy from {offset} bytes back, which is nothing or beyond the window", begin)
+                left -= length
+                if length <= offset and length <= PIECE_BYTES:
+                    out += out[start : start + length]
+                else:
+                    while length:
+                        step = min(length, PIECE_BYTES)
+                        pattern = out[len(out) - offset : len(out) - offset + step]
+                        out += (pattern * -(-step // len(pattern)))[:step]
+                        length -= step
+                        if len(out) - mark >= PIECE_BYTES:
+                            yield bytes(memoryview(out)[mark:])
+                            mark = self._trimmed()
+            if len(out) - mark >= PIECE_BYTES:
+                yield bytes(memoryview(out)[mark:])
+                mark = self._trimmed()
+        self._left = left
+        if len(out) > mark:
+            yield bytes(memoryview(out)[mark:])
+        self._trimmed()
+
+    def _trimmed(self) -> int:
+        """Drop what is beyond the window, once that is much; the length of what is kept."""
+        out = self._out
+        if len(out) > 2 * self.window + PIECE_BYTES:
+            del out[: len(out) - self.window]
+        return len(out)
+
+    def finish(self) -> None:
+        """All bytes of the message were fed. ``LZFooError`` if an element is cut off, or bytes are missing."""
+        if self._head or self._literal:
+            raise LZFooError("the last element is cut off", 0)
+        if self._left:
+            raise LZFooError(f"{self._left} bytes less than the message was said to decode to", 0)
+
+
+# -- encoding ----------------------------------------------------------------------------------------------------
+
+
+class _Level(NamedTuple):
+    """How hard to look.
+
+    ``key``: bytes that have to agree for a copy to be considered. ``patience``: looks without a find until every second
+    byte is left out, and so on. ``depth``: earlier places that are tried. ``stride``: of the bytes that were copied,
+    one in so many is remembered.
+    """
+
+    key: int
+    patience: int
+    depth: int
+    stride: int
+
+
+_LEVELS = {
+    1: _Level(16, 16, 1, 16),
+    2: _Level(12, 24, 1, 12),
+    3: _Level(10, 32, 1, 8),
+    4: _Level(8, 48, 1, 8),
+    5: _Level(8, 64, 1, 4),
+    6: _Level(8, 128, 4, 2),
+    7: _Level(6, 256, 8, 2),
+    8: _Level(6, 512, 16, 1),
+    9: _Level(6, 1 << 30, 64, 1),
+}
+_MOST_KEPT = 1024  # places remembered beyond what the window holds, before old ones are dropped
+
+
+class Encoder:
+    """Encodes messages that share a history of ``window`` bytes; ``level`` from 1 (fast) to 9 (small)."""
+
+    def __init__(self, window: int, level: int = 5) -> None:
+        if level not in LEVELS:
+            raise ValueError(f"a level is a number from {LEVELS[0]} to {LEVELS[-1]}, not {level}")
+        self.window = window
+        self._level = _LEVELS[level]
+        self._history = b""
+        self._base = 0  # how many bytes came before the history
+        self._last: dict[bytes, int] = {}  # the last place of each key
+        self._older: dict[int, int] = {}  # the place before of the same key
+
+    def encode(self, data: Buffer) -> bytes:
+        """A message that decodes to ``data``."""
+        encoded, text = self._elements(bytes(data))
+        self._keep(text)
+        return encoded
+
+    def encode_if_smaller(self, data: Buffer, most: float = 0.9) -> bytes | None:
+        """The same, if it is at most that part of ``data``; else None, and nothing has changed."""
+        encoded, text = self._elements(bytes(data))
+        if len(encoded) > most * len(data):
+            return None
+        self._keep(text)
+        return encoded
+
+    def _keep(self, text: bytes) -> None:
+        dropped = max(0, len(text) - self.window)
+        self._history = text[dropped:]
+        self._base += dropped
+        if len(self._last) > self.window + _MOST_KEPT or len(self._older) > self.window + _MOST_KEPT:
+            self._last = {key: place for key, place in self._last.items() if place >= self._base}
+            self._older = {place: older for place, older in self._older.items() if older >= self._base}
+
+    def _elements(self, data: bytes) -> tuple[bytes, bytes]:
+        """The elements of a message, and the history with the message behind it.
+
+        Places that are remembered are only ever hints: what is there is compared. So nothing is lost if a message is
+        not sent in the end.
+        """
+        key_size, patience, depth, stride = self._level
+        text = self._history + data
+        base, window, last, older = self._base, self.window, self._last, self._older
+        at = literal = len(self._history)
+        end = len(text)
+        out = bytearray()
+        misses = 0
+        while at + key_size <= end:
+            key = text[at : at + key_size]
+            place = last.get(key)
+            last[key] = at + base
+            if place is not None:
+                if depth > 1 and place != at + base:
+                    older[at + base] = place
+                length, start = self._longest(text, at, place, depth)
+                if length:
+                    while at > literal and start and at - start < window and text[at - 1] == text[start - 1]:
+                        at, start, length = at - 1, start - 1, length + 1
+                    if at > literal:
+                        _push_length(out, at - literal, 0)
+                        out += text[literal:at]
+                    _push_length(out, length, _COPY)
+                    out += encode_varu64(at - start)
+                    for inside in range(at + stride, min(at + length, end - key_size + 1), stride):
+                        key = text[inside : inside + key_size]
+                        if depth > 1 and (place := last.get(key)) is not None and place != inside + base:
+                            older[inside + base] = place
+                        last[key] = inside + base
+                    at += length
+                    literal = at
+                    misses = 0
+                    continue
+            misses += 1
+            at += 1 + misses // patience
+        if end > literal:
+            _push_length(out, end - literal, 0)
+            out += text[literal:]
+        return bytes(out), text
+
+    def _longest(self, text: bytes, at: int, place: int | None, depth: int) -> tuple[int, int]:
+        """The longest of the copies that are possible at a place: its length (0: none) and where it is from."""
+        best = found = 0
+        lowest = max(0, at - self.window)
+        key_size = self._level.key
+        while place is not None and depth:
+            start = place - self._base
+            if start < lowest:
+                break
+            if start < at:
+                length = _common(text, start, at)
+                if length >= key_size and length > best:
+                    best, found = length, start
+            place = self._older.get(place)
+            depth -= 1
+        return best, found
+
+
+def _common(text: bytes, one: int, other: int) -> int:
+    """How many bytes agree from two places on; ``other`` is behind ``one``."""
+    length, step, most = 0, 32, len(text) - other
+    while length < most and text[one + length : one + length + step] == text[other + length : other + length + step]:
+        length += step
+        step *= 2
+    length = min(length, most)
+    while step:
+        if (
+            length + step <= most
+            and text[one + length : one + length + step] == text[other + length : other + length + step]
+        ):
+            length += step
+        step //= 2
+    return length
+
+
+def _push_length(out: bytearray, length: int, kind: int) -> None:
+    if length < _SHORT:
+        out.append(kind | length)
+    else:
+        width = (length.bit_length() + 7) // 8
+        out.append(kind | (_SHORT - 1 + width))
+        out += length.to_bytes(width, "big")

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from culm.proposals.messages import ControlMessage
     from culm.transfer import Log, Source
 
+_LEAST_PIECE = 4096  # bytes of a payload that are sent at once at least, if there are so many
 _LEVEL = 5  # of compression
 _LEAST_COMPRESSED = 16  # bytes of a payload that are worth trying
 
@@ -135,6 +136,11 @@ class Connection:
         self.exchanges[proposal.id] = Exchange(proposal, self.limits, is_ours=True, begun=begun)
         self._say(proposal)
         return proposal.id
+
+    def is_offered(self, proposal_id: int) -> bool:
+        """Whether a proposal of the peer waits for an answer: it may have been taken back since."""
+        exchange = self.exchanges.get(proposal_id)
+        return exchange is not None and not exchange.is_ours and not exchange.has(Said.ANSWERED)
 
     def confirm(
         self,
@@ -607,7 +613,8 @@ class Connection:
             if self._data_size >= limit:
                 self._queue(exchange)
                 return
-            step = outgoing.step(self._source, limit - self._data_size, greedy=greedy)
+            room = max(limit - self._data_size, _LEAST_PIECE)
+            step = outgoing.step(self._source, room, greedy=greedy)
             if step is None:
                 break
             if self._out is not exchange:

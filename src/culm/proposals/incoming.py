@@ -108,7 +108,7 @@ class Incoming:
         self._check_notice(first_new, self.index + count, source)
         self._pass(count)
         self._move(count)
-        self._sent, self._last_metadata = None, 0
+        self._sent = None
         if self.index > first_new:
             seq = exchange.sequence.item(self.index - 1).seq
             events.append(Noticed(exchange.id, self.index - first_new, seq))

@@ -171,11 +171,11 @@ class Outgoing:
         if size > theirs.greatest:
             return Step((Skip(Why.TOO_LARGE),))
         log = exchange.proposal.log
-        is_there = kept.complete or (greedy and index != self._apologised and kept.payload_held > 0)
-        if not is_there:
-            if theirs.may_skip and not source.expects(log, seq):
-                return Step((Skip(Why.NOT_AVAILABLE),))
-            return None
+        if not kept.complete:
+            if not source.expects(log, seq):
+                return Step((Skip(Why.NOT_AVAILABLE),)) if theirs.may_skip else None
+            if not greedy or index == self._apologised:
+                return None
         if not theirs.takes_payload(size) or not self._is_known(seq, index):
             return Step((Notify(1),)) if kept.complete else None
         return self._bytes(kept, index, offset, source, room)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from culm.node.worker import StoreWorker
     from culm.store.interface import Bytes
     from culm.store.payloads import Sink
+    from culm.transfer import Log
 
 _SMALL = 64 * 1024  # payloads up to this size are kept together
 _STEP_BYTES = 512 * 1024  # of large payloads that one call of the store's thread takes
@@ -67,7 +68,8 @@ class _Pending:
 class Arrivals:
     """The way to the store. ``stored`` is called on the loop with what became of each part.
 
-    ``curate`` is asked before an entry is kept, with its payload, or the beginning of a large one.
+    ``grew`` is called when more bytes of a large payload of a log are there, which is not complete yet. ``curate`` is
+    asked before an entry is kept, with its payload, or the beginning of a large one.
     """
 
     def __init__(
@@ -75,10 +77,12 @@ class Arrivals:
         worker: StoreWorker,
         stored: Callable[[ImportReport], None],
         curate: Callable[[Entry, memoryview], bool] | None = None,
+        grew: Callable[[Log], None] | None = None,
     ) -> None:
         self._worker = worker
         self._stored = stored
         self._curate = curate
+        self._grew = grew
         self._pending: dict[int, _Pending] = {}
         self._groups: deque[_Group | ForkProof] = deque()
         self._jobs: deque[_Job] = deque()  # about large payloads, behind all groups
@@ -88,6 +92,7 @@ class Arrivals:
         self._sinks: dict[bytes, Sink] = {}
         self._unwanted: set[bytes] = set()
         self._complete: list[tuple[Entry, Sink]] = []  # large payloads all of which was written
+        self._grown: set[Log] = set()  # of which bytes of large payloads were written
         self._finishing: set[asyncio.Task[None]] = set()
         self._disk = asyncio.Semaphore(_SYNCS)
         self._task: asyncio.Task[None] | None = None
@@ -212,12 +217,19 @@ class Arrivals:
                 report = await self._worker.run(work)
                 self._bytes -= size
                 self._finish_complete()
+                self._tell_of_growth()
                 self._stored(report)
                 self._moved.set()
         except Exception as failure:  # noqa: BLE001 - raised again where the session waits for it
             self._failure = failure
         self._task = None
         self._moved.set()
+
+    def _tell_of_growth(self) -> None:
+        if self._grew is not None:
+            for log in self._grown:
+                self._grew(log)
+        self._grown.clear()
 
     def _finish_complete(self) -> None:
         for entry, sink in self._complete:
@@ -295,6 +307,7 @@ class Arrivals:
         try:
             if sink.offset == piece.offset:
                 sink.write(piece.data)
+                self._grown.add(piece.entry.log)
                 if piece.complete:
                     if not piece.checked:
                         sink.distrust()

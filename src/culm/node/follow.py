@@ -225,7 +225,8 @@ class Follower:
         return active < (2 if self._options.newest_first else _SPANS)
 
     def _is_open(self, span: _Span) -> bool:
-        return span.eager in self._connection.ours
+        ours = self._connection.ours.get(span.eager)
+        return ours is not None and not ours.is_closing
 
     # -- planning ----------------------------------------------------------------------------------------------
 

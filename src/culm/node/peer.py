@@ -1,0 +1,259 @@
+"""What sessions of both Point-2-Point protocols have in common: a socket, the way to the store, and three tasks.
+
+The *reader* takes what comes and hands it to the way to the store; it stops reading while too much waits to be stored,
+and gives the peer credit for as much as was dealt with. The *writer* asks for what is missing and answers what the peer
+asks for, a bounded amount at a time, and waits for the socket. The *watch* looks after silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from culm.bamboo import ForkProof
+from culm.errors import RemoteProtocolError
+from culm.node.arrivals import Arrivals
+from culm.node.stats import REFUSALS_KEPT, PeerSilent, SessionStats
+from culm.node.tasks import run_together
+from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from culm.bamboo import Entry
+    from culm.node.config import NodeConfig
+    from culm.node.source import StoreSource
+    from culm.node.worker import StoreWorker
+    from culm.store import ImportReport, Log
+
+_READ_BYTES = 256 * 1024
+WRITE_BYTES = 256 * 1024  # made at once for the socket
+_INLINE_BYTES = 4096  # what is so small is taken at once, without a thread
+MIRRORED_LOGS = 16_384  # that a peer is asked for because it asked for them
+_CHECK_SECONDS = 0.25
+
+_logger = logging.getLogger("culm.node")
+
+
+class PeerSession(ABC):
+    """Runs one connection until it is ended. ``done`` is set once a one-time sync has nothing left to do."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        worker: StoreWorker,
+        source: StoreSource,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        *,
+        live: bool,
+        stored: Callable[[], None],
+        grew: Callable[[Log], None] | None = None,
+    ) -> None:
+        self.config = config
+        self.stats = SessionStats()
+        self.done = asyncio.Event()
+        self.arrivals = Arrivals(worker, self._was_stored, config.policy.curate, grew)
+        self._source = source
+        self._live = live
+        self._reader, self._writer = streams
+        self._stored = stored
+        self._lock = asyncio.Lock()  # the protocol is used by one at a time
+        self._wake = asyncio.Event()
+        self._change = -1
+        self._changed = True
+        self._is_taking = False  # what was said is not on its way to the store yet
+        self._heard_at = self._spoke_at = self._news_at = time.monotonic()
+        self._unsent_at: float | None = None
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``."""
+        await run_together(self._read(), self._write(), self._watch(), writer=self._writer, flush=self._flush)
+
+    async def _flush(self) -> None:
+        await self.arrivals.close()
+
+    def store_changed(self) -> None:
+        """The store has changed: the peer may wait for what is new."""
+        self._changed = True
+        self._wake.set()
+
+    def log_grew(self, log: Log) -> None:  # noqa: B027 - of no use to protocols that send what was verified only
+        """More bytes of a payload that is being fetched are there."""
+
+    def _changed_logs(self) -> list[Log]:
+        """The logs that have changed since this was asked last."""
+        if not self._changed:
+            return []
+        self._changed = False
+        self._change, logs = self._source.changed_logs(self._change)
+        return logs
+
+    # -- what the protocol does --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _expects_payload(self, size: int) -> bool:
+        """Whether the next so many bytes are, as far as can be told, those of a large payload."""
+
+    @abstractmethod
+    def _parse(self, data: bytes) -> Iterable[Any]:
+        """What some bytes say, noted where it matters for asking. ``RemoteProtocolError`` ends the connection."""
+
+    @abstractmethod
+    def _handle(self, event: Any) -> None:  # noqa: ANN401 - each protocol has its own
+        """Do what an event asks for."""
+
+    @abstractmethod
+    def _refill(self) -> bytes:
+        """Everything that came is dealt with: bytes that give the peer credit."""
+
+    @abstractmethod
+    def _compose(self) -> tuple[bytes, bool]:
+        """Bytes for the peer, and whether there are more at once."""
+
+    @property
+    @abstractmethod
+    def _is_small_work(self) -> bool:
+        """Whether composing takes a millisecond at most."""
+
+    @abstractmethod
+    def _take_events(self) -> Iterable[Any]:
+        """What happened while composing."""
+
+    @abstractmethod
+    def _keep_alive(self) -> bytes:
+        """A sign of life."""
+
+    @abstractmethod
+    def _settle(self, now: float) -> None:
+        """Nothing came for a while."""
+
+    @abstractmethod
+    def _check_done(self) -> None:
+        """Whether a one-time sync has nothing left to do."""
+
+    def _look_again(self) -> None:  # noqa: B027 - not every protocol asks in rounds
+        """Everything that came is stored."""
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        limits = self.config.limits
+        while data := await self._reader.read(_READ_BYTES):
+            self._heard_at = time.monotonic()
+            self.stats.bytes_received += len(data)
+            self._is_taking = True
+            async with self._lock:
+                if len(data) <= _INLINE_BYTES or self._expects_payload(len(data)):
+                    events, failure = self._receive(data)
+                else:  # signatures are to be checked
+                    events, failure = await asyncio.to_thread(self._receive, data)
+            for event in events:
+                self._handle(event)
+            self.arrivals.end_of_chunk()
+            self._is_taking = False
+            if failure is not None:
+                raise failure
+            await self.arrivals.room()
+            async with self._lock:
+                self._put(self._refill())
+            self._wake.set()
+            if limits.max_rate:
+                await asyncio.sleep(len(data) / limits.max_rate)
+
+    def _receive(self, data: bytes) -> tuple[list[Any], RemoteProtocolError | None]:
+        """What some bytes say, up to where they break the protocol."""
+        events: list[Any] = []
+        try:
+            for event in self._parse(data):
+                events.append(event)  # noqa: PERF402 - those before a failure are kept
+        except RemoteProtocolError as error:
+            return events, error
+        return events, None
+
+    def _take(self, event: EntryReceived | PayloadReceived | PayloadFailed) -> None:
+        """Hand what came to the way to the store."""
+        stats = self.stats
+        if isinstance(event, EntryReceived):
+            stats.entries_received += 1
+            self._news_at = self._heard_at
+        elif isinstance(event, PayloadReceived):
+            stats.payload_bytes += len(event.data)
+            self._news_at = self._heard_at
+        else:
+            self._refuse(event.entry, "the payload that came is not the one the entry names")
+        self.arrivals.take(event)
+
+    def _take_proof(self, entries: tuple[Entry, ...]) -> None:
+        proof = ForkProof.of(*entries) if len(entries) > 1 else None
+        if proof is not None:
+            self.arrivals.take_proof(proof)
+        else:
+            self.arrivals.take_entry(entries[0])
+
+    def _refuse(self, entry: Entry, reason: str) -> None:
+        if len(self.stats.refused) < REFUSALS_KEPT:
+            self.stats.refused.append(f"{entry.place}: {reason}")
+        _logger.warning("refused: %s %s", entry.place, reason)
+
+    def _was_stored(self, report: ImportReport) -> None:
+        self.stats.forks += len(report.forks)
+        for place, error in report.refused[: REFUSALS_KEPT - len(self.stats.refused)]:
+            self.stats.refused.append(f"{place}: {error}")
+            _logger.warning("refused: %s %s", place, error)
+        if report.added or report.payloads:
+            self.store_changed()
+            self._stored()
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    async def _write(self) -> None:
+        while True:
+            self._wake.clear()
+            if self.arrivals.idle and not self._is_taking:
+                self._look_again()
+            async with self._lock:
+                data, more = self._compose() if self._is_small_work else await asyncio.to_thread(self._compose)
+                self._put(data)
+            for event in self._take_events():
+                self._handle(event)
+            if data:
+                await self._writer.drain()
+                self._unsent_at = None
+            if not more:
+                self._check_done()
+                if not data:
+                    await self._wake.wait()
+
+    def _put(self, data: bytes) -> None:
+        """Hand bytes to the socket, in the order in which the protocol gave them: whoever does holds the lock."""
+        if data:
+            self._spoke_at = time.monotonic()
+            self._unsent_at = self._unsent_at or self._spoke_at
+            self.stats.bytes_sent += len(data)
+            self._writer.write(data)
+
+    # -- watching ----------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        limits = self.config.limits
+        while True:
+            await asyncio.sleep(_CHECK_SECONDS)
+            now = time.monotonic()
+            if not self._writer.transport.get_write_buffer_size():
+                self._unsent_at = None
+            if self._unsent_at is not None and now - self._unsent_at > limits.idle_seconds:
+                raise PeerSilent(f"the peer took nothing for {limits.idle_seconds:g} s")
+            if now - self._heard_at > limits.idle_seconds:
+                raise PeerSilent(f"nothing came from the peer for {limits.idle_seconds:g} s")
+            if now - self._spoke_at > limits.keepalive_seconds and self._unsent_at is None:
+                async with self._lock:
+                    self._put(self._keep_alive())
+            if now - self._news_at > limits.settle_seconds:
+                async with self._lock:
+                    self._settle(now)
+            self._wake.set()

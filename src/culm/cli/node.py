@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from culm.bamboo import YAMF_BYTES
+from culm.bamboo import MAX_U64, YAMF_BYTES
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.bushbaby import Dialect
 from culm.cli.home import Home
@@ -21,7 +21,8 @@ from culm.node.config import NodeConfig
 from culm.node.follow import FollowOptions
 from culm.node.node import Node, logs_to_ask_for
 from culm.node.policy import PolicyFile
-from culm.node.sync import SyncSummary, sync, sync_intervals
+from culm.node.propose import ProposalOptions
+from culm.node.sync import SyncSummary, sync, sync_logs
 from culm.node.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.wants import EVERYTHING
 from culm.ranges import Range, RangeSet, read_range
@@ -36,6 +37,25 @@ if TYPE_CHECKING:
     from culm.node.stats import SessionStats
     from culm.store import Log, SQLiteStore
 
+_POINT_2_POINT = ("intervals", "proposals")
+# What can be said to some peers only: its default, and the protocols.
+_ONLY_WITH: dict[str, tuple[object, tuple[str, ...]]] = {
+    "logs": ([], _POINT_2_POINT),
+    "live": (False, _POINT_2_POINT),
+    "min_payload": (None, _POINT_2_POINT),
+    "max_payload": (None, _POINT_2_POINT),
+    "newest": (None, ("intervals",)),
+    "newest_first": (False, ("intervals",)),
+    "unverified": (False, ("intervals",)),
+    "fork": ("default", ("intervals",)),
+    "anchor": (None, ("intervals",)),
+    "greedy": (False, ("proposals",)),
+    "window": (None, ("proposals",)),
+    "profile": ("normal", ("proposals",)),
+    "mandatory": (False, ("proposals",)),
+    "notify_only": (False, ("proposals",)),
+    "notify_above": (None, ("proposals",)),
+}
 _LISTS = {
     ("allow", "peer"): "allow_peers",
     ("block", "peer"): "block_peers",
@@ -52,7 +72,7 @@ def register(commands: Commands) -> None:
         metavar="URL",
         action="append",
         default=[],
-        help="bushbaby:// or intervals://HOST:PORT, or negentropy:// for culm reconcile; port 0 is any free one",
+        help="bushbaby://, intervals:// or proposals://HOST:PORT, or negentropy:// for culm reconcile (port 0: any)",
     )
     serve.add_argument("--peer", metavar="URL", action="append", default=[], help="a peer to keep contact with")
     serve.add_argument("--interval", type=float, default=30.0, metavar="SECONDS", help="between contacts (default: 30)")
@@ -60,14 +80,15 @@ def register(commands: Commands) -> None:
         "--promote", metavar="AUTHOR/LOG", action="append", default=[], help="send this log to every peer unasked"
     )
     serve.add_argument("-v", "--verbose", action="store_true", help="log what goes well, too")
+    _add_proposal_arguments(serve)
     _add_node_arguments(serve)
     once = commands.add("sync", _sync, "exchange everything with a peer, once")
-    once.add_argument("url", metavar="URL", help="bushbaby://HOST:PORT or intervals://HOST:PORT")
+    once.add_argument("url", metavar="URL", help="bushbaby://HOST:PORT, intervals://HOST:PORT or proposals://HOST:PORT")
     once.add_argument(
         "logs",
         metavar="AUTHOR/LOG",
         nargs="*",
-        help="with intervals: the logs to ask for (default: the interests, or all held)",
+        help="with intervals and proposals: the logs to ask for (default: the interests, or all held)",
     )
     _add_follow_arguments(once)
     once.add_argument(
@@ -98,15 +119,28 @@ def register(commands: Commands) -> None:
 
 
 def _add_follow_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("with intervals://")
+    group = parser.add_argument_group("with intervals:// and proposals://")
     group.add_argument("--live", action="store_true", help="stay connected and pass on what is new, both ways")
-    group.add_argument("--newest", metavar="N", help="only the newest N entries of each log")
-    group.add_argument("--newest-first", action="store_true", help="begin with the newest entries")
     group.add_argument("--min-payload", metavar="SIZE", help="no smaller payloads (as in 100, 64kB, 1MB)")
     group.add_argument("--max-payload", metavar="SIZE", help="no larger payloads")
+    group = parser.add_argument_group("with intervals://")
+    group.add_argument("--newest", metavar="N", help="only the newest N entries of each log")
+    group.add_argument("--newest-first", action="store_true", help="begin with the newest entries")
     group.add_argument("--unverified", action="store_true", help="take what the peer has not checked; we do")
     group.add_argument("--fork", choices=("default", "local"), default="default", help="how forked logs are answered")
     group.add_argument("--anchor", metavar="SEQ:HASH", help="with --fork local: an entry that is trusted")
+    group = _add_proposal_arguments(parser)
+    group.add_argument("--mandatory", action="store_true", help="let no payload be left out: wait for it")
+    group.add_argument("--notify-only", action="store_true", help="be told what there is, and get nothing of it")
+    group.add_argument("--notify-above", metavar="SIZE", help="be told of larger payloads instead of getting them")
+
+
+def _add_proposal_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    group = parser.add_argument_group("with proposals://")
+    group.add_argument("--greedy", action="store_true", help="pass on payloads before they are checked, and take such")
+    group.add_argument("--window", metavar="SIZE", help="compress payloads, with so much history (as in 64kB)")
+    group.add_argument("--profile", choices=("normal", "small"), default="normal", help="small: little memory")
+    return group
 
 
 def _add_clump(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -175,6 +209,7 @@ def _config(arguments: argparse.Namespace, home: Home, urls: Sequence[PeerUrl]) 
         wait_for_hello=arguments.wait_for_hello,
         wait_for_auth=arguments.wait_for_auth,
         interval=getattr(arguments, "interval", 30.0),
+        proposals=_proposal_options(arguments) if hasattr(arguments, "greedy") else ProposalOptions(),
     )
     return config.with_limits(arguments.limit)
 
@@ -218,7 +253,8 @@ def _sync(arguments: argparse.Namespace) -> int:
     url = PeerUrl.parse(arguments.url)
     home = Home.find(arguments.home)
     config = _config(arguments, home, [url])
-    follow, options = _named_logs(arguments, url), _options(arguments)
+    follow = _named_logs(arguments, url)
+    options = _proposal_options(arguments) if url.scheme == "proposals" else _options(arguments)
     with home.store() as store, progress_bar(f"syncing with {url}") as bar:
         identity = home.identity(arguments.identity)
 
@@ -230,23 +266,37 @@ def _sync(arguments: argparse.Namespace) -> int:
         if url.scheme == "bushbaby":
             summary = asyncio.run(sync(identity, config, store, url, progress))
         else:
-            summary = asyncio.run(_sync_intervals(arguments, config, store, url, follow, options, progress))
+            summary = asyncio.run(_sync_logs(arguments, config, store, url, follow, options, progress))
     _print_summary(arguments, summary)
     return 1 if summary.refused or summary.forks else 0
 
 
 def _named_logs(arguments: argparse.Namespace, url: PeerUrl) -> list[Log]:
-    """The logs named; ``ConfigError`` if the call asks of Bushbaby what only intervals can say."""
-    logs = [parse_log(text) for text in arguments.logs]
-    given = {
-        name: getattr(arguments, name)
-        for name in ("live", "newest_first", "newest", "min_payload", "max_payload", "unverified", "anchor")
-    }
-    wrong = ["AUTHOR/LOG"] if logs else []
-    wrong += [f"--{name.replace('_', '-')}" for name, value in given.items() if value not in (None, False)]
-    if url.scheme == "bushbaby" and (wrong or arguments.fork != "default"):
-        raise ConfigError(f"{', '.join(wrong) or '--fork'} can be said to intervals:// peers only")
-    return logs
+    """The logs named; ``ConfigError`` if the call asks what the protocol cannot say."""
+    for name, (default, schemes) in _ONLY_WITH.items():
+        if getattr(arguments, name) not in (default, []) and url.scheme not in schemes:
+            option = "AUTHOR/LOG" if name == "logs" else f"--{name.replace('_', '-')}"
+            peers = " and ".join(f"{scheme}://" for scheme in schemes)
+            raise ConfigError(f"{option} can be said to {peers} peers only")
+    return [parse_log(text) for text in arguments.logs]
+
+
+def _proposal_options(arguments: argparse.Namespace) -> ProposalOptions:
+    def size(name: str) -> int | None:
+        text = getattr(arguments, name, None)
+        return None if text is None else read_size(text)
+
+    greatest = size("max_payload")
+    return ProposalOptions(
+        least_size=size("min_payload") or 0,
+        greatest_size=MAX_U64 if greatest is None else greatest,
+        mandatory=getattr(arguments, "mandatory", False),
+        notify_only=getattr(arguments, "notify_only", False),
+        notify_above=size("notify_above"),
+        greedy=arguments.greedy,
+        window=size("window") or 0,
+        small=arguments.profile == "small",
+    )
 
 
 def _options(arguments: argparse.Namespace) -> FollowOptions:
@@ -270,13 +320,13 @@ def _options(arguments: argparse.Namespace) -> FollowOptions:
     )
 
 
-async def _sync_intervals(
+async def _sync_logs(
     arguments: argparse.Namespace,
     config: NodeConfig,
     store: SQLiteStore,
     url: PeerUrl,
     logs: list[Log],
-    options: FollowOptions,
+    options: FollowOptions | ProposalOptions,
     progress: Callable[[SessionStats], None],
 ) -> SyncSummary:
     named = frozenset(logs)
@@ -292,7 +342,7 @@ async def _sync_intervals(
     asked = logs or logs_to_ask_for(store, policy)
     if not asked and not arguments.live:
         raise ConfigError("no logs to ask for: name them as AUTHOR/LOG; the protocol cannot list a peer's logs")
-    return await sync_intervals(
+    return await sync_logs(
         config, store, url, asked, options=options, live=arguments.live, interest=interest, progress=progress
     )
 
@@ -312,7 +362,7 @@ def _fetch(arguments: argparse.Namespace) -> int:
                 for place in forgotten:
                     store.want_again(place)
         summary = asyncio.run(
-            sync_intervals(
+            sync_logs(
                 NodeConfig(b""),
                 store,
                 url,

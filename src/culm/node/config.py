@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from culm.bushbaby import Dialect, Limits
 from culm.errors import ConfigError
 from culm.node.policy import Policy
+from culm.node.propose import ProposalOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,6 +47,7 @@ class NodeConfig:
     wait_for_hello: bool | None = None  # None: where an allow list is set
     wait_for_auth: bool | None = None
     interval: float = 30.0
+    proposals: ProposalOptions = field(default_factory=ProposalOptions)
 
     def with_limits(self, settings: Iterable[str]) -> NodeConfig:
         """The same with limits changed by ``NAME=VALUE`` texts; ``ConfigError`` for what is not one."""

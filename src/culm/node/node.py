@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
 from culm.node.folding import folding
 from culm.node.intervals import IntervalSession
+from culm.node.peer import PeerSession
+from culm.node.proposals import ProposalSession
 from culm.node.reconcile import Listening
 from culm.node.session import Session
 from culm.node.source import StoreSource
@@ -61,7 +63,7 @@ class Node:
 
     def __init__(self, identity: Identity, config: NodeConfig, store: SQLiteStore) -> None:
         self.config = config
-        self.sessions: set[Session | IntervalSession] = set()
+        self.sessions: set[Session | PeerSession] = set()
         self._identity = identity
         self._worker = StoreWorker(store)
         self._servers: list[asyncio.Server] = []
@@ -110,6 +112,7 @@ class Node:
         accept = {
             "bushbaby": self._accept,
             "intervals": self._accept_intervals,
+            "proposals": self._accept_proposals,
             "negentropy": self._accept_comparison,
         }[url.scheme]
         try:
@@ -128,6 +131,11 @@ class Node:
         if self._admitted(writer):
             with suppress(CulmError, asyncio.CancelledError):
                 await self._run(self._intervals((reader, writer)), "a caller")
+
+    async def _accept_proposals(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._admitted(writer):
+            with suppress(CulmError, asyncio.CancelledError):
+                await self._run(self._proposals((reader, writer), called=False), "a caller")
 
     async def _accept_comparison(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self._admitted(writer):
@@ -156,11 +164,35 @@ class Node:
         return Session(self._identity, self.config, self._worker, streams, called=called, stored=self._tell_sessions)
 
     def _intervals(self, streams: Streams, *, logs: Iterable[Log] = ()) -> IntervalSession:
+        return IntervalSession(
+            self.config,
+            self._worker,
+            self._shared_source(),
+            streams,
+            logs=logs,
+            stored=self._tell_sessions,
+            grew=self._tell_of_growth,
+        )
+
+    def _proposals(self, streams: Streams, *, called: bool, logs: Iterable[Log] = ()) -> ProposalSession:
+        return ProposalSession(
+            self.config,
+            self._worker,
+            self._shared_source(),
+            streams,
+            called=called,
+            logs=logs,
+            options=self.config.proposals,
+            stored=self._tell_sessions,
+            grew=self._tell_of_growth,
+        )
+
+    def _shared_source(self) -> StoreSource:
         if self._source is None:
             self._source = StoreSource(self._worker.store, self.config.policy)
-        return IntervalSession(self.config, self._worker, self._source, streams, logs=logs, stored=self._tell_sessions)
+        return self._source
 
-    async def _run(self, session: Session | IntervalSession, name: str) -> None:
+    async def _run(self, session: Session | PeerSession, name: str) -> None:
         self.sessions.add(session)
         try:
             await session.run()
@@ -183,16 +215,21 @@ class Node:
         while True:
             try:
                 streams = await connect(url)
-                if url.scheme == "intervals":
-                    logs = await self._worker.run(logs_to_ask_for, self._worker.store, self.config.policy)
-                    await self._run(self._intervals(streams, logs=logs), str(url))
-                else:
-                    await self._run(self._bushbaby(streams, called=True), str(url))
+                await self._run(await self._calling(url, streams), str(url))
                 backoff = 1.0
             except CulmError as error:
                 _logger.info("%s: %s", url, error)
                 backoff = min(backoff * 2, _MAX_BACKOFF)
             await asyncio.sleep(self.config.interval * backoff * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+
+    async def _calling(self, url: PeerUrl, streams: Streams) -> Session | PeerSession:
+        """The session of a connection that we opened."""
+        if url.scheme == "bushbaby":
+            return self._bushbaby(streams, called=True)
+        logs = await self._worker.run(logs_to_ask_for, self._worker.store, self.config.policy)
+        if url.scheme == "intervals":
+            return self._intervals(streams, logs=logs)
+        return self._proposals(streams, called=True, logs=logs)
 
     async def _watch_store(self) -> None:
         async for _ in changes(self._worker):
@@ -201,6 +238,11 @@ class Node:
     def _tell_sessions(self) -> None:
         for session in self.sessions:
             session.store_changed()
+
+    def _tell_of_growth(self, log: Log) -> None:
+        for session in self.sessions:
+            if isinstance(session, PeerSession):
+                session.log_grew(log)
 
     async def _stop(self) -> None:
         for server in self._servers:

@@ -11,6 +11,8 @@ from culm.errors import NetworkError
 from culm.node.folding import folding
 from culm.node.intervals import IntervalSession
 from culm.node.node import changes, connect
+from culm.node.proposals import ProposalSession
+from culm.node.propose import ProposalOptions
 from culm.node.session import Session
 from culm.node.source import StoreSource
 from culm.node.stats import SessionStats
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from culm.bamboo import Identity
     from culm.node.config import NodeConfig
     from culm.node.follow import FollowOptions
+    from culm.node.peer import PeerSession
     from culm.node.urls import PeerUrl
     from culm.ranges import RangeSet
     from culm.store import Log, SQLiteStore
@@ -67,37 +70,53 @@ async def sync(
     return summary
 
 
-async def sync_intervals(
+async def sync_logs(
     config: NodeConfig,
     store: SQLiteStore,
     url: PeerUrl,
     logs: Iterable[Log],
     *,
-    options: FollowOptions | None = None,
+    options: FollowOptions | ProposalOptions | None = None,
     live: bool = False,
     interest: Callable[[Log], RangeSet] | None = None,
     progress: Callable[[SessionStats], None] = lambda _: None,
 ) -> SyncSummary:
     """Ask a peer for logs, and answer what it asks for in turn; ``NetworkError`` if that breaks off.
 
-    ``live``: stay, and pass on what is new, until cancelled. ``interest`` narrows what is asked for of a log.
+    The protocol is the one that ``options`` are of, intervals without any. ``live``: stay, and pass on what is new,
+    until cancelled. ``interest`` narrows what is asked for of a log.
     """
     started = time.monotonic()
     summary = SyncSummary()
     worker, source = StoreWorker(store), StoreSource(store, config.policy)
-    session = None
+    session: PeerSession | None = None
     try:
-        session = IntervalSession(
-            config,
-            worker,
-            source,
-            await connect(url),
-            logs=logs,
-            live=live,
-            mirrors=live,
-            options=options,
-            interest=interest,
-        )
+        streams = await connect(url)
+        if isinstance(options, ProposalOptions):
+            session = ProposalSession(
+                config,
+                worker,
+                source,
+                streams,
+                called=True,
+                logs=logs,
+                live=live,
+                mirrors=live,
+                options=options,
+                interest=interest,
+            )
+        else:
+            session = IntervalSession(
+                config,
+                worker,
+                source,
+                streams,
+                logs=logs,
+                live=live,
+                mirrors=live,
+                options=options,
+                interest=interest,
+            )
         watching = asyncio.create_task(_tell_of_changes(session, worker)) if live else None
         try:
             async with folding(worker):
@@ -114,12 +133,12 @@ async def sync_intervals(
     return summary
 
 
-async def _tell_of_changes(session: IntervalSession, worker: StoreWorker) -> None:
+async def _tell_of_changes(session: PeerSession, worker: StoreWorker) -> None:
     async for _ in changes(worker):
         session.store_changed()
 
 
-async def _until_done(session: Session | IntervalSession, progress: Callable[[SessionStats], None]) -> None:
+async def _until_done(session: Session | PeerSession, progress: Callable[[SessionStats], None]) -> None:
     running = asyncio.create_task(session.run())
     done = asyncio.create_task(session.done.wait())
     try:

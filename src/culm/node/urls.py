@@ -11,8 +11,8 @@ from culm.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SCHEMES = ("bushbaby", "intervals")  # protocols in which we contact peers
-LISTENER_SCHEMES = ("bushbaby", "intervals", "negentropy")
+SCHEMES = ("bushbaby", "intervals", "proposals")  # protocols in which we contact peers
+LISTENER_SCHEMES = (*SCHEMES, "negentropy")
 _MAX_PORT = 65535
 
 

@@ -2,8 +2,8 @@
 
 Bytes of the two channels go in by ``receive_control`` and ``receive_data``, and come out of ``control_to_send`` and
 ``data_to_send``. Whoever owns the connection is told of what came and of what the peer proposes; it says what to
-propose, and confirms or refuses. Everything else goes by itself: items are sent as they are there and as they are wanted,
-what the peer has is caught up with, what has come to its end is cancelled, forks are shown.
+propose, and confirms or refuses. Everything else goes by itself: items are sent as they are there and as they are
+wanted, what the peer has is caught up with, what has come to its end is cancelled, forks are shown.
 """
 
 from __future__ import annotations
@@ -403,6 +403,10 @@ class Connection:
         """The peer ends a channel: ``RemoteProtocolError`` in the middle of a message."""
         if self._control_in or self._data_in or self._body:
             raise RemoteProtocolError("the peer ends a channel in the middle of a message")
+
+    def expects_payload(self, size: int) -> bool:
+        """Whether the next so many bytes are, as far as can be told, those of a large payload: no entries."""
+        return self._in is not None and self._in.incoming.payload_left >= size
 
     # -- data channel, in --------------------------------------------------------------------------------------
 

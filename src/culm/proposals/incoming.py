@@ -60,6 +60,11 @@ class Incoming:
         self._size: int | None = None
         self._hasher: PayloadHasher | None = None
 
+    @property
+    def payload_left(self) -> int:
+        """Bytes that are left of the payload the cursor is in; 0 at its beginning."""
+        return (self._size or 0) - self.offset if self.offset else 0
+
     # -- where it is -------------------------------------------------------------------------------------------
 
     def _item(self) -> Item:
@@ -92,7 +97,9 @@ class Incoming:
         """Note that so many items from the cursor on need not be sent to the peer."""
         self.passed.add(self.index, self.index + count - 1)
         if len(self.passed) > self._limits.runs:
-            self.passed = Runs(list(self.passed)[-self._limits.runs // 2 :])
+            own = self._exchange.outgoing.index  # what is behind is of no use; what is far ahead can be sent again
+            useful = [run for run in self.passed if run[1] >= own - 1]
+            self.passed = Runs(useful[: self._limits.runs // 2])
 
     # -- notices and skips -------------------------------------------------------------------------------------
 

@@ -176,7 +176,7 @@ class Outgoing:
                 return Step((Skip(Why.NOT_AVAILABLE),)) if theirs.may_skip else None
             if not greedy or index == self._apologised:
                 return None
-        if not theirs.takes_payload(size) or not self._is_known(seq, index):
+        if not theirs.takes_payload(size) or not (offset or self._is_known(seq, index)):
             return Step((Notify(1),)) if kept.complete else None
         return self._bytes(kept, index, offset, source, room)
 

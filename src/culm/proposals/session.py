@@ -117,7 +117,7 @@ class Session:
         """Bytes for the peer."""
         for stream in (CONTROL, DATA):
             data = self._data_of(stream)
-            if data and stream in self._mux.streams:
+            if data and not self.is_closing:
                 self._mux.write(stream, data)
         out = self._mux.data_to_send()
         if not self._setup_sent:

@@ -1,0 +1,369 @@
+"""What to propose to a peer, log by log, and what to answer to its proposals.
+
+For every missing span there is a proposal: an endless one for what is behind everything held, which brings news both
+ways for as long as it lives, and one for each gap. A proposal begins behind the last entry that is held, or inside its
+payload, and names its hash: so a fork shows even when neither side has news, and payloads go on at the byte reached.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from culm.bamboo import MAX_U64, path
+from culm.proposals import (
+    EVERYTHING,
+    NOTHING,
+    Adjust,
+    Cancelled,
+    Code,
+    Confirmed,
+    Dropped,
+    Eagerness,
+    EntryReceived,
+    Freed,
+    Noticed,
+    Offered,
+    PayloadReceived,
+    Proposal,
+    Refused,
+    Wish,
+    can_rebuild,
+)
+from culm.proposals.states import Said
+from culm.ranges.text import inclusive_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from culm.bamboo import Entry, PayloadHasher
+    from culm.node.source import StoreSource
+    from culm.proposals import Connection, Event
+    from culm.ranges import Range, RangeSet
+    from culm.store import Log
+
+_SPANS = 16  # of one log, proposed at once
+Span = tuple[int, int, "Range"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalOptions:
+    """How to ask. Sizes are of payloads, in bytes, both included.
+
+    ``mandatory``: no payload may be left out. ``notify_only``: be told what there is. ``notify_above``: be told of
+    payloads above this size, instead of getting them. ``greedy``: take, and pass on, payloads before they could be
+    checked. ``window``: bytes of history for compressing; 0: none. ``small``: cost the node as little as possible.
+    """
+
+    least_size: int = 0
+    greatest_size: int = MAX_U64
+    mandatory: bool = False
+    notify_only: bool = False
+    notify_above: int | None = None
+    greedy: bool = False
+    window: int = 0
+    small: bool = False
+
+    @property
+    def eagerness(self) -> Eagerness:
+        """What to ask for."""
+        if self.notify_only:
+            return NOTHING
+        return EVERYTHING if self.notify_above is None else Eagerness(Wish.LIMITED, self.notify_above)
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A log that is asked for. ``tried``: spans that were proposed and are not to be again; ``open``: proposals."""
+
+    log: Log
+    interest: RangeSet
+    tried: set[tuple[int, int]] = field(default_factory=set)
+    open: dict[int, tuple[int, int]] = field(default_factory=dict)
+    is_planned: bool = False
+    given_up: bool = False  # the peer wants nothing of it
+
+
+class Proposer:
+    """Proposes to one peer. ``live``: what is endless stays, for news."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        source: StoreSource,
+        interest: Callable[[Log], RangeSet],
+        shares: Callable[[Log], bool],
+        options: ProposalOptions,
+    ) -> None:
+        self.missing = 0  # entries that the peer told us of
+        self.proofs: list[tuple[Entry, ...]] = []  # entries of fork proofs, for the session to take
+        self.notices: dict[Log, int] = {}  # entries of each log that the peer has and did not send
+        self._connection = connection
+        self._source = source
+        self._interest = interest
+        self._shares = shares
+        self.options = options
+        self._logs: dict[Log, _Followed] = {}
+        self._todo: deque[Log] = deque()
+        self._ended: list[Log] = []  # logs of which a proposal ended: to be looked at again once all is stored
+
+    # -- what to ask for ---------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """How many logs are asked for."""
+        return len(self._logs)
+
+    @property
+    def needs_storing(self) -> bool:
+        """Whether logs wait to be looked at again once everything that came is stored."""
+        return bool(self._ended)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether ``step`` may have something to say."""
+        return bool(self._todo)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything was asked for, and answered."""
+        if self._todo or self._ended:
+            return False
+        return not any(
+            exchange.is_ours and (not exchange.has(Said.ANSWERED) or (exchange.end is not None and exchange.may_send))
+            for exchange in self._connection.exchanges.values()
+        )
+
+    def add(self, logs: Iterable[Log]) -> None:
+        """Ask for these logs, too."""
+        for log in logs:
+            interest = self._interest(log)
+            if log not in self._logs and interest:
+                self._logs[log] = _Followed(log, interest)
+                self._todo.append(log)
+
+    def reconsider(self) -> None:
+        """The interests have changed: take back what is not wanted any more, and ask for what is."""
+        for log, followed in list(self._logs.items()):
+            interest = self._interest(log)
+            if interest == followed.interest:
+                continue
+            followed.interest = interest
+            followed.tried.clear()
+            for proposal_id in followed.open:
+                if proposal_id in self._connection.exchanges:
+                    self._connection.cancel(proposal_id)
+            for exchange in self._connection.exchanges.values():
+                if not exchange.is_ours and exchange.proposal.log == log and exchange.may_send:
+                    wish = self.options.eagerness if interest else NOTHING
+                    self._connection.adjust(Adjust(exchange.id, wish))
+            if not interest:
+                del self._logs[log]
+            else:
+                self._queue(log)
+
+    def look_again(self) -> None:
+        """Everything that came is stored: see what is still missing."""
+        for log in self._ended:
+            self._queue(log)
+        self._ended.clear()
+
+    def poll(self) -> None:
+        """Ask again for what the peer did not have."""
+        for log, followed in self._logs.items():
+            followed.tried.clear()
+            self._queue(log)
+
+    def _queue(self, log: Log) -> None:
+        if log in self._logs and log not in self._todo:
+            self._todo.append(log)
+
+    def step(self) -> None:
+        """Propose as much as there is credit for."""
+        for _ in range(len(self._todo)):
+            if not self._connection.credit:
+                return
+            log = self._todo.popleft()
+            if not self._plan(self._logs[log]):
+                self._todo.append(log)
+
+    def _plan(self, followed: _Followed) -> bool:
+        """Propose what is missing of a log. False if some of it has to wait."""
+        if followed.given_up:
+            return True
+        is_complete = True
+        for low, high, item in self._spans(followed):
+            if (low, high) in followed.tried or self._is_covered(followed.log, low, high):
+                continue
+            found = self._proposal(followed.log, low, high, item)
+            if found is None:
+                continue
+            proposal, begun = found
+            if not self._connection.may_propose(proposal):
+                is_complete = False
+                continue
+            followed.tried.add((low, high))
+            followed.open[self._connection.propose(proposal, begun)] = (low, high)
+        return is_complete
+
+    def _spans(self, followed: _Followed) -> list[Span]:
+        """The first spans that are missing, by the parts of the interest."""
+        found: list[Span] = []
+        for item in followed.interest:
+            high = MAX_U64 if item.is_open else item.last
+            if item.sparse and not item.is_open:
+                if self._source.missing(followed.log, item.start, item.last, 1):
+                    found.append((item.start, item.last, item))
+                continue
+            spans = self._source.missing(followed.log, item.start, high, _SPANS)
+            found += [(low, last, item) for low, last in spans]
+        return found[:_SPANS]
+
+    def _is_covered(self, log: Log, low: int, high: int) -> bool:
+        """Whether a proposal that lives brings a span already."""
+        for exchange in self._connection.exchanges.values():
+            proposal = exchange.proposal
+            if proposal.log != log or exchange.said & (Said.CANCEL_SENT | Said.CANCEL_RECEIVED):
+                continue
+            if proposal.sparse or proposal.payload_only or exchange.ours.eagerness in (None, NOTHING):
+                continue
+            first = proposal.start + (proposal.lower is None and (proposal.offset or 0) > 0)
+            if min(first, proposal.start + 1) <= low and (exchange.end is None or high <= exchange.end):
+                return True
+        return False
+
+    def _proposal(self, log: Log, low: int, high: int, item: Range) -> tuple[Proposal, PayloadHasher | None] | None:
+        """A proposal for a span: behind what is held, as far as that is known."""
+        source, options = self._source, self.options
+        end = None if high == MAX_U64 else high
+        least, greatest = inclusive_sizes(item)
+        start, lower, value, offset, begun = low, 1 if low == 1 else None, None, None, None
+        lookup = source.lookup(log)
+        run = lookup.entries_around(low)
+        payload_only = run is not None and end is not None and end <= run[1] and not item.sparse
+        if run is not None and item.payloads:  # its payload is missing, or a part of it
+            stored = source.get(log, low)
+            if stored is None:
+                return None
+            value, offset, lower = stored.entry.hash, stored.payload_held, None
+            with source.lock:
+                begun = source.store.payload_begun(stored)
+        elif low > 1 and not item.sparse and lookup.entries_around(low - 1) is not None:
+            before = source.get(log, low - 1)
+            if before is None:
+                return None
+            start, value, offset, lower = low - 1, before.entry.hash, before.entry.size, None
+        elif low > 1:
+            lower, value = self._pool(log, low)
+        proposal = Proposal(
+            0,
+            *log,
+            start,
+            lower,
+            end,
+            end,
+            value,
+            offset,
+            options.eagerness,
+            max(least, options.least_size),
+            min(greatest, options.greatest_size),
+            payload_only,
+            item.sparse and end is not None,
+            options.mandatory,
+        )
+        return proposal, begun
+
+    def _pool(self, log: Log, low: int) -> tuple[int, bytes | None]:
+        """Where the lower pool of an entry is to begin, and the hash of the entry that is held below."""
+        lookup, lower = self._source.lookup(log), low
+        for member in path(low, 1)[1:]:
+            if lookup.entries_around(member) is not None and (stored := self._source.get(log, member)) is not None:
+                return lower, stored.entry.hash
+            lower = member
+        return lower, None
+
+    # -- what the peer says ------------------------------------------------------------------------------------
+
+    def handle(self, event: Event) -> None:
+        """Take notice of what came, and answer it."""
+        match event:
+            case Offered(proposal):
+                self._answer(proposal)
+            case Refused(proposal):
+                self._queue(proposal.log)
+            case Dropped(proposal):
+                self._forget(proposal.id, proposal.log, again=True)
+            case Cancelled(proposal_id, proposal, cancel, entries):
+                if entries:
+                    self.proofs.append(self._with_ours(proposal, entries))
+                followed = self._logs.get(proposal.log)
+                if followed is not None and cancel.code is Code.RESOURCE_LIMIT and proposal_id in followed.open:
+                    followed.tried.discard(followed.open[proposal_id])
+                if followed is not None and cancel.code is Code.END_OF_LOG:
+                    followed.tried.clear()
+            case Freed(proposal_id, proposal):
+                self._forget(proposal_id, proposal.log, again=False)
+            case Confirmed() | EntryReceived() | PayloadReceived():
+                pass
+            case Noticed(proposal_id, items) if proposal_id in self._connection.exchanges:
+                log = self._connection.exchanges[proposal_id].proposal.log
+                self.notices[log] = self.notices.get(log, 0) + items
+                self.missing += (items + 1) // 2
+            case _:
+                pass
+
+    def _with_ours(self, proposal: Proposal, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        """A fork proof of an entry the peer showed, and ours of the same number."""
+        if len(entries) > 1:
+            return entries
+        held = self._source.get(proposal.log, entries[0].seq)
+        return (held.entry, entries[0]) if held is not None else entries
+
+    def _forget(self, proposal_id: int, log: Log, *, again: bool) -> None:
+        followed = self._logs.get(log)
+        if followed is None:
+            return
+        span = followed.open.pop(proposal_id, None)
+        if again and span is not None:
+            followed.tried.discard(span)
+        if log not in self._ended:
+            self._ended.append(log)
+
+    def _answer(self, proposal: Proposal) -> None:
+        """Confirm what the peer proposes, saying what we want of it; or refuse it."""
+        connection = self._connection
+        if not connection.is_offered(proposal.id):
+            return
+        log = proposal.log
+        interest = self._interest(log)
+        if not self._shares(log) and not interest:
+            connection.cancel(proposal.id)
+            return
+        if proposal.sparse and proposal.end is None:
+            connection.cancel(proposal.id)
+            return
+        wanted = bool(interest) and not proposal.payload_only and self._wants(interest, proposal)
+        if wanted and not can_rebuild(proposal, self._source):
+            if proposal.end is None:  # ours begins earlier, and serves both
+                connection.cancel(proposal.id)
+                followed = self._logs.get(log)
+                if followed is not None:
+                    followed.tried.clear()
+                self._queue(log)
+                return
+            wanted = False
+        options = self.options
+        connection.confirm(
+            proposal.id,
+            options.eagerness if wanted else NOTHING,
+            least=options.least_size or None,
+            greatest=None if options.greatest_size == MAX_U64 else options.greatest_size,
+            may_skip=not options.mandatory,
+        )
+
+    @staticmethod
+    def _wants(interest: RangeSet, proposal: Proposal) -> bool:
+        """Whether entries of a proposal are of interest."""
+        last = MAX_U64 if proposal.end is None else proposal.end
+        return any(item.start <= last and (item.is_open or proposal.start <= item.last) for item in interest)

@@ -68,18 +68,8 @@ class Side:
         match event:
             case EntryReceived(_, entry):
                 self.put(entry)
-            case PayloadReceived(_, entry, offset, data, complete):
-                held = self._parts.get(entry.hash)
-                if held is None:
-                    held = self._parts[entry.hash] = bytearray(self.store.bytes.get(entry.hash, b""))
-                if len(held) < offset:
-                    return
-                if not self.store.is_complete(entry):
-                    del held[offset:]
-                    held += data
-                    self._keep(entry, held, complete=complete)
-                if complete:
-                    self._parts.pop(entry.hash, None)
+            case PayloadReceived():
+                self._add(event)
             case PayloadFailed(_, entry):
                 self._parts.pop(entry.hash, None)
                 if not self.store.is_complete(entry):
@@ -90,10 +80,22 @@ class Side:
             case _:
                 pass
 
+    def _add(self, event: PayloadReceived) -> None:
+        entry = event.entry
+        held = self._parts.get(entry.hash)
+        if held is None:
+            held = self._parts[entry.hash] = bytearray(self.store.bytes.get(entry.hash, b""))
+        if len(held) < event.offset:
+            return
+        if not self.store.is_complete(entry):
+            del held[event.offset :]
+            held += event.data
+            self._keep(entry, held, complete=event.complete)
+        if event.complete:
+            self._parts.pop(entry.hash, None)
+
     def _keep(self, entry: Entry, held: bytearray, *, complete: bool) -> None:
-        if not complete and len(held) < entry.size:
-            self.put(entry, bytes(held))
-        elif yamf_hash(held) == entry.payload_hash:
+        if (not complete and len(held) < entry.size) or yamf_hash(held) == entry.payload_hash:
             self.put(entry, bytes(held))
         else:
             self.drop(entry)

@@ -195,7 +195,7 @@ class Storm:
         for side in self.sides:
             assert not side.connection.exchanges
             assert side.connection.pending == 0
-            assert not side.connection._tombstones
+            assert len(side.connection._tombstones) <= 2 * side.connection.limits.proposals
             assert not side.connection._early
             assert not side.connection._owed
 

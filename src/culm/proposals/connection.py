@@ -346,11 +346,16 @@ class Connection:
         return None
 
     def _settle_tombstones(self) -> None:
-        """Forget what fell to proposals that were answered."""
+        """Forget what fell to proposals that were answered.
+
+        One that fell itself will never be: what fell to it is remembered, up to a number.
+        """
         for proposal_id, winner in list(self._tombstones.items()):
             exchange = self.exchanges.get(winner)
-            if exchange is None or exchange.has(Said.ANSWERED):
+            if exchange is not None and exchange.has(Said.ANSWERED):
                 del self._tombstones[proposal_id]
+        while len(self._tombstones) > 2 * self.limits.proposals:
+            del self._tombstones[next(iter(self._tombstones))]
 
     def _take_adjust(self, message: Adjust) -> None:
         exchange = self.exchanges.get(message.id)
@@ -620,6 +625,7 @@ class Connection:
             room = max(limit - self._data_size, _LEAST_PIECE)
             step = outgoing.step(self._source, room, greedy=greedy)
             if step is None:
+                self._show_fork(exchange)
                 break
             if self._out is not exchange:
                 self._out = exchange
@@ -633,6 +639,17 @@ class Connection:
             outgoing.moved(step)
         if exchange.is_finished(self._source) and not exchange.has(Said.CANCEL_SENT):
             self._cancel(exchange, Cancel(exchange.id, Code.END_OF_RANGE))
+
+    def _show_fork(self, exchange: Exchange) -> None:
+        """Nothing more can be sent: if that is because the log is forked here, say so."""
+        log, at = exchange.proposal.log, exchange.outgoing.index
+        if at >= exchange.total or not self._source.held(log).is_forked:
+            return
+        seq = exchange.sequence.item(at).seq
+        proofs = [proof for proof in self._source.proofs(log) if proof.position <= seq]
+        if proofs:
+            proof = min(proofs, key=lambda proof: proof.position)
+            self._cancel(exchange, Cancel(exchange.id, Code.FORKED, (proof.first, proof.second)))
 
     def _put_body(self, message: Raw, body: bytes) -> None:
         encoded = None

@@ -18,14 +18,11 @@ from culm.proposals import (
     Adjust,
     Cancelled,
     Code,
-    Confirmed,
     Dropped,
     Eagerness,
-    EntryReceived,
     Freed,
     Noticed,
     Offered,
-    PayloadReceived,
     Proposal,
     Refused,
     Wish,
@@ -294,24 +291,25 @@ class Proposer:
                 self._queue(proposal.log)
             case Dropped(proposal):
                 self._forget(proposal.id, proposal.log, again=True)
-            case Cancelled(proposal_id, proposal, cancel, entries):
-                if entries:
-                    self.proofs.append(self._with_ours(proposal, entries))
-                followed = self._logs.get(proposal.log)
-                if followed is not None and cancel.code is Code.RESOURCE_LIMIT and proposal_id in followed.open:
-                    followed.tried.discard(followed.open[proposal_id])
-                if followed is not None and cancel.code is Code.END_OF_LOG:
-                    followed.tried.clear()
+            case Cancelled():
+                self._cancelled(event)
             case Freed(proposal_id, proposal):
                 self._forget(proposal_id, proposal.log, again=False)
-            case Confirmed() | EntryReceived() | PayloadReceived():
-                pass
             case Noticed(proposal_id, items) if proposal_id in self._connection.exchanges:
                 log = self._connection.exchanges[proposal_id].proposal.log
                 self.notices[log] = self.notices.get(log, 0) + items
                 self.missing += (items + 1) // 2
             case _:
                 pass
+
+    def _cancelled(self, event: Cancelled) -> None:
+        if event.entries:
+            self.proofs.append(self._with_ours(event.proposal, event.entries))
+        followed = self._logs.get(event.proposal.log)
+        if followed is not None and event.cancel.code is Code.RESOURCE_LIMIT and event.id in followed.open:
+            followed.tried.discard(followed.open[event.id])
+        if followed is not None and event.cancel.code is Code.END_OF_LOG:
+            followed.tried.clear()
 
     def _with_ours(self, proposal: Proposal, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
         """A fork proof of an entry the peer showed, and ours of the same number."""

@@ -166,10 +166,8 @@ class Outgoing:
         if kept is None:
             return None
         size = kept.entry.size
-        if size < theirs.least:
-            return Step((Skip(Why.TOO_SMALL),))
-        if size > theirs.greatest:
-            return Step((Skip(Why.TOO_LARGE),))
+        if not theirs.least <= size <= theirs.greatest:
+            return Step((Skip(Why.TOO_SMALL if size < theirs.least else Why.TOO_LARGE),))
         log = exchange.proposal.log
         if not kept.complete:
             if not source.expects(log, seq):
@@ -200,10 +198,8 @@ class Outgoing:
         wanted = min(room, self._limits.chunk, held - offset)
         if wanted <= 0:
             return None
-        if kept.small is not None:
-            body = kept.small[offset : offset + wanted]
-        else:
-            body = source.payload(kept, offset, wanted)
+        small = kept.small
+        body = source.payload(kept, offset, wanted) if small is None else small[offset : offset + wanted]
         if not body:  # it was forgotten meanwhile
             self._page.clear()
             return None

@@ -230,66 +230,64 @@ class Multiplexer:
         self, kind: int, stream_id: int, number: int, events: list[Event], pieces: dict[int, list[memoryview]]
     ) -> None:
         stream = self._active(stream_id)
-        ends = stream.ends
         if kind == WRITE:
-            if ends.close_received:
-                raise RemoteProtocolError(f"a write to stream {stream_id} after its end")
-            if stream.granted != INFINITE:
-                if number > stream.granted:
-                    raise RemoteProtocolError(
-                        f"{number} bytes for stream {stream_id}, with credit for {stream.granted}"
-                    )
-                stream.granted -= number
-            self._body, self._body_of = number, stream_id
-            return
-        if kind == CREDIT:
-            if ends.stop_received:
+            self._take_write(stream, stream_id, number)
+        elif kind == CREDIT:
+            if stream.ends.stop_received:
                 raise RemoteProtocolError(f"credit for stream {stream_id} from one who does not read it any more")
             stream.credit = _with_credit(stream.credit, number)
-            return
-        if kind in (PING, PONG):
-            if ends.close_received and ends.stop_received:
-                raise RemoteProtocolError(f"a sign of life on stream {stream_id} after its end")
-            if kind == PING:
-                self._answer(ends, stream_id)
-            else:
-                events.append(Answered(stream_id))
-            return
-        _join(pieces, events)
-        self._take_end(kind, ends, stream_id, events)
-        if kind == STOP_READ:
-            stream.queue.clear()
-            stream.queued = 0
+        elif kind in (PING, PONG):
+            self._take_sign(kind, stream.ends, stream_id, events)
+        else:
+            _join(pieces, events)
+            self._take_end(kind, stream.ends, stream_id, events)
+            if kind == STOP_READ:
+                stream.queue.clear()
+                stream.queued = 0
+
+    def _take_write(self, stream: Stream, stream_id: int, size: int) -> None:
+        if stream.ends.close_received:
+            raise RemoteProtocolError(f"a write to stream {stream_id} after its end")
+        if stream.granted != INFINITE:
+            if size > stream.granted:
+                raise RemoteProtocolError(f"{size} bytes for stream {stream_id}, with credit for {stream.granted}")
+            stream.granted -= size
+        self._body, self._body_of = size, stream_id
 
     def _take_global(self, kind: int, number: int, events: list[Event]) -> None:
-        ends = self.ends
         if kind == WRITE:
-            if ends.close_received:
-                raise RemoteProtocolError("a new stream after the peer said it creates none")
-            if not self.creation_granted:
-                raise RemoteProtocolError("a new stream without credit for it")
-            if number % 2 != self.proactive:
-                raise RemoteProtocolError(f"a new stream {number} from the side that creates the others")
-            if number in self.streams:
-                raise RemoteProtocolError(f"a new stream {number}, which there is")
-            self.creation_granted -= 1
-            self.streams[number] = Stream(granted=self._new_credit)
+            self._take_creation(number)
             events.append(Opened(number))
         elif kind == CREDIT:
-            if ends.stop_received:
+            if self.ends.stop_received:
                 raise RemoteProtocolError("credit for new streams from one who accepts none any more")
             if self.creation_credit + number > MAX_U64:
                 raise RemoteProtocolError("more credit for new streams than 64 bits hold")
             self.creation_credit += number
         elif kind in (PING, PONG):
-            if ends.close_received and ends.stop_received:
-                raise RemoteProtocolError("a sign of life after the end")
-            if kind == PING:
-                self._answer(ends, None)
-            else:
-                events.append(Answered(None))
+            self._take_sign(kind, self.ends, None, events)
         else:
-            self._take_end(kind, ends, None, events)
+            self._take_end(kind, self.ends, None, events)
+
+    def _take_creation(self, stream_id: int) -> None:
+        if self.ends.close_received:
+            raise RemoteProtocolError("a new stream after the peer said it creates none")
+        if not self.creation_granted:
+            raise RemoteProtocolError("a new stream without credit for it")
+        if stream_id % 2 != self.proactive:
+            raise RemoteProtocolError(f"a new stream {stream_id} from the side that creates the others")
+        if stream_id in self.streams:
+            raise RemoteProtocolError(f"a new stream {stream_id}, which there is")
+        self.creation_granted -= 1
+        self.streams[stream_id] = Stream(granted=self._new_credit)
+
+    def _take_sign(self, kind: int, ends: Ends, stream_id: int | None, events: list[Event]) -> None:
+        if ends.close_received and ends.stop_received:
+            raise RemoteProtocolError("a sign of life after the end")
+        if kind == PONG:
+            events.append(Answered(stream_id))
+        else:
+            self._answer(ends, stream_id)
 
     def _answer(self, ends: Ends, stream_id: int | None) -> None:
         if not (ends.close_sent and ends.stop_sent) and len(self._packets) < _MOST_ANSWERS:

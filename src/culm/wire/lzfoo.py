@@ -25,6 +25,9 @@ PIECE_BYTES = 64 * 1024  # of output, handed out at a time
 LEVELS = range(1, 10)
 _SHORT = 120  # lengths below stand in the tag
 _COPY = 0x80
+_SHORT_NUMBER = 247  # the greatest number in one byte
+_LONGEST_HEAD = 18  # of an element: its tag, a length, an offset
+_BATCH = 8192  # bytes that are decoded before what came out is handed on
 
 
 class LZFooError(EncodingError):
@@ -46,6 +49,7 @@ class Decoder:
         self._out = bytearray()
         self._left = 0  # bytes this message is still to decode to
         self._literal = 0  # bytes of a literal that are still to come
+        self._repeats = self._offset = 0  # bytes that are still to be copied, and from where
         self._head = b""  # the beginning of an element
 
     def begin(self, size: int) -> None:
@@ -58,69 +62,102 @@ class Decoder:
         """Take bytes of the message, and give what they decode to. All of it is to be taken."""
         data = self._head + bytes(data)
         self._head = b""
-        out, window, left = self._out, self.window, self._left
-        at, end, mark = 0, len(data), len(out)
+        out, at, end = self._out, 0, len(data)
+        mark = len(out)
         if self._literal:
             at = min(self._literal, end)
             out += data[:at]
             self._literal -= at
-        while at < end:
-            begin = at
-            tag = data[at]
-            at += 1
-            length = tag & 0x7F
-            if length >= _SHORT:
-                width = length - _SHORT + 1
-                length = int.from_bytes(data[at : at + width], "big")
-                at += width
-            if tag < _COPY:
-                if at > end:
-                    self._head = data[begin:]
-                    break
-                if length > left:
-                    raise LZFooError(f"more than the {left} bytes that are left of the message", begin)
-                left -= length
-                out += data[at : at + length]
-                at += length
-                if at > end:
-                    self._literal = at - end
-            else:
-                if at >= end:
-                    self._head = data[begin:]
-                    break
-                offset = data[at]
-                at += 1
-                if offset > 247:
-                    width = offset - 247
-                    if at + width > end:
-                        self._head = data[begin:]
-                        break
-                    offset = int.from_bytes(data[at : at + width], "big")
-                    at += width
-                if length > left:
-                    raise LZFooError(f"more than the {left} bytes that are left of the message", begin)
-                start = len(out) - offset
-                if not 0 < offset <= window or start < 0:
-                    raise LZFooError(f"a copy from {offset} bytes back, which is nothing or beyond the window", begin)
-                left -= length
-                if length <= offset and length <= PIECE_BYTES:
-                    out += out[start : start + length]
-                else:
-                    while length:
-                        step = min(length, PIECE_BYTES)
-                        pattern = out[len(out) - offset : len(out) - offset + step]
-                        out += (pattern * -(-step // len(pattern)))[:step]
-                        length -= step
-                        if len(out) - mark >= PIECE_BYTES:
-                            yield bytes(memoryview(out)[mark:])
-                            mark = self._trimmed()
+        while at < end and not self._head:
+            at = self._short_elements(data, at, min(end, at + _BATCH) - _LONGEST_HEAD)
+            if at < end:
+                at = self._element(data, at)
+            while self._repeats:
+                self._repeat()
+                if len(out) - mark >= PIECE_BYTES:
+                    yield bytes(memoryview(out)[mark:])
+                    mark = self._trimmed()
             if len(out) - mark >= PIECE_BYTES:
                 yield bytes(memoryview(out)[mark:])
                 mark = self._trimmed()
-        self._left = left
         if len(out) > mark:
             yield bytes(memoryview(out)[mark:])
         self._trimmed()
+
+    def _short_elements(self, data: bytes, at: int, end: int) -> int:
+        """Decode short elements that begin before ``end``, up to one that is not; the offset reached.
+
+        Nearly all elements are such: this loop is what decoding costs.
+        """
+        out, window, left = self._out, self.window, self._left
+        have = len(out)
+        size = len(data)
+        while at < end:
+            tag = data[at]
+            if tag < _SHORT:
+                stop = at + 1 + tag
+                if tag > left or stop > size:
+                    break
+                out += data[at + 1 : stop]
+                have += tag
+                left -= tag
+                at = stop
+                continue
+            length = tag - _COPY
+            offset = data[at + 1]
+            width = 2
+            if offset > _SHORT_NUMBER:
+                if offset > _SHORT_NUMBER + 2:
+                    break
+                width = 3 if offset == _SHORT_NUMBER + 1 else 4
+                offset = data[at + 2] if width == 3 else data[at + 2] << 8 | data[at + 3]
+            start = have - offset
+            if not 0 <= length < _SHORT or length > left or not length <= offset <= window or start < 0 or not offset:
+                break
+            out += out[start : start + length]
+            have += length
+            left -= length
+            at += width
+        self._left = left
+        return at
+
+    def _element(self, data: bytes, begin: int) -> int:
+        """Decode one element of any kind; the offset behind it. One that is not all there is kept for later."""
+        end = len(data)
+        tag = data[begin]
+        length, at = tag & 0x7F, begin + 1
+        if length >= _SHORT:
+            width = length - _SHORT + 1
+            length, at = int.from_bytes(data[at : at + width], "big"), at + width
+        offset = 0
+        if tag >= _COPY and at < end:
+            offset, at = data[at], at + 1
+            if offset > _SHORT_NUMBER:
+                width = offset - _SHORT_NUMBER
+                offset, at = int.from_bytes(data[at : at + width], "big"), at + width
+        elif tag >= _COPY:
+            at = end + 1
+        if at > end:
+            self._head = data[begin:]
+            return end
+        if length > self._left:
+            raise LZFooError(f"more than the {self._left} bytes that are left of the message", begin)
+        self._left -= length
+        if tag < _COPY:
+            self._out += data[at : at + length]
+            self._literal = max(0, at + length - end)
+            return min(at + length, end)
+        if not 0 < offset <= self.window or offset > len(self._out):
+            raise LZFooError(f"a copy from {offset} bytes back, which is nothing or beyond the window", begin)
+        self._repeats, self._offset = length, offset
+        return at
+
+    def _repeat(self) -> None:
+        """Go on with a copy, for a piece."""
+        out, offset, step = self._out, self._offset, min(self._repeats, PIECE_BYTES)
+        pattern = out[len(out) - offset : len(out) - offset + step]
+        out += (pattern * -(-step // len(pattern)))[:step]
+        self._repeats -= step
 
     def _trimmed(self) -> int:
         """Drop what is beyond the window, once that is much; the length of what is kept."""

@@ -1,0 +1,215 @@
+"""Bymux: packets, credit, turns, ends; and that any streams come through, however the bytes are cut."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from culm.errors import LocalProtocolError, RemoteProtocolError
+from culm.wire.bymux import (
+    INFINITE,
+    PACKET_BYTES,
+    Answered,
+    Closed,
+    Multiplexer,
+    Opened,
+    Received,
+    Stream,
+    Unread,
+    packet,
+    pull_packet,
+)
+
+MOST = 2**64 - 1
+
+
+def end(*, proactive: bool = True, credit: int = 0, granted: int = 0) -> Multiplexer:
+    """An end with streams 0 (no limits) and 1."""
+    streams = {0: Stream(INFINITE, INFINITE), 1: Stream(credit, granted)}
+    return Multiplexer(proactive=proactive, streams=streams)
+
+
+def pair(credit: int = 0) -> tuple[Multiplexer, Multiplexer]:
+    """Two ends of one connection."""
+    return end(credit=credit, granted=credit), end(proactive=False, credit=credit, granted=credit)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stream", "number", "text"),
+    [
+        (0, 1, 4096, "01011000"),
+        (1, 0, 2, "200002"),
+        (1, 1, 300, "2101012c"),
+        (0, 1, 65536, "020100010000"),
+        (0, 1, 0, "000100"),
+        (2, 1, None, "4001"),
+        (2, None, None, "50"),
+        (3, 1, None, "6001"),
+        (3, None, None, "70"),
+        (1, None, 2, "3002"),
+        (1, 300, 2, "24012c02"),
+        (4, 1, None, "8001"),
+        (5, 2**40, None, "ac0000010000000000"),
+        (0, None, MOST, "13ffffffffffffffff"),
+    ],
+)
+def test_packets(kind: int, stream: int | None, number: int | None, text: str) -> None:
+    """T4 to T10: packets both ways, and cut at every byte."""
+    data = bytes.fromhex(text)
+    assert packet(kind, stream, number) == data
+    assert pull_packet(data + b"\xff\xff", 0) == (kind, stream, number, len(data))
+    for cut in range(len(data)):
+        assert pull_packet(data[:cut], 0) is None
+
+
+def test_any_width_is_taken() -> None:
+    """Numbers may be wider than they have to be, and bits that say nothing are ignored."""
+    assert pull_packet(bytes.fromhex("2f" + "00" * 7 + "01" + "00" * 7 + "02"), 0) == (1, 1, 2, 17)
+    assert pull_packet(b"\x5f", 0) == (2, None, None, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("000001", "credit on top of infinite credit"),
+        ("c0", "a type there is not"),
+        ("e0", "a type there is not"),
+        ("3002", "a stream that may not be created"),
+        ("4007", "a stream there is not"),
+        ("24012c026869", "a stream there is not"),
+        ("200101ff", "bytes without credit"),
+        ("800080" + "00", "closed twice"),
+        ("a000a000", "stopped twice"),
+        ("8000" + "200001", "a write after the close"),
+        ("a001" + "000101", "credit after the stop"),
+        ("8000a0004000", "a ping after both"),
+        ("9090", "no new streams, twice"),
+        ("b0b0", "none accepted, twice"),
+        ("b01001", "credit for creating after that"),
+        ("90b050", "a ping after both"),
+        ("1bffffffffffffffff" + "1001", "more credit for creating than there can be"),
+        ("03" + "01" + "ff" * 8 + "000101", "more credit than there can be"),
+    ],
+)
+def test_what_ends_the_connection(text: str, what: str) -> None:
+    """T7, T9, T10 and the other rules: the connection is over, and takes nothing more."""
+    mux = end()
+    with pytest.raises(RemoteProtocolError):
+        mux.receive_data(bytes.fromhex(text))
+        pytest.fail(what)
+    with pytest.raises(LocalProtocolError):
+        mux.receive_data(b"")
+
+
+def test_signs_of_life() -> None:
+    """T8: pings are answered where they were sent; one who only pings does not fill our memory."""
+    one, other = pair()
+    one.ping(1)
+    one.ping()
+    assert other.receive_data(one.data_to_send()) == []
+    assert one.receive_data(other.data_to_send()) == [Answered(1), Answered(None)]
+    other.receive_data(b"\x50" * 1_000_000)
+    assert len(other.data_to_send()) < 10_000
+
+
+def test_turns() -> None:
+    """Streams have their turns, for a small packet at a time; a stream without credit holds up nobody."""
+    one, other = pair(credit=3 * PACKET_BYTES)
+    one.write(1, bytes(10 * PACKET_BYTES))
+    one.write(0, b"short")
+    first = one.data_to_send(PACKET_BYTES + 1)
+    assert [Received(0, b"short"), Received(1, bytes(PACKET_BYTES))] == other.receive_data(first)
+    rest = other.receive_data(one.data_to_send())
+    assert rest == [Received(1, bytes(2 * PACKET_BYTES))]
+    assert one.queued(1) == 7 * PACKET_BYTES
+    assert one.room(1) == 0
+    one.write(0, b"more")
+    assert other.receive_data(one.data_to_send()) == [Received(0, b"more")]
+
+
+def test_credit_comes_back_when_that_is_urgent() -> None:
+    """Credit is given back as soon as it is at least what the peer has left."""
+    one, other = pair(credit=1000)
+    one.write(1, bytes(400))
+    other.receive_data(one.data_to_send())
+    other.consumed(1, 400)
+    assert other.data_to_send() == b""
+    one.write(1, bytes(200))
+    other.receive_data(one.data_to_send())
+    other.consumed(1, 100)
+    assert other.data_to_send() == packet(0, 1, 500)
+    assert other.streams[1].granted == 900
+
+
+def test_new_streams() -> None:
+    """Who has credit for it creates streams of its parity; they end when both sides have said so."""
+    one, other = Multiplexer(proactive=True, new_credit=10), Multiplexer(proactive=False, new_credit=10)
+    with pytest.raises(LocalProtocolError):
+        one.create(2)
+    other.grant_creation(2)
+    one.receive_data(other.data_to_send())
+    with pytest.raises(LocalProtocolError):
+        one.create(3)
+    one.create(2)
+    one.write(2, b"hello")
+    assert other.receive_data(one.data_to_send()) == [Opened(2), Received(2, b"hello")]
+    one.close(2)
+    one.stop_read(2)
+    assert other.receive_data(one.data_to_send()) == [Closed(2), Unread(2)]
+    assert one.receive_data(other.data_to_send()) == [Closed(2), Unread(2)]
+    assert (one.streams, other.streams) == ({}, {})
+    one.create(2)
+    one.close(None)
+    other.stop_read(None)
+    assert other.receive_data(one.data_to_send()) == [Opened(2), Closed(None)]
+
+
+def test_a_close_waits_for_what_is_queued() -> None:
+    """Closing sends everything first; what nobody reads is dropped."""
+    one, other = pair(credit=10)
+    one.write(1, bytes(25))
+    one.close(1)
+    assert other.receive_data(one.data_to_send()) == [Received(1, bytes(10))]
+    with pytest.raises(LocalProtocolError):
+        one.write(1, b"late")
+    other.consumed(1, 10)
+    one.receive_data(other.data_to_send())
+    assert other.receive_data(one.data_to_send()) == [Received(1, bytes(10))]
+    other.stop_read(1)
+    assert one.receive_data(other.data_to_send()) == [Unread(1)]
+    assert one.queued(1) == 0
+    one.write(1, b"dropped")
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(deadline=None, max_examples=60)
+def test_any_traffic(seed: int) -> None:
+    """Whatever is written to streams, in whatever pieces the bytes come: each stream brings exactly its bytes."""
+    rng = random.Random(seed)
+    one, other = pair(credit=rng.choice((1, 50, 5000)))
+    written, read = {0: b"", 1: b""}, {0: b"", 1: b""}
+    for _ in range(rng.randint(1, 30)):
+        stream = rng.randint(0, 1)
+        data = rng.randbytes(rng.choice((0, 1, 30, 2000)))
+        one.write(stream, data)
+        written[stream] += data
+        for _ in range(3):
+            out = one.data_to_send(rng.choice((1, 100, 10**6)))
+            while out:
+                size = rng.randint(1, len(out))
+                for event in other.receive_data(out[:size]):
+                    assert isinstance(event, Received)
+                    read[event.stream] += event.data
+                    other.consumed(event.stream, len(event.data))
+                out = out[size:]
+            one.receive_data(other.data_to_send())
+    while one.queued(1) or one.queued(0):
+        for event in other.receive_data(one.data_to_send()):
+            assert isinstance(event, Received)
+            read[event.stream] += event.data
+            other.consumed(event.stream, len(event.data))
+        one.receive_data(other.data_to_send())
+    assert read == written

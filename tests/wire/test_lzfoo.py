@@ -1,0 +1,167 @@
+"""LZFoo: the examples, round trips, everything that is refused, and bombs."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from contextlib import suppress
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from culm.wire.lzfoo import LEVELS, PIECE_BYTES, Decoder, Encoder, LZFooError
+
+TEXTS = st.one_of(
+    st.binary(max_size=300),
+    st.text("abc ", max_size=400).map(str.encode),
+    st.lists(st.sampled_from([b"bamboo ", b"culm, ", b"reed and cane; ", b"\n"]), max_size=80).map(b"".join),
+)
+
+
+def decode(decoder: Decoder, size: int, data: bytes, cut: int | None = None) -> bytes:
+    """A whole message."""
+    decoder.begin(size)
+    pieces = [data] if cut is None else [data[at : at + cut] for at in range(0, len(data), cut)]
+    found = b"".join(piece for fed in pieces for piece in decoder.feed(fed))
+    decoder.finish()
+    return found
+
+
+@pytest.mark.parametrize("cut", [None, 1, 2, 3])
+@pytest.mark.parametrize(
+    ("size", "text", "expected"),
+    [
+        (8, "03616263" + "8502", b"abcbcbcb"),
+        (20, "0762616d626f6f20" + "8d07", b"bamboo bamboo bamboo"),
+        (1000, "0161" + "f903e701", b"a" * 1000),
+        (5, "7805" + "68656c6c6f", b"hello"),
+        (0, "", b""),
+        (0, "00", b""),
+        (1, "0161" + "8001", b"a"),
+    ],
+)
+def test_examples(size: int, text: str, expected: bytes, cut: int | None) -> None:
+    """T51 to T53, T58: what comes out, in whatever pieces it goes in."""
+    assert decode(Decoder(1024), size, bytes.fromhex(text), cut) == expected
+
+
+def test_history() -> None:
+    """T54, T56: copies reach into earlier messages, and no further than there was anything."""
+    decoder = Decoder(1024)
+    assert decode(decoder, 7, bytes.fromhex("0762616d626f6f20")) == b"bamboo "
+    assert decode(decoder, 13, bytes.fromhex("8d07")) == b"bamboo bamboo"
+    decoder = Decoder(1024)
+    decode(decoder, 1, b"\x01Z")
+    assert decode(decoder, 2, bytes.fromhex("01618102")) == b"aZ"
+
+
+def test_the_window() -> None:
+    """T55: a copy reaches as far back as the window, and not a byte further."""
+    data = bytes.fromhex("056162636465" + "8305")
+    assert decode(Decoder(5), 8, data) == b"abcdeabc"
+    with pytest.raises(LZFooError):
+        decode(Decoder(4), 8, data)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (2, "0161" + "8102"),
+        (2, "0161" + "8100"),
+        (5, "0568656c6c"),
+        (6, "0568656c6c6f"),
+        (4, "0568656c6c6f"),
+        (2, "0161" + "81"),
+        (2, "0161" + "81f8"),
+        (9, "78"),
+        (9, "7f000000000000"),
+        (3, "0161" + "83ff" + "ff" * 8),
+        (2**64 - 1, "0161" + "ff" + "ff" * 8 + "02"),
+    ],
+)
+@pytest.mark.parametrize("cut", [None, 1])
+def test_refused(size: int, text: str, cut: int | None) -> None:
+    """T56, T57, T59 and others: one error for everything that is wrong."""
+    with pytest.raises(LZFooError):
+        decode(Decoder(100), size, bytes.fromhex(text), cut)
+
+
+def test_no_window() -> None:
+    """T92: without a window nothing compressed may come, not even literals."""
+    with pytest.raises(LZFooError):
+        Decoder(0).begin(3)
+
+
+def test_lengths() -> None:
+    """T60: tags and lengths of literals and copies."""
+    for size, head in ((119, "77"), (120, "7878"), (300, "79012c")):
+        assert Encoder(1000).encode(random.Random(1).randbytes(size)).hex().startswith(head)
+    for size, text in ((119, "f705"), (120, "f87805"), (300, "f9012c05")):
+        assert Encoder(1000, 9).encode(b"abcde" * 100)[:6] == b"\x05abcde"
+        assert decode(Decoder(300), 5 + size, b"\x05abcde" + bytes.fromhex(text)) == (b"abcde" * 100)[: 5 + size]
+    assert decode(Decoder(300), 600, b"\x79\x01\x2c" + b"x" * 300 + bytes.fromhex("f9012cf9012c")) == b"x" * 600
+
+
+@given(
+    texts=st.lists(TEXTS, max_size=12), window=st.sampled_from([1, 5, 64, 1000, 65536]), level=st.sampled_from(LEVELS)
+)
+@settings(deadline=None, max_examples=150)
+def test_round_trips(texts: list[bytes], window: int, level: int) -> None:
+    """Any messages come back, whatever the window and the level; some of them not sent in the end."""
+    encoder, decoder = Encoder(window, level), Decoder(window)
+    rng = random.Random(len(texts))
+    for text in texts:
+        encoded = encoder.encode_if_smaller(text) if rng.random() < 0.5 else encoder.encode(text)
+        if encoded is not None:
+            assert decode(decoder, len(text), encoded, rng.choice((None, 1, 7))) == text
+
+
+@given(data=st.binary(max_size=80), size=st.integers(0, 200), window=st.sampled_from([1, 10, 100]))
+@settings(deadline=None, max_examples=300)
+def test_any_bytes(data: bytes, size: int, window: int) -> None:
+    """Any bytes decode to exactly the size that was said, or are refused."""
+    with suppress(LZFooError):
+        assert len(decode(Decoder(window), size, data)) == size
+
+
+def test_long_texts() -> None:
+    """A text of many windows comes back, and what repeats takes less room, at every level."""
+    rng = random.Random(2)
+    words = [rng.randbytes(rng.randint(3, 12)).hex().encode() for _ in range(300)]
+    text = b" ".join(rng.choice(words) for _ in range(20_000))
+    for level in LEVELS:
+        encoder, decoder = Encoder(20_000, level), Decoder(20_000)
+        total = 0
+        for at in range(0, len(text), 5000):
+            piece = text[at : at + 5000]
+            encoded = encoder.encode(piece)
+            total += len(encoded)
+            assert decode(decoder, len(piece), encoded) == piece
+        assert total < 0.95 * len(text)
+        assert len(encoder._last) < 60_000
+
+
+def test_a_bomb() -> None:
+    """A few bytes that stand for 2^63 cost only what is taken of them, a piece at a time."""
+    tracemalloc.start()
+    try:
+        decoder = Decoder(65536)
+        decoder.begin(2**63)
+        pieces = decoder.feed(b"\x01a" + b"\xff" + (2**63 - 1).to_bytes(8, "big") + b"\x01")
+        sizes = [len(piece) for piece in islice(pieces, 100)]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert max(sizes) <= 2 * PIECE_BYTES
+    assert peak < 2_000_000
+    with pytest.raises(LZFooError):
+        decode(Decoder(65536), 100, b"\x7f" + b"\x7f" * 8)
+
+
+@pytest.mark.parametrize("level", [0, 10])
+def test_levels(level: int) -> None:
+    """There are nine levels."""
+    with pytest.raises(ValueError, match="level"):
+        Encoder(100, level)

@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from culm.bamboo import Entry
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.cli.output import open_input, print_json, print_table
 from culm.errors import ConfigError, EncodingError
@@ -110,17 +111,8 @@ def _list_intervals(message: bytes, found: Callable[[Row], None]) -> None:
     while at < len(message):
         begin = at
         value, at = pull_message(message, at, context)
-        data = b""
-        if isinstance(value, Eager):
-            data = message[at : at + value.count]
-            if len(data) < value.count:
-                found({"offset": begin, "message": "eager", "fields": f"count {value.count}"})
-                raise EncodingError(f"{value.count} bytes of item data are announced, {len(data)} are there", at)
-            at += value.count
-        text = _fields_text(value)
-        if data:
-            text += f", data {data[:_DATA_SHOWN].hex()}" + ("..." if len(data) > _DATA_SHOWN else "")
-        found({"offset": begin, "message": _words(value), "fields": text})
+        size = value.count if isinstance(value, Eager) else 0
+        at = _found_with_bytes(begin, _words(value), _fields_text(value), message, at, size, found)
 
 
 def _words(value: object) -> str:
@@ -144,6 +136,8 @@ def _value_text(content: object) -> str:
     match content:
         case bytes():
             return content.hex()
+        case Entry():
+            return content.encoded.hex()
         case Enum():
             return content.name.lower().replace("_", " ")
         case tuple():
@@ -153,7 +147,84 @@ def _value_text(content: object) -> str:
     return str(content)
 
 
+def _list_control(message: bytes, found: Callable[[Row], None]) -> None:
+    from culm.proposals import pull_control  # noqa: PLC0415
+
+    at = 0
+    while at < len(message):
+        begin = at
+        value, at = pull_control(message, at)
+        found({"offset": begin, "message": _words(value), "fields": _fields_text(value)})
+
+
+def _list_data(message: bytes, found: Callable[[Row], None]) -> None:
+    from culm.proposals import pull_data  # noqa: PLC0415
+    from culm.proposals.messages import Compressed, Raw  # noqa: PLC0415
+
+    at = 0
+    while at < len(message):
+        begin = at
+        value, at = pull_data(message, at)
+        size = value.count if isinstance(value, Raw) else value.size if isinstance(value, Compressed) else 0
+        at = _found_with_bytes(begin, _words(value), _fields_text(value), message, at, size, found)
+
+
+def _list_bymux(message: bytes, found: Callable[[Row], None]) -> None:
+    from culm.errors import RemoteProtocolError  # noqa: PLC0415
+    from culm.wire.bymux import WRITE, pull_packet  # noqa: PLC0415
+
+    names = ("credit", "write", "ping", "pong", "close", "stop read")
+    at = 0
+    while at < len(message):
+        begin = at
+        try:
+            packet = pull_packet(message, at)
+        except RemoteProtocolError as error:
+            raise EncodingError(str(error), at) from None
+        if packet is None:
+            raise EncodingError("a packet is cut off", at)
+        kind, stream, number, at = packet
+        text = "connection" if stream is None else f"stream {stream}"
+        text += "" if number is None else f", {number}"
+        size = number or 0 if kind == WRITE and stream is not None else 0
+        at = _found_with_bytes(begin, names[kind], text, message, at, size, found)
+
+
+def _list_lzfoo(message: bytes, found: Callable[[Row], None]) -> None:
+    from culm.wire.lzfoo import pull_head  # noqa: PLC0415
+
+    at = 0
+    while at < len(message):
+        begin = at
+        head = pull_head(message, at)
+        if head is None:
+            raise EncodingError("an element is cut off", at)
+        length, offset, at = head
+        if offset is not None:
+            found({"offset": begin, "message": "copy", "fields": f"{length} bytes from {offset} back"})
+        else:
+            at = _found_with_bytes(begin, "literal", f"{length} bytes", message, at, length, found)
+
+
+def _found_with_bytes(
+    begin: int, name: str, text: str, message: bytes, at: int, size: int, found: Callable[[Row], None]
+) -> int:
+    """List a message that ``size`` bytes belong to; the offset behind them."""
+    data = message[at : at + size]
+    if len(data) < size:
+        found({"offset": begin, "message": name, "fields": text})
+        raise EncodingError(f"{size} bytes are announced, {len(data)} are there", at)
+    if data:
+        text += f", data {data[:_DATA_SHOWN].hex()}" + ("..." if len(data) > _DATA_SHOWN else "")
+    found({"offset": begin, "message": name, "fields": text})
+    return at + size
+
+
 _LISTINGS: dict[str, Callable[[bytes, Callable[[Row], None]], None]] = {
+    "bymux": _list_bymux,
     "intervals": _list_intervals,
+    "lzfoo": _list_lzfoo,
     "negentropy": _list_negentropy,
+    "proposals-control": _list_control,
+    "proposals-data": _list_data,
 }

@@ -34,6 +34,27 @@ class LZFooError(EncodingError):
     """Bytes that are not LZFoo, or do not decode to what they were said to. The decoder is of no use any more."""
 
 
+def pull_head(data: bytes, at: int) -> tuple[int, int | None, int] | None:
+    """The head of an element: its length, the offset of a copy (None: a literal), and where it ends.
+
+    None if it is not all there.
+    """
+    tag = data[at]
+    length, at = tag & 0x7F, at + 1
+    if length >= _SHORT:
+        width = length - _SHORT + 1
+        length, at = int.from_bytes(data[at : at + width], "big"), at + width
+    if tag < _COPY:
+        return None if at > len(data) else (length, None, at)
+    if at >= len(data):
+        return None
+    offset, at = data[at], at + 1
+    if offset > _SHORT_NUMBER:
+        width = offset - _SHORT_NUMBER
+        offset, at = int.from_bytes(data[at : at + width], "big"), at + width
+    return None if at > len(data) else (length, offset, at)
+
+
 # -- decoding ----------------------------------------------------------------------------------------------------
 
 
@@ -124,26 +145,15 @@ class Decoder:
     def _element(self, data: bytes, begin: int) -> int:
         """Decode one element of any kind; the offset behind it. One that is not all there is kept for later."""
         end = len(data)
-        tag = data[begin]
-        length, at = tag & 0x7F, begin + 1
-        if length >= _SHORT:
-            width = length - _SHORT + 1
-            length, at = int.from_bytes(data[at : at + width], "big"), at + width
-        offset = 0
-        if tag >= _COPY and at < end:
-            offset, at = data[at], at + 1
-            if offset > _SHORT_NUMBER:
-                width = offset - _SHORT_NUMBER
-                offset, at = int.from_bytes(data[at : at + width], "big"), at + width
-        elif tag >= _COPY:
-            at = end + 1
-        if at > end:
+        head = pull_head(data, begin)
+        if head is None:
             self._head = data[begin:]
             return end
+        length, offset, at = head
         if length > self._left:
             raise LZFooError(f"more than the {self._left} bytes that are left of the message", begin)
         self._left -= length
-        if tag < _COPY:
+        if offset is None:
             self._out += data[at : at + length]
             self._literal = max(0, at + length - end)
             return min(at + length, end)

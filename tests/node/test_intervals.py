@@ -16,59 +16,19 @@ from culm.intervals.interval import At, FromGreatest, Regular, Request
 from culm.intervals.items import encode_item
 from culm.intervals.messages import Activate, Eager, RequestCredit, ResponseCredit
 from culm.node.follow import FollowOptions
-from culm.node.intervals import IntervalSession
 from culm.node.policy import Policy
-from culm.node.source import StoreSource
 from culm.node.stats import PeerSilent
 from culm.node.wants import EVERYTHING
 from culm.ranges import RangeSet, read_range
 from culm.testing.builders import LogBuilder, build_log, tampered
-from tests.node.links import CONFIG, QUICK, Party, run, stream_pair
+from tests.node.links import QUICK, Party, run, stream_pair
+from tests.node.peers import Peer, Rogue, key, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-Log = tuple[bytes, int]
-
-
-class Peer:
-    """A party with interval sessions."""
-
-    def __init__(self, party: Party) -> None:
-        self.party = party
-        self.store = party.store
-        self.sources: list[StoreSource] = []
-        self.sessions: list[IntervalSession] = []
-
-    def session(
-        self,
-        streams: Any,
-        logs: Iterable[Log] = (),
-        *,
-        policy: Policy | None = None,
-        limits: Any = QUICK,
-        **settings: Any,
-    ) -> IntervalSession:
-        """A session over some streams; its news go to the party's other sessions."""
-        config = replace(CONFIG, policy=policy or Policy(), limits=limits)
-        source = StoreSource(self.store, config.policy)
-        self.sources.append(source)
-
-        def tell() -> None:
-            for session in self.sessions:
-                session.store_changed()
-
-        session = IntervalSession(config, self.party.worker, source, streams, logs=logs, stored=tell, **settings)
-        self.sessions.append(session)
-        return session
-
-    async def on_its_thread(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """Use the store where the sessions do."""
-        return await self.party.worker.run(function, *arguments, **named)
-
-    def numbers(self, log: Log) -> list[int]:
-        """The verified entries held with their payloads."""
-        return self.party.holds().get(log, [])
+    from culm.node.intervals import IntervalSession
+    from culm.store import Log
 
 
 @pytest.fixture
@@ -81,21 +41,10 @@ def peers(parties: list[Party]) -> Iterator[list[Peer]]:
             source.close()
 
 
-def key(log: LogBuilder) -> Log:
-    """Author and id."""
-    return log.identity.public, log.log_id
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what other tasks bring about."""
-    while not condition():
-        await asyncio.sleep(0.005)
-
-
 async def syncs(one: Peer, other: Peer, logs: Iterable[Log], **settings: Any) -> IntervalSession:
     """One asks the other for logs, once."""
     near, far = await stream_pair()
-    asking = one.session(near, logs, live=False, mirrors=False, **settings)
+    asking: IntervalSession = one.session(near, logs, live=False, mirrors=False, **settings)
     answering = other.session(far)
     tasks = [asyncio.create_task(asking.run()), asyncio.create_task(answering.run())]
     done = asyncio.create_task(asking.done.wait())
@@ -362,17 +311,6 @@ def test_curation(peers: list[Peer]) -> None:
 
 
 # -- hostile peers --------------------------------------------------------------------------------------------------
-
-
-class Rogue:
-    """A peer that sends what it likes."""
-
-    def __init__(self, streams: Any) -> None:
-        self.reader, self.writer = streams
-
-    def send(self, *parts: bytes) -> None:
-        """Send bytes."""
-        self.writer.write(b"".join(parts))
 
 
 GRANT = push_message(RequestCredit(50)) + push_message(ResponseCredit(2**32))

@@ -221,6 +221,7 @@ class ProposalSession(PeerSession):
             self._wake.set()
         elif self.session.answers > self._answers:
             self._farewell_at = now
+            self.proposer.is_ending = True
             for proposal_id in list(self.connection.exchanges):
                 self.connection.cancel(proposal_id)
             self._wake.set()

@@ -101,6 +101,7 @@ class Proposer:
         self._interest = interest
         self._shares = shares
         self.options = options
+        self.is_ending = False  # nothing more is begun
         self._logs: dict[Log, _Followed] = {}
         self._todo: deque[Log] = deque()
         self._ended: list[Log] = []  # logs of which a proposal ended: to be looked at again once all is stored
@@ -335,10 +336,8 @@ class Proposer:
             return
         log = proposal.log
         interest = self._interest(log)
-        if not self._shares(log) and not interest:
-            connection.cancel(proposal.id)
-            return
-        if proposal.sparse and proposal.end is None:
+        says_nothing = proposal.sparse and proposal.end is None
+        if self.is_ending or says_nothing or not (self._shares(log) or interest):
             connection.cancel(proposal.id)
             return
         wanted = bool(interest) and not proposal.payload_only and self._wants(interest, proposal)

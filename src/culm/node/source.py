@@ -115,6 +115,8 @@ class StoreSource:
 
     def proofs(self, log: Log) -> list[ForkProof]:
         """The fork proofs of a log."""
+        if not self._policy.shares(log):
+            return []
         with self._lock:
             return list(self._store.fork_proofs(log))
 
@@ -125,6 +127,8 @@ class StoreSource:
 
     def end_of_log(self, log: Log) -> Entry | None:
         """The verified entry that ends a log."""
+        if not self._policy.shares(log):
+            return None
         with self._lock:
             return self._store.lookup(log).end()
 

@@ -37,12 +37,13 @@ def objection(proposal: Proposal, source: Source) -> Cancel | None:
     if end is not None and end.seq < proposal.start:
         return Cancel(proposal.id, Code.END_OF_LOG, seq=end.seq)
     outer = outer_seq(proposal)
+    shown = source.held(log)
     if outer is not None:
-        held = _entry(source, log, outer)
+        held = _entry(source, log, outer) if shown.entries_around(outer) is not None else None
         if held is not None and held.hash != proposal.hash:
             return Cancel(proposal.id, Code.HASH_DIFFERS, (held,))
         if held is None and proposal.lower is not None:
-            above = _entry(source, log, first)
+            above = _entry(source, log, first) if shown.entries_around(first) is not None else None
             if above is not None and dict(above.links)[lipmaa(first)] != proposal.hash:
                 return Cancel(proposal.id, Code.DO_NOT_RETRY)
     if proposal.lower is None:

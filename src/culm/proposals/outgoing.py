@@ -54,8 +54,10 @@ class Outgoing:
     def _kept(self, seq: int, source: Source) -> Kept | None:
         kept = self._page.get(seq)
         if kept is None:
-            limit = _PAGE if self._exchange.sequence.path is None else 1
-            found = source.page(self._exchange.proposal.log, seq, ascending=True, limit=limit)
+            log, limit = self._exchange.proposal.log, _PAGE if self._exchange.sequence.path is None else 1
+            if source.held(log).entries_around(seq) is None:  # or it is not for others
+                return None
+            found = source.page(log, seq, ascending=True, limit=limit)
             self._page = {kept.entry.seq: kept for kept in found}
             kept = self._page.get(seq)
         return kept

@@ -1,0 +1,83 @@
+"""Parties that speak a Point-2-Point protocol with each other, for the tests."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from culm.node.intervals import IntervalSession
+from culm.node.policy import Policy
+from culm.node.source import StoreSource
+from tests.node.links import CONFIG, QUICK, Party
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from culm.testing.builders import LogBuilder
+
+Log = tuple[bytes, int]
+
+
+class Peer:
+    """A party with sessions of a Point-2-Point protocol."""
+
+    kind: Any = IntervalSession
+
+    def __init__(self, party: Party) -> None:
+        self.party = party
+        self.store = party.store
+        self.sources: list[StoreSource] = []
+        self.sessions: list[Any] = []
+
+    def session(
+        self,
+        streams: Any,
+        logs: Iterable[Log] = (),
+        *,
+        policy: Policy | None = None,
+        limits: Any = QUICK,
+        **settings: Any,
+    ) -> Any:
+        """A session over some streams; its news go to the party's other sessions."""
+        config = replace(CONFIG, policy=policy or Policy(), limits=limits)
+        source = StoreSource(self.store, config.policy)
+        self.sources.append(source)
+
+        def tell() -> None:
+            for session in self.sessions:
+                session.store_changed()
+
+        session = self.kind(config, self.party.worker, source, streams, logs=logs, stored=tell, **settings)
+        self.sessions.append(session)
+        return session
+
+    async def on_its_thread(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """Use the store where the sessions do."""
+        return await self.party.worker.run(function, *arguments, **named)
+
+    def numbers(self, log: Log) -> list[int]:
+        """The verified entries held with their payloads."""
+        return self.party.holds().get(log, [])
+
+
+def key(log: LogBuilder) -> Log:
+    """Author and id."""
+    return log.identity.public, log.log_id
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what other tasks bring about."""
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+class Rogue:
+    """A peer that sends what it likes."""
+
+    def __init__(self, streams: Any) -> None:
+        self.reader, self.writer = streams
+
+    def send(self, *parts: bytes) -> None:
+        """Send bytes."""
+        self.writer.write(b"".join(parts))

@@ -1,0 +1,605 @@
+"""Proposal sessions between stores: what is proposed, what arrives, what a small or hostile peer costs."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tracemalloc
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from culm.bamboo import Entry, path
+from culm.errors import NetworkError, Place, ProtocolError, RemoteProtocolError
+from culm.node.policy import Policy
+from culm.node.proposals import ProposalSession
+from culm.node.propose import ProposalOptions
+from culm.node.stats import PeerSilent
+from culm.proposals import (
+    EVERYTHING,
+    Adjust,
+    Connection,
+    EntryReceived,
+    Offered,
+    Proposal,
+    Setup,
+    push_control,
+    push_data,
+)
+from culm.proposals.messages import Grant, Metadata, Raw, Switch
+from culm.ranges import RangeSet, read_range
+from culm.store import PayloadState
+from culm.testing.builders import LogBuilder, build_log, tampered
+from culm.testing.memory import MemoryStore
+from culm.wire.bymux import INFINITE, packet
+from tests.node.links import QUICK, Party, run, stream_pair
+from tests.node.peers import Peer, Rogue, key, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from culm.store import Log
+
+
+class ProposalPeer(Peer):
+    """A party with proposal sessions. Who opens a connection is asked with ``called``."""
+
+    kind = ProposalSession
+
+    def session(self, streams: Any, logs: Iterable[Log] = (), **settings: Any) -> ProposalSession:
+        """A session over some streams; its news, and what grows, go to the party's other sessions."""
+
+        def grew(log: Log) -> None:
+            for session in self.sessions:
+                session.log_grew(log)
+
+        settings.setdefault("called", False)
+        return super().session(streams, logs, grew=grew, **settings)  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def peers(parties: list[Party]) -> Iterator[list[ProposalPeer]]:
+    """Alice, Bob and Carol. Those of one test share what they know to be under way, as a node's sessions do."""
+    made = [ProposalPeer(party) for party in parties]
+    yield made
+    for peer in made:
+        for source in peer.sources:
+            source.close()
+
+
+async def syncs(one: ProposalPeer, other: ProposalPeer, logs: Iterable[Log], **settings: Any) -> ProposalSession:
+    """One asks the other for logs, once."""
+    near, far = await stream_pair()
+    their = {name[6:]: settings.pop(name) for name in list(settings) if name.startswith("their_")}
+    asking = one.session(near, logs, called=True, live=False, mirrors=False, **settings)
+    answering = other.session(far, **their)
+    tasks = [asyncio.create_task(asking.run()), asyncio.create_task(answering.run())]
+    done = asyncio.create_task(asking.done.wait())
+    await asyncio.wait([*tasks, done], return_when=asyncio.FIRST_COMPLETED, timeout=30)
+    finished = asking.done.is_set()
+    done.cancel()
+    tasks[0].cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    failures = [result for result in results if isinstance(result, Exception)]
+    if not finished:
+        raise failures[0] if failures else AssertionError("not done")
+    assert not failures
+    return asking
+
+
+def sync(one: ProposalPeer, other: ProposalPeer, logs: Iterable[Log], **settings: Any) -> ProposalSession:
+    """``syncs``, outside of a loop."""
+    return run(lambda: syncs(one, other, logs, **settings))
+
+
+def test_everything_arrives(peers: list[ProposalPeer]) -> None:
+    """A log that is named comes whole, and so does what the peer lacks: it asks for the log in turn."""
+    alice, bob, _ = peers
+    log, own = build_log(300), build_log(20, seed=2)
+    bob.store.add(log.items())
+    alice.store.add([*log.items(log.entries[:100]), *own.items()])
+    session = sync(alice, bob, [key(log), key(own)])
+    assert alice.numbers(key(log)) == list(range(1, 301))
+    assert bob.numbers(key(own)) == list(range(1, 21))
+    assert (session.stats.entries_received, session.stats.entries_sent) == (200, 20)
+    assert session.session.is_over
+    session = sync(alice, bob, [key(log), key(own)])
+    assert (session.stats.entries_received, session.stats.entries_sent) == (0, 0)
+
+
+def test_gaps_are_filled(peers: list[ProposalPeer]) -> None:
+    """Gaps in what is held come, entries and payloads, each once."""
+    alice, bob, _ = peers
+    log = build_log(60, payload_size=50)
+    bob.store.add(log.items())
+    alice.store.add(log.items([entry for entry in log.entries if entry.seq not in (20, 21, 40)]))
+    alice.store.forget(Place(*key(log), 30))
+    alice.store.want_again(Place(*key(log), 30))
+    session = sync(alice, bob, [key(log)])
+    assert alice.numbers(key(log)) == list(range(1, 61))
+    assert session.stats.payload_bytes <= 4 * 50
+    assert session.stats.entries_received <= 6  # the path to what is behind the last gap, too
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (ProposalOptions(greatest_size=100), [seq for seq in range(1, 31) if seq % 7]),
+        (ProposalOptions(least_size=100), [seq for seq in range(1, 31) if not seq % 7]),
+        (ProposalOptions(notify_above=100), [seq for seq in range(1, 31) if seq % 7]),
+        (ProposalOptions(window=65536), list(range(1, 31))),
+        (ProposalOptions(small=True), list(range(1, 31))),
+        (ProposalOptions(greedy=True, mandatory=True), list(range(1, 31))),
+    ],
+    ids=["max", "min", "notify above", "window", "small", "greedy, mandatory"],
+)
+def test_options(peers: list[ProposalPeer], options: ProposalOptions, expected: list[int]) -> None:
+    """Payloads that are not wanted do not come, their entries do; the other options change the way, not the result."""
+    alice, bob, _ = peers
+    log = LogBuilder(build_log(1).identity)
+    for seq in range(1, 31):
+        log.append(b"%d " % seq * (1 if seq % 7 else 100))
+    bob.store.add(log.items())
+    session = sync(alice, bob, [key(log)], options=options, their_options=options)
+    assert alice.numbers(key(log)) == expected
+    assert len(list(alice.store.entries(key(log)))) == 30
+    assert not session.stats.refused
+
+
+def test_notices_only(peers: list[ProposalPeer]) -> None:
+    """Who only wants to be told learns how much there is, and gets nothing."""
+    alice, bob, _ = peers
+    log = build_log(25)
+    bob.store.add(log.items())
+    session = sync(alice, bob, [key(log)], options=ProposalOptions(notify_only=True))
+    assert session.proposer.notices == {key(log): 50}
+    assert session.stats.missing == 25
+    assert session.stats.bytes_received < 500
+    assert not list(alice.store.logs())
+
+
+def test_interests(peers: list[ProposalPeer]) -> None:
+    """Only what is of interest is asked for, with the path it needs to be verified."""
+    alice, bob, _ = peers
+    log = build_log(120)
+    bob.store.add(log.items())
+    interest = RangeSet([read_range("100..")])
+    sync(alice, bob, [key(log)], interest=lambda _: interest)
+    assert alice.numbers(key(log)) == list(range(100, 121))
+    held = {stored.entry.seq for stored in alice.store.entries(key(log))}
+    assert held == {*path(100, 1), *range(100, 121)}
+    sparse = RangeSet([read_range("1..60 sparse")])
+    sync(alice, bob, [key(log)], interest=lambda _: sparse)
+    assert set(alice.numbers(key(log))) == {*path(60, 1), *range(100, 121)}
+
+
+def test_payloads_go_on_where_they_were(peers: list[ProposalPeer]) -> None:
+    """A payload of which a part is held is asked for from that byte on."""
+    alice, bob, _ = peers
+    log = LogBuilder(build_log(1).identity)
+    payload = bytes(range(256)) * 8000
+    log.append(payload)
+    log.append(b"after")
+    bob.store.add(log.items())
+    alice.store.add([(log.entries[0], None)])
+    sink = alice.store.payload_sink(log.entries[0].place)
+    sink.write(payload[:900_000])
+    sink.close()
+    session = sync(alice, bob, [key(log)])
+    assert session.stats.payload_bytes == len(payload) - 900_000 + 5
+    assert [b"".join(alice.store.payload(stored)) for stored in alice.store.entries(key(log))] == [payload, b"after"]
+
+
+def test_news_go_both_ways_and_on(peers: list[ProposalPeer]) -> None:  # noqa: C901 - a story
+    """Along a line of peers what is new anywhere arrives everywhere, and nothing comes back."""
+    logs = [build_log(4, seed=seed) for seed in (1, 2)]
+    names = [key(log) for log in logs]
+
+    async def main() -> None:  # noqa: C901
+        tasks, sessions = [], []
+        for log in logs:
+            for peer in peers:
+                await peer.on_its_thread(peer.store.add, log.items(log.entries[:2]))
+        for left, right in ((0, 1), (1, 2)):
+            near, far = await stream_pair()
+            sessions += [peers[left].session(near, names, called=True), peers[right].session(far, names)]
+        tasks = [asyncio.create_task(session.run()) for session in sessions]
+        await asyncio.sleep(0.3)
+        await peers[0].on_its_thread(peers[0].store.add, logs[0].items(logs[0].entries[2:]))
+        await peers[2].on_its_thread(peers[2].store.add, logs[1].items(logs[1].entries[2:]))
+        for session in sessions:
+            session.store_changed()
+
+        async def everywhere() -> bool:
+            for peer in peers:
+                for name in names:
+                    if await peer.on_its_thread(peer.numbers, name) != [1, 2, 3, 4]:
+                        return False
+            return True
+
+        while not await everywhere():
+            await asyncio.sleep(0.02)
+        assert sum(session.stats.entries_received for session in sessions) == 2 * 2 * 2
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
+
+
+@pytest.mark.parametrize("newer", [0, 1])
+def test_a_fork_without_news(peers: list[ProposalPeer], newer: int) -> None:
+    """Two that hold different entries of one number find out, though neither has anything new."""
+    alice, bob, _ = peers
+    log = build_log(5)
+    other = log.make(5, b"another branch")
+    alice.store.add(log.items())
+    bob.store.add([*log.items(log.entries[:4]), (other, b"another branch")])
+    asking, answering = (alice, bob) if newer else (bob, alice)
+    sync(asking, answering, [key(log)])
+    assert [proof.position for proof in asking.store.fork_proofs()] == [5]
+
+
+def test_what_is_before_a_fork_comes(peers: list[ProposalPeer]) -> None:
+    """From a peer that knows a log to be forked come all entries before the fork, and the proof."""
+    alice, bob, _ = peers
+    log = build_log(20)
+    bob.store.add([*log.items(), (log.make(15, b"another"), b"another")])
+    sync(alice, bob, [key(log)])
+    assert alice.numbers(key(log)) == list(range(1, 15))
+    assert [proof.position for proof in alice.store.fork_proofs()] == [15]
+
+
+def test_unshared_logs_stay(peers: list[ProposalPeer]) -> None:
+    """Of a log that is not for others nothing is shown."""
+    alice, bob, _ = peers
+    log = build_log(3)
+    bob.store.add(log.items())
+    sync(alice, bob, [key(log)], their_policy=Policy(unshared=frozenset({key(log)})))
+    assert alice.numbers(key(log)) == []
+
+
+def test_a_changed_interest(peers: list[ProposalPeer]) -> None:
+    """A running session is told of a changed interest: what is not wanted any more stops, what is comes."""
+    alice, bob, _ = peers
+    one, two = build_log(3, seed=1), build_log(3, seed=2)
+    bob.store.add([*one.items(), *two.items()])
+    wanted = {key(one): RangeSet([read_range("1..")]), key(two): RangeSet()}
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        asking = alice.session(near, list(wanted), called=True, interest=lambda log: wanted[log])
+        tasks = [asyncio.create_task(session.run()) for session in (asking, bob.session(far))]
+        while await alice.on_its_thread(alice.numbers, key(one)) != [1, 2, 3]:
+            await asyncio.sleep(0.01)
+        wanted[key(one)], wanted[key(two)] = RangeSet(), RangeSet([read_range("1..")])
+        asking.proposer.add(list(wanted))
+        asking.proposer.reconsider()
+        asking.store_changed()
+        while await alice.on_its_thread(alice.numbers, key(two)) != [1, 2, 3]:
+            await asyncio.sleep(0.01)
+        await bob.on_its_thread(bob.store.add, [(one.append(b"late"), b"late")])
+        for session in bob.sessions:
+            session.store_changed()
+        await asyncio.sleep(0.3)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
+    assert alice.numbers(key(one)) == [1, 2, 3]
+
+
+def test_a_greedy_line(peers: list[ProposalPeer]) -> None:
+    """A greedy peer passes on a large payload before all of it came, never showing it as complete."""
+    alice, bob, carol = peers
+    log = LogBuilder(build_log(1).identity)
+    payload = random.Random(4).randbytes(6_000_000)
+    log.append(payload)
+    alice.store.add(log.items())
+    options = ProposalOptions(greedy=True)
+
+    async def main() -> None:
+        first, second = await stream_pair(), await stream_pair()
+        sessions = [
+            alice.session(first[0], options=options),
+            bob.session(first[1], [key(log)], called=True, options=options, policy=SHARED),
+            bob.session(second[0], options=options, policy=SHARED),
+            carol.session(second[1], [key(log)], called=True, options=options),
+        ]
+        sessions[2]._source = sessions[1]._source  # sessions of one node share it
+        sessions[2].connection._source = sessions[1]._source
+        tasks = [asyncio.create_task(session.run()) for session in sessions]
+        early = 0
+        while not await carol.on_its_thread(carol.numbers, key(log)):
+            if sessions[3].stats.payload_bytes and not await bob.on_its_thread(bob.numbers, key(log)):
+                early = max(early, sessions[3].stats.payload_bytes)
+            await asyncio.sleep(0.001)
+        assert early > 100_000
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
+    (stored,) = carol.store.entries(key(log))
+    assert b"".join(carol.store.payload(stored)) == payload
+
+
+SHARED = Policy()
+
+
+def test_a_link_that_is_cut(peers: list[ProposalPeer]) -> None:
+    """Over a link that is cut again and again everything arrives, with little sent twice."""
+    alice, bob, _ = peers
+    log = build_log(200, payload_size=100)
+    large = LogBuilder(build_log(1, seed=7).identity)
+    large.append(random.Random(3).randbytes(1_500_000))
+    bob.store.add([*log.items(), *large.items()])
+    total = 0
+
+    async def attempt() -> int:
+        near, far = await stream_pair()
+        asking = alice.session(near, [key(log), key(large)], called=True, live=False, mirrors=False)
+        answering = bob.session(far)
+        tasks = [asyncio.create_task(asking.run()), asyncio.create_task(answering.run())]
+        while not asking.done.is_set() and asking.stats.bytes_received < 256 * 1024 and not tasks[0].done():
+            await asyncio.sleep(0.001)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return asking.stats.bytes_received
+
+    for _ in range(60):
+        total += run(attempt)
+        if alice.numbers(key(log)) == list(range(1, 201)) and alice.numbers(key(large)) == [1]:
+            break
+    assert alice.numbers(key(log)) == list(range(1, 201))
+    assert alice.numbers(key(large)) == [1]
+    assert total < 1.5 * (1_500_000 + 200 * 400)
+
+
+def test_two_sockets() -> None:  # noqa: C901 - a small node
+    """Without bymux: each channel over a connection of its own, the setup first on the control channel."""
+    log = build_log(50, payload_size=3000)
+    store, other = MemoryStore(), MemoryStore()
+    for entry in log.entries:
+        store.put(entry, log.payloads[entry.hash])
+    setup = Setup(send_window=1000, receive_window=1000)
+
+    async def talk(connection: Connection, own: MemoryStore, control: Any, data: Any, ends: Callable[[], bool]) -> None:
+        control[1].write(setup.encode())
+        control[1].write(connection.control_to_send())
+        theirs, _ = Setup.pull(await control[0].readexactly(len(setup.encode())))
+        connection.peer_setup(theirs)
+
+        def handle(events: list[Any]) -> None:
+            for event in events:
+                if isinstance(event, Offered) and connection.is_offered(event.proposal.id):
+                    connection.confirm(event.proposal.id)
+                elif isinstance(event, EntryReceived):
+                    own.put(event.entry)
+                elif hasattr(event, "data"):
+                    own.put(event.entry, own.bytes.get(event.entry.hash, b"")[: event.offset] + event.data)
+            connection.respond(10**6)
+            control[1].write(connection.control_to_send())
+            data[1].write(connection.data_to_send())
+
+        async def read(reader: Any, take: Callable[[bytes], list[Any]]) -> None:
+            while piece := await reader.read(5000):
+                handle(take(piece))
+
+        handle([])
+        tasks = [
+            asyncio.create_task(read(control[0], connection.receive_control)),
+            asyncio.create_task(read(data[0], connection.receive_data)),
+        ]
+        await until(ends)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def main() -> None:
+        control, data = await stream_pair(), await stream_pair()
+        one = Connection(store, proactive=False, setup=setup)
+        two = Connection(other, proactive=True, setup=setup)
+        two.receive_control(push_control(Grant(1)))
+        two.propose(Proposal(0, *key(log), 1, 1, 50, 50))
+
+        def ends() -> bool:
+            return not one.exchanges and not two.exchanges and len(other.bytes) == 50
+
+        await asyncio.wait_for(
+            asyncio.gather(talk(one, store, control[0], data[0], ends), talk(two, other, control[1], data[1], ends)), 20
+        )
+
+    run(main)
+    assert other.bytes == store.bytes
+
+
+# -- hostile and small peers ----------------------------------------------------------------------------------------
+
+
+def greeting(credit: int = 2**40) -> bytes:
+    """What a rogue says first: setup, credit for proposals, credit for data."""
+    control = push_control(Grant(50))
+    return Setup().encode() + packet(1, 0, len(control)) + control + packet(0, 1, credit)
+
+
+def says(*messages: Any) -> bytes:
+    """Control messages in a packet."""
+    data = b"".join(push_control(message) for message in messages)
+    return packet(1, 0, len(data)) + data
+
+
+def sends(*parts: bytes) -> bytes:
+    """Data in packets."""
+    data = b"".join(parts)
+    return b"".join(
+        packet(1, 1, len(data[at : at + 60_000])) + data[at : at + 60_000] for at in range(0, len(data), 60_000)
+    )
+
+
+async def _against(
+    peer: ProposalPeer, log: LogBuilder, talk: Callable[[Rogue, ProposalSession], Any], **settings: Any
+) -> Any:
+    """Run a session that asks for a log against a rogue; what it ended with."""
+    near, far = await stream_pair()
+    session = peer.session(near, [key(log)], **settings)
+    rogue = Rogue(far)
+    task = asyncio.create_task(session.run())
+    rogue.send(greeting())
+    await until(lambda: bool(session.connection.exchanges))
+    await talk(rogue, session)
+    try:
+        return await asyncio.wait_for(asyncio.shield(task), 10)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _metadata(entry: Entry) -> bytes:
+    return push_data(Metadata(entry.is_end, None, entry.size, entry.payload_hash, entry.signature))
+
+
+@pytest.mark.parametrize("what", ["forged entry", "wrong payload", "no message", "no packet", "a new stream"])
+def test_lies_end_the_session(peers: list[ProposalPeer], what: str) -> None:
+    """An entry or payload that is not what it says ends the session, and does not reach the store."""
+    log = build_log(2, payload_size=100_000)
+    first = log.entries[0]
+
+    async def talk(rogue: Rogue, session: ProposalSession) -> None:
+        (proposal_id,) = session.connection.exchanges
+        rogue.send(says(Adjust(proposal_id, EVERYTHING)))
+        entry = Entry.decode(tampered(first)) if what == "forged entry" else first
+        bad = {"no message": sends(b"\x0a"), "no packet": b"\xff", "a new stream": b"\x30\x02"}
+        whole = (push_data(Switch(proposal_id)), _metadata(entry), push_data(Raw(100_000)), bytes(100_000))
+        rogue.send(bad.get(what, sends(*whole)))
+
+    with pytest.raises(RemoteProtocolError):
+        run(lambda: _against(peers[0], log, talk))
+    assert [stored.payload_state for stored in peers[0].store.entries(key(log))] in ([], [PayloadState.ABSENT])
+
+
+def test_a_claim_reserves_nothing(peers: list[ProposalPeer]) -> None:
+    """An entry that claims a payload of 2^63 bytes costs what comes of it."""
+    log = LogBuilder(build_log(1).identity)
+    entry = log.make(1, b"", size=2**63)
+
+    async def talk(rogue: Rogue, session: ProposalSession) -> None:
+        (proposal_id,) = session.connection.exchanges
+        tracemalloc.start()
+        rogue.send(says(Adjust(proposal_id, EVERYTHING)))
+        rogue.send(sends(push_data(Switch(proposal_id)), _metadata(entry), push_data(Raw(2**62)), bytes(100_000)))
+        await until(lambda: session.stats.payload_bytes >= 90_000)
+        assert tracemalloc.get_traced_memory()[1] < 30_000_000
+        tracemalloc.stop()
+        rogue.send(b"\xff")
+
+    with pytest.raises(RemoteProtocolError):
+        run(lambda: _against(peers[0], log, talk))
+
+
+def test_too_many_proposals(peers: list[ProposalPeer]) -> None:
+    """A peer may have only so many proposals live."""
+
+    async def talk(rogue: Rogue, session: ProposalSession) -> None:
+        limit = session.connection.limits.proposals
+        rogue.send(*(says(Proposal(2 * number, bytes(32), number, 1)) for number in range(limit + 2)))
+
+    with pytest.raises(RemoteProtocolError, match="credit"):
+        run(lambda: _against(peers[0], build_log(1), talk, limits=replace(QUICK, max_logs=10)))
+
+
+def test_a_peer_that_never_reads_is_dropped(peers: list[ProposalPeer]) -> None:
+    """Whoever asks for much and reads nothing holds up itself, and is dropped; others get on meanwhile."""
+    alice, bob, _ = peers
+    log = LogBuilder(build_log(1).identity)
+    log.append(bytes(8_000_000))
+    small = build_log(5, seed=3)
+    alice.store.add([*log.items(), *small.items()])
+    limits = replace(QUICK, idle_seconds=1.0)
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        slow = alice.session(near, limits=limits)
+        task = asyncio.create_task(slow.run())
+        far[1].write(greeting(INFINITE - 1) + says(Proposal(0, *key(log), 1)))
+        far[1].transport.pause_reading()
+        await until(lambda: slow.stats.bytes_sent > 10_000)
+        await syncs(bob, alice, [key(small)])
+        with pytest.raises(PeerSilent):
+            await asyncio.wait_for(task, 10)
+
+    run(main)
+    assert bob.numbers(key(small)) == [1, 2, 3, 4, 5]
+
+
+def test_a_bomb(peers: list[ProposalPeer]) -> None:
+    """A short message that decodes to 2^62 bytes costs a bounded amount, and ends where the size we take does."""
+    log = LogBuilder(build_log(1).identity)
+    entry = log.make(1, b"", size=2**62)
+    bomb = b"\x01a" + b"\xff" + (2**62 - 1).to_bytes(8, "big") + b"\x01"
+
+    async def talk(rogue: Rogue, session: ProposalSession) -> None:
+        (proposal_id,) = session.connection.exchanges
+        rogue.send(says(Adjust(proposal_id, EVERYTHING)))
+        head = b"\x09\xff" + (2**62).to_bytes(8, "big") + bytes((len(bomb),))
+        rogue.send(sends(push_data(Switch(proposal_id)), _metadata(entry), head, bomb))
+
+    with pytest.raises((ProtocolError, NetworkError)):
+        run(lambda: _against(peers[0], log, talk, options=ProposalOptions(greatest_size=10**6)))
+
+
+def test_a_small_profile(peers: list[ProposalPeer]) -> None:
+    """With the small profile the protocol's state stays small, however much a normal node sends."""
+    alice, bob, _ = peers
+    log = build_log(400, payload_size=200)
+    large = LogBuilder(build_log(1, seed=9).identity)
+    large.append(random.Random(1).randbytes(2_000_000))
+    bob.store.add([*log.items(), *large.items()])
+    most = 0
+
+    def watched(session: ProposalSession) -> int:
+        return _size_of(session.session)
+
+    async def main() -> None:
+        nonlocal most
+        near, far = await stream_pair()
+        options = ProposalOptions(small=True)
+        asking = alice.session(near, [key(log), key(large)], called=True, live=False, mirrors=False, options=options)
+        tasks = [asyncio.create_task(session.run()) for session in (asking, bob.session(far))]
+        while not asking.done.is_set():
+            most = max(most, watched(asking))
+            await asyncio.sleep(0.002)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
+    assert alice.numbers(key(log)) == list(range(1, 401))
+    assert alice.numbers(key(large)) == [1]
+    assert most < 256 * 1024
+
+
+def _size_of(root: object) -> int:
+    """Bytes of an object and all it refers to, but for what it shares with the node."""
+    import sys
+
+    seen: set[int] = set()
+    total, todo = 0, [root]
+    while todo:
+        item = todo.pop()
+        kind = type(item).__module__.split(".")[:2]
+        if id(item) in seen or isinstance(item, type) or kind == ["culm", "node"]:
+            continue
+        seen.add(id(item))
+        total += sys.getsizeof(item)
+        if isinstance(item, dict):
+            todo += [*item.keys(), *item.values()]
+        elif isinstance(item, list | tuple | set | frozenset) or type(item).__name__ == "deque":
+            todo += list(item)  # type: ignore[call-overload]
+        elif type(item).__module__.startswith("culm"):
+            todo += list(getattr(item, "__dict__", {}).values())
+            todo += [getattr(item, name) for name in getattr(type(item), "__slots__", ()) if hasattr(item, name)]
+    return total

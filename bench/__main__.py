@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from bench import intervals, negentropy, ranges, replication, verification
+from bench import compression, intervals, negentropy, proposals, ranges, replication, verification
 from bench.harness import report
 
 BENCHMARKS = {
     "verification": verification.run,
     "replication": replication.run,
     "intervals": intervals.run,
+    "proposals": proposals.run,
+    "compression": compression.run,
     "negentropy": negentropy.run,
     "ranges": ranges.run,
 }

@@ -67,17 +67,19 @@ def run() -> list[Figure]:
     for measure in (_measure_entries, _measure_payloads):
         with tempfile.TemporaryDirectory() as folder:
             figures += measure(Path(folder), peer)
-    for other in (_measure_live, _measure_beside, _measure_cut):
+    for other in (_measure_live, _measure_beside, measure_cut):
         with tempfile.TemporaryDirectory() as folder:
             figures += other(Path(folder))
     return figures
 
 
 @contextmanager
-def serving(home: Path, *, quiet: bool = False) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def serving(
+    home: Path, *options: str, scheme: str = "intervals", quiet: bool = False
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A node that serves a home; its URL, and the process. ``quiet``: it may say what it likes of its connections."""
     server = subprocess.Popen(
-        culm(home, "serve", "--listen", "intervals://127.0.0.1:0"),
+        culm(home, "serve", "--listen", f"{scheme}://127.0.0.1:0", *options),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL if quiet else None,
         text=True,
@@ -101,10 +103,13 @@ def log_name(log: tuple[bytes, int]) -> str:
     return f"{log[0].hex()}/{log[1]}"
 
 
-def replicate(alice: Path, bob: Path, log: tuple[bytes, int], entries: int) -> Run:
+def replicate(
+    alice: Path, bob: Path, log: tuple[bytes, int], entries: int, *options: str, scheme: str = "intervals"
+) -> Run:
     """Serve ``alice``, sync ``bob`` with it, and account for both processes."""
-    with serving(alice) as (url, server):
-        client = subprocess.Popen(culm(bob, "sync", url, log_name(log), "--json"), stdout=subprocess.PIPE, text=True)
+    with serving(alice, *options, scheme=scheme) as (url, server):
+        call = culm(bob, "sync", url, log_name(log), "--json", *options)
+        client = subprocess.Popen(call, stdout=subprocess.PIPE, text=True)
         assert client.stdout is not None
         watches = Watch(server.pid), Watch(client.pid)
         output = client.stdout.read()
@@ -122,7 +127,8 @@ def replicate(alice: Path, bob: Path, log: tuple[bytes, int], entries: int) -> R
     )
 
 
-def _fill(home: Path, log: LogBuilder) -> tuple[bytes, int]:
+def fill(home: Path, log: LogBuilder) -> tuple[bytes, int]:
+    """Put a whole log into a home; its name."""
     with SQLiteStore(home / "store.db") as store:
         store.add(log.items(), authenticated=True)
     return log.identity.public, log.log_id
@@ -147,7 +153,7 @@ def _rounds(
 def _measure_entries(folder: Path, version: str | None) -> list[Figure]:
     say(f"{ENTRIES:,} entries of {PAYLOAD} bytes: building the log")
     alice = make_home(folder / "alice")
-    log = _fill(alice, build_log(ENTRIES, payload_size=PAYLOAD))
+    log = fill(alice, build_log(ENTRIES, payload_size=PAYLOAD))
     peer = hypercore.Log(folder, ENTRIES, PAYLOAD) if version is not None else None
     ours, theirs = _rounds(folder, log, ENTRIES, peer)
     if peer is not None:
@@ -157,7 +163,7 @@ def _measure_entries(folder: Path, version: str | None) -> list[Figure]:
     unavoidable = 64 + 66 + len(encode_varu64(PAYLOAD)) + PAYLOAD
     figures = [
         _against(f"{name}: rate", ENTRIES, "entries/s", ours, theirs, version, 1.0),
-        *_costs(name, best, ours),
+        *costs(name, best, ours),
         Figure(
             f"{name}: bytes received an entry",
             best.bytes_received / ENTRIES,
@@ -169,7 +175,8 @@ def _measure_entries(folder: Path, version: str | None) -> list[Figure]:
     return figures + _measure_sparse(folder, alice, log)
 
 
-def _costs(name: str, best: Run, runs: list[Run]) -> list[Figure]:
+def costs(name: str, best: Run, runs: list[Run]) -> list[Figure]:
+    """What both sides of a replication cost."""
     figures = []
     for side, who in enumerate(("sender", "receiver")):
         peak = max(run.memory[side] for run in runs)
@@ -201,7 +208,7 @@ def _measure_payloads(folder: Path, version: str | None) -> list[Figure]:
     say(f"{LARGE} payloads of {LARGE_BYTES:,} bytes")
     alice = make_home(folder / "alice")
     identity = Identity(bytes(32))
-    _append_large(alice, identity, 1)
+    append_large(alice, identity, 1)
     peer = hypercore.Log(folder, LARGE, LARGE_BYTES) if version is not None else None
     ours, theirs = _rounds(folder, (identity.public, 1), LARGE, peer)
     if peer is not None:
@@ -211,11 +218,12 @@ def _measure_payloads(folder: Path, version: str | None) -> list[Figure]:
     megabytes = LARGE * LARGE_BYTES / 1e6
     return [
         _against(f"{name}: rate", megabytes, "MB/s", ours, theirs, version, PAYLOAD_RATE_GOAL),
-        *_costs(name, best, ours),
+        *costs(name, best, ours),
     ]
 
 
-def _append_large(home: Path, identity: Identity, log_id: int) -> None:
+def append_large(home: Path, identity: Identity, log_id: int) -> None:
+    """Publish the large payloads, of random bytes."""
     rng = random.Random(1)
     with SQLiteStore(home / "store.db") as store:
         for _ in range(LARGE):
@@ -246,11 +254,12 @@ def _measure_sparse(folder: Path, alice: Path, log: tuple[bytes, int]) -> list[F
 # -- news -----------------------------------------------------------------------------------------------------------
 
 
-class _Embedded:
+class Embedded:
     """A node within this process, on a thread of its own."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, scheme: str = "intervals") -> None:
         self.store = SQLiteStore(home / "store.db")
+        self._scheme = scheme
         self.node = Node(Identity(bytes(32)), NodeConfig(b""), self.store)
         self.loop = asyncio.new_event_loop()
         self.urls: list[PeerUrl] = []
@@ -261,7 +270,7 @@ class _Embedded:
             time.sleep(0.01)
 
     def _run(self) -> None:
-        listen = [PeerUrl("intervals", "127.0.0.1", 0)]
+        listen = [PeerUrl(self._scheme, "127.0.0.1", 0)]
         self.loop.run_until_complete(self.node.run(listen, [], stop=self._stop, listening=self.urls.append))
 
     def append(self, identity: Identity, log_id: int, payload: bytes) -> None:
@@ -275,7 +284,7 @@ class _Embedded:
         self.store.close()
 
 
-def _latencies(
+def latencies(
     append: Callable[[int], None], reader: SQLiteStore, log: tuple[bytes, int], pause: float
 ) -> tuple[list[float], list[float]]:
     """For each append the time from its return until the other side's store shows it, and from its call."""
@@ -297,13 +306,14 @@ def _latencies(
     return sorted(found[0]), sorted(found[1])
 
 
-def _wait_for(reader: SQLiteStore, log: tuple[bytes, int]) -> None:
+def wait_for(reader: SQLiteStore, log: tuple[bytes, int]) -> None:
+    """Until anything of a log is there."""
     while reader.lookup(log).payload_extent() is None:
         time.sleep(0.05)
 
 
 @contextmanager
-def _live(folder: Path, url: str, *logs: tuple[bytes, int]) -> Iterator[Path]:
+def live(folder: Path, url: str, *logs: tuple[bytes, int]) -> Iterator[Path]:
     """Another node that follows logs."""
     bob = make_home(folder / "bob")
     client = subprocess.Popen(
@@ -319,20 +329,20 @@ def _live(folder: Path, url: str, *logs: tuple[bytes, int]) -> Iterator[Path]:
 def _measure_live(folder: Path) -> list[Figure]:
     say(f"{APPENDS} entries appended at one side, until the other has them")
     alice, me = make_home(folder / "alice"), Identity(bytes(32))
-    embedded, log = _Embedded(alice), (me.public, 1)
+    embedded, log = Embedded(alice), (me.public, 1)
     embedded.append(me, 1, b"first")
-    with _live(folder, str(embedded.urls[0]), log) as bob, SQLiteStore(bob / "store.db", read_only=True) as reader:
-        _wait_for(reader, log)
-        times, whole = _latencies(lambda number: embedded.append(me, 1, f"{number}".encode()), reader, log, 0.004)
+    with live(folder, str(embedded.urls[0]), log) as bob, SQLiteStore(bob / "store.db", read_only=True) as reader:
+        wait_for(reader, log)
+        times, whole = latencies(lambda number: embedded.append(me, 1, f"{number}".encode()), reader, log, 0.004)
         with SQLiteStore(alice / "store.db") as other:
-            elsewhere, _ = _latencies(lambda number: _append(other, me, number), reader, log, 0.004)
+            elsewhere, _ = latencies(lambda number: _append(other, me, number), reader, log, 0.004)
     embedded.close()
     name = "live: from an append's return to visible at the peer"
     return [
-        _milliseconds(f"{name}, p50", times, 0.5, LIVE_GOAL),
-        _milliseconds(f"{name}, p99", times, 0.99, None),
-        _milliseconds("live: the same with the append itself, p50", whole, 0.5, None),
-        _milliseconds(f"{name}, appended by another process than the node's, p50", elsewhere, 0.5, None),
+        milliseconds(f"{name}, p50", times, 0.5, LIVE_GOAL),
+        milliseconds(f"{name}, p99", times, 0.99, None),
+        milliseconds("live: the same with the append itself, p50", whole, 0.5, None),
+        milliseconds(f"{name}, appended by another process than the node's, p50", elsewhere, 0.5, None),
     ]
 
 
@@ -340,7 +350,8 @@ def _append(store: SQLiteStore, identity: Identity, number: int) -> None:
     store.append(identity, 1, [f"{number}".encode()])
 
 
-def _milliseconds(name: str, times: list[float], part: float, goal: float | None) -> Figure:
+def milliseconds(name: str, times: list[float], part: float, goal: float | None) -> Figure:
+    """A part of sorted times, such as the median."""
     value = times[min(len(times) - 1, int(len(times) * part))]
     return Figure(name, value * 1000, "ms", goal=None if goal is None else goal * 1000, at_least=False)
 
@@ -349,8 +360,8 @@ def _measure_beside(folder: Path) -> list[Figure]:
     """News of one log while large payloads of another are under way, over and over."""
     say(f"the same while {LARGE} payloads of 4 MiB are under way")
     alice, me, large = make_home(folder / "alice"), Identity(bytes(32)), Identity(bytes([1] * 32))
-    _append_large(alice, large, 1)
-    embedded, log = _Embedded(alice), (me.public, 1)
+    append_large(alice, large, 1)
+    embedded, log = Embedded(alice), (me.public, 1)
     embedded.append(me, 1, b"first")
     times: list[float] = []
     number = 0
@@ -359,10 +370,10 @@ def _measure_beside(folder: Path) -> list[Figure]:
         part = folder / f"part{number}"
         part.mkdir()
         with (
-            _live(part, str(embedded.urls[0]), log, (large.public, 1)) as bob,
+            live(part, str(embedded.urls[0]), log, (large.public, 1)) as bob,
             SQLiteStore(bob / "store.db", read_only=True) as reader,
         ):
-            _wait_for(reader, log)
+            wait_for(reader, log)
             while len(times) < APPENDS:
                 embedded.append(me, 1, b"news")
                 began = time.perf_counter()
@@ -378,15 +389,15 @@ def _measure_beside(folder: Path) -> list[Figure]:
     times.sort()
     name = f"live, from an append's return, beside {LARGE} payloads of 4 MiB"
     return [
-        _milliseconds(f"{name}, p50", times, 0.5, None),
-        _milliseconds(f"{name}, p99", times, 0.99, BESIDE_GOAL),
+        milliseconds(f"{name}, p50", times, 0.5, None),
+        milliseconds(f"{name}, p99", times, 0.99, BESIDE_GOAL),
     ]
 
 
 # -- a link that is cut ---------------------------------------------------------------------------------------------
 
 
-class _Link(Thread):
+class Link(Thread):
     """Passes connections on to a port, and cuts each after so many bytes towards the caller (0: never)."""
 
     def __init__(self, port: int, cut: int) -> None:
@@ -428,7 +439,8 @@ class _Link(Thread):
                 return
 
 
-def _measure_cut(folder: Path) -> list[Figure]:
+def measure_cut(folder: Path, scheme: str = "intervals") -> list[Figure]:
+    """How many bytes more it takes over a link that is cut again and again."""
     say(f"1,000 entries and a payload of 20 MiB over a link that is cut every {CUT_BYTES:,} bytes")
     alice, me = make_home(folder / "alice"), Identity(bytes(32))
     rng = random.Random(1)
@@ -437,17 +449,17 @@ def _measure_cut(folder: Path) -> list[Figure]:
         store.append(me, 1, (rng.randbytes(65536) for _ in range(20 * 16)))
         logs = [(summary.author, summary.log_id) for summary in store.logs()]
     totals, tries = [], 0
-    with serving(alice, quiet=True) as (url, _):
+    with serving(alice, scheme=scheme, quiet=True) as (url, _):
         for cut in (0, CUT_BYTES):
             bob = make_home(folder / f"bob{cut}")
-            link = _Link(int(url.rpartition(":")[2]), cut)
+            link = Link(int(url.rpartition(":")[2]), cut)
             tries = 1
-            while _sync_over(bob, link, logs):
+            while sync_over(bob, link, logs, scheme):
                 tries += 1
             totals.append(link.passed)
     return [
         Figure(
-            f"bytes over a link that is cut every {CUT_BYTES // 1024} KiB ({tries} connections)",
+            f"{scheme}: bytes over a link that is cut every {CUT_BYTES // 1024} KiB ({tries} connections)",
             totals[1] / 1e6,
             "MB",
             "a link that is not cut",
@@ -458,9 +470,9 @@ def _measure_cut(folder: Path) -> list[Figure]:
     ]
 
 
-def _sync_over(home: Path, link: _Link, logs: list[tuple[bytes, int]]) -> bool:
+def sync_over(home: Path, link: Link, logs: list[tuple[bytes, int]], scheme: str = "intervals") -> bool:
     """Sync over a link; whether it was cut."""
-    url = f"intervals://127.0.0.1:{link.port}"
+    url = f"{scheme}://127.0.0.1:{link.port}"
     done = subprocess.run(culm(home, "sync", url, *map(log_name, logs), "--json"), capture_output=True, check=False)
     if done.returncode not in {0, 3}:
         raise AssertionError(done.stderr.decode())

@@ -8,6 +8,7 @@ moment, and the peer has answered a ping since.
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 from culm.node.peer import MIRRORED_LOGS, WRITE_BYTES, PeerSession
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _INLINE_TURNS = 4  # answering so many proposals takes no thread
 _QUIET_SECONDS = 0.25  # without news, before a one-time sync asks whether the peer is still there
+_FETCHED = 1024  # payloads on their way to the store that are remembered
 _FAREWELL_SECONDS = 2.0  # to end all proposals in order
 _LARGEST_WINDOW = 1024 * 1024  # bytes of history that are kept for a peer that compresses
 
@@ -83,7 +85,7 @@ class ProposalSession(PeerSession):
         )
         self._mirrors = mirrors
         self._fetching: dict[int, Entry] = {}  # by proposals: the entry whose payload is coming
-        self._fetched: list[Entry] = []  # payloads on their way to the store
+        self._fetched: deque[Entry] = deque()  # payloads on their way to the store
         self._grown: set[Log] = set()
         self._polled_at = time.monotonic()
         self._asked_at: float | None = None  # when we asked for a sign of life, before ending
@@ -95,7 +97,7 @@ class ProposalSession(PeerSession):
     async def _flush(self) -> None:
         await super()._flush()
         for entry in [*self._fetching.values(), *self._fetched]:
-            self._source.fetched(entry.log, entry.seq)
+            self._release(entry)
 
     def log_grew(self, log: Log) -> None:
         """More bytes of a payload that is being fetched are there: a greedy session passes them on."""
@@ -124,6 +126,11 @@ class ProposalSession(PeerSession):
         entry = self._fetching.pop(proposal_id, None)
         if entry is not None:
             self._fetched.append(entry)
+        while len(self._fetched) > _FETCHED:
+            self._release(self._fetched.popleft())
+
+    def _release(self, entry: Entry) -> None:
+        self._source.fetched(entry.log, entry.seq)
 
     def _refill(self) -> bytes:
         self.session.refill()
@@ -160,11 +167,10 @@ class ProposalSession(PeerSession):
             self._wake.set()
 
     def _look_again(self) -> None:
-        for entry in self._fetched:
-            self._source.fetched(entry.log, entry.seq)
         if self._fetched:
+            while self._fetched:
+                self._release(self._fetched.popleft())
             self._stored()  # what could not be passed on before can be now
-        self._fetched.clear()
         if self.proposer.needs_storing:
             self.proposer.look_again()
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from culm.transfer import Source
 
 
+_SENDING = Said.CONFIRMED | Said.CANCEL_SENT | Said.CANCEL_RECEIVED
+
+
 class Exchange:
     """A proposal that lives. ``is_ours``: we made it. ``begun``: the hash of the start's payload up to the offset."""
 
@@ -60,7 +63,7 @@ class Exchange:
 
     # -- life --------------------------------------------------------------------------------------------------
 
-    def has(self, said: Said) -> bool:
+    def has(self, said: int) -> bool:
         """Whether all of this was said."""
         return self.said & said == said
 
@@ -83,13 +86,14 @@ class Exchange:
     @property
     def may_send(self) -> bool:
         """Whether items may be sent."""
-        return self.has(Said.CONFIRMED) and not self.said & (Said.CANCEL_SENT | Said.CANCEL_RECEIVED)
+        return self.said & _SENDING == Said.CONFIRMED
 
     def is_finished(self, source: Source) -> bool:
         """Whether neither side can add anything now: the peer is at the end, and we have nothing that it has not."""
-        if not self.has(Said.CONFIRMED) or self.incoming.lost or self.incoming.is_wrong:
+        incoming = self.incoming
+        if incoming.index < self.total or not self.said & Said.CONFIRMED or incoming.lost or incoming.is_wrong:
             return False
-        return self.incoming.index >= self.total and not self.outgoing.can_add(source)
+        return not self.outgoing.can_add(source)
 
     # -- adjusting ---------------------------------------------------------------------------------------------
 

@@ -6,20 +6,20 @@ four words of a cancellation were said the proposal is over and its id is free.
 
 from __future__ import annotations
 
-from enum import Enum, Flag, auto
+from enum import Enum, auto
 from typing import NamedTuple
 
 
-class Said(Flag):
-    """What was said of a proposal, by us or by the peer."""
+class Said:
+    """What was said of a proposal, by us or by the peer: bits of a number, since they are looked at for every item."""
 
     NOTHING = 0
-    ANSWERED = auto()  # by whoever did not propose it
-    CONFIRMED = auto()
-    CANCEL_SENT = auto()
-    CANCEL_RECEIVED = auto()
-    MARKER_SENT = auto()
-    MARKER_RECEIVED = auto()
+    ANSWERED = 1  # by whoever did not propose it
+    CONFIRMED = 2
+    CANCEL_SENT = 4
+    CANCEL_RECEIVED = 8
+    MARKER_SENT = 16
+    MARKER_RECEIVED = 32
 
 
 OVER = Said.CANCEL_SENT | Said.CANCEL_RECEIVED | Said.MARKER_SENT | Said.MARKER_RECEIVED
@@ -40,9 +40,9 @@ class Event(Enum):
 class Rule(NamedTuple):
     """When an event may happen, and what is said then."""
 
-    needs: Said
-    before: Said
-    adds: Said
+    needs: int
+    before: int
+    adds: int
 
 
 RULES = {
@@ -56,7 +56,7 @@ RULES = {
 }
 
 
-def is_allowed(said: Said, event: Event) -> bool:
+def is_allowed(said: int, event: Event) -> bool:
     """Whether an event may happen now."""
     rule = RULES[event]
     return said & rule.needs == rule.needs and not said & rule.before

@@ -40,8 +40,8 @@ format: $(READY)  ## mend style and formatting where that can be done by itself
 types: $(READY)  ## check the types
 	@$(BIN)/mypy $(TYPED)
 
-storm: $(READY)  ## run ten thousand random sessions of the interval protocol (STORM=number)
-	@CULM_STORM=$(STORM) $(BIN)/python -m pytest tests/intervals/test_storm.py --timeout=0
+storm: $(READY)  ## run ten thousand random sessions of each Point-2-Point protocol (STORM=number)
+	@CULM_STORM=$(STORM) $(BIN)/python -m pytest tests/intervals/test_storm.py tests/proposals/test_storm.py --timeout=0
 
 bench: $(READY)  ## run the benchmarks (BENCH_ARGS=...)
 	@$(BIN)/python -m bench $(BENCH_ARGS)

@@ -38,6 +38,7 @@ from culm.testing.memory import MemoryStore
 from culm.wire.base62 import decode_base62, encode_base62
 from culm.wire.cbor import push_string
 from culm.wire.stlv import StlvReader, encode_header
+from fuzz import proposals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -332,6 +333,7 @@ def _seeds() -> dict[str, tuple[bytes, ...]]:
         ),
         "intervals": _interval_streams(),
         "export": (plain, bundle.getvalue()),
+        **proposals.seeds(),
     }
 
 
@@ -353,6 +355,10 @@ def targets() -> list[Target]:
         Target("negentropy", _negentropy, (RemoteProtocolError,), seeds["negentropy"]),
         Target("interval_message", _interval_message, (EncodingError,), seeds["interval_message"]),
         Target("intervals", _intervals, (RemoteProtocolError,), seeds["intervals"]),
+        Target("proposals_control", proposals.control, (EncodingError,), seeds["proposals_control"]),
+        Target("proposals_data", proposals.data_message, (EncodingError,), seeds["proposals_data"]),
+        Target("proposals", proposals.session, (RemoteProtocolError,), seeds["proposals"]),
+        Target("lzfoo", proposals.lzfoo, (EncodingError,), seeds["lzfoo"]),
         Target("range", _range, (EncodingError,), seeds["range"]),
         Target("range_set", _range_set, (EncodingError,), seeds["range_set"]),
         Target("export", _export, (EncodingError,), seeds["export"]),

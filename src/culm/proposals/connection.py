@@ -474,7 +474,7 @@ class Connection:
         self._take_item(exchange, message)
         if exchange.is_finished(self._source) and not exchange.has(Said.CANCEL_SENT):
             self._cancel(exchange, Cancel(exchange.id, Code.END_OF_RANGE))
-        elif exchange.may_send and not exchange.outgoing.index >= exchange.total:
+        elif isinstance(message, Apology | Skip):
             self._queue(exchange)
         return True
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from culm.bamboo import Entry, PayloadHasher, is_authentic, lipmaa
+from culm.bamboo import Entry, PayloadHasher, check_payload, is_authentic, lipmaa
 from culm.bamboo.lipmaa import has_lipmaalink, links_across
 from culm.errors import PayloadMismatch, RemoteProtocolError
 from culm.proposals.events import Event, Noticed, Skipped, Unverifiable
@@ -58,7 +58,8 @@ class Incoming:
         self._known_seq = 0  # the payload of which the next three tell
         self._entry: Entry | None = None
         self._size: int | None = None
-        self._hasher: PayloadHasher | None = None
+        self._hasher: PayloadHasher | None = None  # made once bytes come
+        self._can_hash = False
 
     @property
     def payload_left(self) -> int:
@@ -87,7 +88,8 @@ class Incoming:
         found = source.page(self._exchange.proposal.log, seq, ascending=True, limit=1)
         entry = found[0].entry if found and found[0].entry.seq == seq else None
         self._known_seq, self._entry, self._size = seq, entry, entry.size if entry is not None else None
-        self._hasher = PayloadHasher() if not self.offset else self._exchange.begun if self.index == 0 else None
+        self._hasher = self._exchange.begun if self.offset and self.index == 0 else None
+        self._can_hash = not self.offset or self._hasher is not None
 
     def _move(self, count: int = 1) -> None:
         self.index += count
@@ -166,7 +168,7 @@ class Incoming:
         if count and self.offset + count > min(most, self._size or most):
             raise RemoteProtocolError(f"bytes of the payload of entry {item.seq} are left out that we have not sent")
         self.offset += count
-        self._hasher = None if count else self._hasher
+        self._can_hash = self._can_hash and not count
         if count and self.offset == self._size:
             self._pass()
             self._move()
@@ -197,7 +199,8 @@ class Incoming:
         self._last_metadata = seq
         self._pass()
         self._move()
-        self._known_seq, self._entry, self._size, self._hasher = seq, entry, message.size, PayloadHasher()
+        self._known_seq, self._entry, self._size = seq, entry, message.size
+        self._hasher, self._can_hash = None, True
 
     def _check_form(self, seq: int, message: Metadata) -> None:
         """Whether the backlink is there exactly where it has to be."""
@@ -260,11 +263,12 @@ class Incoming:
         """Bytes of the payload."""
         if self._sent is None or self._sent.index != self.index:
             self._sent = _Sent(self.index, self.offset, is_right=False)
-        if self._hasher is not None:
-            self._hasher.update(data)
         if self.offset + len(data) == self._size:
             self._complete(data, events, greedy=greedy)
             return
+        if self._can_hash:
+            self._hasher = self._hasher or PayloadHasher()
+            self._hasher.update(data)
         if self._entry is not None:
             events.append(
                 PayloadReceived(self._exchange.id, self._entry, self.offset, data, complete=False, checked=False)
@@ -276,8 +280,8 @@ class Incoming:
         entry, exchange = self._entry, self._exchange
         if entry is not None:
             try:
-                if self._hasher is not None:
-                    self._hasher.check(entry)
+                if self._can_hash:
+                    self._check(entry, data)
             except PayloadMismatch:
                 if not greedy:
                     raise RemoteProtocolError(f"a payload that is not the one entry {entry.seq} names") from None
@@ -285,12 +289,19 @@ class Incoming:
                 self.is_wrong = True
                 self.offset += len(data)
                 return
-            checked = self._hasher is not None
-            events.append(PayloadReceived(exchange.id, entry, self.offset, data, complete=True, checked=checked))
+            event = PayloadReceived(exchange.id, entry, self.offset, data, complete=True, checked=self._can_hash)
+            events.append(event)
         begin = self._sent.offset if self._sent is not None else self.offset
         self._sent = _Sent(self.index, begin, is_right=True)
         self._pass()
         self._move()
+
+    def _check(self, entry: Entry, data: bytes) -> None:
+        if self._hasher is None:
+            check_payload(entry, data)
+        else:
+            self._hasher.update(data)
+            self._hasher.check(entry)
 
     # -- apologies ---------------------------------------------------------------------------------------------
 
@@ -311,4 +322,4 @@ class Incoming:
         self.index = sent.index
         self.offset = (exchange.proposal.offset or 0) if sent.index == 0 else 0
         if item.is_payload:
-            self._hasher = PayloadHasher() if not self.offset else None
+            self._hasher, self._can_hash = None, not self.offset

@@ -265,24 +265,25 @@ def test_a_changed_interest(peers: list[ProposalPeer]) -> None:
     alice, bob, _ = peers
     one, two = build_log(3, seed=1), build_log(3, seed=2)
     bob.store.add([*one.items(), *two.items()])
-    wanted = {key(one): RangeSet([read_range("1..")]), key(two): RangeSet()}
+    everything = RangeSet([read_range("1..")])
 
     async def main() -> None:
         near, far = await stream_pair()
-        asking = alice.session(near, list(wanted), called=True, interest=lambda log: wanted[log])
-        tasks = [asyncio.create_task(session.run()) for session in (asking, bob.session(far))]
+        policy = Policy(interests={key(one): everything})
+        asking = alice.session(near, [key(one), key(two)], called=True, policy=policy)
+        answering = bob.session(far)
+        tasks = [asyncio.create_task(session.run()) for session in (asking, answering)]
         while await alice.on_its_thread(alice.numbers, key(one)) != [1, 2, 3]:
             await asyncio.sleep(0.01)
-        wanted[key(one)], wanted[key(two)] = RangeSet(), RangeSet([read_range("1..")])
-        asking.proposer.add(list(wanted))
-        asking.proposer.reconsider()
-        asking.store_changed()
+        await asking.change_policy(Policy(interests={key(two): everything}))
         while await alice.on_its_thread(alice.numbers, key(two)) != [1, 2, 3]:
             await asyncio.sleep(0.01)
-        await bob.on_its_thread(bob.store.add, [(one.append(b"late"), b"late")])
-        for session in bob.sessions:
-            session.store_changed()
-        await asyncio.sleep(0.3)
+        for log in (one, two):
+            entry = log.append(b"late")
+            await bob.on_its_thread(bob.store.add, [(entry, b"late")])
+        answering.store_changed()
+        while await alice.on_its_thread(alice.numbers, key(two)) != [1, 2, 3, 4]:
+            await asyncio.sleep(0.01)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -405,6 +405,8 @@ def _print_summary(arguments: argparse.Namespace, summary: SyncSummary) -> None:
         f"received {summary.entries_received} entries ({size_text(summary.bytes_received)}),"
         f" sent {summary.entries_sent} ({size_text(summary.bytes_sent)}) in {summary.seconds:.1f} s"
     )
+    if getattr(arguments, "notify_only", False):
+        print(f"the peer told of {summary.missing} entries that are not held here")
     for line in summary.refused:
         note(f"refused {line}")
     if summary.forks:

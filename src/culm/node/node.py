@@ -8,6 +8,7 @@ import os
 import random
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
@@ -99,6 +100,15 @@ class Node:
         entry = await self._worker.run(self._worker.store.append, identity, log_id, payload, is_end=is_end)
         self._tell_sessions()
         return entry
+
+    async def change_policy(self, policy: Policy) -> None:
+        """Go on with other choices. Sessions with proposals change at once, the others when they are made anew."""
+        self.config = replace(self.config, policy=policy)
+        if self._source is not None:
+            self._source.policy = policy
+        for session in list(self.sessions):
+            if isinstance(session, ProposalSession):
+                await session.change_policy(policy)
 
     def _start(self, work: object) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from culm.node.peer import MIRRORED_LOGS, WRITE_BYTES, PeerSession
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from culm.bamboo import Entry
     from culm.node.config import NodeConfig
+    from culm.node.policy import Policy
     from culm.node.source import StoreSource
     from culm.node.worker import StoreWorker
     from culm.ranges import RangeSet
@@ -98,6 +100,14 @@ class ProposalSession(PeerSession):
         await super()._flush()
         for entry in [*self._fetching.values(), *self._fetched]:
             self._release(entry)
+
+    async def change_policy(self, policy: Policy) -> None:
+        """Go on with other interests: what is not wanted any more is taken back, and what is asked for."""
+        async with self._lock:
+            self.config = replace(self.config, policy=policy)
+            self.proposer.reconsider(policy.interest, policy.shares)
+        self.proposer.add(log for log in policy.interests or () if isinstance(log, tuple))
+        self._wake.set()
 
     def log_grew(self, log: Log) -> None:
         """More bytes of a payload that is being fetched are there: a greedy session passes them on."""

@@ -141,25 +141,30 @@ class Proposer:
                 self._logs[log] = _Followed(log, interest)
                 self._todo.append(log)
 
-    def reconsider(self) -> None:
+    def reconsider(self, interest: Callable[[Log], RangeSet], shares: Callable[[Log], bool]) -> None:
         """The interests have changed: take back what is not wanted any more, and ask for what is."""
+        self._interest, self._shares = interest, shares
         for log, followed in list(self._logs.items()):
-            interest = self._interest(log)
-            if interest == followed.interest:
+            wanted = interest(log)
+            if wanted != followed.interest:
+                followed.interest = wanted
+                self._take_back(followed)
+                if wanted:
+                    self._queue(log)
+                else:
+                    del self._logs[log]
+
+    def _take_back(self, followed: _Followed) -> None:
+        """Cancel our proposals for a log, and change what we want of the peer's."""
+        connection = self._connection
+        followed.tried.clear()
+        for exchange in list(connection.exchanges.values()):
+            if exchange.proposal.log != followed.log or exchange.has(Said.CANCEL_SENT):
                 continue
-            followed.interest = interest
-            followed.tried.clear()
-            for proposal_id in followed.open:
-                if proposal_id in self._connection.exchanges:
-                    self._connection.cancel(proposal_id)
-            for exchange in self._connection.exchanges.values():
-                if not exchange.is_ours and exchange.proposal.log == log and exchange.may_send:
-                    wish = self.options.eagerness if interest else NOTHING
-                    self._connection.adjust(Adjust(exchange.id, wish))
-            if not interest:
-                del self._logs[log]
-            else:
-                self._queue(log)
+            if exchange.is_ours:
+                connection.cancel(exchange.id)
+            elif exchange.may_send:
+                connection.adjust(Adjust(exchange.id, self.options.eagerness if followed.interest else NOTHING))
 
     def look_again(self) -> None:
         """Everything that came is stored: see what is still missing."""

@@ -78,7 +78,7 @@ class StoreSource:
 
     def __init__(self, store: SQLiteStore, policy: Policy) -> None:
         self._store = SQLiteStore(store.path, read_only=True)
-        self._policy = policy
+        self.policy = policy
         self._lock = Lock()
         self._fetching: Counter[tuple[Log, int]] = Counter()
 
@@ -91,7 +91,7 @@ class StoreSource:
 
     def held(self, log: Log) -> _Locked | _Nothing:
         """What is held of a log, as far as it is for others."""
-        if not self._policy.shares(log):
+        if not self.policy.shares(log):
             return _Nothing()
         with self._lock:
             return _Locked(self._store.lookup(log), self._lock)
@@ -115,7 +115,7 @@ class StoreSource:
 
     def proofs(self, log: Log) -> list[ForkProof]:
         """The fork proofs of a log."""
-        if not self._policy.shares(log):
+        if not self.policy.shares(log):
             return []
         with self._lock:
             return list(self._store.fork_proofs(log))
@@ -127,7 +127,7 @@ class StoreSource:
 
     def end_of_log(self, log: Log) -> Entry | None:
         """The verified entry that ends a log."""
-        if not self._policy.shares(log):
+        if not self.policy.shares(log):
             return None
         with self._lock:
             return self._store.lookup(log).end()

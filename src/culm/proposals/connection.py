@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from culm.bamboo import MAX_U64, are_authentic
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
@@ -46,11 +46,13 @@ from culm.transfer import EntryReceived
 from culm.wire.lzfoo import Decoder, Encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from culm.bamboo import PayloadHasher
     from culm.proposals.messages import ControlMessage
     from culm.transfer import Log, Source
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _LEAST_PIECE = 4096  # bytes of a payload that are sent at once at least, if there are so many
 _LEVEL = 5  # of compression
@@ -240,15 +242,15 @@ class Connection:
 
     # -- control channel ---------------------------------------------------------------------------------------
 
-    def receive_control(self, data: bytes | bytearray | memoryview) -> list[Event]:
+    def receive_control(self, data: Buffer) -> list[Event]:
         """Take bytes of the control channel. ``RemoteProtocolError``: the connection is to be dropped."""
         return self._guarded(self._take_control, data)
 
-    def _guarded(self, take: object, data: bytes | bytearray | memoryview) -> list[Event]:
+    def _guarded(self, take: Callable[[Buffer], None], data: Buffer) -> list[Event]:
         if self._failed:
             raise LocalProtocolError("the peer broke the protocol: the connection is over")
         try:
-            take(data)  # type: ignore[operator]
+            take(data)
             return self._authentic()
         except RemoteProtocolError:
             self._failed = True
@@ -264,7 +266,7 @@ class Connection:
                 raise RemoteProtocolError(f"entry {entries[good.index(False)].seq} has a bad signature")
         return events
 
-    def _take_control(self, data: bytes | bytearray | memoryview) -> None:
+    def _take_control(self, data: Buffer) -> None:
         self._control_in += data
         at, buffer = 0, self._control_in
         while at < len(buffer):
@@ -420,7 +422,7 @@ class Connection:
         """The bytes of the data channel that wait for a confirmation on the control channel."""
         return len(self._data_in) if self._is_waiting else 0
 
-    def receive_data(self, data: bytes | bytearray | memoryview) -> list[Event]:
+    def receive_data(self, data: Buffer) -> list[Event]:
         """Take bytes of the data channel. ``RemoteProtocolError``: the connection is to be dropped."""
         if self.modes is None:
             raise LocalProtocolError("data before the peer's setup was read")
@@ -431,7 +433,7 @@ class Connection:
             self._is_waiting = False
             self._take_data(b"")
 
-    def _take_data(self, data: bytes | bytearray | memoryview) -> None:
+    def _take_data(self, data: Buffer) -> None:
         buffer = self._data_in + bytes(data) if self._data_in else bytes(data)
         at = 0
         self._data_in = b""
@@ -569,9 +571,9 @@ class Connection:
             if exchange is not None:
                 exchange.incoming.body(piece, self._events, greedy=greedy)
 
-    def _decode(self, work: object) -> None:
+    def _decode(self, work: Callable[[], None]) -> None:
         try:
-            work()  # type: ignore[operator]
+            work()
         except EncodingError as error:
             raise RemoteProtocolError(f"compressed bytes that are wrong: {error}") from None
 

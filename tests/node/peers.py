@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from culm.node.intervals import IntervalSession
 from culm.node.policy import Policy
 from culm.node.source import StoreSource
-from tests.node.links import CONFIG, QUICK, Party
+from tests.node.links import CONFIG, QUICK, Party, run, stream_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,6 +23,7 @@ class Peer:
     """A party with sessions of a Point-2-Point protocol."""
 
     kind: Any = IntervalSession
+    as_caller: ClassVar[dict[str, Any]] = {}  # what its sessions are told if it opens the connection
 
     def __init__(self, party: Party) -> None:
         self.party = party
@@ -70,6 +71,31 @@ async def until(condition: Callable[[], bool]) -> None:
     """Wait for what other tasks bring about."""
     while not condition():
         await asyncio.sleep(0.005)
+
+
+async def syncs(one: Peer, other: Peer, logs: Iterable[Log], **settings: Any) -> Any:
+    """One asks the other for logs, once; ``their_...`` are settings of the other."""
+    near, far = await stream_pair()
+    their = {name[6:]: settings.pop(name) for name in list(settings) if name.startswith("their_")}
+    asking = one.session(near, logs, live=False, mirrors=False, **one.as_caller, **settings)
+    answering = other.session(far, **their)
+    tasks = [asyncio.create_task(asking.run()), asyncio.create_task(answering.run())]
+    done = asyncio.create_task(asking.done.wait())
+    await asyncio.wait([*tasks, done], return_when=asyncio.FIRST_COMPLETED, timeout=30)
+    finished = asking.done.is_set()
+    done.cancel()
+    tasks[0].cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    failures = [result for result in results if isinstance(result, Exception)]
+    if not finished:
+        raise failures[0] if failures else AssertionError("not done")
+    assert not failures
+    return asking
+
+
+def sync(one: Peer, other: Peer, logs: Iterable[Log], **settings: Any) -> Any:
+    """``syncs``, outside of a loop."""
+    return run(lambda: syncs(one, other, logs, **settings))
 
 
 class Rogue:

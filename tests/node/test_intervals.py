@@ -22,13 +22,12 @@ from culm.node.wants import EVERYTHING
 from culm.ranges import RangeSet, read_range
 from culm.testing.builders import LogBuilder, build_log, tampered
 from tests.node.links import QUICK, Party, run, stream_pair
-from tests.node.peers import Peer, Rogue, key, until
+from tests.node.peers import Peer, Rogue, key, sync, syncs, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from culm.node.intervals import IntervalSession
-    from culm.store import Log
 
 
 @pytest.fixture
@@ -39,29 +38,6 @@ def peers(parties: list[Party]) -> Iterator[list[Peer]]:
     for peer in made:
         for source in peer.sources:
             source.close()
-
-
-async def syncs(one: Peer, other: Peer, logs: Iterable[Log], **settings: Any) -> IntervalSession:
-    """One asks the other for logs, once."""
-    near, far = await stream_pair()
-    asking: IntervalSession = one.session(near, logs, live=False, mirrors=False, **settings)
-    answering = other.session(far)
-    tasks = [asyncio.create_task(asking.run()), asyncio.create_task(answering.run())]
-    done = asyncio.create_task(asking.done.wait())
-    await asyncio.wait([*tasks, done], return_when=asyncio.FIRST_COMPLETED, timeout=30)
-    finished = asking.done.is_set()
-    done.cancel()
-    tasks[0].cancel()
-    results = await asyncio.gather(*tasks, return_exceptions=True)
-    failures = [result for result in results if isinstance(result, Exception)]
-    if not finished:
-        raise failures[0] if failures else AssertionError("not done")
-    return asking
-
-
-def sync(one: Peer, other: Peer, logs: Iterable[Log], **settings: Any) -> IntervalSession:
-    """``syncs``, outside of a loop."""
-    return run(lambda: syncs(one, other, logs, **settings))
 
 
 def test_everything_arrives(peers: list[Peer]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import random
 import tracemalloc
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -34,7 +34,7 @@ from culm.testing.builders import LogBuilder, build_log, tampered
 from culm.testing.memory import MemoryStore
 from culm.wire.bymux import INFINITE, packet
 from tests.node.links import QUICK, Party, run, stream_pair
-from tests.node.peers import Peer, Rogue, key, until
+from tests.node.peers import Peer, Rogue, key, sync, syncs, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -46,6 +46,7 @@ class ProposalPeer(Peer):
     """A party with proposal sessions. Who opens a connection is asked with ``called``."""
 
     kind = ProposalSession
+    as_caller: ClassVar[dict[str, Any]] = {"called": True}
 
     def session(self, streams: Any, logs: Iterable[Log] = (), **settings: Any) -> ProposalSession:
         """A session over some streams; its news, and what grows, go to the party's other sessions."""
@@ -66,31 +67,6 @@ def peers(parties: list[Party]) -> Iterator[list[ProposalPeer]]:
     for peer in made:
         for source in peer.sources:
             source.close()
-
-
-async def syncs(one: ProposalPeer, other: ProposalPeer, logs: Iterable[Log], **settings: Any) -> ProposalSession:
-    """One asks the other for logs, once."""
-    near, far = await stream_pair()
-    their = {name[6:]: settings.pop(name) for name in list(settings) if name.startswith("their_")}
-    asking = one.session(near, logs, called=True, live=False, mirrors=False, **settings)
-    answering = other.session(far, **their)
-    tasks = [asyncio.create_task(asking.run()), asyncio.create_task(answering.run())]
-    done = asyncio.create_task(asking.done.wait())
-    await asyncio.wait([*tasks, done], return_when=asyncio.FIRST_COMPLETED, timeout=30)
-    finished = asking.done.is_set()
-    done.cancel()
-    tasks[0].cancel()
-    results = await asyncio.gather(*tasks, return_exceptions=True)
-    failures = [result for result in results if isinstance(result, Exception)]
-    if not finished:
-        raise failures[0] if failures else AssertionError("not done")
-    assert not failures
-    return asking
-
-
-def sync(one: ProposalPeer, other: ProposalPeer, logs: Iterable[Log], **settings: Any) -> ProposalSession:
-    """``syncs``, outside of a loop."""
-    return run(lambda: syncs(one, other, logs, **settings))
 
 
 def test_everything_arrives(peers: list[ProposalPeer]) -> None:

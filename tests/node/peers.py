@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from culm.errors import NetworkError
 from culm.node.intervals import IntervalSession
 from culm.node.policy import Policy
 from culm.node.source import StoreSource
@@ -42,8 +43,10 @@ class Peer:
     ) -> Any:
         """A session over some streams; its news go to the party's other sessions."""
         config = replace(CONFIG, policy=policy or Policy(), limits=limits)
-        source = StoreSource(self.store, config.policy)
-        self.sources.append(source)
+        source = next((source for source in self.sources if source.policy == config.policy), None)
+        if source is None:  # sessions of one node share it
+            source = StoreSource(self.store, config.policy)
+            self.sources.append(source)
 
         def tell() -> None:
             for session in self.sessions:
@@ -89,7 +92,7 @@ async def syncs(one: Peer, other: Peer, logs: Iterable[Log], **settings: Any) ->
     failures = [result for result in results if isinstance(result, Exception)]
     if not finished:
         raise failures[0] if failures else AssertionError("not done")
-    assert not failures
+    assert [failure for failure in failures if not isinstance(failure, NetworkError)] == []  # who is done hangs up
     return asking
 
 

@@ -285,8 +285,6 @@ def test_a_greedy_line(peers: list[ProposalPeer]) -> None:
             bob.session(second[0], options=options, policy=SHARED),
             carol.session(second[1], [key(log)], called=True, options=options),
         ]
-        sessions[2]._source = sessions[1]._source  # sessions of one node share it
-        sessions[2].connection._source = sessions[1]._source
         tasks = [asyncio.create_task(session.run()) for session in sessions]
         early = 0
         while not await carol.on_its_thread(carol.numbers, key(log)):

@@ -21,6 +21,7 @@ from culm.proposals import (
     Eagerness,
     EntryReceived,
     Limits,
+    Noticed,
     Offered,
     PayloadFailed,
     PayloadReceived,
@@ -474,11 +475,46 @@ def test_proposing_where_an_answer_is_due() -> None:
 def test_data_overtakes_a_confirmation() -> None:
     """T87: data for a proposal that is not confirmed yet waits until the confirmation is there."""
     victim = Victim().proposes(offer()).data(Switch(1), meta(1), pay(1))
-    assert victim.connection.unread > 0
+    assert victim.connection.receiver.unread > 0
     assert not any(isinstance(event, EntryReceived) for event in victim.events)
     victim.control(Adjust(1, EVERYTHING))
-    assert victim.connection.unread == 0
+    assert victim.connection.receiver.unread == 0
     assert victim.store.bytes[LOG.entries[0].hash] == b"bamboo bamboo bamboo"
+
+
+def test_a_confirmation_that_crosses_our_cancellation() -> None:
+    """Data that waited for the confirmation is read all the same, so that what is behind it comes."""
+    victim = Victim().proposes(offer()).control(offer(7, None, lower=1)).confirms(NOTHING)
+    victim.data(Switch(1), meta(1), Switch(0), Notify(1)).cancels(proposal_id=1)
+    assert victim.connection.receiver.unread > 0
+    victim.control(Adjust(1, EVERYTHING))
+    assert victim.connection.receiver.unread == 0
+    assert any(isinstance(event, Noticed) for event in victim.events)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda victim: victim.connection.propose(offer(start=5, lower=3, hash=H1)),
+        lambda victim: victim.connection.propose(offer(start=5, end=4)),
+        lambda victim: victim.connection.propose(offer(end=None, sparse=True)),
+        lambda victim: victim.connection.confirm(0, end=4),
+        lambda victim: victim.connection.confirm(0, end=9, upper=8),
+        lambda victim: victim.connection.confirm(2),
+        lambda victim: victim.connection.adjust(Adjust(0, EVERYTHING)),
+        lambda victim: victim.connection.adjust(Adjust(0, EVERYTHING, end=7)),
+        lambda victim: victim.connection.cancel(9),
+    ],
+)
+def test_calls_that_make_no_sense(wrong: Callable[[Victim], object]) -> None:
+    """They are refused as the caller's fault, nothing is said to the peer, and the connection goes on."""
+    victim = Victim().control(Grant(5), offer(start=30, end=None, lower=1))
+    with pytest.raises(LocalProtocolError):
+        wrong(victim)
+    assert _said(victim) == []
+    victim.confirms(end=40)
+    with pytest.raises(LocalProtocolError):
+        victim.confirms()
 
 
 def test_the_end_of_the_log() -> None:
@@ -529,7 +565,7 @@ def test_ids_are_free_again() -> None:
     victim.data(meta(1), Marker(0))  # of its use before
     victim.confirms().data(Switch(0), meta(1))
     assert [event.entry.seq for event in victim.events if isinstance(event, EntryReceived)][-1] == 1
-    assert not victim.connection._owed
+    assert not victim.connection._ids.owed
 
 
 def test_an_end_that_is_lowered_too_late() -> None:

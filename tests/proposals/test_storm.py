@@ -194,10 +194,10 @@ class Storm:
                         assert side.store.bytes[entry.hash] == log.payloads[entry.hash]
         for side in self.sides:
             assert not side.connection.exchanges
-            assert side.connection.pending == 0
-            assert len(side.connection._tombstones) <= 2 * side.connection.limits.proposals
-            assert not side.connection._early
-            assert not side.connection._owed
+            assert side.connection.sender.pending == 0
+            assert len(side.connection._ids.tombstones) <= 2 * side.connection.limits.proposals
+            assert not side.connection._ids.early
+            assert not side.connection._ids.owed
 
     def run(self) -> None:
         """All of it."""

@@ -117,7 +117,7 @@ class ProposalSession(PeerSession):
     # -- reading -----------------------------------------------------------------------------------------------
 
     def _expects_payload(self, size: int) -> bool:
-        return self.connection.expects_payload(size)
+        return self.connection.receiver.expects_payload(size)
 
     def _parse(self, data: bytes) -> Iterator[Event]:
         for event in self.session.receive_data(data):
@@ -188,7 +188,7 @@ class ProposalSession(PeerSession):
 
     @property
     def _is_small_work(self) -> bool:
-        return not self.proposer.has_work and self.connection.turns <= _INLINE_TURNS
+        return not self.proposer.has_work and self.connection.sender.turns <= _INLINE_TURNS
 
     def _compose(self) -> tuple[bytes, bool]:
         grown, self._grown = self._grown, set()
@@ -200,7 +200,7 @@ class ProposalSession(PeerSession):
         elif not self.connection.exchanges:
             self.session.close()
         more = self.session.respond(WRITE_BYTES)
-        self.stats.entries_sent = self.connection.entries_sent
+        self.stats.entries_sent = self.connection.sender.entries_sent
         return self.session.data_to_send(), more
 
     def _take_events(self) -> list[Event]:
@@ -245,6 +245,6 @@ class ProposalSession(PeerSession):
     @property
     def _sent_at(self) -> float:
         """When an entry was sent last."""
-        if self.connection.entries_sent != self._entries_seen:
-            self._entries_seen, self._entries_at = self.connection.entries_sent, time.monotonic()
+        if self.connection.sender.entries_sent != self._entries_seen:
+            self._entries_seen, self._entries_at = self.connection.sender.entries_sent, time.monotonic()
         return self._entries_at

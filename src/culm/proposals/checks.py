@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from culm.transfer import Log, Source
 
 
-def check_proposal(proposal: Proposal) -> None:
-    """``RemoteProtocolError`` for a proposal that cannot be meant."""
+def what_is_wrong(proposal: Proposal) -> str | None:
+    """Why a proposal cannot be meant; None if it can."""
     start, lower = proposal.start, proposal.lower
     if lower is not None and (lower > start or lower not in path(start, 1)):
-        raise RemoteProtocolError(f"entry {lower} is not in the lower certificate pool of entry {start}")
+        return f"entry {lower} is not in the lower certificate pool of entry {start}"
     if proposal.end is not None and proposal.end < start:
-        raise RemoteProtocolError(f"a range from {start} to {proposal.end}")
+        return f"a range from {start} to {proposal.end}"
     if proposal.end is not None and proposal.upper is not None and proposal.upper < proposal.end:
-        raise RemoteProtocolError(f"an upper pool to {proposal.upper} of a range to {proposal.end}")
+        return f"an upper pool to {proposal.upper} of a range to {proposal.end}"
+    return None
 
 
 def objection(proposal: Proposal, source: Source) -> Cancel | None:

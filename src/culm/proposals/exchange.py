@@ -8,7 +8,7 @@ from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.proposals.incoming import Incoming
 from culm.proposals.outgoing import Outgoing
 from culm.proposals.sequence import Sequence
-from culm.proposals.states import OVER, RULES, Event, Said, is_allowed
+from culm.proposals.states import OVER, Event, Said, after, is_allowed
 from culm.proposals.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -72,11 +72,7 @@ class Exchange:
         if not is_allowed(self.said, event):
             kind = RemoteProtocolError if is_peers else LocalProtocolError
             raise kind(f"{event.name.lower()} of proposal {self.id}, which may not be now")
-        self.said |= RULES[event].adds
-        if is_peers and event in (Event.ADJUSTED, Event.CANCELLED) and self.is_ours:
-            self.said |= Said.ANSWERED
-        if not is_peers and event is Event.CANCEL and not self.is_ours:
-            self.said |= Said.ANSWERED
+        self.said = after(self.said, event, is_ours=self.is_ours)
 
     @property
     def is_over(self) -> bool:
@@ -97,25 +93,31 @@ class Exchange:
 
     # -- adjusting ---------------------------------------------------------------------------------------------
 
-    def lower(self, message: Adjust) -> bool:
-        """Lower the end and the upper pool, for both. False if that comes too late: items beyond were passed.
-
-        ``RemoteProtocolError`` if the range would end before it begins, or the pool before the range.
-        """
+    def _lowered(self, message: Adjust) -> tuple[int | None, int | None]:
+        """The end and the upper pool with what a message says of them, where that is lower."""
         end, upper = self.end, self.upper
         if message.end is not None and (end is None or message.end < end):
             end = message.end
         if message.upper is not None and (upper is None or message.upper < upper):
             upper = message.upper
+        return end, upper
+
+    def range_problem(self, message: Adjust) -> str | None:
+        """Why the range cannot be lowered as a message says; None if it can, or is not."""
+        end, upper = self._lowered(message)
         if end is not None and end < self.proposal.start:
-            raise RemoteProtocolError(f"an end of proposal {self.id} before its start")
+            return f"an end of proposal {self.id} before its start"
         if upper is not None and (end is None or upper < end):
-            raise RemoteProtocolError(f"an upper end of proposal {self.id} before its end")
+            return f"an upper end of proposal {self.id} before its end"
+        return None
+
+    def lower(self, message: Adjust) -> bool:
+        """Lower the end and the upper pool, for both. False if that comes too late: items beyond were passed."""
+        end, upper = self._lowered(message)
         if (end, upper) == (self.end, self.upper):
             return True
         sequence = Sequence.of(self.proposal, end, upper)
-        farthest = max(self.incoming.index, *self.outgoing.highest[:1])
-        if end != self.end and farthest > sequence.range_end:
+        if end != self.end and max(self.incoming.index, self.outgoing.highest[0]) > sequence.range_end:
             return False
         self.end, self.upper, self.sequence = end, upper, sequence
         self.incoming.index = min(self.incoming.index, sequence.total)

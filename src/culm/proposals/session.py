@@ -70,13 +70,13 @@ class Session:
         return events
 
     def _take(self, stream: int, piece: bytes) -> list[Event]:
-        before = self.connection.unread
+        before = self.connection.receiver.unread
         if stream == CONTROL:
             events = self.connection.receive_control(piece)
-            self._to_consume += before - self.connection.unread
+            self._to_consume += before - self.connection.receiver.unread
         else:
             events = self.connection.receive_data(piece)
-            self._to_consume += len(piece) + before - self.connection.unread
+            self._to_consume += len(piece) + before - self.connection.receiver.unread
         return events
 
     def _take_end(self, event: Closed | Unread) -> None:
@@ -110,7 +110,7 @@ class Session:
 
     def respond(self, limit: int) -> bool:
         """Write items, as far as the peer takes them now; whether there may be more at once."""
-        room = min(limit, self._mux.room(DATA) - self.connection.pending)
+        room = min(limit, self._mux.room(DATA) - self.connection.sender.pending)
         return room > 0 and self.connection.respond(room)
 
     def data_to_send(self) -> bytes:

@@ -46,7 +46,7 @@ class Rule(NamedTuple):
 
 
 RULES = {
-    Event.CONFIRM: Rule(Said.NOTHING, Said.CONFIRMED, Said.ANSWERED | Said.CONFIRMED),
+    Event.CONFIRM: Rule(Said.NOTHING, Said.CONFIRMED, Said.CONFIRMED),
     Event.ADJUST: Rule(Said.NOTHING, Said.CANCEL_SENT, Said.NOTHING),
     Event.ADJUSTED: Rule(Said.NOTHING, Said.CANCEL_RECEIVED, Said.NOTHING),
     Event.CANCEL: Rule(Said.NOTHING, Said.CANCEL_SENT, Said.CANCEL_SENT),
@@ -55,8 +55,19 @@ RULES = {
     Event.MARKED: Rule(Said.NOTHING, Said.MARKER_RECEIVED, Said.MARKER_RECEIVED),
 }
 
+# What answers a proposal, by whether it is ours: the words of whoever did not make it.
+ANSWERS = {
+    True: frozenset({Event.CONFIRM, Event.ADJUSTED, Event.CANCELLED}),
+    False: frozenset({Event.CONFIRM, Event.CANCEL}),
+}
+
 
 def is_allowed(said: int, event: Event) -> bool:
     """Whether an event may happen now."""
     rule = RULES[event]
     return said & rule.needs == rule.needs and not said & rule.before
+
+
+def after(said: int, event: Event, *, is_ours: bool) -> int:
+    """What was said once an event has happened."""
+    return said | RULES[event].adds | (Said.ANSWERED if event in ANSWERS[is_ours] else 0)

@@ -1,0 +1,253 @@
+"""The peer's side of the data channel: the current proposal, markers, bytes of payloads (seed 000, "The Data Channel").
+
+What an item means on its proposal is the matter of ``culm.proposals.incoming``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from culm.errors import EncodingError, RemoteProtocolError, Truncated
+from culm.proposals.data import MAX_DATA_HEAD, pull_data
+from culm.proposals.events import Event, Lost
+from culm.proposals.messages import (
+    Apology,
+    Cancel,
+    Code,
+    Compressed,
+    DataMessage,
+    Marker,
+    Metadata,
+    Notify,
+    Raw,
+    Skip,
+    SkipBytes,
+    Switch,
+)
+from culm.proposals.states import Event as Step
+from culm.proposals.states import Said
+from culm.wire.lzfoo import Decoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from culm.proposals.exchange import Exchange
+    from culm.proposals.ids import PeerIds
+    from culm.proposals.sending import Sender
+    from culm.proposals.setup import Modes
+    from culm.transfer import Source
+
+
+class Ending(Protocol):
+    """What ends a proposal."""
+
+    def cancel_now(self, exchange: Exchange, message: Cancel) -> None:
+        """Cancel a proposal."""
+
+    def free(self, exchange: Exchange) -> None:
+        """Everything was said of a proposal: forget it."""
+
+
+class Receiver:
+    """Reads what the peer sends. ``proactive``: we opened the connection. Events are added to ``events``."""
+
+    def __init__(
+        self,
+        source: Source,
+        exchanges: Mapping[int, Exchange],
+        ids: PeerIds,
+        sender: Sender,
+        events: list[Event],
+        ending: Ending,
+        *,
+        proactive: bool,
+    ) -> None:
+        self._source = source
+        self._exchanges = exchanges
+        self._ids = ids
+        self._sender = sender
+        self._events = events
+        self._ending = ending
+        self._proactive = proactive
+        self._greedy = False
+        self._decoder = Decoder(0)
+        self._current: Exchange | None = None
+        self._is_lost = False  # what comes is of a proposal that is not known any more
+        self._is_waiting = False  # for a confirmation that data has overtaken
+        self._buffer = b""
+        self._body = 0  # bytes of a payload that are still to come, as they stand on the wire
+        self._body_of: Exchange | None = None
+        self._decoding = False
+
+    def agree(self, modes: Modes) -> None:
+        """Modes and windows are known: data may come."""
+        self._greedy = modes.takes_greedily
+        self._decoder = Decoder(modes.receive_window)
+
+    # -- bytes -------------------------------------------------------------------------------------------------
+
+    @property
+    def unread(self) -> int:
+        """The bytes that wait for a confirmation on the control channel."""
+        return len(self._buffer) if self._is_waiting else 0
+
+    @property
+    def is_inside_a_message(self) -> bool:
+        """Whether a message came in part."""
+        return bool(self._buffer or self._body)
+
+    def expects_payload(self, size: int) -> bool:
+        """Whether the next so many bytes are, as far as can be told, those of a large payload: no entries."""
+        return self._current is not None and self._current.incoming.payload_left >= size
+
+    def resume(self) -> None:
+        """The control channel said something: what waited for that may go on."""
+        if self._is_waiting:
+            self._is_waiting = False
+            self.take(b"")
+
+    def leave(self, exchange: Exchange) -> None:
+        """A proposal of ours was never made: nothing can come of it."""
+        if self._current is exchange:
+            self._current = None
+
+    def take(self, data: bytes | bytearray | memoryview) -> None:
+        """Take bytes. ``RemoteProtocolError`` for what may not come."""
+        buffer = self._buffer + bytes(data) if self._buffer else bytes(data)
+        at = 0
+        self._buffer = b""
+        while at < len(buffer) and not self._is_waiting:
+            if self._body:
+                taken = buffer[at : at + self._body]
+                at += len(taken)
+                self._take_body(taken)
+                continue
+            try:
+                message, size = pull_data(buffer[at : at + MAX_DATA_HEAD])
+            except Truncated:
+                break
+            except EncodingError as error:
+                raise RemoteProtocolError(f"a data message breaks the format: {error}") from None
+            if self._handle(message):
+                at += size
+        self._buffer = buffer[at:]
+
+    # -- messages ----------------------------------------------------------------------------------------------
+
+    def _handle(self, message: DataMessage) -> bool:
+        """Take a message. False if it is to wait for the control channel."""
+        if isinstance(message, Switch):
+            self._switch(message.id)
+            return True
+        if isinstance(message, Marker):
+            self._take_marker(message.id)
+            return True
+        exchange = self._current
+        if exchange is None and not self._is_lost:
+            raise RemoteProtocolError("an item of no proposal")
+        if exchange is not None and not exchange.has(Said.CONFIRMED):
+            if exchange.is_ours and not exchange.has(Said.ANSWERED):
+                self._is_waiting = True
+                return False
+            raise RemoteProtocolError(f"an item of proposal {exchange.id}, which was not confirmed")
+        if exchange is None or exchange.incoming.lost:
+            self._begin_body(message, None)
+            return True
+        self._take_item(exchange, message)
+        self._sender.end_if_finished(exchange)
+        if isinstance(message, Apology | Skip):
+            self._sender.queue(exchange)
+        return True
+
+    def _switch(self, proposal_id: int) -> None:
+        exchange = self._exchanges.get(proposal_id)
+        self._current, self._is_lost = None, False
+        if proposal_id in self._ids.owed:
+            self._is_lost = True
+        elif exchange is None:
+            if proposal_id not in self._ids.tombstones:
+                raise RemoteProtocolError(f"a switch to proposal {proposal_id}, which there is not")
+        elif exchange.has(Said.MARKER_RECEIVED):
+            raise RemoteProtocolError(f"a switch to proposal {proposal_id}, which the peer has ended")
+        else:
+            self._current = exchange
+
+    def _take_marker(self, proposal_id: int) -> None:
+        exchange = self._exchanges.get(proposal_id)
+        if self._ids.pay(proposal_id):
+            self._is_lost = False
+            return
+        if proposal_id in self._ids.tombstones:
+            return
+        if exchange is None or exchange.has(Said.MARKER_RECEIVED):
+            is_theirs = proposal_id % 2 == self._proactive
+            is_next = exchange is None or exchange.has(Said.CANCEL_SENT | Said.MARKER_SENT)
+            if not (is_theirs and is_next and self._ids.mark_early(proposal_id)):
+                raise RemoteProtocolError(f"a marker of proposal {proposal_id}, which there is not")
+            return
+        exchange.advance(Step.MARKED, is_peers=True)
+        self.leave(exchange)
+        if exchange.is_over:
+            self._ending.free(exchange)
+
+    def _take_item(self, exchange: Exchange, message: DataMessage) -> None:
+        incoming = exchange.incoming
+        match message:
+            case Metadata():
+                incoming.metadata(message, self._source, self._events, greedy=self._greedy)
+            case Raw(count) | Compressed(count):
+                if incoming.begin(count, self._source, self._events):
+                    self._begin_body(message, exchange)
+                else:
+                    self.lose(exchange, Code.DO_NOT_RETRY)
+                    self._begin_body(message, None)
+            case Notify(count):
+                incoming.notify(count, self._source, self._events)
+            case Skip(why):
+                incoming.skip(why, self._source, self._events)
+            case SkipBytes(count):
+                incoming.skip_bytes(count, self._source)
+            case Apology():
+                incoming.apologise(self._events, greedy=self._greedy)
+
+    def lose(self, exchange: Exchange, code: Code) -> None:
+        """What comes of a proposal cannot be followed any more: it is only read until its marker."""
+        exchange.incoming.lost = True
+        self._events.append(Lost(exchange.id))
+        if not exchange.has(Said.CANCEL_SENT):
+            self._ending.cancel_now(exchange, Cancel(exchange.id, code))
+
+    # -- bytes of payloads -------------------------------------------------------------------------------------
+
+    def _begin_body(self, message: DataMessage, exchange: Exchange | None) -> None:
+        if isinstance(message, Raw):
+            self._body, self._decoding = message.count, False
+        elif isinstance(message, Compressed):
+            self._body, self._decoding = message.size, True
+            self._decode(lambda: self._decoder.begin(message.count))
+            if not message.size:
+                self._decode(self._decoder.finish)
+        self._body_of = exchange
+
+    def _take_body(self, data: bytes) -> None:
+        self._body -= len(data)
+        exchange = self._body_of
+        if self._decoding:
+            self._decode(lambda: self._decode_to(data, exchange))
+            if not self._body:
+                self._decode(self._decoder.finish)
+        elif exchange is not None:
+            exchange.incoming.body(data, self._events, greedy=self._greedy)
+        if exchange is not None:
+            self._sender.end_if_finished(exchange)
+
+    def _decode_to(self, data: bytes, exchange: Exchange | None) -> None:
+        for piece in self._decoder.feed(data):
+            if exchange is not None:
+                exchange.incoming.body(piece, self._events, greedy=self._greedy)
+
+    def _decode(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except EncodingError as error:
+            raise RemoteProtocolError(f"compressed bytes that are wrong: {error}") from None

@@ -1,0 +1,158 @@
+"""Our side of the data channel: whose turn it is, the current proposal, compression (seed 000, "The Data Channel")."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from culm.proposals.data import push_data
+from culm.proposals.messages import Cancel, Code, Compressed, Marker, Metadata, Raw, Switch
+from culm.proposals.states import Said
+from culm.wire.lzfoo import Encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from culm.proposals.exchange import Exchange
+    from culm.proposals.limits import Limits
+    from culm.proposals.setup import Modes
+    from culm.transfer import Log, Source
+
+_LEAST_PIECE = 4096  # bytes of a payload that are sent at once at least, if there are so many
+_LEVEL = 5  # of compression
+_LEAST_COMPRESSED = 16  # bytes of a payload that are worth trying
+
+
+class Sender:
+    """Writes the items of all proposals that are confirmed. ``cancel`` is called to end one."""
+
+    def __init__(
+        self,
+        source: Source,
+        limits: Limits,
+        exchanges: Mapping[int, Exchange],
+        cancel: Callable[[Exchange, Cancel], None],
+    ) -> None:
+        self.entries_sent = 0
+        self.pending = 0  # bytes that wait to be taken
+        self._source = source
+        self._limits = limits
+        self._exchanges = exchanges
+        self._cancel = cancel
+        self._modes: Modes | None = None
+        self._encoder: Encoder | None = None
+        self._current: Exchange | None = None
+        self._out: list[bytes] = []
+        self._turns: deque[int] = deque()
+
+    def agree(self, modes: Modes) -> None:
+        """Modes and windows are known: items may be sent."""
+        self._modes = modes
+        if modes.send_window:
+            self._encoder = Encoder(modes.send_window, _LEVEL)
+
+    # -- turns -------------------------------------------------------------------------------------------------
+
+    @property
+    def turns(self) -> int:
+        """How many proposals ``respond`` would look at."""
+        return len(self._turns)
+
+    def queue(self, exchange: Exchange) -> None:
+        """There may be something to send of a proposal."""
+        if exchange.id not in self._turns:
+            self._turns.append(exchange.id)
+
+    def wake(self, logs: Iterable[Log]) -> None:
+        """The store has changed what it holds of these logs."""
+        changed = set(logs)
+        for exchange in self._exchanges.values():
+            if exchange.proposal.log in changed:
+                exchange.outgoing.wake()
+                self.queue(exchange)
+
+    def leave(self, exchange: Exchange) -> None:
+        """Nothing more is sent of a proposal: if it is the current one, there is none."""
+        if self._current is exchange:
+            self._current = None
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def mark(self, exchange: Exchange) -> None:
+        """Send the marker of a proposal that is cancelled."""
+        self._put(push_data(Marker(exchange.id)))
+        self.leave(exchange)
+
+    def _put(self, data: bytes) -> None:
+        self._out.append(data)
+        self.pending += len(data)
+
+    def data_to_send(self) -> bytes:
+        """What was written."""
+        data = b"".join(self._out)
+        self._out.clear()
+        self.pending = 0
+        return data
+
+    def respond(self, limit: int) -> bool:
+        """Write items, up to about ``limit`` bytes; whether there may be more to send now.
+
+        Reads from the source. Each proposal has its turn, for a chunk at a time.
+        """
+        if self._modes is None:
+            return False
+        while self._turns and self.pending < limit:
+            exchange = self._exchanges.get(self._turns.popleft())
+            if exchange is not None and exchange.may_send:
+                most = min(limit, self.pending + self._limits.chunk)
+                self._send_some(exchange, most, greedy=self._modes.sends_greedily)
+        return bool(self._turns)
+
+    def _send_some(self, exchange: Exchange, limit: int, *, greedy: bool) -> None:
+        outgoing = exchange.outgoing
+        while exchange.may_send:
+            if self.pending >= limit:
+                self.queue(exchange)
+                return
+            step = outgoing.step(self._source, max(limit - self.pending, _LEAST_PIECE), greedy=greedy)
+            if step is None:
+                self._show_fork(exchange)
+                break
+            if self._current is not exchange:
+                self._current = exchange
+                self._put(push_data(Switch(exchange.id)))
+            for message in step.messages:
+                if isinstance(message, Raw):
+                    self._put_body(message, step.body)
+                else:
+                    self._put(push_data(message))
+                    self.entries_sent += isinstance(message, Metadata)
+            outgoing.moved(step)
+        self.end_if_finished(exchange)
+
+    def end_if_finished(self, exchange: Exchange) -> None:
+        """Cancel a proposal to which neither side can add anything."""
+        if exchange.is_finished(self._source) and not exchange.has(Said.CANCEL_SENT):
+            self._cancel(exchange, Cancel(exchange.id, Code.END_OF_RANGE))
+
+    def _show_fork(self, exchange: Exchange) -> None:
+        """Nothing more can be sent: if that is because the log is forked here, say so."""
+        log, at = exchange.proposal.log, exchange.outgoing.index
+        if at >= exchange.total or not self._source.held(log).is_forked:
+            return
+        seq = exchange.sequence.item(at).seq
+        proofs = [proof for proof in self._source.proofs(log) if proof.position <= seq]
+        if proofs:
+            proof = min(proofs, key=lambda proof: proof.position)
+            self._cancel(exchange, Cancel(exchange.id, Code.FORKED, (proof.first, proof.second)))
+
+    def _put_body(self, message: Raw, body: bytes) -> None:
+        encoded = None
+        if self._encoder is not None and len(body) >= _LEAST_COMPRESSED:
+            encoded = self._encoder.encode_if_smaller(body)
+        if encoded is not None:
+            self._put(push_data(Compressed(len(body), len(encoded))))
+            self._put(encoded)
+        else:
+            self._put(push_data(message))
+            self._put(body)

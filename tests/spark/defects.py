@@ -288,7 +288,7 @@ def greatest_numbers(data: DataSet) -> None:
     forked = _sparse(data, middle - 1, [middle - 2, middle - 1, middle, middle + 1], {middle: yamf_hash(b"not it")})
     data.stored((entry, b".") for entry in forked)
     data.expect(forked[:2], UNVERIFIED, "no path to entry 1")
-    data.expect(forked[2:], INVALID, f"fork at {middle}: an entry links to this number")
+    data.expect(forked[2:], INVALID, f"fork at {middle}")
 
 
 # -- forks ---------------------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def fork_same_number(data: DataSet) -> None:
     other = log.make(5, b"other 5")
     for entry in (*log.entries, other, log.make(7, b"other 7")):
         data.plain(entry, log.payloads[entry.hash])
-        data.expect([entry], *((VERIFIED, None) if entry.seq < 5 else (INVALID, "fork at 5: two different entries")))
+        data.expect([entry], *((VERIFIED, None) if entry.seq < 5 else (INVALID, "fork at 5")))
 
 
 def fork_same_number_other_link(data: DataSet) -> None:
@@ -309,7 +309,7 @@ def fork_same_number_other_link(data: DataSet) -> None:
     other = log.make(6, b"payload 6", backlink=yamf_hash(b"another 5"))
     data.stored([*log.items(), (other, b"payload 6")])
     data.expect(log.entries[:4], VERIFIED)
-    data.expect([*log.entries[4:], other], INVALID, "fork at 5: ")
+    data.expect([*log.entries[4:], other], INVALID, "fork at 5")
 
 
 def fork_common_target(data: DataSet) -> None:
@@ -320,7 +320,7 @@ def fork_common_target(data: DataSet) -> None:
     for entry in (*held, other):
         data.bundle(entry)
     data.expect(held[:7], VERIFIED, payload=states.ABSENT)
-    reason = "fork at 8: two entries link to this number and expect different entries there (entries 9 and 12)"
+    reason = "fork at 8"
     data.expect([*held[7:], other], INVALID, reason, states.ABSENT)
 
 
@@ -331,7 +331,7 @@ def fork_wrong_link(data: DataSet) -> None:
     data.stored(log.items())
     data.plain(wrong, b"5")
     data.expect(log.entries[:3], VERIFIED)
-    reason = "fork at 4: an entry links to this number and expects another entry there (entries 4 and 5)"
+    reason = "fork at 4"
     data.expect([log.entries[3], wrong], INVALID, reason)
 
 
@@ -344,7 +344,7 @@ def fork_after_end(data: DataSet) -> None:
     for entry, payload in log.items():
         data.plain(entry, bytes(payload or b""))
     data.expect(log.entries[:4], VERIFIED)
-    data.expect(log.entries[4:], INVALID, "fork at 5: the log ends here and yet goes on (entries 5 and 6)")
+    data.expect(log.entries[4:], INVALID, "fork at 5")
 
 
 def fork_proof(data: DataSet) -> None:

@@ -2,88 +2,135 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import random
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from culm.bamboo import yamf_hash
-from culm.spark import read, steps
+from culm.bamboo import MAX_U64, Entry, Identity, yamf_hash
+from culm.errors import ConfigError
+from culm.spark import gather, pack, read
 from culm.spark.columns import Columns
 from culm.spark.inputs import plan
 from culm.spark.payload import PayloadFrame
-from culm.spark.walk import Fact, Finding
-from culm.store.schema import from_sql
-from culm.testing import build_log
+from culm.spark.segment import Signatures
+from culm.testing import LogBuilder, build_log, tampered
+from tests.bamboo import oracle
+from tests.spark import local
+from tests.spark.random_logs import RandomLogs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from tests.spark.defects import DataSet
 
 Row = tuple[Any, ...]
 
 
-def passed(columns: Columns, rows: Iterable[Row]) -> list[Row]:
-    """The rows after they went through Arrow batches."""
-    return list(columns.rows(columns.batches(rows)))
+def rows_of(inputs: Iterable[str]) -> list[Row]:
+    """What is read from some inputs."""
+    splits = plan(inputs)
+    return list(read.FOUND.rows(read._reader(splits)(read._SPLIT.batches([(at,) for at in range(len(splits))]))))
 
 
-def step(rows: list[Row], given: Columns, function: Any, result: Columns) -> list[Row]:
-    """A step as Spark takes it, from batches to batches."""
-    return list(result.rows(steps.mapped(given, function, result)(given.batches(rows))))
+@pytest.fixture(params=[1, 2, 12])
+def block_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Blocks of 2, 4 and 4096 numbers: the smaller they are, the more depends on how segments are put together."""
+    bits: int = request.param
+    for module in (pack, gather):
+        monkeypatch.setattr(module, "BLOCK_BITS", bits)
+    return bits
 
 
-def test_the_steps_together(data: DataSet) -> None:
-    """Reading, decoding, merging, checking and walking give the expected verdicts."""
-    splits = plan(data.inputs)
-    rows = list(read.FOUND.rows(read._reader(splits)(read._SPLIT.batches([(at,) for at in range(len(splits))]))))
-    decoded = step(rows, read.FOUND, steps.decode, steps.DECODED)
-    assert sorted(data.rejects) == sorted(row[0].rpartition("/")[2] for row in decoded if row[5] is not None)
+@pytest.mark.usefixtures("block_bits")
+class TestAnyBlocks:
+    """The verdicts do not depend on how logs are cut."""
 
-    kept = [row for row in decoded if row[5] is None]
-    copies = Counter(row[2] for row in kept)
-    merged = {row[2]: row for row in sorted(kept, key=lambda row: int(row[4]))}
-    unique = [(key, record, payload, copies[key]) for key, (_, _, _, record, payload, _) in merged.items()]
-    facts = step(unique, steps.UNIQUE, steps.check, steps.FACTS)
-    findings = [
-        Finding._make(row)
-        for row in step(sorted(facts, key=lambda fact: fact[:6]), steps.FACTS, steps.walk_logs, steps.FINDINGS)
-    ]
-    limits = {(one.author, one.log): one for one in findings if not one.is_entry}
-    entries = {one.entry_hash or b"": one for one in findings if one.is_entry}
-    assert data.expected.keys() == entries.keys()
-    for key, expected in data.expected.items():
-        finding = entries[key]
-        limit = limits.get((finding.author, finding.log))
-        beyond = limit is not None and finding.seq >= limit.seq
-        assert ("invalid" if beyond else finding.verdict) == expected.verdict
-        assert (finding.payload, finding.copies) == (expected.payload, data.copies[key])
-        assert expected.entry.seq == from_sql(finding.seq)
+    @pytest.mark.parametrize("signatures", Signatures)
+    def test_every_defect(self, data: DataSet, signatures: Signatures) -> None:
+        """Of every entry of the data set the verdict, the reason, the payload and the copies are what its case says."""
+        found = local.verdicts(rows_of(data.inputs), signatures)
+        assert data.expected.keys() == found.keys()
+        for key, expected in data.expected.items():
+            row = found[key]
+            place = (expected.entry.author.hex(), expected.entry.seq, row["reason"])
+            assert (expected.verdict, expected.payload) == (row["verdict"], row["payload"]), place
+            assert (expected.reason or "") in (row["reason"] or ""), place
+            assert data.copies[key] == row["copies"]
+            entry = expected.entry
+            assert (entry.author, entry.payload_hash, entry.is_end) == (
+                row["author"],
+                row["payload_hash"],
+                row["is_end"],
+            )
+            assert (entry.log_id, entry.seq, entry.size) == tuple(
+                int(row[name]) for name in ("log_id", "seqnum", "size")
+            )
+
+    @pytest.mark.parametrize("signatures", Signatures)
+    @pytest.mark.parametrize("seed", range(2))
+    def test_random_logs(self, tmp_path: Path, signatures: Signatures, seed: int) -> None:
+        """For many logs with anything wrong in them the verdicts are the definition's."""
+        logs = RandomLogs(seed=seed, count=60)
+        found = local.verdicts(rows_of(logs.write(tmp_path)), signatures)
+        assert found.keys() == {entry.hash for entry, _ in logs.items}
+        for of_log in logs.by_log():
+            lies = [entry.seq for entry, data in of_log.items() if data is not None and len(data) != entry.size]
+            for entry, state in oracle.verdicts(of_log, lies).items():
+                row = found[entry.hash]
+                assert (state if state != oracle.WAITING else "unverified") == row["verdict"], row
+
+    def test_the_end_of_the_numbers(self) -> None:
+        """Entries up to 2^64 - 1 are told apart and keep their numbers; the lowest fork is found."""
+        log = LogBuilder(Identity(b"\x07" * 32), MAX_U64)
+        link = yamf_hash(b"")
+        top = [log.make(MAX_U64 - n, b"", backlink=link, lipmaalink=link) for n in range(9)]
+        found = local.verdicts(local.found_rows(entry.encoded for entry in top))
+        assert {MAX_U64 - n for n in range(9)} == {int(row["seqnum"]) for row in found.values()}
+        assert {Decimal(MAX_U64)} == {row["log_id"] for row in found.values()}
+        assert {"fork at 18446744073709551607"} == {row["reason"] for row in found.values()}
 
 
-def test_the_columns_are_the_fields() -> None:
-    """Rows are tuples in the order of their columns."""
-    assert Fact._fields == steps.FACTS.names
-    assert Finding._fields == steps.FINDINGS.names
-    assert ("source", "offset", "encoded", "payload_state", "payload_frame", "reason") == read.FOUND.names
+def test_heads_stop_at_a_bad_signature() -> None:
+    """What a badly signed head links to is checked itself; what an authentic entry links to is taken as signed."""
+    log = build_log(6)
+    rows = [entry.encoded for entry in log.entries[:5]] + [tampered(log.entries[5])]
+    bad = local.verdicts(local.found_rows(rows), Signatures.HEADS)
+    assert ["verified"] * 5 + ["invalid"] == [row["verdict"] for row in sorted(bad.values(), key=_seq)]
+
+    # The author signs a link to an entry without a good signature of its own: heads take it, strict does not.
+    forged = LogBuilder(log.identity)
+    forged.append(b"one")
+    forged.entries[0] = Entry.decode(tampered(forged.entries[0]))
+    forged.append(b"two")
+    rows = [entry.encoded for entry in forged.entries]
+    for signatures, expected in ((Signatures.HEADS, "verified"), (Signatures.STRICT, "invalid")):
+        found = sorted(local.verdicts(local.found_rows(rows), signatures).values(), key=_seq)
+        assert expected == found[0]["verdict"]
 
 
-@pytest.mark.parametrize("count", [0, 1, 2000, 4001])
-def test_rows_through_batches(count: int) -> None:
-    """Any number of rows of any values comes out as it went in."""
-    columns = Columns(a="BINARY", b="BIGINT", c="BOOLEAN", d="STRING", e="TINYINT")
-    rows = [(bytes([n % 256]), -(2**63) + n, n % 2 == 0, None if n % 3 else str(n), n % 7) for n in range(count)]
-    assert rows == passed(columns, rows)
-    assert "a BINARY, b BIGINT, c BOOLEAN, d STRING, e TINYINT" == columns.ddl
+def _seq(row: dict[str, Any]) -> int:
+    return int(row["seqnum"])
 
 
-def test_every_row_is_decoded_or_rejected() -> None:
-    """An entry, a frame and a reject keep what they are; bytes that are neither, and nothing at all, are rejects."""
+def test_order_does_not_matter() -> None:
+    """Rows in order make one pack a block, rows in any order the same packs of the same entries."""
+    logs = [build_log(60, seed=seed) for seed in range(1, 6)]
+    rows = [entry.encoded for log in logs for entry in log.entries]
+    ordered = local.packed(local.found_rows(rows))
+    random.Random(3).shuffle(rows)
+    shuffled = local.packed(local.found_rows(rows))
+    assert len(logs) == len(ordered) == len(shuffled)
+    assert sorted(map(repr, ordered)) == sorted(map(repr, shuffled))
+
+
+def test_every_row_is_packed_or_rejected() -> None:
+    """Entries and frames are packed; bytes that are neither, and nothing at all, are rejects with their place."""
     entry = build_log(1).entries[0]
     frame = PayloadFrame(entry.author, 0, 1, yamf_hash(b""), 0).encode()
-    rows = [
+    rows: list[Row] = [
         ("a", 1, entry.encoded, "held", None, None),
         ("b", 2, None, None, frame, None),
         ("c", 3, None, None, None, "why"),
@@ -91,20 +138,25 @@ def test_every_row_is_decoded_or_rejected() -> None:
         ("e", 5, None, None, b"\x02", None),
         ("f", 6, None, None, None, None),
     ]
-    first, second, *rest = steps.decode(rows)
-    assert ("a", 1, entry.hash, entry.encoded) == first[:4]
-    assert ("b", 2, frame, frame) == second[:4]
-    assert ["c", "d", "e", "f"] == [row[0] for row in rest]
-    assert ["why", "not an entry", "not an entry", "a row without an entry"] == [row[5].split(":")[0] for row in rest]
+    found = local.packed(rows)
+    rejected = {row[0]: row[2].split(":")[0] for row in found if row[0] is not None}
+    assert {"c": "why", "d": "not an entry", "e": "not an entry", "f": "a row without an entry"} == rejected
+    (packed,) = (row for row in found if row[0] is None)
+    records = pack.Pack.decode(packed[6])
+    assert {entry.encoded, frame} == {records.record(row) for row in range(len(records))}
 
 
 def test_an_unknown_payload_state_is_a_wrong_call() -> None:
     """Rows that somebody made up must use the known states."""
     row = ("a", 1, build_log(1).entries[0].encoded, "complete", None, None)
-    with pytest.raises(ValueError, match="'complete' is not a payload state"):
-        list(steps.decode([row]))
+    with pytest.raises(ConfigError, match="'complete' is not a payload state"):
+        local.packed([row])
 
 
-def test_the_greatest_number_fits_the_decimals() -> None:
-    """20 digits hold 2^64 - 1."""
-    assert len(Decimal(2**64 - 1).as_tuple().digits) == 20
+@pytest.mark.parametrize("count", [0, 1, 2000, 4001])
+def test_rows_through_batches(count: int) -> None:
+    """Any number of rows of any values comes out as it went in."""
+    columns = Columns(a="BINARY", b="BIGINT", c="BOOLEAN", d="STRING", e="TINYINT")
+    rows = [(bytes([n % 256]), -(2**63) + n, n % 2 == 0, None if n % 3 else str(n), n % 7) for n in range(count)]
+    assert rows == list(columns.rows(columns.batches(rows)))
+    assert "a BINARY, b BIGINT, c BOOLEAN, d STRING, e TINYINT" == columns.ddl

@@ -12,7 +12,7 @@ from culm.bamboo import Entry, audit
 from culm.errors import ConfigError
 from culm.spark import payload as states
 from culm.spark import read_entries, rejects, verify
-from culm.spark.verify import VERDICTS
+from culm.spark.steps import VERDICTS
 from culm.store import PayloadState, SQLiteStore, State
 from tests.bamboo import oracle
 from tests.spark.random_logs import RandomLogs
@@ -70,11 +70,11 @@ def test_every_distinct_entry_is_there_once(data: DataSet, verdicts: Rows) -> No
 
 def test_the_fields_are_the_entries(spark: SparkSession, entries: DataFrame, data: DataSet, verdicts: Rows) -> None:
     """Author, log, number, size, payload hash and end are those of the entry, unsigned numbers as decimals."""
-    assert spark.createDataFrame([], VERDICTS).dtypes == verify(spark, entries).dtypes
+    assert spark.createDataFrame([], VERDICTS.ddl).dtypes == verify(spark, entries).dtypes
     for key, row in verdicts.items():
         entry = data.expected[key].entry
         assert (entry.author, entry.payload_hash, entry.is_end) == (row.author, row.payload_hash, row.is_end)
-        assert (Decimal(entry.log_id), Decimal(entry.seq), Decimal(entry.size)) == (row.log_id, row.seq, row.size)
+        assert (Decimal(entry.log_id), Decimal(entry.seq), Decimal(entry.size)) == (row.log_id, row.seqnum, row.size)
 
 
 def test_what_cannot_be_read_is_rejected(data: DataSet, entries: DataFrame) -> None:
@@ -104,7 +104,7 @@ def test_a_store_says_the_same(data: DataSet, verdicts: Rows, tmp_path: Path) ->
     assert found.keys() == verdicts.keys() - data.refused
     for key, (state, payload_state) in found.items():
         row = verdicts[key]
-        place = (row.author.hex(), int(row.seq))
+        place = (row.author.hex(), int(row.seqnum))
         assert state == row.verdict, (place, row.reason)
         had = (states.HELD, states.FORGOTTEN)  # this store was given what the other one forgot
         assert (payload_state is PayloadState.COMPLETE) == (row.payload in had), place

@@ -31,9 +31,13 @@ _CHUNK = 64  # entries one thread takes at a time: long enough to make handing t
 
 def is_authentic(entry: Entry) -> bool:
     """Whether the signature verifies under the claimed author. See ``check_signature`` for the raising form."""
-    encoded = entry.encoded
+    return is_signed(entry.encoded, entry.author)
+
+
+def is_signed(encoded: bytes, author: bytes) -> bool:
+    """``is_authentic`` for the bytes of an entry, and its author."""
     try:
-        crypto_sign_open(encoded[-SIGNATURE_BYTES:] + encoded[:-SIGNATURE_BYTES], entry.author)
+        crypto_sign_open(encoded[-SIGNATURE_BYTES:] + encoded[:-SIGNATURE_BYTES], author)
     except BadSignatureError:
         return False
     return True

@@ -29,11 +29,12 @@ from culm.spark.inputs import plan
 from culm.spark.output import SUMMARY, check_output, read_table, whole_folder, write_table
 from culm.spark.payload import MISMATCH, SIZE_MISMATCH
 from culm.spark.read import read_splits
+from culm.spark.segment import Signatures
 from culm.spark.session import session
-from culm.spark.steps import DECODED, FINDINGS
+from culm.spark.steps import OUTCOMES, SEGMENTS, VERDICTS
 from culm.spark.summary import Summary
-from culm.spark.verify import REJECTS, VERDICTS, checked, decoded, judged, limits, rejected, unique, walked
-from culm.spark.walk import INVALID, UNVERIFIED, VERIFIED
+from culm.spark.verdicts import INVALID, UNVERIFIED, VERIFIED
+from culm.spark.verify import REJECTS, chosen, forked_logs, judged, outcomes, packed, rejected, segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,19 +50,21 @@ def run(
     *,
     master: str = "local[*]",
     overwrite: bool = False,
+    signatures: str = "all",
     progress: Callable[[str], None] | None = None,
 ) -> Summary:
     """Verify the entries of stores and export files, and write the folder ``output``: all of it or, on failure, none.
 
     ``master`` is Spark's (``local[4]``, ``spark://host:7077``); a session that is active already is used instead and
-    left running. ``overwrite`` lets earlier results at ``output`` be replaced. ``progress`` is called with one line for
-    each stage.
+    left running. ``overwrite`` lets earlier results at ``output`` be replaced. ``signatures`` is ``all`` or ``heads``
+    (``culm.spark.segment``). ``progress`` is called with one line for each stage.
 
     ``ConfigError`` or ``StoreError``, before Spark is started, for inputs that cannot be read and an output that
     cannot be written; ``ConfigError`` if Spark, Java or the master is not there; ``CulmError`` if Spark fails.
     """
     started = time.monotonic()
     say = progress or _silent
+    way = chosen(signatures)
     output = output.absolute()
     splits = plan(inputs)
     check_output(output, overwrite=overwrite)
@@ -69,7 +72,7 @@ def run(
         if Path(path).resolve().is_relative_to(output.resolve()):
             raise ConfigError(f"{path}: an input inside the output {output}, which is to be replaced")
     with one_line_failures(), _session(master, say) as spark, whole_folder(output) as folder:
-        return _verify(spark, splits, folder, say, started)
+        return _verify(spark, splits, way, folder, say, started)
 
 
 def _silent(_line: str) -> None:
@@ -77,19 +80,24 @@ def _silent(_line: str) -> None:
 
 
 def _verify(
-    spark: SparkSession, splits: list[Split], folder: Path, say: Callable[[str], None], started: float
+    spark: SparkSession,
+    splits: list[Split],
+    signatures: Signatures,
+    folder: Path,
+    say: Callable[[str], None],
+    started: float,
 ) -> Summary:
     work = folder / "work"
-    say(f"reading the inputs ({len(splits)} {'task' if len(splits) == 1 else 'tasks'})")
-    records = _kept(spark, decoded(read_splits(spark, splits)), work / "records", DECODED.ddl)
-    refused = rejected(records).orderBy("source", "offset", "reason")
+    say(f"reading the inputs ({len(splits)} {'task' if len(splits) == 1 else 'tasks'}), checking signatures")
+    found = _kept(spark, segments(packed(read_splits(spark, splits)), signatures), work / "segments", SEGMENTS.ddl)
+    refused = rejected(found).orderBy("source", "offset", "reason")
     refused = _kept(spark, refused, folder / "rejects", REJECTS)
-    say("checking signatures, then paths and forks log by log")
-    findings = _kept(spark, walked(checked(unique(records))), work / "findings", FINDINGS.ddl)
+    say("looking for paths and forks, log by log")
+    reached = _kept(spark, outcomes(found), work / "outcomes", OUTCOMES.ddl)
     say("writing the verdicts")
-    verdicts = _kept(spark, judged(findings), folder / "verdicts", VERDICTS)
+    verdicts = _kept(spark, judged(found, reached), folder / "verdicts", VERDICTS.ddl)
     say("counting")
-    counts = _counted(verdicts, findings, refused)
+    counts = _counted(verdicts, reached, refused)
     summary = Summary(**counts, seconds=round(time.monotonic() - started, 3))
     text = json.dumps(summary.as_dict(), indent=2)
     (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
@@ -97,7 +105,7 @@ def _verify(
     return summary
 
 
-def _counted(verdicts: DataFrame, findings: DataFrame, refused: DataFrame) -> dict[str, int]:
+def _counted(verdicts: DataFrame, outcomes: DataFrame, refused: DataFrame) -> dict[str, int]:
     entries: dict[str, int] = {}
     mismatches = 0
     for verdict, payload, count in verdicts.groupBy("verdict", "payload").count().collect():
@@ -108,7 +116,7 @@ def _counted(verdicts: DataFrame, findings: DataFrame, refused: DataFrame) -> di
         "verified": entries.get(VERIFIED, 0),
         "unverified": entries.get(UNVERIFIED, 0),
         "invalid": entries.get(INVALID, 0),
-        "forks": limits(findings).where("forked").count(),
+        "forks": forked_logs(outcomes).count(),
         "payload_mismatches": mismatches,
         "rejects": refused.count(),
     }

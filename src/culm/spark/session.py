@@ -40,6 +40,8 @@ _SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    # A task checks some 25,000 signatures: seconds, so that the last one does not keep the others waiting.
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "8m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

@@ -1,17 +1,20 @@
 """What the workers do with the rows of each step, and the columns that pass between the steps.
 
-Plain functions from rows to rows; ``culm.spark.verify`` puts them together.
+Plain functions from rows or batches to the same; ``culm.spark.verify`` puts them together.
 """
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from culm.bamboo import Entry, is_authentic
-from culm.errors import EncodingError
-from culm.spark.columns import Columns
-from culm.spark.payload import ABSENT, STATES, PayloadFrame, is_frame, rank
-from culm.spark.walk import Fact, Finding, walk
+from culm.spark.columns import UNSIGNED, Columns
+from culm.spark.gather import PACKS
+from culm.spark.merge import Outcome, merge_logs
+from culm.spark.pack import Pack
+from culm.spark.segment import Signatures, Summary, distinct, segment_of
+from culm.spark.verdicts import JudgedSegment
 from culm.store.schema import to_sql
 
 if TYPE_CHECKING:
@@ -20,112 +23,90 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     Row = tuple[Any, ...]
+    Batches = Iterator[pa.RecordBatch]
 
-# ``record`` is an entry or a payload's frame, ``key`` its hash, ``payload`` a rank. A reject has a ``reason`` instead.
-DECODED = Columns(source="STRING", offset="BIGINT", key="BINARY", record="BINARY", payload="TINYINT", reason="STRING")
-UNIQUE = Columns(key="BINARY", record="BINARY", payload="TINYINT", copies="BIGINT")
-FACTS = Columns(
-    author="BINARY",
-    log="BIGINT",
-    seq="BIGINT",
-    payload_hash="BINARY",
-    is_entry="BOOLEAN",
-    entry_hash="BINARY",
-    authentic="BOOLEAN",
-    is_end="BOOLEAN",
-    backlink="BINARY",
-    lipmaalink="BINARY",
-    size="BIGINT",
-    payload="STRING",
-    copies="BIGINT",
-)
-FINDINGS = Columns(
-    is_entry="BOOLEAN",
-    author="BINARY",
-    log="BIGINT",
-    seq="BIGINT",
+SEGMENTS = Columns(
+    source="STRING",
+    offset="BIGINT",
     reason="STRING",
-    forked="BOOLEAN",
+    author="BINARY",
+    log="BIGINT",
+    block="BIGINT",
+    low="BIGINT",
+    high="BIGINT",
+    summary="BINARY",
+    packed="BINARY",
+)
+"""A segment, or a reject that passes through (``source``, ``offset``, ``reason``)."""
+
+SUMMARIES = Columns(author="BINARY", log="BIGINT", low="BIGINT", summary="BINARY")
+OUTCOMES = Columns(author="BINARY", log="BIGINT", low="BIGINT", outcome="BINARY", forked_at="BIGINT")
+JUDGED = Columns(summary="BINARY", packed="BINARY", outcome="BINARY")
+VERDICTS = Columns(
+    author="BINARY",
+    log_id=UNSIGNED,
+    seqnum=UNSIGNED,
     entry_hash="BINARY",
-    size="BIGINT",
+    size=UNSIGNED,
     payload_hash="BINARY",
     is_end="BOOLEAN",
     payload="STRING",
     verdict="STRING",
+    reason="STRING",
     copies="BIGINT",
 )
+"""The columns of ``culm.spark.verify``."""
+
+_WAITING_BYTES = 64 * 1024 * 1024  # of one block's packs, before copies among them are put together
 
 
 def mapped(
     columns: Columns, step: Callable[[Iterable[Row]], Iterator[Row]], result: Columns
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> Callable[[Batches], Batches]:
     """A step over rows as ``mapInArrow`` takes it."""
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Batches) -> Batches:
         return result.batches(step(columns.rows(batches)))
 
     return run
 
 
-def decode(rows: Iterable[Row]) -> Iterator[Row]:
-    """``FOUND`` to ``DECODED``: what is no entry and no payload's frame becomes a reject. Never fails for bytes."""
-    for source, offset, encoded, state, frame, reason in rows:
-        why = reason
-        if why is None:
-            try:
-                if encoded is not None:
-                    key = Entry.decode(encoded).hash
-                    yield source, offset, key, encoded, rank(state or ABSENT), None
-                    continue
-                if frame is not None:
-                    PayloadFrame.decode(frame)
-                    yield source, offset, frame, frame, rank(ABSENT), None
-                    continue
-                why = "a row without an entry"
-            except EncodingError as error:
-                why = f"not an entry: {error}"
-        yield source, offset, None, None, None, why
+def segmented(signatures: Signatures) -> Callable[[Batches], Batches]:
+    """``PACKS``, sorted by block, to ``SEGMENTS``."""
+
+    def run(rows: Iterable[Row]) -> Iterator[Row]:
+        for (author, log, block), of_block in groupby(rows, key=itemgetter(3, 4, 5)):
+            if author is None:
+                for source, offset, reason, *_ in of_block:
+                    yield source, offset, reason, None, None, None, None, None, None, None
+                continue
+            pack, summary = segment_of(_collected(packed for *_, packed in of_block), signatures)
+            low, high = to_sql(summary.low), to_sql(summary.high)
+            yield None, None, None, author, log, block, low, high, summary.encode(), pack.encode()
+
+    return mapped(PACKS, run, SEGMENTS)
 
 
-def check(rows: Iterable[Row]) -> Iterator[Fact]:
-    """``UNIQUE`` to ``FACTS``: signatures are checked here, on one thread for each task."""
-    for key, record, payload, copies in rows:
-        if is_frame(record):
-            frame = PayloadFrame.decode(record)
-            yield Fact(
-                author=frame.author,
-                log=to_sql(frame.log_id),
-                seq=to_sql(frame.seq),
-                payload_hash=frame.payload_hash,
-                is_entry=False,
-                entry_hash=b"",
-                authentic=False,
-                is_end=False,
-                backlink=None,
-                lipmaalink=None,
-                size=to_sql(frame.size),
-                payload=ABSENT,
-                copies=copies,
-            )
-            continue
-        entry = Entry.decode(record)
-        yield Fact(
-            author=entry.author,
-            log=to_sql(entry.log_id),
-            seq=to_sql(entry.seq),
-            payload_hash=entry.payload_hash,
-            is_entry=True,
-            entry_hash=key,
-            authentic=is_authentic(entry),
-            is_end=entry.is_end,
-            backlink=entry.backlink,
-            lipmaalink=entry.lipmaalink,
-            size=to_sql(entry.size),
-            payload=STATES[payload],
-            copies=copies,
-        )
+def _collected(packed: Iterable[bytes]) -> list[Pack]:
+    """The packs of one block; copies of what is there are put together whenever there is too much of it."""
+    packs: list[Pack] = []
+    size = 0
+    for data in packed:
+        packs.append(Pack.decode(data))
+        size += len(data)
+        if size > _WAITING_BYTES and len(packs) > 1:
+            packs = [distinct(packs)]
+            size = len(packs[0].data)
+    return packs
 
 
-def walk_logs(rows: Iterable[Row]) -> Iterator[Finding]:
-    """``FACTS``, sorted by their first six columns, to ``FINDINGS``."""
-    return walk(map(Fact._make, rows))
+def merged() -> Callable[[Batches], Batches]:
+    """``SUMMARIES``, sorted by log and ``low``, to ``OUTCOMES``."""
+    return mapped(SUMMARIES, merge_logs, OUTCOMES)
+
+
+def pronounced(batches: Batches) -> Batches:
+    """``JUDGED`` to ``VERDICTS``."""
+    for summary, packed, outcome in JUDGED.rows(batches):
+        segment = JudgedSegment(Pack.decode(packed), Summary.decode(summary), Outcome.decode(outcome))
+        yield segment.table(segment.entries())

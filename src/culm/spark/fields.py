@@ -1,0 +1,174 @@
+"""Many entries decoded at once (bamboo.md, "Entries"): arrays of fields instead of an object for each.
+
+``Entry.decode`` is the rule. What is found well-formed here is so there, field by field; of everything else only that
+it is not is said here, and ``Entry.decode`` says why. A thousand entries cost here what ten cost there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from culm.bamboo import YAMF_BYTES
+from culm.bamboo.entry import AUTHOR_BYTES, MAX_ENTRY_BYTES, SIGNATURE_BYTES, TAG_END_OF_LOG
+from culm.bamboo.lipmaa import SPINE
+from culm.bamboo.yamf import YAMF_PREFIX
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Bytes = npt.NDArray[np.uint8]
+    Flags = npt.NDArray[np.bool_]
+    Offsets = npt.NDArray[np.int64]
+    Numbers = npt.NDArray[np.uint64]
+
+DIGEST_BYTES = 64
+PADDING = 512  # bytes behind the last record, so that looking ahead of a cut one stays inside the array
+_LOG_AT = 1 + AUTHOR_BYTES
+_DIRECT = 247  # a VarU64 up to here is its own first byte
+_GREATEST_SPINE = 41  # the last place of SPINE whose number is below 2^64
+
+
+def padded(data: bytes | memoryview) -> Bytes:
+    """Bytes as the array that ``Fields.decode`` looks at."""
+    array = np.zeros(len(data) + PADDING, np.uint8)
+    array[: len(data)] = np.frombuffer(data, np.uint8)
+    return array
+
+
+def lipmaa_of(seqs: Numbers) -> Numbers:
+    """``culm.bamboo.lipmaa`` of each of many sequence numbers, none of which is 0."""
+    within = seqs.copy()
+    found = np.zeros(len(seqs), np.uint64)
+    if not len(seqs):
+        return found
+    open_ = np.ones(len(seqs), np.bool_)
+    top = min(bisect_left(SPINE, int(seqs.max())), _GREATEST_SPINE)
+    one = np.uint64(1)
+    for scale in range(top, 0, -1):
+        size = np.uint64(SPINE[scale])
+        beyond = within > size
+        if beyond.any():
+            within[beyond] = (within[beyond] - one) % size + one
+        here = open_ & (within == size)
+        if here.any():
+            whole = seqs[here] == size  # a spine number links to the spine number before
+            found[here] = np.where(whole, np.uint64(SPINE[scale - 1]), seqs[here] - size)
+            open_ &= ~here
+    return found
+
+
+@dataclass(slots=True, eq=False)
+class Fields:
+    """The fields of n records that stand in one array of bytes: columns of length n.
+
+    ``start`` and ``end`` are where a record stands, ``lipmaalink``, ``backlink`` and ``payload_hash`` where the digest
+    (64 bytes) of that field begins, -1 if the entry has none. ``target`` is the number that the lipmaalink goes to,
+    also where it is left out. Of records that are not ``good`` only ``start`` and ``end`` mean anything.
+    """
+
+    data: Bytes
+    start: Offsets
+    end: Offsets
+    good: Flags
+    is_end: Flags
+    log_id: Numbers
+    seq: Numbers
+    target: Numbers
+    lipmaalink: Offsets
+    backlink: Offsets
+    size: Numbers
+    payload_hash: Offsets
+
+    @classmethod
+    def decode(cls, data: Bytes, start: Offsets, end: Offsets) -> Fields:
+        """Decode the records that stand from ``start`` to before ``end`` in ``data`` (see ``padded``)."""
+        length = end - start
+        good = (length > _LOG_AT) & (length <= MAX_ENTRY_BYTES)
+        base = np.where(good, start, 0)  # what is looked at in records of a wrong length does not matter
+        tag = data[base]
+        good &= tag <= TAG_END_OF_LOG
+        log_id, at = _varu64(data, base + _LOG_AT, good)
+        seq, at = _varu64(data, at, good)
+        good &= seq > 0
+        numbers = np.where(good, seq, np.uint64(1))
+        target = lipmaa_of(numbers)
+        has_backlink = numbers > 1
+        lipmaalink, at = _hash(data, at, has_backlink & (target + np.uint64(1) < numbers), good)
+        backlink, at = _hash(data, at, has_backlink, good)
+        size, at = _varu64(data, at, good)
+        payload_hash, at = _hash(data, at, np.ones(len(start), np.bool_), good)
+        good &= at + SIGNATURE_BYTES == end
+        return cls(
+            data,
+            start,
+            end,
+            good,
+            tag == TAG_END_OF_LOG,
+            log_id,
+            numbers,
+            target,
+            lipmaalink,
+            backlink,
+            size,
+            payload_hash,
+        )
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, rows: Offsets | Flags) -> Fields:
+        """Some of the records, in the order given; the bytes stay where they are."""
+        return Fields(
+            self.data,
+            self.start[rows],
+            self.end[rows],
+            self.good[rows],
+            self.is_end[rows],
+            self.log_id[rows],
+            self.seq[rows],
+            self.target[rows],
+            self.lipmaalink[rows],
+            self.backlink[rows],
+            self.size[rows],
+            self.payload_hash[rows],
+        )
+
+    def authors(self) -> Bytes:
+        """The authors: n rows of 32 bytes."""
+        return cut(self.data, self.start + 1, AUTHOR_BYTES)
+
+
+def cut(data: Bytes, at: Offsets, size: int) -> Bytes:
+    """Pieces of ``size`` bytes: a row for each offset."""
+    windows = np.lib.stride_tricks.sliding_window_view(data, size)
+    return windows[at]
+
+
+def _varu64(data: Bytes, at: Offsets, good: Flags) -> tuple[Numbers, Offsets]:
+    """The canonical VarU64 at each offset, and the offset behind it; rows without one are no longer ``good``."""
+    first = data[at]
+    more = first > _DIRECT
+    value = first.astype(np.uint64)
+    behind = at + 1
+    if more.any():
+        rows = more.nonzero()[0]
+        extra = first[rows].astype(np.int64) - _DIRECT
+        following = cut(data, at[rows] + 1, 8).astype(np.uint64)
+        weights = np.left_shift(np.uint64(1), np.arange(56, -8, -8, dtype=np.uint64))
+        number = (following * weights).sum(axis=1, dtype=np.uint64) >> ((8 - extra) * 8).astype(np.uint64)
+        value[rows] = number
+        behind[rows] += extra
+        shift = ((extra - 1) * 8).astype(np.uint64)
+        good[rows] &= np.where(extra == 1, number > _DIRECT, number >> shift > 0)
+    return value, behind
+
+
+def _hash(data: Bytes, at: Offsets, there: Flags, good: Flags) -> tuple[Offsets, Offsets]:
+    """Where the digest of the YAMF-hash at each offset begins, -1 where it is not ``there``, and the offset behind."""
+    wrong = (data[at] != YAMF_PREFIX[0]) | (data[at + 1] != YAMF_PREFIX[1])
+    good &= ~(wrong & there)
+    return np.where(there, at + len(YAMF_PREFIX), -1), np.where(there, at + YAMF_BYTES, at)

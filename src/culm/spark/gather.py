@@ -1,0 +1,203 @@
+"""The first step, in a worker: rows as they were read become packs (``culm.spark.pack``), and rejects.
+
+Entries are decoded here for the first time, and what is none is sorted out, with the reason. Rows are collected up to
+some megabytes; what of those is of one block goes into one pack. Logs that stand together in their files make large
+packs, and rows in any other order are sorted first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from culm.bamboo import Entry
+from culm.errors import ConfigError, EncodingError
+from culm.spark.columns import Columns
+from culm.spark.fields import Fields, padded
+from culm.spark.pack import BLOCK_BITS, Pack, block_of
+from culm.spark.payload import ABSENT, STATES, PayloadFrame, rank
+from culm.store.schema import to_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from culm.spark.fields import Offsets
+
+    Key = tuple[bytes, int, int]  # author, log id, block
+    Row = tuple[Any, ...]
+
+PACKS = Columns(
+    source="STRING",
+    offset="BIGINT",
+    reason="STRING",
+    author="BINARY",
+    log="BIGINT",
+    block="BIGINT",
+    packed="BINARY",
+)
+"""A pack, or a reject (``source``, ``offset``, ``reason``, and a ``block`` that spreads them). Log ids are ``to_sql``'s."""
+
+_COLLECTED_BYTES = 16 * 1024 * 1024
+_SHORT_RUNS = 16  # rows that are of one block and follow each other; if there are fewer on average, they are sorted
+
+
+def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches with the columns of ``culm.spark.read.FOUND`` to batches of ``PACKS``. Never fails for bytes."""
+    import pyarrow as pa
+
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= _COLLECTED_BYTES:
+            yield from PACKS.batches(_gathered(pa.Table.from_batches(waiting)))
+            waiting, size = [], 0
+    if waiting:
+        yield from PACKS.batches(_gathered(pa.Table.from_batches(waiting)))
+
+
+def _gathered(table: pa.Table) -> Iterator[Row]:
+    """The packs and the rejects of some rows."""
+    encoded = _one_array(table.column("encoded"))
+    payload = _ranks(table.column("payload_state"))
+    records = _Records.of(encoded)
+    packs: dict[Key, list[Pack]] = {}
+    for low, high in records.runs():
+        packs.setdefault(records.key(low), []).append(records.pack(low, high, payload))
+    bad = records.bad()
+    if len(bad):
+        for source, offset, data, frame, reason in _rows(table, bad):
+            try:
+                found = _frame_of(data, frame, reason)
+            except EncodingError as error:
+                yield source, offset, str(error), None, None, offset, None
+                continue
+            record = found.encode()
+            key = (found.author, found.log_id, block_of(found.seq))
+            pack = Pack.of_new(record, np.array([len(record)]), np.array([rank(ABSENT)], np.int8))
+            packs.setdefault(key, []).append(pack)
+    for (author, log_id, block), parts in packs.items():
+        yield None, None, None, author, to_sql(log_id), block, Pack.joined(parts).encode()
+
+
+def _frame_of(data: bytes | None, frame: bytes | None, reason: str | None) -> PayloadFrame:
+    """The payload's frame that a row is which is no entry; ``EncodingError`` says why it is nothing at all."""
+    if reason is None and data is not None:
+        try:
+            Entry.decode(data)
+        except EncodingError as error:
+            reason = f"not an entry: {error}"
+        else:
+            raise AssertionError("an entry that was not taken for one")
+    if reason is None and frame is not None:
+        try:
+            return PayloadFrame.decode(frame)
+        except EncodingError as error:
+            reason = f"not an entry: {error}"
+    raise EncodingError(reason or "a row without an entry")
+
+
+class _Records:
+    """The entries among some rows, in an order in which those of one block follow each other."""
+
+    def __init__(self, fields: Fields, order: Offsets | None) -> None:
+        self.fields = fields
+        self._order = order
+        self._authors = fields.authors()
+        self._blocks = fields.seq >> np.uint64(BLOCK_BITS)
+
+    @classmethod
+    def of(cls, encoded: pa.Array) -> _Records:
+        """The records of a binary array."""
+        records = cls(_decoded(encoded), None)
+        good = records.fields.good
+        starts = records._starts()
+        if len(starts) * _SHORT_RUNS <= len(good) or len(good) < _SHORT_RUNS:
+            return records
+        order = np.lexsort((records.fields.seq, *reversed(records._key_columns()), ~good))
+        return cls(_decoded(encoded.take(_indices(order))), order)
+
+    def _key_columns(self) -> tuple[npt.NDArray[np.uint64], ...]:
+        authors = self._authors.view(np.uint64)
+        return (*authors.T, self.fields.log_id, self._blocks)
+
+    def _starts(self) -> Offsets:
+        """The rows that are not of the same block as the row before."""
+        changed = np.zeros(len(self.fields), np.bool_)
+        changed[:1] = True
+        for column in self._key_columns():
+            changed[1:] |= column[1:] != column[:-1]
+        good = self.fields.good
+        changed[1:] |= good[1:] != good[:-1]
+        return changed.nonzero()[0]
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """Where entries of one block follow each other: the first row, and the one behind the last."""
+        starts = self._starts().tolist()
+        good = self.fields.good
+        for low, high in zip(starts, [*starts[1:], len(good)], strict=True):
+            if good[low]:
+                yield low, high
+
+    def bad(self) -> Offsets:
+        """The rows, as they were given, that are no entries."""
+        rows = (~self.fields.good).nonzero()[0]
+        return rows if self._order is None else self._order[rows]
+
+    def key(self, row: int) -> Key:
+        """The block of a row."""
+        return self._authors[row].tobytes(), int(self.fields.log_id[row]), int(self._blocks[row])
+
+    def pack(self, low: int, high: int, payload: npt.NDArray[np.int8]) -> Pack:
+        """The rows from ``low`` to before ``high``."""
+        start, end = self.fields.start[low:high], self.fields.end[low:high]
+        of_rows = payload[low:high] if self._order is None else payload[self._order[low:high]]
+        return Pack.of_new(self.fields.data[start[0] : end[-1]].tobytes(), end - start, of_rows)
+
+
+def _decoded(encoded: pa.Array) -> Fields:
+    """The fields of the values of a ``large_binary`` array; null is no entry."""
+    _, offsets, data = encoded.buffers()
+    if offsets is None or not len(encoded):
+        bounds = np.zeros(1, np.int64)
+    else:
+        bounds = np.frombuffer(offsets, np.int64, len(encoded) + 1, encoded.offset * 8)
+    low, high = int(bounds[0]), int(bounds[-1])
+    records = padded(memoryview(data)[low:high] if data is not None else b"")
+    return Fields.decode(records, bounds[:-1] - low, bounds[1:] - low)
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.concat_arrays([chunk.cast(pa.large_binary()) for chunk in column.chunks])
+
+
+def _indices(order: Offsets) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(order)
+
+
+def _ranks(states: pa.ChunkedArray) -> npt.NDArray[np.int8]:
+    """The ranks of payload states; unknown ones are the caller's mistake."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    known = compute.fill_null(states, ABSENT)
+    ranks = compute.index_in(known, pa.array(STATES))
+    if ranks.null_count:
+        wrong = known.filter(compute.is_null(ranks))[0].as_py()
+        raise ConfigError(f"{wrong!r} is not a payload state ({', '.join(STATES)})")
+    return np.asarray(ranks.combine_chunks()).astype(np.int8)
+
+
+def _rows(table: pa.Table, rows: Offsets) -> Iterator[Row]:
+    names = ("source", "offset", "encoded", "payload_frame", "reason")
+    some = table.select(names).take(_indices(rows))
+    yield from zip(*(some.column(name).to_pylist() for name in names), strict=True)

@@ -1,0 +1,141 @@
+"""The third step, in a worker: the segments of one log, from their summaries, in ascending order.
+
+What one segment cannot know alone is settled here: whether what it expects below itself is there and has a path to
+entry 1, and whether segments contradict each other. Of the segments passed only what can still be linked to is
+remembered, so that a log of any length passes in little memory.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from culm.bamboo.lipmaa import links_across
+from culm.spark.segment import ROOT, Summary
+from culm.store.schema import to_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_OUTCOME = struct.Struct("<QQBII")
+_PRUNE_FROM = 256  # numbers remembered before it is worth finding out which of them can still be linked to
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the rest of its log makes of a segment.
+
+    ``limit`` is the lowest position of a fork or of a lie about a payload's size in the whole log (0: none), ``forked``
+    says which of the two; ``forked_at`` is the lowest position of a fork. ``connected`` says of each piece whether it
+    has a path to entry 1, ``held`` of each external whether an authentic entry of that number is there.
+    """
+
+    limit: int
+    forked_at: int
+    forked: bool
+    connected: tuple[bool, ...]
+    held: tuple[bool, ...]
+
+    def encode(self) -> bytes:
+        """The outcome as bytes: the same outcome has the same bytes."""
+        head = _OUTCOME.pack(self.limit, self.forked_at, self.forked, len(self.connected), len(self.held))
+        return head + bytes(self.connected) + bytes(self.held)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Outcome:
+        """Read what ``encode`` wrote."""
+        limit, forked_at, forked, pieces, externals = _OUTCOME.unpack_from(data)
+        flags = [bool(flag) for flag in data[_OUTCOME.size : _OUTCOME.size + pieces + externals]]
+        return cls(limit, forked_at, bool(forked), tuple(flags[:pieces]), tuple(flags[pieces:]))
+
+    @property
+    def cause(self) -> str:
+        """Why everything from the limit on is invalid."""
+        return f"{'fork' if self.forked else 'payload size mismatch'} at {self.limit}"
+
+
+@dataclass(slots=True)
+class _Passed:
+    """What is known of a number: the digest found or expected there."""
+
+    digest: bytes
+    held: bool
+    connected: bool
+
+
+def merge(summaries: Iterable[Summary]) -> list[Outcome]:
+    """The outcomes of all segments of one log, which must ascend, in the same order."""
+    log = _Log()
+    reached = [log.add(summary) for summary in summaries]
+    limit, forked = log.limit()
+    return [Outcome(limit, log.forked_at, forked, connected, held) for connected, held in reached]
+
+
+class _Log:
+    """One log as its segments pass by."""
+
+    def __init__(self) -> None:
+        self._passed: dict[int, _Passed] = {}
+        self._prune_at = _PRUNE_FROM
+        self._end_at = 0
+        self._greatest = 0
+        self._lied_at = 0
+        self.forked_at = 0
+
+    def add(self, summary: Summary) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+        """Take the next segment: what of its pieces is connected, and which of its externals are held."""
+        if self._end_at == 0:
+            self._end_at = summary.end_at
+        self._greatest = max(self._greatest, summary.greatest)
+        self._lied_at = _lower(self._lied_at, summary.lied_at)
+        self.forked_at = _lower(self.forked_at, summary.forked_at)
+        reachable, held = self._follow(summary.externals)
+        connected = tuple(bool(mask & reachable) for mask in summary.pieces)
+        for seq, digest, is_held, piece in summary.exports:
+            self._passed[seq] = _Passed(digest, is_held, is_held and connected[piece])
+        if len(self._passed) > self._prune_at:
+            self._prune(summary.high)
+        return connected, held
+
+    def _follow(self, externals: list[tuple[int, bytes]]) -> tuple[int, tuple[bool, ...]]:
+        reachable, held = ROOT, []
+        for number, (target, expected) in enumerate(externals):
+            known = self._passed.get(target)
+            if known is None:
+                known = self._passed[target] = _Passed(expected, held=False, connected=False)
+            elif known.digest != expected:
+                self.forked_at = _lower(self.forked_at, target)
+            elif known.connected:
+                reachable |= ROOT << 1 + number
+            held.append(known.held)
+        return reachable, tuple(held)
+
+    def _prune(self, high: int) -> None:
+        passed = self._passed
+        self._passed = {target: passed[target] for target in links_across(high) if target in passed}
+        self._prune_at = len(self._passed) + _PRUNE_FROM
+
+    def limit(self) -> tuple[int, bool]:
+        """The lowest position from which on the log is invalid, 0 if it is not, and whether that is a fork."""
+        if self._end_at and self._greatest > self._end_at:
+            self.forked_at = _lower(self.forked_at, self._end_at)
+        if self.forked_at and (not self._lied_at or self.forked_at <= self._lied_at):
+            return self.forked_at, True
+        return self._lied_at, False
+
+
+def _lower(one: int, other: int) -> int:
+    """The lower of two positions; 0 is none."""
+    return min(one, other) if one and other else one or other
+
+
+def merge_logs(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[bytes, int, int, bytes, int | None]]:
+    """``SUMMARIES``, sorted by log and ``low``, to ``OUTCOMES``."""
+    for (author, log), of_log in groupby(rows, key=itemgetter(0, 1)):
+        segments = [(low, Summary.decode(summary)) for _, _, low, summary in of_log]
+        outcomes = merge(summary for _, summary in segments)
+        for (low, _), outcome in zip(segments, outcomes, strict=True):
+            yield author, log, low, outcome.encode(), to_sql(outcome.forked_at) if outcome.forked_at else None

@@ -1,0 +1,456 @@
+"""The second step, in a worker: all packs of one block become a segment, judged as far as it can be on its own.
+
+A *segment* is a stretch of a log, from ``low`` to ``high``, that overlaps no other segment of that log, with all that
+is there of it: each record once, in ascending order. Here the costly things happen, hashes and signatures. What cannot
+be known here, because it depends on the rest of the log, is put down in the segment's *summary*, which is small since
+few links cross a number (``culm.bamboo.lipmaa``): what the segment's entries expect below it (``externals``), what
+entries above may link to in it (``exports``), and into which *pieces* it falls: which externals an entry can reach. An
+entry has a path to entry 1 if its piece reaches entry 1, or an external that is there and has such a path itself.
+
+Signatures. *Strict* checks them all. *Heads* goes down from the last entry and checks only those that no authentic
+entry of the segment links to: whoever signed a link has signed for all bytes of the entry that it leads to, its
+signature included, though nobody looked at that signature.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from enum import Enum
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from culm.bamboo import LogAuditor
+from culm.bamboo.entry import AUTHOR_BYTES
+from culm.bamboo.lipmaa import links_across
+from culm.bamboo.verification import is_signed
+from culm.bamboo.yamf import YAMF_PREFIX
+from culm.spark.fields import DIGEST_BYTES, Fields, cut
+from culm.spark.pack import Pack, Signature, added_copies, frame_at
+from culm.spark.payload import HELD, MISMATCH, SIZE_MISMATCH, rank
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from culm.spark.fields import Bytes, Flags, Numbers, Offsets
+
+ROOT = 1
+"""The bit of a piece that reaches entry 1 within the segment; external number j has the bit 2 << j."""
+
+_SUMMARY = struct.Struct("<QQQQQQIII")
+
+
+class Signatures(Enum):
+    """Which signatures are checked."""
+
+    STRICT = "all"
+    HEADS = "heads"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Summary:
+    """What the rest of a log has to know of a segment. Positions are 0 where there is none.
+
+    ``greatest`` is the greatest authentic number, ``end_at`` the lowest end-of-log entry, ``forked_at`` the lowest
+    position at which entries of the segment contradict each other (it may lie below the segment), ``lied_at`` the
+    lowest entry that has a payload of another size than it claims. ``externals`` are pairs of a number below and the
+    digest expected there, ``exports`` a number, the digest found or expected there, whether an authentic entry is
+    held, and its piece. ``pieces`` are masks of bits (``ROOT``).
+    """
+
+    low: int
+    high: int
+    greatest: int
+    end_at: int
+    forked_at: int
+    lied_at: int
+    externals: list[tuple[int, bytes]]
+    exports: list[tuple[int, bytes, bool, int]]
+    pieces: list[int]
+
+    def encode(self) -> bytes:
+        """The summary as bytes."""
+        width = self._mask_bytes(len(self.externals))
+        head = _SUMMARY.pack(
+            self.low,
+            self.high,
+            self.greatest,
+            self.end_at,
+            self.forked_at,
+            self.lied_at,
+            len(self.externals),
+            len(self.exports),
+            len(self.pieces),
+        )
+        parts = [head]
+        parts += [seq.to_bytes(8, "little") + digest for seq, digest in self.externals]
+        parts += [
+            seq.to_bytes(8, "little") + digest + bytes([held]) + piece.to_bytes(2, "little")
+            for seq, digest, held, piece in self.exports
+        ]
+        parts += [mask.to_bytes(width, "little") for mask in self.pieces]
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Summary:
+        """Read what ``encode`` wrote."""
+        *positions, externals, exports, pieces = _SUMMARY.unpack_from(data)
+        at = _SUMMARY.size
+        below = []
+        for _ in range(externals):
+            below.append((int.from_bytes(data[at : at + 8], "little"), data[at + 8 : at + 8 + DIGEST_BYTES]))
+            at += 8 + DIGEST_BYTES
+        above = []
+        for _ in range(exports):
+            number, digest = int.from_bytes(data[at : at + 8], "little"), data[at + 8 : at + 8 + DIGEST_BYTES]
+            at += 8 + DIGEST_BYTES
+            above.append((number, digest, bool(data[at]), int.from_bytes(data[at + 1 : at + 3], "little")))
+            at += 3
+        width = cls._mask_bytes(externals)
+        masks = [int.from_bytes(data[at + width * n : at + width * (n + 1)], "little") for n in range(pieces)]
+        low, high, greatest, end_at, forked_at, lied_at = positions
+        return cls(low, high, greatest, end_at, forked_at, lied_at, below, above, masks)
+
+    @staticmethod
+    def _mask_bytes(externals: int) -> int:
+        return externals // 8 + 1
+
+
+def segment_of(packs: Sequence[Pack], signatures: Signatures) -> tuple[Pack, Summary]:
+    """The segment that the packs of one block make: its records with what was found, and its summary."""
+    return _Judge(distinct(packs)).judged(signatures)
+
+
+# -- each record once ---------------------------------------------------------------------------------------------
+
+
+def distinct(packs: Sequence[Pack]) -> Pack:
+    """The records of packs of one log, each once, ascending; of copies all that is known is put together."""
+    pack = Pack.joined([_hashed(pack) for pack in packs])
+    records = Records(pack)
+    if records.ascending:
+        return pack
+    digest = records.digest
+    words = digest.view(">u8")
+    order = np.lexsort((words[:, 3], words[:, 2], words[:, 1], words[:, 0], records.seq))
+    seq, digest = records.seq[order], digest[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (seq[1:] != seq[:-1]) | (digest[1:] != digest[:-1]).any(axis=1)
+    firsts = first.nonzero()[0]
+    once = pack.take(order[firsts])
+    return replace(
+        once,
+        payload=np.maximum.reduceat(pack.payload[order], firsts),
+        copies=added_copies(pack.copies[order], firsts),
+        signature=np.maximum.reduceat(pack.signature[order], firsts),
+        before=np.maximum.reduceat(pack.before[order], firsts),
+    )
+
+
+def _hashed(pack: Pack) -> Pack:
+    if pack.digest is not None:
+        return pack
+    view = pack.data.data
+    digests = b"".join(
+        [blake2b(view[low:high]).digest() for low, high in zip(pack.start.tolist(), pack.end.tolist(), strict=True)]
+    )
+    return replace(pack, digest=np.frombuffer(digests, np.uint8).reshape(len(pack), DIGEST_BYTES))
+
+
+class Records:
+    """The records of a pack, decoded: entries, and the frames of payloads with no more than number, hash and size.
+
+    Rows are those of the pack. ``digest`` holds the digests of the entries' hashes, n rows of 64 bytes.
+    """
+
+    def __init__(self, pack: Pack) -> None:
+        if pack.digest is None:
+            raise ValueError("a pack whose records were not hashed")
+        self.pack = pack
+        self.digest: Bytes = pack.digest
+        self.fields = Fields.decode(pack.data, pack.start, pack.end)
+        self.is_entry: Flags = self.fields.good
+        self.frames = {int(row): frame_at(pack, int(row)) for row in (~self.is_entry).nonzero()[0]}
+        self.seq: Numbers = self.fields.seq
+        for row, frame in self.frames.items():
+            self.seq[row] = frame.seq
+
+    def __len__(self) -> int:
+        return len(self.pack)
+
+    @property
+    def ascending(self) -> bool:
+        """Whether every number is greater than the one before."""
+        return bool((self.seq[1:] > self.seq[:-1]).all())
+
+    def payload(self) -> npt.NDArray[np.int8]:
+        """What is known of each entry's payload, ranks, with the payloads that came apart from their entries."""
+        ranks = self.pack.payload
+        if not self.frames:
+            return ranks
+        ranks = ranks.copy()
+        for seq in sorted({frame.seq for frame in self.frames.values()}):
+            number = np.uint64(seq)
+            rows = range(int(np.searchsorted(self.seq, number)), int(np.searchsorted(self.seq, number, "right")))
+            self._match([row for row in rows if self.is_entry[row]], [row for row in rows if row in self.frames], ranks)
+        return ranks
+
+    def _match(self, entries: list[int], frames: list[int], ranks: npt.NDArray[np.int8]) -> None:
+        """The payloads of one number: each is that of the entries it fits; one that fits none is wrong for all."""
+        fields = self.fields
+        for row in frames:
+            frame = self.frames[row]
+            digest = frame.payload_hash[len(YAMF_PREFIX) :]
+            fitting = [at for at in entries if self._digest(fields.payload_hash[at]) == digest]
+            for at in fitting:
+                state = HELD if fields.size[at] == frame.size else SIZE_MISMATCH
+                ranks[at] = max(ranks[at], rank(state))
+            for at in entries if not fitting else ():
+                ranks[at] = max(ranks[at], rank(MISMATCH))
+
+    def _digest(self, at: int) -> bytes:
+        return self.fields.data[at : at + DIGEST_BYTES].tobytes()
+
+    def links_of(self, row: int) -> list[tuple[int, bytes]]:
+        """The numbers that an entry links to, and the digests it expects there; the backlink first."""
+        fields = self.fields
+        links = []
+        if fields.backlink[row] >= 0:
+            links.append((int(self.seq[row]) - 1, self._digest(fields.backlink[row])))
+        if fields.lipmaalink[row] >= 0:
+            links.append((int(fields.target[row]), self._digest(fields.lipmaalink[row])))
+        return links
+
+
+# -- links --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Links:
+    """All links of one kind in a segment of ascending numbers.
+
+    ``row`` is the record linked to, -1 if it is not there; ``fits`` says whether that has the hash that is expected.
+    """
+
+    linker: Offsets
+    target: Numbers
+    expected: Bytes
+    row: Offsets
+    fits: Flags
+
+    @classmethod
+    def of(cls, records: Records, at: Offsets, target: Numbers) -> _Links:
+        linker = (at >= 0).nonzero()[0]
+        target = target[linker]
+        expected = cut(records.fields.data, at[linker], DIGEST_BYTES)
+        row = np.searchsorted(records.seq, target)  # below the linker: always a row
+        row = np.where(records.seq[row] == target, row, -1)
+        fits = (row >= 0) & (records.digest[row] == expected).all(axis=1)
+        return cls(linker, target, expected, row, fits)
+
+
+class _Judge:
+    """Judges one segment. ``quick`` is the usual case: entries only, one of each number, no contradiction."""
+
+    def __init__(self, pack: Pack) -> None:
+        self._pack = pack
+        self._records = records = Records(pack)
+        self._low, self._high = int(records.seq[0]), int(records.seq[-1])
+        self._links: list[_Links] = []
+        if records.ascending and not records.frames:
+            fields = records.fields
+            self._links = [
+                _Links.of(records, fields.backlink, records.seq - np.uint64(1)),
+                _Links.of(records, fields.lipmaalink, fields.target),
+            ]
+        self._expected: dict[int, bytes] = {}  # what is expected of numbers that are not there
+        self._externals: list[int] = []
+
+    def judged(self, signatures: Signatures) -> tuple[Pack, Summary]:
+        """The pack with signatures and pieces, and the summary."""
+        signature = self._checked(signatures)
+        authentic = (signature == Signature.GOOD) | (signature == Signature.TIED)
+        forked_at = 0
+        if self._links and bool(authentic.all()) and self._agree():
+            masks = self._masks_of_run() if self._is_run() else self._masks(self._quick_paths())
+        else:
+            forked_at = self._fork(authentic)
+            masks = self._masks(self._paths(authentic, forked_at))
+        numbers = {mask: number for number, mask in enumerate(dict.fromkeys([0, *masks]))}
+        piece = np.array([numbers[mask] for mask in masks], np.uint16)
+        pack = replace(self._pack, signature=signature, piece=piece)
+        return pack, self._summary(authentic, forked_at, piece, list(numbers))
+
+    # -- signatures
+
+    def _checked(self, signatures: Signatures) -> Bytes:
+        signature = self._pack.signature.copy()
+        signature[~self._records.is_entry] = Signature.NONE
+        if signatures is Signatures.STRICT:
+            for row in (signature == Signature.UNKNOWN).nonzero()[0]:
+                signature[row] = self._signed(row)
+            return signature
+        if not self._links or not self._tie_at_once(signature):
+            self._tie_downwards(signature)
+        return signature
+
+    def _signed(self, row: int) -> Signature:
+        record = self._pack.record(row)
+        return Signature.GOOD if is_signed(record, record[1 : 1 + AUTHOR_BYTES]) else Signature.BAD
+
+    def _tie_at_once(self, signature: Bytes) -> bool:
+        """Check the heads; if they are all good, so is what they lead to. False, with nothing changed, if not."""
+        linked = np.zeros(len(signature), np.bool_)
+        for links in self._links:
+            linked[links.row[links.fits]] = True
+        heads = (~linked & (signature != Signature.GOOD)).nonzero()[0]
+        if any(self._signed(row) is Signature.BAD for row in heads):
+            return False
+        signature[linked & (signature != Signature.GOOD)] = Signature.TIED
+        signature[heads] = Signature.GOOD
+        return True
+
+    def _tie_downwards(self, signature: Bytes) -> None:
+        """The same for any segment, entry by entry."""
+        records = self._records
+        row_of = {digest.tobytes(): row for row, digest in enumerate(records.digest)}
+        tied = set()
+        for row in range(len(records) - 1, -1, -1):
+            if not records.is_entry[row]:
+                continue
+            if signature[row] != Signature.GOOD:
+                signature[row] = Signature.TIED if row in tied else self._signed(row)
+            if signature[row] != Signature.BAD:
+                for target, expected in records.links_of(row):
+                    linked = row_of.get(expected)
+                    if linked is not None and records.seq[linked] == target:
+                        tied.add(linked)
+
+    # -- contradictions
+
+    def _agree(self) -> bool:
+        """Whether no two links, and no link and entry, contradict each other; notes what is expected elsewhere."""
+        if any(((links.row >= 0) & ~links.fits).any() for links in self._links):
+            return False
+        for links in self._links:
+            for at in (links.row < 0).nonzero()[0]:
+                expected = links.expected[at].tobytes()
+                if self._expected.setdefault(int(links.target[at]), expected) != expected:
+                    return False
+        self._note_externals()
+        return True
+
+    def _fork(self, authentic: Flags) -> int:
+        """The lowest position of a contradiction among the authentic entries, 0 if there is none."""
+        records, auditor = self._records, LogAuditor()
+        held = {int(seq) for seq in records.seq[authentic]}
+        self._expected = {}
+        for row in authentic.nonzero()[0].tolist():
+            links = records.links_of(row)
+            digests = [digest for _, digest in links]
+            backlink, lipmaalink = (*digests, None, None)[:2]
+            digest = records.digest[row].tobytes()
+            ends = bool(records.fields.is_end[row])
+            auditor.add_fields(int(records.seq[row]), digest, backlink, lipmaalink, is_end=ends)
+            for target, expected in links:
+                if target not in held:
+                    self._expected.setdefault(target, expected)
+        self._note_externals()
+        return auditor.invalid_from or 0
+
+    def _note_externals(self) -> None:
+        self._externals = sorted(target for target in self._expected if target < self._low)
+
+    # -- pieces
+
+    def _is_run(self) -> bool:
+        return self._high - self._low + 1 == len(self._records)
+
+    def _masks_of_run(self) -> list[int]:
+        """Pieces where no number is left out: whatever an entry reaches, the next one reaches through it."""
+        bits = {target: ROOT << 1 + number for number, target in enumerate(self._externals)}
+        found = (
+            [
+                (int(linker), bits[int(target)])
+                for links in self._links
+                for linker, target, row in zip(links.linker, links.target, links.row, strict=True)
+                if row < 0
+            ]
+            if self._externals
+            else []
+        )
+        masks: list[int] = []
+        mask = ROOT if self._low == 1 else 0
+        for linker, bit in sorted(found):
+            masks += [mask] * (linker - len(masks))
+            mask |= bit
+        return masks + [mask] * (len(self._records) - len(masks))
+
+    def _quick_paths(self) -> dict[int, list[tuple[int, int]]]:
+        """The links of each row: the number linked to, and its row, -1 if it is not there."""
+        paths: dict[int, list[tuple[int, int]]] = {row: [] for row in range(len(self._records))}
+        for links in self._links:
+            columns = (links.linker.tolist(), links.target.tolist(), links.row.tolist())
+            for linker, target, row in zip(*columns, strict=True):
+                paths[linker].append((target, row))
+        return paths
+
+    def _paths(self, authentic: Flags, forked_at: int) -> dict[int, list[tuple[int, int]]]:
+        """The same for any segment; only of what can be valid, which is consistent in itself."""
+        records = self._records
+        rows = [int(row) for row in authentic.nonzero()[0] if not forked_at or records.seq[row] < forked_at]
+        row_of = {int(records.seq[row]): row for row in rows}
+        return {row: [(target, row_of.get(target, -1)) for target, _ in records.links_of(row)] for row in rows}
+
+    def _masks(self, paths: dict[int, list[tuple[int, int]]]) -> list[int]:
+        """The piece of each row, as a mask of what it reaches; rows without paths reach nothing."""
+        bits = {target: ROOT << 1 + number for number, target in enumerate(self._externals)}
+        masks = [0] * len(self._records)
+        for row, links in paths.items():
+            mask = 0 if links else ROOT
+            for target, linked in links:
+                mask |= bits.get(target, 0) if linked < 0 else masks[linked]
+            masks[row] = mask
+        return masks
+
+    # -- the summary
+
+    def _summary(self, authentic: Flags, forked_at: int, piece: npt.NDArray[np.uint16], pieces: list[int]) -> Summary:
+        records = self._records
+        lied = authentic & (records.payload() == rank(SIZE_MISMATCH))
+        ends = authentic & records.fields.is_end
+        return Summary(
+            low=self._low,
+            high=self._high,
+            greatest=_first(records.seq[::-1], authentic[::-1]),
+            end_at=_first(records.seq, ends),
+            forked_at=forked_at,
+            lied_at=_first(records.seq, lied),
+            externals=[(target, self._expected[target]) for target in self._externals],
+            exports=self._exports(authentic, piece),
+            pieces=pieces,
+        )
+
+    def _exports(self, authentic: Flags, piece: npt.NDArray[np.uint16]) -> list[tuple[int, bytes, bool, int]]:
+        records, found = self._records, []
+        for target in links_across(self._high):
+            if target < self._low:
+                break
+            row = int(np.searchsorted(records.seq, np.uint64(target)))
+            while row < len(records) and records.seq[row] == target and not authentic[row]:
+                row += 1
+            if row < len(records) and records.seq[row] == target:
+                found.append((target, records.digest[row].tobytes(), True, int(piece[row])))
+            elif target in self._expected:
+                found.append((target, self._expected[target], False, 0))
+        return found
+
+
+def _first(seq: Numbers, rows: Flags) -> int:
+    """The first of the numbers that are marked, 0 if there is none."""
+    at = int(rows.argmax()) if len(rows) else 0
+    return int(seq[at]) if len(rows) and rows[at] else 0

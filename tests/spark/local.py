@@ -45,7 +45,7 @@ def outcomes(segments: Iterable[Row]) -> list[Row]:
 def judged(segments: list[Row], outcomes: Iterable[Row]) -> list[dict[str, Any]]:
     """The verdicts, as dictionaries."""
     of = {row[:3]: row[3] for row in outcomes}
-    rows = [(row[8], row[9], of[row[3], row[4], row[6]]) for row in segments]
+    rows = [(row[3], row[4], row[8], row[9], of[row[3], row[4], row[6]]) for row in segments]
     batches = steps.pronounced(steps.JUDGED.batches(rows))
     return [row for batch in batches for row in batch.to_pylist()]
 

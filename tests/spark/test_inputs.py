@@ -83,7 +83,7 @@ def test_small_inputs_share_a_split(tmp_path: Path) -> None:
         splits = plan([*paths, paths[3]])
     assert [4, 1, 4, 1] == [len(split) for split in splits]
     pieces = [piece for split in splits for piece in split]
-    assert [Piece(str(path), Part.FILE, 1, path.stat().st_size) for path in paths] == pieces
+    assert [Piece(str(path), Part.FILE, 0, 0, path.stat().st_size) for path in paths] == pieces
 
 
 def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkValueError
 
 from culm.errors import ConfigError, CulmError
-from culm.spark import Summary, job, run
+from culm.spark import Summary, job, run, running
 from culm.spark.failures import first_cause, one_line_failures
 from culm.testing import build_log
 
@@ -111,7 +111,7 @@ def test_what_cannot_work_is_refused_before_spark_starts(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Inputs that are not there and outputs that are cost no start of Spark."""
-    monkeypatch.setattr("culm.spark.job._session", None)
+    monkeypatch.setattr("culm.spark.job.running", None)
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "summary.json").write_bytes(plain.read_bytes())
     with pytest.raises(ConfigError, match="missing: there is no such file"):
@@ -126,9 +126,9 @@ def test_a_session_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no session is active the job starts one with the master given, and stops it whatever happens."""
     started = mock.Mock()
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
-    monkeypatch.setattr(job, "session", started)
+    monkeypatch.setattr(running, "session", started)
     lines: list[str] = []
-    with pytest.raises(ZeroDivisionError), job._session("spark://host:7077", lines.append) as spark:
+    with pytest.raises(ZeroDivisionError), running.running("spark://host:7077", lines.append) as spark:
         assert started.return_value is spark
         raise ZeroDivisionError
     started.assert_called_once_with("spark://host:7077")

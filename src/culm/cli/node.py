@@ -7,6 +7,7 @@ import logging
 import signal
 import sys
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, YAMF_BYTES
@@ -19,6 +20,7 @@ from culm.errors import ConfigError
 from culm.intervals import Forks
 from culm.node.config import NodeConfig
 from culm.node.follow import FollowOptions
+from culm.node.indexed import IndexNode
 from culm.node.node import Node, logs_to_ask_for
 from culm.node.policy import PolicyFile
 from culm.node.propose import ProposalOptions
@@ -31,7 +33,7 @@ from culm.store import PayloadState
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from culm.cli.command import Commands
     from culm.node.stats import SessionStats
@@ -75,6 +77,11 @@ def register(commands: Commands) -> None:
         help="bushbaby://, intervals:// or proposals://HOST:PORT, or negentropy:// for culm reconcile (port 0: any)",
     )
     serve.add_argument("--peer", metavar="URL", action="append", default=[], help="a peer to keep contact with")
+    serve.add_argument(
+        "--index",
+        metavar="DIR",
+        help="serve the record index in this folder (culm spark fingerprint), not a store; negentropy:// only",
+    )
     serve.add_argument("--interval", type=float, default=30.0, metavar="SECONDS", help="between contacts (default: 30)")
     serve.add_argument(
         "--promote", metavar="AUTHOR/LOG", action="append", default=[], help="send this log to every peer unasked"
@@ -230,22 +237,35 @@ def _serve(arguments: argparse.Namespace) -> int:
         raise ConfigError("nothing to do: give --listen URL, or --peer URL")
     if arguments.interval <= 0:
         raise ConfigError("--interval must be more than 0 seconds")
+    if arguments.index is not None:
+        return _serve_index(arguments, listen)
     home = Home.find(arguments.home)
     config = _config(arguments, home, [*listen, *peers])
     with home.store() as store:
         identity = home.identity(arguments.identity)
 
-        async def run() -> None:
-            stop = asyncio.Event()
-            loop = asyncio.get_running_loop()
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, stop.set)
-            await Node(identity, config, store).run(
-                listen, peers, stop=stop, listening=lambda url: print(f"listening {url}", flush=True)
-            )
-
-        asyncio.run(run())
+        asyncio.run(_until_stopped(partial(Node(identity, config, store).run, listen, peers)))
     return 0
+
+
+def _serve_index(arguments: argparse.Namespace, listen: Sequence[PeerUrl]) -> int:
+    if arguments.peer or any(url.scheme != "negentropy" for url in listen):
+        raise ConfigError("with --index there are negentropy:// listeners only, and no peers")
+    from culm.store.recordindex import IndexStorage  # noqa: PLC0415 - numpy takes long to load
+
+    limits = NodeConfig(b"").with_limits(arguments.limit).limits
+    with IndexStorage(arguments.index) as index:
+        asyncio.run(_until_stopped(partial(IndexNode(index, limits).run, listen)))
+    return 0
+
+
+async def _until_stopped(run: Callable[..., Awaitable[None]]) -> None:
+    """Run a node until a signal ends it; each of its listeners is printed."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await run(stop=stop, listening=lambda url: print(f"listening {url}", flush=True))
 
 
 def _sync(arguments: argparse.Namespace) -> int:

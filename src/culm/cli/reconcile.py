@@ -1,28 +1,31 @@
-"""``culm reconcile``: what two stores lack of each other's, or a store and a peer."""
+"""``culm reconcile``: what stores lack of each other's, or a store and a peer; or record indexes in place of stores."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from culm.cli.output import print_json, print_table
 from culm.cli.places import log_text
-from culm.errors import ConfigError, StoreMissing
+from culm.errors import ConfigError, NetworkError, StoreMissing
 from culm.negentropy import even, newest_listed
 from culm.node.node import connect
-from culm.node.reconcile import Differences, compare, compare_stores
+from culm.node.reconcile import Differences, compare, compare_records, compare_sets, compare_stores
 from culm.node.urls import PeerUrl
 from culm.store import SQLiteStore, View
 from culm.store.exchange import transfer
+from culm.store.indexmanifest import is_index
 
 if TYPE_CHECKING:
     import argparse
 
     from culm.cli.command import Commands
-    from culm.negentropy import Split
+    from culm.negentropy import Split, Storage
     from culm.store import Log
+    from culm.store.recordindex import IndexStorage
 
 _SPLITS: dict[str, Split] = {"even": even, "newest": newest_listed}
 _OF_ENTRIES = (View.ENTRIES, View.PAYLOADS)
@@ -31,7 +34,7 @@ _OF_ENTRIES = (View.ENTRIES, View.PAYLOADS)
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
     reconcile = commands.add("reconcile", _reconcile, "say what two stores lack of each other's, log by log")
-    reconcile.add_argument("a", metavar="STORE_A", help="a home, or a store's file")
+    reconcile.add_argument("a", metavar="STORE_A", help="a home, a store's file, or a record index's folder")
     reconcile.add_argument("b", metavar="STORE_B", help="another one, or tcp://HOST:PORT of a negentropy:// listener")
     reconcile.add_argument("--apply", action="store_true", help="also move what is missing, both ways")
     reconcile.add_argument(
@@ -50,6 +53,8 @@ def _open(name: str, *, read_only: bool) -> SQLiteStore:
 
 
 def _reconcile(arguments: argparse.Namespace) -> int:
+    if is_index(Path(arguments.a)) or is_index(Path(arguments.b)):
+        return _with_index(arguments)
     if "://" in arguments.b:
         return _with_peer(arguments)
     split = _SPLITS[arguments.split]
@@ -122,6 +127,88 @@ async def _compare_with(store: SQLiteStore, url: PeerUrl, split: Split) -> dict[
     finally:
         streams[1].close()
     return found
+
+
+async def ask_peer(records: Storage, view: View, url: PeerUrl, split: Split | None = None) -> Differences:
+    """Compare a set of records with a peer's; ``NetworkError`` if it has no such view, too."""
+    streams = await connect(url)
+    try:
+        found = await compare_records(records, view, streams, split=split)
+    finally:
+        streams[1].close()
+    if found is None:
+        raise NetworkError(f"{url} has nothing to compare with the {view.value}")
+    return found
+
+
+# -- record indexes -------------------------------------------------------------------------------------------------
+
+
+class _Side:
+    """A store or an index to compare."""
+
+    def __init__(self, name: str, stack: ExitStack) -> None:
+        self.store: SQLiteStore | None = None
+        self.index: IndexStorage | None = None
+        if is_index(Path(name)):
+            from culm.store.recordindex import IndexStorage  # noqa: PLC0415 - numpy takes long to load
+
+            self.index = stack.enter_context(IndexStorage(name))
+        else:
+            self.store = stack.enter_context(_open(name, read_only=True))
+
+    def records(self, view: View, stack: ExitStack) -> Storage:
+        """The records of a view; ``ConfigError`` if an index is of another one."""
+        if self.store is not None:
+            return stack.enter_context(self.store.record_set(view))
+        assert self.index is not None  # noqa: S101 - one of the two
+        if self.index.view is not view:
+            raise ConfigError(f"{self.index.path}: an index of the {self.index.view.value}, not the {view.value}")
+        return self.index
+
+
+def _with_index(arguments: argparse.Namespace) -> int:
+    """Compare the one view that an index is of. An index tells ids; a store also which entries they are."""
+    if arguments.apply:
+        raise ConfigError("--apply is for two stores: an index holds no entries")
+    split = _SPLITS[arguments.split]
+    url = PeerUrl.parse(arguments.b, schemes=("tcp",)) if "://" in arguments.b else None
+    with ExitStack() as stack:
+        sides = [_Side(name, stack) for name in ((arguments.a, arguments.b) if url is None else (arguments.a,))]
+        view = next(side.index.view for side in sides if side.index is not None)
+        sets = [side.records(view, stack) for side in sides]
+        if url is not None:
+            found = asyncio.run(ask_peer(sets[0], view, url, split))
+        elif all(side.index is not None for side in sides):
+            found = _compare_indexes([side.index for side in sides if side.index is not None])
+        else:
+            found = compare_sets(sets[0], sets[1], split)
+        lacking = _Lacking()
+        for other, side, ids in zip(("b", "a"), sides, (found.have, found.need), strict=False):
+            if side.store is not None:
+                lacking.count(other, view, side.store, ids)
+    if arguments.json:
+        counts = {"a_lacks": len(found.need), "b_lacks": len(found.have)}
+        hexes = {"a_lacks_ids": [one.hex() for one in found.need], "b_lacks_ids": [one.hex() for one in found.have]}
+        print_json({"views": _costs({view: found}), "logs": lacking.rows(("a", "b")), **counts, **hexes})
+        return 0
+    if lacking.rows(()):
+        lacking.print(("a", "b"), "")
+    names = arguments.a, arguments.b
+    for lacks, has, count in ((*names, len(found.need)), (*reversed(names), len(found.have))):
+        print(f"{lacks} lacks {count} {view.value} that {has} has")
+    _print_costs({view: found})
+    return 0
+
+
+def _compare_indexes(indexes: list[IndexStorage]) -> Differences:
+    """Two indexes need no protocol: there are no rounds, and the bytes are those that were read."""
+    from culm.store.indexcompare import compare as compare_indexes  # noqa: PLC0415
+
+    ids: dict[str, list[bytes]] = {"a": [], "b": []}
+    for side, _, identity in compare_indexes(*indexes):
+        ids[side].append(identity)
+    return Differences(ids["a"], ids["b"], 0, sum(index.bytes_read for index in indexes))
 
 
 # -- what is shown --------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from culm.cli import spark_reconcile
 from culm.cli.output import note, print_json
 
 if TYPE_CHECKING:
@@ -15,12 +16,19 @@ if TYPE_CHECKING:
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    spark = commands.group("spark", "verify entries of many stores and files on Spark")
+    spark = commands.group("spark", "verify, compare, select and report on Spark")
     verify = spark.add("verify", _verify, "say of every entry whether it can be trusted")
     verify.add_argument("--input", metavar="STORE_OR_FILE", nargs="+", required=True, help="stores and export files")
     verify.add_argument("--output", metavar="DIR", required=True, help="where the tables go; made by this command")
     verify.add_argument("--master", metavar="URL", default="local[*]", help="the Spark master (default: local[*])")
     verify.add_argument("--overwrite", action="store_true", help="replace an earlier output")
+    verify.add_argument(
+        "--signatures",
+        choices=("all", "heads"),
+        default="all",
+        help="check every signature (default), or only those of entries that no later one vouches for by its links",
+    )
+    spark_reconcile.register(spark)
 
 
 def _verify(arguments: argparse.Namespace) -> int:
@@ -31,6 +39,7 @@ def _verify(arguments: argparse.Namespace) -> int:
         Path(arguments.output),
         master=arguments.master,
         overwrite=arguments.overwrite,
+        signatures=arguments.signatures,
         progress=note,
     )
     if arguments.json:

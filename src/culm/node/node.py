@@ -24,7 +24,7 @@ from culm.node.urls import PeerUrl
 from culm.node.worker import StoreWorker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
     from pathlib import Path
 
     from culm.bamboo import Entry, Identity
@@ -52,6 +52,17 @@ async def connect(url: PeerUrl) -> Streams:
         raise NetworkError(f"{url} does not answer") from None
     except OSError as error:
         raise NetworkError(f"cannot reach {url}: {_reason(error)}") from None
+
+
+async def listen_at(
+    url: PeerUrl, accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+) -> tuple[asyncio.Server, PeerUrl]:
+    """Listen; the server, and its address with the port that it got. ``ConfigError`` if that cannot be."""
+    try:
+        server = await asyncio.start_server(accept, url.host, url.port, limit=_STREAM_LIMIT)
+    except OSError as error:
+        raise ConfigError(f"cannot listen at {url}: {_reason(error)}") from None
+    return server, PeerUrl(url.scheme, url.host, server.sockets[0].getsockname()[1])
 
 
 def _reason(error: OSError) -> str:
@@ -125,12 +136,9 @@ class Node:
             "proposals": self._accept_proposals,
             "negentropy": self._accept_comparison,
         }[url.scheme]
-        try:
-            server = await asyncio.start_server(accept, url.host, url.port, limit=_STREAM_LIMIT)
-        except OSError as error:
-            raise ConfigError(f"cannot listen at {url}: {_reason(error)}") from None
+        server, place = await listen_at(url, accept)
         self._servers.append(server)
-        return PeerUrl(url.scheme, url.host, server.sockets[0].getsockname()[1])
+        return place
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._admitted(writer):

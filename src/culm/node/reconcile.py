@@ -9,6 +9,7 @@ snapshot is closed on that thread, too, behind whatever is under way there when 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,15 +17,16 @@ from typing import TYPE_CHECKING
 from culm.bamboo import decode_varu64, encode_varu64
 from culm.errors import EncodingError, NetworkError, RemoteProtocolError
 from culm.negentropy import Negentropy
-from culm.node.worker import StoreWorker
+from culm.node.worker import Worker
 from culm.store.views import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from culm.negentropy import Split
+    from culm.negentropy import Split, Storage
     from culm.node.config import NodeLimits
     from culm.node.policy import Policy
+    from culm.node.worker import StoreWorker
     from culm.store import SQLiteStore
 
     Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -87,16 +89,14 @@ async def _send_message(writer: asyncio.StreamWriter, message: bytes) -> None:
 # -- the side that listens ------------------------------------------------------------------------------------------
 
 
-class Listening:
-    """One connection of somebody who compares. Logs that are not shared have no part in it."""
+class Answering(ABC):
+    """One connection of somebody who compares, whatever the sets are kept in."""
 
-    def __init__(self, worker: StoreWorker, policy: Policy, limits: NodeLimits, streams: Streams) -> None:
-        self._worker = worker
-        self._policy = policy
+    def __init__(self, limits: NodeLimits, streams: Streams) -> None:
         self._limits = limits
         self._reader, self._writer = streams
         self._session: Negentropy | None = None
-        self._own = StoreWorker(worker.store)  # for the snapshot and what is asked of it
+        self._own = Worker()  # for the set and what is asked of it
         self._snapshot = ExitStack()
 
     async def run(self) -> None:
@@ -131,6 +131,19 @@ class Listening:
             self._session = await self._open(View.ENTRIES)
         return await self._own.run(self._session.reconcile, message) or b""
 
+    @abstractmethod
+    async def _open(self, view: View) -> Negentropy:
+        """A new session about a view."""
+
+
+class Listening(Answering):
+    """One connection of somebody who compares with a store. Logs that are not shared have no part in it."""
+
+    def __init__(self, worker: StoreWorker, policy: Policy, limits: NodeLimits, streams: Streams) -> None:
+        super().__init__(limits, streams)
+        self._worker = worker
+        self._policy = policy
+
     async def _open(self, view: View) -> Negentropy:
         """Take a snapshot in place of the one before."""
         await self._own.run(self._snapshot.close)
@@ -164,6 +177,14 @@ async def compare(
 
     Views other than *entries* are asked for by name, which only a Culm node understands.
     """
+    with store.record_set(view) as records:
+        return await compare_records(records, view, streams, idle_seconds=idle_seconds, split=split)
+
+
+async def compare_records(
+    records: Storage, view: View, streams: Streams, *, idle_seconds: float = 30.0, split: Split | None = None
+) -> Differences | None:
+    """The same with a set of records, wherever it is kept."""
     reader, writer = streams
     size = 0
 
@@ -175,7 +196,7 @@ async def compare(
         size += len(message) + len(reply or b"")
         return reply
 
-    with _translated_errors(), store.record_set(view) as records:
+    with _translated_errors():
         async with asyncio.timeout(SESSION_SECONDS):
             if view is not View.ENTRIES and await ask(choice := _CHOICE + view.value.encode()) != choice:
                 return None
@@ -195,12 +216,17 @@ async def compare(
 def compare_stores(a: SQLiteStore, b: SQLiteStore, view: View, split: Split | None = None) -> Differences:
     """Compare a view of two stores, without a connection."""
     with a.record_set(view) as ours, b.record_set(view) as theirs:
-        initiator, responder = Negentropy(ours, split=split), Negentropy(theirs, split=split)
-        message: bytes | None = initiator.initiate()
-        rounds = size = 0
-        while message is not None:
-            reply = responder.reconcile(message) or b""
-            rounds += 1
-            size += len(message) + len(reply)
-            message = initiator.reconcile(reply)
+        return compare_sets(ours, theirs, split)
+
+
+def compare_sets(ours: Storage, theirs: Storage, split: Split | None = None) -> Differences:
+    """Compare two sets of records, wherever they are kept, without a connection."""
+    initiator, responder = Negentropy(ours, split=split), Negentropy(theirs, split=split)
+    message: bytes | None = initiator.initiate()
+    rounds = size = 0
+    while message is not None:
+        reply = responder.reconcile(message) or b""
+        rounds += 1
+        size += len(message) + len(reply)
+        message = initiator.reconcile(reply)
     return Differences(initiator.have, initiator.need, rounds, size)

@@ -19,11 +19,10 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class StoreWorker:
-    """Runs functions on the store's own thread."""
+class Worker:
+    """Runs functions on a thread of its own."""
 
-    def __init__(self, store: SQLiteStore) -> None:
-        self.store = store
+    def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="culm-store")
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -39,3 +38,11 @@ class StoreWorker:
     def close(self) -> None:
         """Finish what is under way."""
         self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+class StoreWorker(Worker):
+    """Runs functions on the store's own thread."""
+
+    def __init__(self, store: SQLiteStore) -> None:
+        super().__init__()
+        self.store = store

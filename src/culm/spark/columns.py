@@ -35,6 +35,21 @@ class Columns:
         """The columns as Spark takes a schema."""
         return ", ".join(f"{name} {kind}" for name, kind in self.types.items())
 
+    @property
+    def arrow(self) -> dict[str, pa.DataType]:
+        """The columns' types as Arrow has them."""
+        import pyarrow as pa
+
+        kinds = {
+            "BINARY": pa.binary(),
+            "BIGINT": pa.int64(),
+            "TINYINT": pa.int8(),
+            "BOOLEAN": pa.bool_(),
+            "STRING": pa.string(),
+            UNSIGNED: pa.decimal128(20, 0),
+        }
+        return {name: kinds[kind] for name, kind in self.types.items()}
+
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
         """The rows of Arrow batches that have at least these columns."""
         for batch in batches:
@@ -44,14 +59,7 @@ class Columns:
         """Arrow batches of the rows, made as the rows come."""
         import pyarrow as pa
 
-        kinds = {
-            "BINARY": pa.binary(),
-            "BIGINT": pa.int64(),
-            "TINYINT": pa.int8(),
-            "BOOLEAN": pa.bool_(),
-            "STRING": pa.string(),
-        }
-        schema = pa.schema([(name, kinds[kind]) for name, kind in self.types.items()])
+        schema = pa.schema(list(self.arrow.items()))
         rows = iter(rows)
         while page := list(islice(rows, _BATCH_ROWS)):
             arrays = [

@@ -39,7 +39,7 @@ PACKS = Columns(
     block="BIGINT",
     packed="BINARY",
 )
-"""A pack, or a reject (``source``, ``offset``, ``reason``, and a ``block`` that spreads them). Log ids are ``to_sql``'s."""
+"""A pack, its log id as ``to_sql`` gives it; or a reject, whose ``block`` only spreads them."""
 
 _COLLECTED_BYTES = 16 * 1024 * 1024
 _SHORT_RUNS = 16  # rows that are of one block and follow each other; if there are fewer on average, they are sorted

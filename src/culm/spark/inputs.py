@@ -1,8 +1,9 @@
 """What there is to read: looking at the inputs, and cutting them into splits. Runs before any job, on one machine.
 
-A path is a Culm store if it begins as SQLite files do, and an export file (``culm.store.files``) otherwise. What can
-never be read is refused here, where it costs nothing. A store is cut by ranges of row ids. An export file can only be
-read from its beginning, so it is one piece however large it is.
+A path is a Culm store if it begins as SQLite files do, a table of entries if it is a Parquet file or a folder of them,
+and an export file (``culm.store.files``) otherwise. What can never be read is refused here, where it costs nothing. A
+store is cut by ranges of row ids, Parquet by row groups. An export file can only be read from its beginning, so it is
+one piece however large it is.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _SQLITE_MAGIC = b"SQLite format 3\x00"
 _ROWS = 20_000  # rows of a store in one piece: seconds of work
 _MAX_PIECES = 4000  # pieces of one store; a huge one is cut into longer ranges
 _ROW_BYTES = 400  # how many bytes of a file are about as much work as a row
-_SPLIT_BYTES = 8 * 1024 * 1024  # small pieces share a task up to this
+_SPLIT_BYTES = 32 * 1024 * 1024  # small pieces share a task up to this
+_PARQUET_MAGIC = b"PAR1"
 
 
 class Part(Enum):
@@ -32,22 +34,21 @@ class Part(Enum):
     FILE = "file"
     ENTRIES = "entries"
     FORKS = "forks"
+    TABLE = "table"
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Something to read in one go: an export file (``high`` is its size), or the row ids ``low`` to ``high``."""
+    """Something to read in one go: an export file, the row ids ``low`` to ``high``, or the row groups of those numbers.
+
+    ``size`` is about how many bytes that is.
+    """
 
     path: str
     part: Part
     low: int
     high: int
-
-    @property
-    def weight(self) -> int:
-        """About how much work it is, in bytes of a file."""
-        span = self.high - self.low + 1
-        return span if self.part is Part.FILE else span * _ROW_BYTES
+    size: int = 0
 
 
 Split = tuple[Piece, ...]
@@ -68,7 +69,12 @@ def plan(paths: Iterable[str | os.PathLike[str]]) -> list[Split]:
 
 def _pieces(path: Path) -> Iterator[Piece]:
     if path.is_dir():
-        raise ConfigError(f"{path}: a directory, not a store or an export file")
+        files = sorted(file for file in path.rglob("*.parquet") if not _hidden(file.relative_to(path)))
+        if not files:
+            raise ConfigError(f"{path}: a directory, not a store or an export file, and no Parquet files are in it")
+        for file in files:
+            yield from _table_pieces(file)
+        return
     if not path.exists():
         raise ConfigError(f"{path}: there is no such file")
     if not path.is_file():
@@ -83,8 +89,29 @@ def _pieces(path: Path) -> Iterator[Piece]:
         raise ConfigError(f"{path}: the file is empty")
     if start == _SQLITE_MAGIC:
         yield from _store_pieces(path)
+    elif start.startswith(_PARQUET_MAGIC):
+        yield from _table_pieces(path)
     else:
-        yield Piece(str(path), Part.FILE, 1, size)
+        yield Piece(str(path), Part.FILE, 0, 0, size)
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
+def _table_pieces(path: Path) -> Iterator[Piece]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise ConfigError(f"{path}: cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+    with file:
+        if "encoded" not in file.schema_arrow.names:
+            raise ConfigError(f"{path}: a table of entries needs a binary column 'encoded'")
+        for group in range(file.num_row_groups):
+            yield Piece(str(path), Part.TABLE, group, group, file.metadata.row_group(group).total_byte_size)
 
 
 def _store_pieces(path: Path) -> Iterator[Piece]:
@@ -106,7 +133,8 @@ def _store_pieces(path: Path) -> Iterator[Piece]:
             continue
         step = max(_ROWS, (high - low) // _MAX_PIECES + 1)
         for at in range(low, high + 1, step):
-            yield Piece(str(path), part, at, min(at + step - 1, high))
+            end = min(at + step - 1, high)
+            yield Piece(str(path), part, at, end, (end - at + 1) * _ROW_BYTES)
 
 
 def _packed(pieces: Iterable[Piece]) -> Iterator[Split]:
@@ -114,10 +142,10 @@ def _packed(pieces: Iterable[Piece]) -> Iterator[Split]:
     split: list[Piece] = []
     weight = 0
     for piece in pieces:
-        if split and weight + piece.weight > _SPLIT_BYTES:
+        if split and weight + piece.size > _SPLIT_BYTES:
             yield tuple(split)
             split, weight = [], 0
         split.append(piece)
-        weight += piece.weight
+        weight += piece.size
     if split:
         yield tuple(split)

@@ -18,30 +18,27 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
-from culm.spark.failures import one_line_failures
 from culm.spark.inputs import plan
-from culm.spark.output import SUMMARY, check_output, read_table, whole_folder, write_table
+from culm.spark.output import SUMMARY, check_output, read_table, whole_folder, write_from_workers, write_table
 from culm.spark.payload import MISMATCH, SIZE_MISMATCH
-from culm.spark.read import read_splits
-from culm.spark.segment import Signatures
-from culm.spark.session import session
-from culm.spark.steps import OUTCOMES, SEGMENTS, VERDICTS
+from culm.spark.running import running, silent
+from culm.spark.steps import OUTCOMES, SEGMENTS, VERDICTS, pronounced
 from culm.spark.summary import Summary
 from culm.spark.verdicts import INVALID, UNVERIFIED, VERIFIED
-from culm.spark.verify import REJECTS, chosen, forked_logs, judged, outcomes, packed, rejected, segments
+from culm.spark.verify import REJECTS, chosen, forked_logs, joined, outcomes, packed_splits, rejected, segments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from culm.spark.inputs import Split
+    from culm.spark.segment import Signatures
 
 
 def run(
@@ -63,7 +60,7 @@ def run(
     cannot be written; ``ConfigError`` if Spark, Java or the master is not there; ``CulmError`` if Spark fails.
     """
     started = time.monotonic()
-    say = progress or _silent
+    say = progress or silent
     way = chosen(signatures)
     output = output.absolute()
     splits = plan(inputs)
@@ -71,12 +68,8 @@ def run(
     for path in inputs if overwrite else ():
         if Path(path).resolve().is_relative_to(output.resolve()):
             raise ConfigError(f"{path}: an input inside the output {output}, which is to be replaced")
-    with one_line_failures(), _session(master, say) as spark, whole_folder(output) as folder:
+    with running(master, say) as spark, whole_folder(output) as folder:
         return _verify(spark, splits, way, folder, say, started)
-
-
-def _silent(_line: str) -> None:
-    pass
 
 
 def _verify(
@@ -89,13 +82,14 @@ def _verify(
 ) -> Summary:
     work = folder / "work"
     say(f"reading the inputs ({len(splits)} {'task' if len(splits) == 1 else 'tasks'}), checking signatures")
-    found = _kept(spark, segments(packed(read_splits(spark, splits)), signatures), work / "segments", SEGMENTS.ddl)
+    found = _kept(spark, segments(packed_splits(spark, splits), signatures), work / "segments", SEGMENTS.ddl)
     refused = rejected(found).orderBy("source", "offset", "reason")
     refused = _kept(spark, refused, folder / "rejects", REJECTS)
     say("looking for paths and forks, log by log")
     reached = _kept(spark, outcomes(found), work / "outcomes", OUTCOMES.ddl)
     say("writing the verdicts")
-    verdicts = _kept(spark, judged(found, reached), folder / "verdicts", VERDICTS.ddl)
+    write_from_workers(joined(found, reached), pronounced, VERDICTS, folder / "verdicts")
+    verdicts = read_table(spark, folder / "verdicts", VERDICTS.ddl)
     say("counting")
     counts = _counted(verdicts, reached, refused)
     summary = Summary(**counts, seconds=round(time.monotonic() - started, 3))
@@ -126,20 +120,3 @@ def _kept(spark: SparkSession, table: DataFrame, folder: Path, schema: str) -> D
     """The same rows, computed now, from the disk."""
     write_table(table, folder)
     return read_table(spark, folder, schema)
-
-
-@contextmanager
-def _session(master: str, say: Callable[[str], None]) -> Iterator[SparkSession]:
-    """The active session, or one for this block."""
-    from pyspark.sql import SparkSession
-
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        yield active
-        return
-    say(f"starting Spark ({master})")
-    started = session(master)
-    try:
-        yield started
-    finally:
-        started.stop()

@@ -16,11 +16,16 @@ from typing import TYPE_CHECKING
 from culm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    import pyarrow as pa
+    from pyarrow import parquet
     from pyspark.sql import DataFrame, SparkSession
 
+    from culm.spark.columns import Columns
+
+_ROW_GROUP_BYTES = 64 * 1024 * 1024
 SUMMARY = "summary.json"
 """The file that every complete folder of results has."""
 
@@ -45,6 +50,65 @@ def check_output(output: Path, *, overwrite: bool) -> None:
 def write_table(table: DataFrame, folder: Path) -> None:
     """Write a DataFrame as Parquet files into a new folder of this machine's file system."""
     table.write.parquet(f"file://{folder.absolute()}")
+
+
+def write_from_workers(
+    table: DataFrame,
+    step: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    columns: Columns,
+    folder: Path,
+) -> None:
+    """Write what a step makes of a DataFrame's batches as Parquet files into a new folder, a file for each task.
+
+    The workers write the files themselves: rows that only pass through Spark cost it as much as everything else that
+    is done with them. What a task wrote that failed, or was run twice, is not reported by it, and removed.
+    """
+    folder.mkdir()
+    written = table.mapInArrow(_written(step, columns, folder), "name STRING").collect()
+    names = {row.name for row in written}
+    for file in folder.iterdir():
+        if file.name not in names:
+            file.unlink()
+    if not names:  # a table of no rows has its columns all the same
+        _writer(folder / _file_name(), columns).close()
+
+
+def _written(
+    step: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], columns: Columns, folder: Path
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        name, writer, size = _file_name(), None, 0
+        waiting: list[pa.RecordBatch] = []
+        for batch in step(batches):
+            writer = writer or _writer(folder / name, columns)
+            waiting.append(batch)
+            size += batch.nbytes
+            if size >= _ROW_GROUP_BYTES:
+                writer.write_table(pa.Table.from_batches(waiting))
+                waiting, size = [], 0
+        if writer is not None:
+            if waiting:
+                writer.write_table(pa.Table.from_batches(waiting))
+            writer.close()
+            yield pa.record_batch([pa.array([name])], names=["name"])
+
+    return write
+
+
+def _file_name() -> str:
+    return f"part-{secrets.token_hex(8)}.parquet"
+
+
+def _writer(path: Path, columns: Columns) -> parquet.ParquetWriter:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    repeated = [
+        name for name, kind in columns.types.items() if kind == "STRING" or name in ("author", "log_id", "copies")
+    ]
+    return parquet.ParquetWriter(path, pa.schema(list(columns.arrow.items())), use_dictionary=repeated)
 
 
 def read_table(spark: SparkSession, folder: Path, schema: str) -> DataFrame:

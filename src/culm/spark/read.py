@@ -5,12 +5,12 @@ The inputs are looked at here and cut into splits (``culm.spark.inputs``); worke
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from culm.spark.columns import Columns
-from culm.spark.inputs import plan
-from culm.spark.scan import Found, scan
+from culm.spark.inputs import Part, plan
+from culm.spark.scan import scan
 
 if TYPE_CHECKING:
     import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from culm.spark.inputs import Split
+    from culm.spark.inputs import Piece, Split
 
 FOUND = Columns(
     source="STRING",
@@ -32,6 +32,7 @@ FOUND = Columns(
 """The columns of ``read_entries``: the fields of ``culm.spark.scan.Found``."""
 
 _SPLIT = Columns(id="BIGINT")
+_TABLE_ROWS = 20_000
 
 
 def read_entries(spark: SparkSession, paths: Iterable[str | os.PathLike[str]]) -> DataFrame:
@@ -53,20 +54,51 @@ def read_entries(spark: SparkSession, paths: Iterable[str | os.PathLike[str]]) -
 
 def read_splits(spark: SparkSession, splits: list[Split]) -> DataFrame:
     """``read_entries`` for inputs that were looked at before: each split is read by one task."""
+    return from_splits(spark, splits, lambda batches: batches, FOUND)
+
+
+def from_splits(
+    spark: SparkSession,
+    splits: list[Split],
+    step: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    columns: Columns,
+) -> DataFrame:
+    """What a step makes of the rows of some splits, which are batches with the columns ``FOUND``."""
     if not splits:
-        return spark.createDataFrame([], FOUND.ddl)
+        return spark.createDataFrame([], columns.ddl)
     # A range has as many partitions as it is told to have, one number each: every split becomes a task. Rows of a
     # small DataFrame would be spread by chance.
-    return spark.range(0, len(splits), 1, len(splits)).mapInArrow(_reader(splits), FOUND.ddl)
+    read = _reader(splits)
+    return spark.range(0, len(splits), 1, len(splits)).mapInArrow(lambda batches: step(read(batches)), columns.ddl)
 
 
 def _reader(splits: list[Split]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = chain.from_iterable(_scanned(splits[index]) for (index,) in _SPLIT.rows(batches))
-        return FOUND.batches(rows)
+        for (index,) in _SPLIT.rows(batches):
+            for is_table, pieces in groupby(splits[index], key=lambda piece: piece.part is Part.TABLE):
+                if is_table:
+                    yield from chain.from_iterable(map(_table_batches, pieces))
+                else:
+                    yield from FOUND.batches(chain.from_iterable(map(scan, pieces)))
 
     return read
 
 
-def _scanned(split: Split) -> Iterator[Found]:
-    return chain.from_iterable(scan(piece) for piece in split)
+def _table_batches(piece: Piece) -> Iterator[pa.RecordBatch]:
+    """The rows of some row groups of a Parquet file that has at least the column ``encoded``."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(piece.path) as file:
+        given = [name for name in FOUND.names if name in file.schema_arrow.names]
+        at = sum(file.metadata.row_group(group).num_rows for group in range(piece.low))
+        for batch in file.iter_batches(_TABLE_ROWS, range(piece.low, piece.high + 1), columns=given):
+            count = len(batch)
+            columns = {
+                "source": pa.repeat(piece.path, count),
+                "offset": pa.array(range(at, at + count), pa.int64()),
+                **{name: pa.nulls(count, FOUND.arrow[name]) for name in FOUND.names[2:]},
+                **{name: batch.column(name).cast(FOUND.arrow[name]) for name in given},
+            }
+            yield pa.record_batch([columns[name] for name in FOUND.names], names=FOUND.names)
+            at += count

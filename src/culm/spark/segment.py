@@ -17,7 +17,6 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, replace
 from enum import Enum
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,10 +25,10 @@ from culm.bamboo import LogAuditor
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.bamboo.lipmaa import links_across
 from culm.bamboo.verification import is_signed
-from culm.bamboo.yamf import YAMF_PREFIX
-from culm.spark.fields import DIGEST_BYTES, Fields, cut
-from culm.spark.pack import Pack, Signature, added_copies, frame_at
-from culm.spark.payload import HELD, MISMATCH, SIZE_MISMATCH, rank
+from culm.spark.fields import DIGEST_BYTES, cut
+from culm.spark.pack import Signature
+from culm.spark.payload import SIZE_MISMATCH, rank
+from culm.spark.records import Records, distinct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from culm.spark.fields import Bytes, Flags, Numbers, Offsets
+    from culm.spark.pack import Pack
 
 ROOT = 1
 """The bit of a piece that reaches entry 1 within the segment; external number j has the bit 2 << j."""
@@ -120,110 +120,9 @@ class Summary:
         return externals // 8 + 1
 
 
-def segment_of(packs: Sequence[Pack], signatures: Signatures) -> tuple[Pack, Summary]:
+def segment_of(packs: Sequence[Pack], signatures: Signatures) -> tuple[Records, Summary]:
     """The segment that the packs of one block make: its records with what was found, and its summary."""
     return _Judge(distinct(packs)).judged(signatures)
-
-
-# -- each record once ---------------------------------------------------------------------------------------------
-
-
-def distinct(packs: Sequence[Pack]) -> Pack:
-    """The records of packs of one log, each once, ascending; of copies all that is known is put together."""
-    pack = Pack.joined([_hashed(pack) for pack in packs])
-    records = Records(pack)
-    if records.ascending:
-        return pack
-    digest = records.digest
-    words = digest.view(">u8")
-    order = np.lexsort((words[:, 3], words[:, 2], words[:, 1], words[:, 0], records.seq))
-    seq, digest = records.seq[order], digest[order]
-    first = np.ones(len(order), np.bool_)
-    first[1:] = (seq[1:] != seq[:-1]) | (digest[1:] != digest[:-1]).any(axis=1)
-    firsts = first.nonzero()[0]
-    once = pack.take(order[firsts])
-    return replace(
-        once,
-        payload=np.maximum.reduceat(pack.payload[order], firsts),
-        copies=added_copies(pack.copies[order], firsts),
-        signature=np.maximum.reduceat(pack.signature[order], firsts),
-        before=np.maximum.reduceat(pack.before[order], firsts),
-    )
-
-
-def _hashed(pack: Pack) -> Pack:
-    if pack.digest is not None:
-        return pack
-    view = pack.data.data
-    digests = b"".join(
-        [blake2b(view[low:high]).digest() for low, high in zip(pack.start.tolist(), pack.end.tolist(), strict=True)]
-    )
-    return replace(pack, digest=np.frombuffer(digests, np.uint8).reshape(len(pack), DIGEST_BYTES))
-
-
-class Records:
-    """The records of a pack, decoded: entries, and the frames of payloads with no more than number, hash and size.
-
-    Rows are those of the pack. ``digest`` holds the digests of the entries' hashes, n rows of 64 bytes.
-    """
-
-    def __init__(self, pack: Pack) -> None:
-        if pack.digest is None:
-            raise ValueError("a pack whose records were not hashed")
-        self.pack = pack
-        self.digest: Bytes = pack.digest
-        self.fields = Fields.decode(pack.data, pack.start, pack.end)
-        self.is_entry: Flags = self.fields.good
-        self.frames = {int(row): frame_at(pack, int(row)) for row in (~self.is_entry).nonzero()[0]}
-        self.seq: Numbers = self.fields.seq
-        for row, frame in self.frames.items():
-            self.seq[row] = frame.seq
-
-    def __len__(self) -> int:
-        return len(self.pack)
-
-    @property
-    def ascending(self) -> bool:
-        """Whether every number is greater than the one before."""
-        return bool((self.seq[1:] > self.seq[:-1]).all())
-
-    def payload(self) -> npt.NDArray[np.int8]:
-        """What is known of each entry's payload, ranks, with the payloads that came apart from their entries."""
-        ranks = self.pack.payload
-        if not self.frames:
-            return ranks
-        ranks = ranks.copy()
-        for seq in sorted({frame.seq for frame in self.frames.values()}):
-            number = np.uint64(seq)
-            rows = range(int(np.searchsorted(self.seq, number)), int(np.searchsorted(self.seq, number, "right")))
-            self._match([row for row in rows if self.is_entry[row]], [row for row in rows if row in self.frames], ranks)
-        return ranks
-
-    def _match(self, entries: list[int], frames: list[int], ranks: npt.NDArray[np.int8]) -> None:
-        """The payloads of one number: each is that of the entries it fits; one that fits none is wrong for all."""
-        fields = self.fields
-        for row in frames:
-            frame = self.frames[row]
-            digest = frame.payload_hash[len(YAMF_PREFIX) :]
-            fitting = [at for at in entries if self._digest(fields.payload_hash[at]) == digest]
-            for at in fitting:
-                state = HELD if fields.size[at] == frame.size else SIZE_MISMATCH
-                ranks[at] = max(ranks[at], rank(state))
-            for at in entries if not fitting else ():
-                ranks[at] = max(ranks[at], rank(MISMATCH))
-
-    def _digest(self, at: int) -> bytes:
-        return self.fields.data[at : at + DIGEST_BYTES].tobytes()
-
-    def links_of(self, row: int) -> list[tuple[int, bytes]]:
-        """The numbers that an entry links to, and the digests it expects there; the backlink first."""
-        fields = self.fields
-        links = []
-        if fields.backlink[row] >= 0:
-            links.append((int(self.seq[row]) - 1, self._digest(fields.backlink[row])))
-        if fields.lipmaalink[row] >= 0:
-            links.append((int(fields.target[row]), self._digest(fields.lipmaalink[row])))
-        return links
 
 
 # -- links --------------------------------------------------------------------------------------------------------
@@ -256,9 +155,9 @@ class _Links:
 class _Judge:
     """Judges one segment. ``quick`` is the usual case: entries only, one of each number, no contradiction."""
 
-    def __init__(self, pack: Pack) -> None:
-        self._pack = pack
-        self._records = records = Records(pack)
+    def __init__(self, records: Records) -> None:
+        self._pack = records.pack
+        self._records = records
         self._low, self._high = int(records.seq[0]), int(records.seq[-1])
         self._links: list[_Links] = []
         if records.ascending and not records.frames:
@@ -270,8 +169,8 @@ class _Judge:
         self._expected: dict[int, bytes] = {}  # what is expected of numbers that are not there
         self._externals: list[int] = []
 
-    def judged(self, signatures: Signatures) -> tuple[Pack, Summary]:
-        """The pack with signatures and pieces, and the summary."""
+    def judged(self, signatures: Signatures) -> tuple[Records, Summary]:
+        """The records with signatures and pieces, and the summary."""
         signature = self._checked(signatures)
         authentic = (signature == Signature.GOOD) | (signature == Signature.TIED)
         forked_at = 0
@@ -282,8 +181,8 @@ class _Judge:
             masks = self._masks(self._paths(authentic, forked_at))
         numbers = {mask: number for number, mask in enumerate(dict.fromkeys([0, *masks]))}
         piece = np.array([numbers[mask] for mask in masks], np.uint16)
-        pack = replace(self._pack, signature=signature, piece=piece)
-        return pack, self._summary(authentic, forked_at, piece, list(numbers))
+        self._records.pack = replace(self._pack, signature=signature, piece=piece)
+        return self._records, self._summary(authentic, forked_at, piece, list(numbers))
 
     # -- signatures
 

@@ -10,12 +10,14 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from culm.spark.columns import UNSIGNED, Columns
+from culm.spark.findings import Findings
 from culm.spark.gather import PACKS
 from culm.spark.merge import Outcome, merge_logs
 from culm.spark.pack import Pack
-from culm.spark.segment import Signatures, Summary, distinct, segment_of
+from culm.spark.records import distinct
+from culm.spark.segment import Signatures, Summary, segment_of
 from culm.spark.verdicts import JudgedSegment
-from culm.store.schema import to_sql
+from culm.store.schema import from_sql, to_sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,13 +37,14 @@ SEGMENTS = Columns(
     low="BIGINT",
     high="BIGINT",
     summary="BINARY",
+    findings="BINARY",
     packed="BINARY",
 )
-"""A segment, or a reject that passes through (``source``, ``offset``, ``reason``)."""
+"""A segment, ``packed`` only if it is to be kept; or a reject that passes through."""
 
 SUMMARIES = Columns(author="BINARY", log="BIGINT", low="BIGINT", summary="BINARY")
 OUTCOMES = Columns(author="BINARY", log="BIGINT", low="BIGINT", outcome="BINARY", forked_at="BIGINT")
-JUDGED = Columns(summary="BINARY", packed="BINARY", outcome="BINARY")
+JUDGED = Columns(author="BINARY", log="BIGINT", summary="BINARY", findings="BINARY", outcome="BINARY")
 VERDICTS = Columns(
     author="BINARY",
     log_id=UNSIGNED,
@@ -71,18 +74,19 @@ def mapped(
     return run
 
 
-def segmented(signatures: Signatures) -> Callable[[Batches], Batches]:
-    """``PACKS``, sorted by block, to ``SEGMENTS``."""
+def segmented(signatures: Signatures, *, keep: bool = False) -> Callable[[Batches], Batches]:
+    """``PACKS``, sorted by block, to ``SEGMENTS``; ``keep`` the entries themselves."""
 
     def run(rows: Iterable[Row]) -> Iterator[Row]:
         for (author, log, block), of_block in groupby(rows, key=itemgetter(3, 4, 5)):
             if author is None:
                 for source, offset, reason, *_ in of_block:
-                    yield source, offset, reason, None, None, None, None, None, None, None
+                    yield source, offset, reason, None, None, None, None, None, None, None, None
                 continue
-            pack, summary = segment_of(_collected(packed for *_, packed in of_block), signatures)
-            low, high = to_sql(summary.low), to_sql(summary.high)
-            yield None, None, None, author, log, block, low, high, summary.encode(), pack.encode()
+            records, summary = segment_of(_collected(packed for *_, packed in of_block), signatures)
+            packed = records.pack.encode() if keep else None
+            place = (author, log, block, to_sql(summary.low), to_sql(summary.high))
+            yield None, None, None, *place, summary.encode(), Findings.of(records).encode(), packed
 
     return mapped(PACKS, run, SEGMENTS)
 
@@ -95,7 +99,7 @@ def _collected(packed: Iterable[bytes]) -> list[Pack]:
         packs.append(Pack.decode(data))
         size += len(data)
         if size > _WAITING_BYTES and len(packs) > 1:
-            packs = [distinct(packs)]
+            packs = [distinct(packs).pack]
             size = len(packs[0].data)
     return packs
 
@@ -107,6 +111,8 @@ def merged() -> Callable[[Batches], Batches]:
 
 def pronounced(batches: Batches) -> Batches:
     """``JUDGED`` to ``VERDICTS``."""
-    for summary, packed, outcome in JUDGED.rows(batches):
-        segment = JudgedSegment(Pack.decode(packed), Summary.decode(summary), Outcome.decode(outcome))
-        yield segment.table(segment.entries())
+    for author, log, summary, findings, outcome in JUDGED.rows(batches):
+        found = Findings.decode(findings)
+        segment = JudgedSegment(author, from_sql(log), found, Summary.decode(summary), Outcome.decode(outcome))
+        if len(found):
+            yield segment.table(slice(None))

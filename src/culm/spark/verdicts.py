@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from culm.bamboo import YAMF_BYTES
-from culm.bamboo.entry import AUTHOR_BYTES
+from culm.bamboo import YAMF_BYTES, lipmaa
 from culm.bamboo.yamf import YAMF_PREFIX
-from culm.spark.fields import DIGEST_BYTES, cut
-from culm.spark.merge import Outcome
-from culm.spark.pack import Pack, Signature
+from culm.spark.pack import Signature
 from culm.spark.payload import STATES
-from culm.spark.segment import Records, Summary
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
     import pyarrow as pa
 
-    from culm.spark.fields import Bytes, Flags, Numbers, Offsets
+    from culm.spark.fields import Bytes, Flags, Numbers
+    from culm.spark.findings import Findings
+    from culm.spark.merge import Outcome
+    from culm.spark.segment import Summary
 
 VERIFIED, UNVERIFIED, INVALID = "verified", "unverified", "invalid"
 VERDICTS = (VERIFIED, UNVERIFIED, INVALID)
@@ -31,84 +32,79 @@ BAD_SIGNATURE = "bad signature"
 
 
 class JudgedSegment:
-    """A segment whose verdicts are known. Rows are those of the pack."""
+    """A segment of a log whose verdicts are known. Rows are those of its findings."""
 
-    def __init__(self, pack: Pack, summary: Summary, outcome: Outcome) -> None:
-        self._pack = pack
+    def __init__(self, author: bytes, log_id: int, findings: Findings, summary: Summary, outcome: Outcome) -> None:
+        self._author = author
+        self._log_id = log_id
+        self._findings = findings
         self._summary = summary
         self._outcome = outcome
-        self._records = Records(pack)
-        self.payload = self._records.payload()
         self.verdict = self._verdicts()
 
     def _verdicts(self) -> npt.NDArray[np.int8]:
-        signature, seq = self._pack.signature, self._records.seq
-        connected = np.array(self._outcome.connected, np.bool_)[self._pack.piece]
-        verdict = np.where(connected, 0, 1).astype(np.int8)
-        verdict[signature == Signature.BAD] = 2
-        if self._outcome.limit:
-            verdict[seq >= np.uint64(self._outcome.limit)] = 2
+        found, outcome = self._findings, self._outcome
+        verdict = np.where(np.array(outcome.connected, np.bool_)[found.piece], 0, 1).astype(np.int8)
+        verdict[found.signature == Signature.BAD] = 2
+        if outcome.limit:
+            verdict[found.seq >= np.uint64(outcome.limit)] = 2
         return verdict
 
     @property
     def said(self) -> Bytes:
-        """What is said of each entry, as one byte; 0 for the frames of payloads."""
-        codes = (1 + 8 * self.verdict + self.payload).astype(np.uint8)
-        return np.where(self._records.is_entry, codes, 0).astype(np.uint8)
+        """What is said of each entry, as one byte."""
+        codes: Bytes = (1 + 8 * self.verdict + self._findings.payload).astype(np.uint8)
+        return codes
 
     def changed(self) -> Flags:
         """The entries of which something else was said before, or of which not enough is known to tell."""
-        before = self._pack.before
-        same = (before == self.said) & (self.verdict == 0)
-        changed: Flags = self._records.is_entry & ~same
+        changed: Flags = (self._findings.before != self.said) | (self.verdict != 0)
         return changed
-
-    def entries(self) -> Flags:
-        """The rows that are entries."""
-        return self._records.is_entry
 
     # -- the table
 
-    def table(self, rows: Flags) -> pa.RecordBatch:
-        """The verdicts on some rows, as ``culm.spark.verify.FOUND_VERDICTS`` has them."""
+    def table(self, rows: slice | Flags) -> pa.RecordBatch:
+        """The verdicts on some rows, with the columns ``culm.spark.steps.VERDICTS``."""
         import pyarrow as pa
 
-        chosen = rows.nonzero()[0]
-        fields = self._records.fields
-        author = fields.data[fields.start[0] + 1 : fields.start[0] + 1 + AUTHOR_BYTES].tobytes()
-        count = len(chosen)
+        found = self._findings
+        seq, payload, verdict = found.seq[rows], found.payload[rows], self.verdict[rows]
+        count = len(seq)
         return pa.record_batch(
             [
-                _fixed(np.tile(np.frombuffer(author, np.uint8), (count, 1))),
-                _numbers(fields.log_id[chosen]),
-                _numbers(self._records.seq[chosen]),
-                _hashes(self._records.digest[chosen]),
-                _numbers(fields.size[chosen]),
-                _hashes(cut(fields.data, fields.payload_hash[chosen], DIGEST_BYTES)),
-                pa.array(fields.is_end[chosen]),
-                pa.array(np.array(STATES, object)[self.payload[chosen]], pa.string()),
-                pa.array(np.array(VERDICTS, object)[self.verdict[chosen]], pa.string()),
-                pa.array(self._reasons(chosen), pa.string()),
-                pa.array(self._pack.copies[chosen].astype(np.int64)),
+                fixed_binary(np.broadcast_to(np.frombuffer(self._author, np.uint8), (count, len(self._author)))),
+                decimals(np.full(count, self._log_id, np.uint64)),
+                decimals(seq),
+                hashes(found.digest[rows]),
+                decimals(found.size[rows]),
+                hashes(found.payload_hash[rows]),
+                pa.array(found.is_end[rows]),
+                names(STATES, payload),
+                names(VERDICTS, verdict),
+                self._reasons(seq, verdict, found.signature[rows]),
+                pa.array(found.copies[rows].astype(np.int64)),
             ],
             names=COLUMNS,
         )
 
-    def _reasons(self, rows: Offsets) -> list[str | None]:
-        verdict, signature = self.verdict[rows], self._pack.signature[rows]
-        reasons: list[str | None] = [None] * len(rows)
+    def _reasons(self, seq: Numbers, verdict: npt.NDArray[np.int8], signature: Bytes) -> pa.Array:
+        import pyarrow as pa
+
+        if not verdict.any():
+            return pa.nulls(len(verdict), pa.string())
+        reasons: list[str | None] = [None] * len(verdict)
         for at in verdict.nonzero()[0]:
             if signature[at] == Signature.BAD:
                 reasons[at] = BAD_SIGNATURE
             elif verdict[at] == 1:
-                reasons[at] = self._needs(int(rows[at]))
+                reasons[at] = self._needs(int(seq[at]))
             else:
                 reasons[at] = self._outcome.cause
-        return reasons
+        return pa.array(reasons, pa.string())
 
-    def _needs(self, row: int) -> str:
+    def _needs(self, seq: int) -> str:
         """What would give an entry its path: the link targets not held, and those held that have no path either."""
-        targets = dict.fromkeys(target for target, _ in self._records.links_of(row))
+        targets = dict.fromkeys((seq - 1, lipmaa(seq)))
         missing = " or ".join(str(target) for target in targets if not self._holds(target))
         stuck = " or ".join(str(target) for target in targets if self._holds(target))
         needs = [missing] if missing else []
@@ -121,10 +117,10 @@ class JudgedSegment:
         if target < self._summary.low:
             numbers = [number for number, _ in self._summary.externals]
             return target in numbers and self._outcome.held[numbers.index(target)]
-        seq = self._records.seq
+        seq, signature = self._findings.seq, self._findings.signature
         at = int(np.searchsorted(seq, np.uint64(target)))
         while at < len(seq) and seq[at] == target:
-            if self._pack.signature[at] in (Signature.GOOD, Signature.TIED):
+            if signature[at] != Signature.BAD:
                 return True
             at += 1
         return False
@@ -145,22 +141,32 @@ COLUMNS = (
 )
 
 
-def _numbers(numbers: Numbers) -> pa.Array:
+# -- arrays as Arrow has them -------------------------------------------------------------------------------------
+
+
+def decimals(numbers: Numbers) -> pa.Array:
     """Unsigned numbers as decimals: Spark has no other type for them."""
     import pyarrow as pa
 
     return pa.array(numbers).cast(pa.decimal128(20, 0))
 
 
-def _hashes(digests: Bytes) -> pa.Array:
-    """YAMF-hashes of digests."""
+def names(of: Sequence[str], codes: npt.NDArray[np.int8]) -> pa.Array:
+    """Strings that were written as their positions."""
+    import pyarrow as pa
+
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(of)).dictionary_decode()
+
+
+def hashes(digests: Bytes) -> pa.Array:
+    """YAMF-hashes of digests (n rows of 64 bytes)."""
     whole = np.empty((len(digests), YAMF_BYTES), np.uint8)
     whole[:, : len(YAMF_PREFIX)] = np.frombuffer(YAMF_PREFIX, np.uint8)
     whole[:, len(YAMF_PREFIX) :] = digests
-    return _fixed(whole)
+    return fixed_binary(whole)
 
 
-def _fixed(rows: Bytes) -> pa.Array:
+def fixed_binary(rows: Bytes) -> pa.Array:
     """Rows of bytes as a binary array."""
     import pyarrow as pa
 

@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
 from culm.spark.gather import PACKS, gather
-from culm.spark.read import FOUND
+from culm.spark.read import FOUND, from_splits
 from culm.spark.segment import Signatures
 from culm.spark.steps import JUDGED, OUTCOMES, SEGMENTS, SUMMARIES, VERDICTS, merged, pronounced, segmented
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from culm.spark.inputs import Split
 
 REJECTS = "source STRING, offset BIGINT, reason STRING"
 """The columns of ``rejects``."""
@@ -92,17 +94,22 @@ def packed(entries: DataFrame) -> DataFrame:
     return entries.select(columns).mapInArrow(gather, PACKS.ddl)
 
 
+def packed_splits(spark: SparkSession, splits: list[Split]) -> DataFrame:
+    """``packed`` for inputs that were looked at before; rows do not pass through Spark between reading and packing."""
+    return from_splits(spark, splits, gather, PACKS)
+
+
 def rejected(table: DataFrame) -> DataFrame:
     """The rejects among packs or segments."""
     return table.where("reason IS NOT NULL").select("source", "offset", "reason")
 
 
-def segments(packs: DataFrame, signatures: Signatures) -> DataFrame:
-    """The segments that the packs make; rejects pass through."""
+def segments(packs: DataFrame, signatures: Signatures, *, keep: bool = False) -> DataFrame:
+    """The segments that the packs make, with the entries themselves if they are to be kept; rejects pass through."""
     return (
         packs.repartition("author", "log", "block")
         .sortWithinPartitions("author", "log", "block")
-        .mapInArrow(segmented(signatures), SEGMENTS.ddl)
+        .mapInArrow(segmented(signatures, keep=keep), SEGMENTS.ddl)
     )
 
 
@@ -122,7 +129,11 @@ def forked_logs(outcomes: DataFrame) -> DataFrame:
     return outcomes.where("forked_at IS NOT NULL").select("author", "log", "forked_at").distinct()
 
 
+def joined(segments: DataFrame, outcomes: DataFrame) -> DataFrame:
+    """The segments with their outcomes: what ``culm.spark.steps.pronounced`` takes."""
+    return segments.join(outcomes, ["author", "log", "low"]).select(*JUDGED.names)
+
+
 def judged(segments: DataFrame, outcomes: DataFrame) -> DataFrame:
-    """The verdicts on the entries of all segments that have an outcome."""
-    found = segments.join(outcomes, ["author", "log", "low"]).select(*JUDGED.names)
-    return found.mapInArrow(pronounced, VERDICTS.ddl)
+    """The verdicts on the entries of all segments."""
+    return joined(segments, outcomes).mapInArrow(pronounced, VERDICTS.ddl)

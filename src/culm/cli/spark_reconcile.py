@@ -1,0 +1,92 @@
+"""``culm spark fingerprint`` and ``culm spark reconcile``: indexes of tables, and what tables differ in."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from culm.cli.output import note, print_json, size_text
+from culm.cli.reconcile import ask_peer
+from culm.node.urls import PeerUrl
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from culm.cli.command import Commands
+    from culm.spark.reconcile import Found
+    from culm.store.recordindex import IndexStorage
+
+_VIEWS = ("entries", "payloads")
+
+
+def register(spark: Commands) -> None:
+    """Add the commands of this module to the group ``spark``."""
+    fingerprint = spark.add("fingerprint", _fingerprint, "write the record index of a table of verdicts")
+    fingerprint.add_argument(
+        "--input", metavar="DIR", required=True, help="results of culm spark verify, or Parquet files of such a table"
+    )
+    fingerprint.add_argument("--view", choices=_VIEWS, default="entries", help="of what (default: entries)")
+    _add_common(fingerprint)
+    reconcile = spark.add("reconcile", _reconcile, "say what two tables or record indexes lack of each other's")
+    reconcile.add_argument("a", metavar="A", help="results of culm spark verify, a table of verdicts, a record index")
+    reconcile.add_argument("b", metavar="B", help="another one, or tcp://HOST:PORT of a negentropy:// listener")
+    reconcile.add_argument("--view", choices=_VIEWS, help="of what (default: what an index is of, else entries)")
+    _add_common(reconcile)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--output", metavar="DIR", required=True, help="where the result goes; made by this command")
+    parser.add_argument("--master", metavar="URL", default="local[*]", help="the Spark master (default: local[*])")
+    parser.add_argument("--overwrite", action="store_true", help="replace an earlier result")
+
+
+def _fingerprint(arguments: argparse.Namespace) -> int:
+    from culm.spark.fingerprint import run  # noqa: PLC0415 - Spark is an extra
+
+    made = run(
+        arguments.input,
+        Path(arguments.output),
+        view=arguments.view,
+        master=arguments.master,
+        overwrite=arguments.overwrite,
+        progress=note,
+    )
+    if arguments.json:
+        print_json(made.as_dict())
+    else:
+        print(f"{made.records:,} {made.view}, fingerprint {made.fingerprint}, in {size_text(made.bytes)}")
+    return 0
+
+
+def _reconcile(arguments: argparse.Namespace) -> int:
+    from culm.spark.reconcile_job import run  # noqa: PLC0415
+
+    peer = PeerUrl.parse(arguments.b, schemes=("tcp",)) if "://" in arguments.b else None
+    made = run(
+        arguments.a,
+        arguments.b if peer is None else lambda index: _asked(index, peer),
+        Path(arguments.output),
+        view=arguments.view,
+        master=arguments.master,
+        overwrite=arguments.overwrite,
+        progress=note,
+    )
+    if arguments.json:
+        print_json(made.as_dict())
+        return 0
+    print(f"{arguments.a} lacks {made.a_lacks:,} {made.view} that {arguments.b} has")
+    print(f"{arguments.b} lacks {made.b_lacks:,} {made.view} that {arguments.a} has")
+    if made.bytes:
+        print(f"read {size_text(made.bytes_read)} of {size_text(made.bytes)} of indexes")
+    return 0
+
+
+def _asked(index: IndexStorage, peer: PeerUrl) -> Iterator[Found]:
+    """What an index and a peer lack of each other's. The numbers of the entries do not come to light."""
+    from culm.spark.reconcile import Found  # noqa: PLC0415
+
+    found = asyncio.run(ask_peer(index, index.view, peer))
+    for side, ids in (("a", found.have), ("b", found.need)):
+        yield from (Found(side, None, identity) for identity in ids)

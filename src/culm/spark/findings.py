@@ -1,0 +1,106 @@
+"""What is known of the entries of a segment once it was judged on its own: columns, packed into one cell.
+
+All that verdicts are made of stands here, without the entries themselves, which are thrice as large.
+
+::
+
+    findings = count u32, columns: seq u64, size u64, digest 64 bytes, payload hash's digest 64 bytes, piece u16,
+               copies u32, is_end u8, payload i8, signature u8, before u8, each for all entries
+
+Numbers are little-endian, rows ascend by sequence number and digest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from culm.spark.fields import DIGEST_BYTES, cut
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from culm.spark.fields import Bytes, Flags, Numbers
+    from culm.spark.records import Records
+
+_COUNT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Findings:
+    """The entries of a segment: columns of length n, digests as n rows of 64 bytes.
+
+    ``payload`` has ranks of ``culm.spark.payload.STATES``, ``signature`` is ``culm.spark.pack.Signature``. ``piece``
+    says which part of the segment an entry is in (``culm.spark.segment``), ``before`` what was said of it in an earlier
+    run (``culm.spark.verdicts``).
+    """
+
+    seq: Numbers
+    size: Numbers
+    digest: Bytes
+    payload_hash: Bytes
+    piece: npt.NDArray[np.uint16]
+    copies: npt.NDArray[np.uint32]
+    is_end: Flags
+    payload: npt.NDArray[np.int8]
+    signature: Bytes
+    before: Bytes
+
+    @classmethod
+    def of(cls, records: Records) -> Findings:
+        """What is known of the entries among some records."""
+        pack, decoded = records.pack, records.fields
+        rows = slice(None) if records.only_entries else records.is_entry.nonzero()[0]
+        return cls(
+            records.seq[rows],
+            decoded.size[rows],
+            records.digest[rows],
+            cut(decoded.data, decoded.payload_hash[rows], DIGEST_BYTES),
+            pack.piece[rows],
+            pack.copies[rows],
+            decoded.is_end[rows],
+            records.payload()[rows],
+            pack.signature[rows],
+            pack.before[rows],
+        )
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def encode(self) -> bytes:
+        """The findings as bytes."""
+        columns = [np.ascontiguousarray(getattr(self, name)).tobytes() for name in _KINDS]
+        return len(self).to_bytes(_COUNT_BYTES, "little") + b"".join(columns)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Findings:
+        """Read what ``encode`` wrote."""
+        count, at = int.from_bytes(data[:_COUNT_BYTES], "little"), _COUNT_BYTES
+        columns = []
+        for kind, width in _KINDS.values():
+            column = np.frombuffer(data, kind, count * width, at)
+            at += column.nbytes
+            columns.append(column.reshape(count, width) if width > 1 else column)
+        return cls(*columns)
+
+
+_KINDS: dict[str, tuple[str, int]] = dict(
+    zip(
+        (field.name for field in fields(Findings)),
+        [
+            ("<u8", 1),
+            ("<u8", 1),
+            ("u1", DIGEST_BYTES),
+            ("u1", DIGEST_BYTES),
+            ("<u2", 1),
+            ("<u4", 1),
+            ("?", 1),
+            ("i1", 1),
+            ("u1", 1),
+            ("u1", 1),
+        ],
+        strict=True,
+    )
+)

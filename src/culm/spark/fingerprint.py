@@ -1,0 +1,183 @@
+"""Fingerprints of a table of entries with Spark: a record index, written once (docs/spark-fingerprint.md).
+
+The rows are spread by ranges of keys, timestamp and id, however long a log is or however many logs begin at number 1,
+and sorted; each task writes a file of its own, with its sums, as the rows pass by. A task may be done twice, or break
+off: every attempt has files of its own, and the manifest, written last, names those of the attempts that counted.
+
+On a cluster, the folder must be under the same path on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from culm.errors import ConfigError
+from culm.spark.columns import Columns
+from culm.spark.output import SUMMARY, check_output, whole_folder
+from culm.spark.running import running, silent
+from culm.spark.tables import RECORD_AT, RECORD_ID, counted, read_folder, table_folder, view_of
+from culm.store.indexmanifest import BLOCK_RECORDS, MAX_FILES, IndexFile, checked_block_records, write_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from culm.store.views import View
+
+_FILES = Columns(file="STRING")
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What an index is of: equal fingerprints mean equal sets.
+
+    ``fingerprint`` is negentropy's, of all records, in hex; ``files`` and ``bytes`` say how large the index is.
+    """
+
+    view: str
+    records: int
+    fingerprint: str
+    files: int
+    bytes: int
+    seconds: float
+
+    def as_dict(self) -> dict[str, int | float | str]:
+        """The fields by name."""
+        return asdict(self)
+
+
+def fingerprint(
+    spark: SparkSession,
+    entries: DataFrame,
+    folder: str | Path,
+    *,
+    view: str = "entries",
+    block_records: int | None = None,
+    overwrite: bool = False,
+) -> Fingerprint:
+    """Write the record index of a table into a new folder: all of it or, on failure, none.
+
+    ``entries`` has the columns ``seqnum`` (a number from 1 to 2^64 - 1) and ``entry_hash`` (66 bytes); if it has a
+    column ``verdict``, only verified rows count. The view ``payloads`` has those whose ``payload`` is ``held``. An
+    entry that is there several times counts once. ``block_records`` is how many records a block has on average, a
+    power of two.
+
+    ``ConfigError`` for a table without these columns and a folder that cannot be written; Spark's error if a row is
+    no entry.
+    """
+    started = time.monotonic()
+    block_records = checked_block_records(BLOCK_RECORDS if block_records is None else block_records)
+    of_view = view_of(view)
+    keys = counted(entries, of_view).selectExpr(f"{RECORD_AT} AS at", f"{RECORD_ID} AS id")
+    folder = Path(folder).absolute()
+    check_output(folder, overwrite=overwrite)
+    with whole_folder(folder) as partial:
+        files = _write_files(spark, keys, partial, block_records)
+        return _complete(partial, files, of_view, block_records, started)
+
+
+def run(
+    table: str,
+    output: Path,
+    *,
+    view: str = "entries",
+    master: str = "local[*]",
+    overwrite: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Fingerprint:
+    """Write the index of a table of Parquet files, or of the results of ``culm spark verify``. See ``culm.spark.run``.
+
+    ``ConfigError``, before Spark is started, if there is no such table or the output cannot be written.
+    """
+    say = progress or silent
+    source = table_folder(table)
+    view_of(view)
+    check_not_inside(source, output, overwrite=overwrite)
+    with running(master, say) as spark:
+        say("sorting the records and writing their index")
+        return fingerprint(spark, read_folder(spark, source), output, view=view, overwrite=overwrite)
+
+
+def check_not_inside(source: Path, output: Path, *, overwrite: bool) -> None:
+    """Raise ``ConfigError`` if the output cannot be written, or would replace what is to be read."""
+    check_output(output.absolute(), overwrite=overwrite)
+    if overwrite and source.resolve().is_relative_to(output.resolve()):
+        raise ConfigError(f"{source}: an input inside the output {output}, which is to be replaced")
+
+
+def _complete(folder: Path, files: list[IndexFile], view: View, block_records: int, started: float) -> Fingerprint:
+    from culm.store.recordindex import IndexStorage
+
+    names = {file.name for file in files}
+    for path in folder.iterdir():  # of attempts that did not count
+        if path.name not in names:
+            path.unlink(missing_ok=True)
+    write_manifest(folder, files, view, block_records)
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    with IndexStorage(folder) as index:
+        of_all = index.fingerprint(0, len(index)).hex()
+        made = Fingerprint(
+            view.value, len(index), of_all, len(files), size, seconds=round(time.monotonic() - started, 3)
+        )
+    (folder / SUMMARY).write_text(json.dumps(made.as_dict(), indent=2) + "\n", encoding="utf-8")
+    return made
+
+
+# -- on Spark -------------------------------------------------------------------------------------------------------
+
+
+def _write_files(spark: SparkSession, keys: DataFrame, folder: Path, block_records: int) -> list[IndexFile]:
+    tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or MAX_FILES)
+    # Without a number Spark makes fewer parts of few rows.
+    spread = (
+        keys.repartitionByRange("at", "id") if tasks <= MAX_FILES else keys.repartitionByRange(MAX_FILES, "at", "id")
+    )
+    written = spread.sortWithinPartitions("at", "id").mapInArrow(_writer(str(folder), block_records), _FILES.ddl)
+    return [IndexFile.of(json.loads(row[0])) for row in written.collect()]
+
+
+def _writer(folder: str, block_records: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        label = f"records-{task.partitionId() if task else 0:05d}"
+        return _FILES.batches(_written(batches, Path(folder), label, block_records))
+
+    return write
+
+
+def _written(batches: Iterator[pa.RecordBatch], folder: Path, label: str, block_records: int) -> Iterator[tuple[str]]:
+    """The file of the sorted records of one task, if there are any, as JSON."""
+    from culm.store.indexfile import FileWriter
+
+    writer = FileWriter(folder, label, block_records)
+    try:
+        for batch in batches:
+            writer.add(_keys_of(batch))
+        file = writer.finish()
+    finally:
+        writer.discard()
+    if file is not None:
+        yield (json.dumps(asdict(file)),)
+
+
+def _keys_of(batch: pa.RecordBatch) -> npt.NDArray[np.uint8]:
+    import numpy as np
+    import pyarrow as pa
+
+    at, identity = batch.column("at"), batch.column("id")
+    keys = np.empty((len(at), 40), np.uint8)
+    numbers = at.to_numpy().view(np.uint64) ^ np.uint64(2**63)
+    keys[:, :8] = numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
+    ids = identity.cast(pa.binary(32))
+    keys[:, 8:] = np.frombuffer(ids.buffers()[1], np.uint8).reshape(-1, 32)[ids.offset : ids.offset + len(ids)]
+    return keys

@@ -1,0 +1,125 @@
+"""The records of a block, decoded, each of them once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from culm.bamboo.yamf import YAMF_PREFIX
+from culm.spark.fields import DIGEST_BYTES, Fields
+from culm.spark.pack import Pack, added_copies, frame_at
+from culm.spark.payload import HELD, MISMATCH, SIZE_MISMATCH, rank
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from culm.spark.fields import Bytes, Flags, Numbers
+
+
+class Records:
+    """The records of a pack, decoded: entries, and the frames of payloads with no more than number, hash and size.
+
+    Rows are those of the pack. ``digest`` holds the digests of the entries' hashes, n rows of 64 bytes.
+    """
+
+    def __init__(self, pack: Pack) -> None:
+        if pack.digest is None:
+            raise ValueError("a pack whose records were not hashed")
+        self.pack = pack
+        self.digest: Bytes = pack.digest
+        self.fields = Fields.decode(pack.data, pack.start, pack.end)
+        self.is_entry: Flags = self.fields.good
+        self.frames = {int(row): frame_at(pack, int(row)) for row in (~self.is_entry).nonzero()[0]}
+        self.seq: Numbers = self.fields.seq
+        for row, frame in self.frames.items():
+            self.seq[row] = frame.seq
+
+    def __len__(self) -> int:
+        return len(self.pack)
+
+    @property
+    def only_entries(self) -> bool:
+        """Whether no payload's frame is among the records."""
+        return not self.frames
+
+    @property
+    def ascending(self) -> bool:
+        """Whether every number is greater than the one before."""
+        return bool((self.seq[1:] > self.seq[:-1]).all())
+
+    def payload(self) -> npt.NDArray[np.int8]:
+        """What is known of each entry's payload, ranks, with the payloads that came apart from their entries."""
+        ranks = self.pack.payload
+        if not self.frames:
+            return ranks
+        ranks = ranks.copy()
+        for seq in sorted({frame.seq for frame in self.frames.values()}):
+            number = np.uint64(seq)
+            rows = range(int(np.searchsorted(self.seq, number)), int(np.searchsorted(self.seq, number, "right")))
+            self._match([row for row in rows if self.is_entry[row]], [row for row in rows if row in self.frames], ranks)
+        return ranks
+
+    def _match(self, entries: list[int], frames: list[int], ranks: npt.NDArray[np.int8]) -> None:
+        """The payloads of one number: each is that of the entries it fits; one that fits none is wrong for all."""
+        fields = self.fields
+        for row in frames:
+            frame = self.frames[row]
+            digest = frame.payload_hash[len(YAMF_PREFIX) :]
+            fitting = [at for at in entries if self._digest(fields.payload_hash[at]) == digest]
+            for at in fitting:
+                state = HELD if fields.size[at] == frame.size else SIZE_MISMATCH
+                ranks[at] = max(ranks[at], rank(state))
+            for at in entries if not fitting else ():
+                ranks[at] = max(ranks[at], rank(MISMATCH))
+
+    def _digest(self, at: int) -> bytes:
+        return self.fields.data[at : at + DIGEST_BYTES].tobytes()
+
+    def links_of(self, row: int) -> list[tuple[int, bytes]]:
+        """The numbers that an entry links to, and the digests it expects there; the backlink first."""
+        fields = self.fields
+        links = []
+        if fields.backlink[row] >= 0:
+            links.append((int(self.seq[row]) - 1, self._digest(fields.backlink[row])))
+        if fields.lipmaalink[row] >= 0:
+            links.append((int(fields.target[row]), self._digest(fields.lipmaalink[row])))
+        return links
+
+
+def distinct(packs: Sequence[Pack]) -> Records:
+    """The records of packs of one log, each once, ascending; of copies all that is known is put together."""
+    pack = Pack.joined([_hashed(pack) for pack in packs])
+    records = Records(pack)
+    if records.ascending:
+        return records
+    digest = records.digest
+    words = digest.view(">u8")
+    order = np.lexsort((words[:, 3], words[:, 2], words[:, 1], words[:, 0], records.seq))
+    seq, digest = records.seq[order], digest[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (seq[1:] != seq[:-1]) | (digest[1:] != digest[:-1]).any(axis=1)
+    firsts = first.nonzero()[0]
+    once = pack.take(order[firsts])
+    merged = replace(
+        once,
+        payload=np.maximum.reduceat(pack.payload[order], firsts),
+        copies=added_copies(pack.copies[order], firsts),
+        signature=np.maximum.reduceat(pack.signature[order], firsts),
+        before=np.maximum.reduceat(pack.before[order], firsts),
+    )
+    return Records(merged)
+
+
+def _hashed(pack: Pack) -> Pack:
+    if pack.digest is not None:
+        return pack
+    view = pack.data.data
+    digests = b"".join(
+        [blake2b(view[low:high]).digest() for low, high in zip(pack.start.tolist(), pack.end.tolist(), strict=True)]
+    )
+    return replace(pack, digest=np.frombuffer(digests, np.uint8).reshape(len(pack), DIGEST_BYTES))

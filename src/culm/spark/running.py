@@ -1,0 +1,39 @@
+"""A session for a job, whether one is active already or not."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from culm.spark.failures import one_line_failures
+from culm.spark.session import session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def running(master: str, say: Callable[[str], None]) -> Iterator[SparkSession]:
+    """The active session, which is left running, or one at ``master`` for this block. ``say`` is told of the start.
+
+    ``ConfigError`` if Spark, Java or the master is not there; ``CulmError`` with one line for whatever Spark raises.
+    """
+    with one_line_failures():
+        from pyspark.sql import SparkSession
+
+        active = SparkSession.getActiveSession()
+        if active is not None:
+            yield active
+            return
+        say(f"starting Spark ({master})")
+        started = session(master)
+        try:
+            yield started
+        finally:
+            started.stop()
+
+
+def silent(_line: str) -> None:
+    """Tell nobody."""

@@ -1,0 +1,203 @@
+"""A record index, a set of records as a folder: what is in its files, and writing them (docs/spark-fingerprint.md).
+
+::
+
+    INDEX/index.json            the manifest: which files, how many records, their sum
+    INDEX/records-00000-…       one file for each range of keys: records, table of blocks, fences
+
+A record is its *key*: the timestamp (8 bytes, big-endian) and the id (32 bytes). A file is a tree of three levels. Its
+records stand in blocks; the table has an entry for each block, with the sum of the ids before it; a page is 128 entries
+of the table, and a fence leads to each. Every entry holds the checksum of what it leads to, the manifest that of all
+fences and its own, so that nothing is read unchecked.
+
+Where a block begins depends on its first record, not on how many stand before: equal stretches of two sets have equal
+blocks. Files of a set may therefore be written by different machines, each knowing nothing of the others.
+"""
+
+from __future__ import annotations
+
+import secrets
+from hashlib import blake2b
+from itertools import pairwise
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import numpy as np
+
+from culm.negentropy.codec import ID_BYTES
+from culm.negentropy.storage import MODULUS_MASK
+from culm.store.indexmanifest import (
+    ABOVE_ALL,
+    BLOCK,
+    BLOCK_RECORDS,
+    FENCE,
+    KEY_BYTES,
+    LONGEST,
+    PAGE_BYTES,
+    IndexFile,
+    Manifest,
+    checked_block_records,
+    hex_of,
+    write_manifest,
+)
+from culm.store.views import View
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import BinaryIO
+
+    import numpy.typing as npt
+
+    Keys = npt.NDArray[np.uint8]
+
+
+class FileWriter:
+    """Writes a file of an index, from keys that come in ascending order. Memory: a batch, a block, and the table.
+
+    The file has a name that nobody else gives, so that whoever does the same work twice disturbs nothing.
+    """
+
+    def __init__(self, folder: Path, label: str = "records", block_records: int = BLOCK_RECORDS) -> None:
+        self._block_records = checked_block_records(block_records)
+        self._path = folder / f"{label}-{secrets.token_hex(8)}"
+        self._temporary = self._path.with_name(f".{self._path.name}.part")
+        self._stream: BinaryIO | None = None
+        self._pending: Keys = np.empty((0, KEY_BYTES), np.uint8)  # the block that more records may still belong to
+        self._table = bytearray()
+        self._records = 0
+        self._total = 0
+        self._last = b""
+
+    def add(self, keys: Keys) -> None:
+        """Take more records: n rows of 40 bytes, ascending. One that is there already is left out.
+
+        ``ValueError`` if they do not ascend, or a timestamp is infinite.
+        """
+        keys = self._new(keys)
+        if not len(keys):
+            return
+        pending = np.concatenate((self._pending, keys))
+        starts = _starts(pending, self._block_records)
+        self._write(pending, starts)
+        self._pending = pending[starts[-1] :].copy()
+
+    def finish(self) -> IndexFile | None:
+        """Complete the file and give it its name. None, and no file, if there were no records."""
+        if len(self._pending):
+            self._write(self._pending, [0, len(self._pending)])
+        if self._stream is None:
+            return None
+        table, fences = bytes(self._table), bytearray()
+        for at in range(0, len(table), PAGE_BYTES):
+            page = table[at : at + PAGE_BYTES]
+            first, start, _, _ = BLOCK.unpack_from(page)
+            fences += FENCE.pack(first, start, crc32(page))
+        self._stream.write(table + fences)
+        self._stream.close()
+        self._temporary.rename(self._path)
+        return IndexFile(
+            self._path.name,
+            self._records,
+            len(table) // BLOCK.size,
+            hex_of(self._total),
+            table[:KEY_BYTES].hex(),
+            self._last.hex(),
+            blake2b(fences, digest_size=32).hexdigest(),
+        )
+
+    def discard(self) -> None:
+        """Remove what is not finished. Does nothing to a file that is."""
+        if self._stream is not None:
+            self._stream.close()
+            self._temporary.unlink(missing_ok=True)
+
+    def _new(self, keys: Keys) -> Keys:
+        """Those of ascending keys that are not there yet."""
+        if not len(keys):
+            return keys
+        whole = np.ascontiguousarray(keys).view(f"S{KEY_BYTES}").reshape(-1)  # compares as bytes do
+        if bool((whole[1:] < whole[:-1]).any()) or keys[0].tobytes() < self._last:
+            raise ValueError("records of an index that do not ascend")
+        fresh = np.ones(len(keys), np.bool_)
+        fresh[1:] = whole[1:] != whole[:-1]
+        fresh[0] = keys[0].tobytes() != self._last
+        self._last = keys[-1].tobytes()
+        if self._last >= ABOVE_ALL:
+            raise ValueError("the timestamp 2^64 - 1 stands for infinity")
+        return keys[fresh]
+
+    def _write(self, keys: Keys, starts: Sequence[int]) -> None:
+        """Write the blocks that begin at each of these places and end before the next."""
+        if len(starts) < 2:
+            return
+        if self._stream is None:
+            self._stream = self._temporary.open("wb")
+        data = keys[: starts[-1]].tobytes()
+        for total, (begin, end) in zip(_sums(keys[: starts[-1]], starts[:-1]), pairwise(starts), strict=True):
+            block = data[begin * KEY_BYTES : end * KEY_BYTES]
+            before = self._total.to_bytes(ID_BYTES, "little")
+            self._table += BLOCK.pack(block[:KEY_BYTES], self._records, before, crc32(block))
+            self._records += end - begin
+            self._total = (self._total + total) & MODULUS_MASK
+        self._stream.write(data)
+
+
+def _starts(keys: Keys, block_records: int) -> list[int]:
+    """Where blocks begin: at the first key; where the last two bytes of one say so; where the block would be too long.
+
+    The last of them may go on beyond the keys.
+    """
+    ends = keys[1:, -2].astype(np.uint16) << 8 | keys[1:, -1]
+    marked = (np.flatnonzero(ends & (block_records - 1) == 0) + 1).tolist()
+    longest = LONGEST * block_records
+    return [at for begin, end in pairwise([0, *marked, len(keys)]) for at in range(begin, end, longest)]
+
+
+_SUM_BYTES = 64
+
+
+def running_sums(keys: Keys) -> bytes:
+    """The sums of the first 1, 2, ... n ids, for ``sum_at``."""
+    return np.cumsum(_lanes(keys), axis=0, dtype=np.uint64).tobytes()
+
+
+def sum_at(sums: bytes, at: int) -> int:
+    """One of the sums."""
+    at *= _SUM_BYTES
+    even, odd = sums[at : at + ID_BYTES], sums[at + ID_BYTES : at + _SUM_BYTES]
+    return int.from_bytes(even, "little") + (int.from_bytes(odd, "little") << 32)
+
+
+def _lanes(keys: Keys) -> npt.NDArray[np.uint32]:
+    """The ids as eight 32-bit numbers each, so that columns of them add up within 64 bits: the even ones, the odd ones.
+
+    Each four of such sums are, one behind the other, the bytes of a number.
+    """
+    return np.ascontiguousarray(keys[:, 8:]).view("<u4")[:, [0, 2, 4, 6, 1, 3, 5, 7]]
+
+
+def _sums(keys: Keys, starts: Sequence[int]) -> list[int]:
+    """The sums of the ids from each place to before the next."""
+    sums = np.add.reduceat(_lanes(keys), starts, axis=0, dtype=np.uint64).tobytes()
+    return [sum_at(sums, at) for at in range(len(starts))]
+
+
+def write_index(
+    folder: Path,
+    keys: Keys,
+    *,
+    view: View = View.ENTRIES,
+    block_records: int = BLOCK_RECORDS,
+    files: int = 1,
+) -> Manifest:
+    """Write an index of ascending keys (n rows of 40 bytes) into a folder that is there, in about so many files."""
+    made = []
+    for part in np.array_split(keys, files):
+        writer = FileWriter(folder, block_records=block_records)
+        try:
+            writer.add(part)
+            made.append(writer.finish())
+        finally:
+            writer.discard()
+    return write_manifest(folder, (file for file in made if file is not None), view, block_records)

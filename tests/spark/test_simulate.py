@@ -1,0 +1,336 @@
+"""Simulated gossip: the engine against a plain one, the costs against real sessions, and the whole on Spark."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from culm.cli import spark_simulate
+from culm.cli.command import Commands, _Parser
+from culm.errors import ConfigError
+from culm.negentropy import ArrayStorage, Negentropy
+from culm.spark.output import read_table
+from culm.spark.simulate import CONVERGENCE, ROUNDS
+from culm.spark.simulate_costs import Costs, compare, costs_of
+from culm.spark.simulate_engine import RoundResult, simulate
+from culm.spark.simulate_job import run_simulations, sweep_of
+from culm.spark.simulate_model import DIRECTIONS, PROTOCOLS, Chance, Scenario
+from culm.spark.simulate_plots import varied
+from culm.spark.simulate_talk import (
+    talk_bushbaby,
+    talk_fetching,
+    talk_intervals,
+    talk_proposals,
+    two_sides,
+)
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+TALKS = {
+    "bushbaby": talk_bushbaby,
+    "intervals": talk_intervals,
+    "proposals": talk_proposals,
+    "negentropy": talk_fetching,
+}
+
+
+# -- the engine -----------------------------------------------------------------------------------------------------
+
+
+def plainly(scenario: Scenario, costs: Costs) -> Iterator[RoundResult]:
+    """The same simulation, call by call, with sets of logs: slow and obvious."""
+    chance = Chance(scenario)
+    everything = set(range(scenario.origins))
+    knows: list[set[int]] = [set() for _ in range(scenario.nodes)]
+    for log, node in enumerate(chance.origins):
+        knows[node].add(log)
+    seconds, rounds = 0.0, chance.rounds()
+    online, traffic = [True] * scenario.nodes, dict.fromkeys(("sessions", "failed", "messages", "bytes", "sent"), 0)
+    of_node, learned, number = [0] * scenario.nodes, 0, 0
+    while True:
+        informed = [node for node in range(scenario.nodes) if knows[node] == everything]
+        yield RoundResult(
+            number,
+            cast("float", pytest.approx(seconds)),
+            sum(online),
+            len(informed),
+            sum(online[node] for node in informed),
+            cast("float", pytest.approx(sum(map(len, knows)) / (scenario.nodes * scenario.origins))),
+            traffic["sessions"],
+            traffic["failed"],
+            traffic["messages"],
+            traffic["bytes"],
+            traffic["sent"] * costs.log_bytes,
+            (traffic["sent"] - learned) * costs.log_bytes,
+            max(of_node),
+        )
+        if number and (number == scenario.max_rounds or len(informed) == scenario.nodes):
+            return
+        number += 1
+        drawn = next(rounds)
+        online = drawn.online.tolist()
+        before = [set(logs) for logs in knows]
+        traffic, of_node, longest = dict.fromkeys(traffic, 0), [0] * scenario.nodes, 0
+        for calls in drawn.calls:
+            traffic["failed"] += calls.failed
+            for caller, called in zip(calls.callers.tolist(), calls.called.tolist(), strict=True):
+                assert online[caller]
+                assert online[called]
+                assert caller != called
+                given_ = before[caller] - before[called] if scenario.direction != "pull" else set()
+                taken = before[called] - before[caller] if scenario.direction != "push" else set()
+                knows[called] |= given_
+                knows[caller] |= taken
+                moved = len(given_) + len(taken)
+                traffic["sessions"] += 1
+                traffic["sent"] += moved
+                traffic["bytes"] += costs.bytes[moved]
+                traffic["messages"] += costs.messages[moved]
+                longest = max(longest, costs.messages[moved])
+                of_node[caller] += costs.bytes[moved]
+                of_node[called] += costs.bytes[moved]
+        learned = sum(map(len, knows)) - sum(map(len, before))
+        seconds += max(scenario.interval, max(of_node) / scenario.bandwidth + longest * scenario.latency)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(3, 40),
+    st.sampled_from([0, 2]),
+    st.integers(1, 3),
+    st.sampled_from(DIRECTIONS),
+    st.sampled_from([0.0, 0.4]),
+    st.sampled_from([0.0, 0.3]),
+    st.integers(1, 3),
+    st.integers(0, 2**32),
+)
+def test_the_engine_is_the_plain_one(
+    nodes: int, degree: int, fanout: int, direction: str, loss: float, leave: float, origins: int, seed: int
+) -> None:
+    """With the same chance, all numbers of all rounds are those of a simulation node by node."""
+    scenario = Scenario(
+        nodes=nodes,
+        degree=degree,
+        fanout=fanout,
+        direction=direction,
+        loss=loss,
+        leave=leave,
+        origins=origins,
+        entries=12 // origins * origins,
+        bandwidth=1e5,
+        latency=0.2,
+        max_rounds=40,
+        seed=seed,
+    )
+    costs = Costs(tuple(range(1000, 1000 * (origins + 2), 1000)), tuple(range(5, 6 + origins)), 700)
+    assert list(plainly(scenario, costs)) == list(simulate(scenario, costs))
+
+
+FREE = Costs((1, 2), (1, 1), 1)
+
+
+def rounds_to_all(**parameters: Any) -> float:
+    """The mean number of rounds over some seeds until all nodes know everything."""
+    found = [[*simulate(Scenario(**parameters, seed=seed), FREE)][-1].round for seed in range(5)]
+    return sum(found) / len(found)
+
+
+def test_push_gossip_takes_the_rounds_it_should() -> None:
+    """Pushing to anyone, without loss, takes about log2 N + ln N rounds: doubling, then finding the last by chance."""
+    for nodes in (100, 10_000, 100_000):
+        expected = math.log2(nodes) + math.log(nodes)
+        assert abs(rounds_to_all(nodes=nodes, degree=0, direction="push") - expected) <= 3
+
+
+def test_both_ways_are_faster_and_loss_and_churn_slower() -> None:
+    """Push and pull beats push alone; lossy links cost rounds, by a factor that the chances tell; churn costs more."""
+    push = rounds_to_all(nodes=5000, degree=0, direction="push")
+    both = rounds_to_all(nodes=5000, degree=0)
+    lossy = rounds_to_all(nodes=5000, degree=0, loss=0.5)
+    churned = rounds_to_all(nodes=5000, degree=0, leave=0.1, rejoin=0.1)
+    assert both < push
+    assert both * 1.2 < lossy < both * 2.5
+    assert churned > both + 5  # somebody stays away for long
+
+
+def test_nothing_spreads_over_dead_links() -> None:
+    """With every link down nobody learns anything, no byte is sent, and it ends at the last round."""
+    *_, last = simulate(Scenario(nodes=100, loss=1.0, max_rounds=7), FREE)
+    assert (7, 1, 0, 0, 100) == (last.round, last.informed, last.bytes, last.sessions, last.failed)
+
+
+def test_churn_is_as_the_rates_say() -> None:
+    """The share of online nodes settles where as many leave as come back; nobody forgets anything."""
+    scenario = Scenario(nodes=20_000, leave=0.1, rejoin=0.3, degree=0, direction="push", max_rounds=60)
+    found = list(simulate(scenario, FREE))
+    assert found[-1].online / scenario.nodes == pytest.approx(0.75, abs=0.02)
+    assert [row.coverage for row in found] == sorted(row.coverage for row in found)
+
+
+def test_the_graph_is_regular_and_random() -> None:
+    """Everybody has the same number of neighbours, is a neighbour as often, and all are connected."""
+    chance = Chance(Scenario(nodes=50, degree=4))
+    assert chance._neighbours is not None
+    assert [4] * 50 == np.bincount(chance._neighbours.ravel()).tolist()
+    reached, frontier = {0}, [0]
+    while frontier:
+        frontier = [int(other) for node in frontier for other in chance._neighbours[node] if other not in reached]
+        reached.update(frontier)
+    assert set(range(50)) == reached
+
+
+def test_what_is_sent_is_what_is_learned_and_duplicates() -> None:
+    """Over all rounds: entries sent, less duplicates, are those that all but the first node had to learn."""
+    scenario = Scenario(nodes=3000, fanout=3, origins=10)
+    costs = costs_of(scenario)
+    found = list(simulate(scenario, costs))
+    useful = sum(row.entry_bytes - row.duplicate_bytes for row in found)
+    assert (scenario.nodes - 1) * scenario.origins * costs.log_bytes == useful
+    assert sum(row.duplicate_bytes for row in found) > 0
+    assert all(row.bytes >= row.entry_bytes for row in found)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ({"nodes": 1}, "nodes 1: 2 to"),
+        ({"loss": 1.5}, "loss 1.5"),
+        ({"degree": 3}, "degree of 3"),
+        ({"nodes": 10, "degree": 10}, "degree of 10 among 10"),
+        ({"protocol": "smoke"}, "no protocol 'smoke'"),
+        ({"direction": "up"}, "no direction 'up'"),
+        ({"origins": 7}, "not the same number"),
+        ({"origins": 64, "entries": 10}, "not more than"),
+    ],
+)
+def test_scenarios_that_cannot_be(parameters: dict[str, Any], reason: str) -> None:
+    """Wrong parameters are refused by name."""
+    with pytest.raises(ConfigError, match=reason):
+        Scenario(**parameters)
+
+
+# -- the costs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(("logs", "grown", "more", "payload"), [(7, 5, 4, 1000), (40, 20, 3, 10), (3, 2, 150, 100)])
+def test_costs_are_those_of_real_sessions(protocol: str, logs: int, grown: int, more: int, payload: int) -> None:
+    """What is reckoned for a session is within 3 % of what a real one of that size sends; and both sides are alike."""
+    sides = two_sides(logs, grown, more, payload)
+    real = TALKS[protocol](*sides)
+    scenario = Scenario(
+        nodes=100, protocol=protocol, origins=grown, entries=grown * more, payload=payload, logs=logs, log_entries=40
+    )
+    costs = costs_of(scenario)
+    found = costs.bytes[grown]
+    if protocol == "negentropy":
+        found -= compare(logs * 40, 40, grown * more).bytes
+    assert real.bytes == pytest.approx(found, rel=0.03)
+    assert real.messages <= costs.messages[grown] + 2
+    assert sides[0].entries == sides[1].entries
+    stored = sum(len(entry.encoded) + payload for entry in next(iter(sides[0].entries.values()))[-more:])
+    assert stored == pytest.approx(costs.log_bytes, rel=0.02)
+
+
+def test_negentropy_is_measured() -> None:
+    """The comparison is a real session: its bytes are those of the messages of both sides, and it finds everything."""
+    timestamps = np.arange(1000, dtype=np.uint64) % np.uint64(50)
+    ids = np.random.Generator(np.random.PCG64(1)).integers(0, 256, (1010, 32), np.uint8)
+    both = np.concatenate((timestamps, np.full(10, 50, np.uint64) + np.arange(10, dtype=np.uint64)))
+    poor, rich = Negentropy(ArrayStorage(timestamps, ids[:1000])), Negentropy(ArrayStorage(both, ids))
+    sent = [poor.initiate()]
+    while (answer := (rich if len(sent) % 2 else poor).reconcile(sent[-1])) is not None:
+        sent.append(answer)
+    found = compare(1000, 50, 10)
+    assert 10 == len(poor.need)
+    assert len(sent) == found.messages
+    assert sum(map(len, sent)) <= found.bytes <= sum(map(len, sent)) + 9 * len(sent)
+
+
+def test_large_scenarios_cost_in_proportion() -> None:
+    """Payloads and numbers of entries beyond what is measured cost what they are."""
+    small = costs_of(Scenario(payload=10_000, entries=1000))
+    large = costs_of(Scenario(payload=10_000_000, entries=1000))
+    assert large.bytes[1] - small.bytes[1] == pytest.approx(1000 * 9_990_000, rel=0.01)
+    assert small.bytes[0] == pytest.approx(large.bytes[0], rel=0.01)
+
+
+# -- on Spark -------------------------------------------------------------------------------------------------------
+
+
+def command(call: str) -> argparse.Namespace:
+    """The arguments of a call of the command."""
+    parser = _Parser(prog="culm spark")
+    spark_simulate.register(Commands(parser, _Parser(add_help=False)))
+    return parser.parse_args(call.split())
+
+
+def test_a_sweep_from_the_command_line(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every combination is run: its rounds are those of the engine; tables, charts and summary agree with them."""
+    call = "simulate --nodes 30 60 --protocol bushbaby negentropy --loss 0.3 --churn 0.05 --seeds 2 --output"
+    arguments = command(f"{call} {tmp_path / 'out'}")
+    arguments.json = True
+    assert 0 == arguments.run(arguments)
+    summary = json.loads(capsys.readouterr().out)
+    assert summary == json.loads((tmp_path / "out" / "summary.json").read_text())
+    scenarios = sweep_of(
+        {"nodes": [30, 60], "protocol": ["bushbaby", "negentropy"], "loss": [0.3], "leave": [0.05], "seed": [1, 2]}
+    )
+    rounds = read_table(spark, tmp_path / "out" / "rounds", ROUNDS).collect()
+    rows = read_table(spark, tmp_path / "out" / "convergence", CONVERGENCE).orderBy("scenario").collect()
+    assert summary["scenarios"] == [row.asDict() for row in rows]
+    assert 8 == len(scenarios) == len(rows)
+    for number, scenario in enumerate(scenarios):
+        expected = list(simulate(scenario, costs_of(scenario)))
+        assert [tuple(row) for row in expected] == sorted(tuple(row)[1:] for row in rounds if row[0] == number)
+        found = rows[number].asDict()
+        assert scenario.as_dict().items() <= found.items()
+        assert expected[-1].round == found["rounds"] == found["rounds_all"]
+        assert next(row.round for row in expected if row.informed * 2 >= scenario.nodes) == found["rounds_half"]
+        assert expected[-1].seconds == found["seconds_all"]
+        assert sum(row.bytes for row in expected) == found["bytes"] >= found["bytes_bound"]
+        assert (scenario.nodes - 1) * costs_of(scenario).log_bytes == found["bytes_bound"]
+    charts = {path.stem: path.read_text() for path in (tmp_path / "out").glob("*.svg")}
+    assert {"spread", "coverage", "rounds", "bytes", "seconds"} == charts.keys()
+    for svg in charts.values():
+        assert len(ET.fromstring(svg)) > 10
+    assert ["nodes", "protocol"] == varied(summary["scenarios"])
+
+
+def test_the_printed_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line for each scenario: what was varied, how long it took, what it cost; "never" where it never got there."""
+    row = {"rounds_99": 9, "rounds_all": None, "seconds_all": None, "bytes": 3 * 2**20, "bytes_bound": 2**20}
+    monkeypatch.setattr(
+        "culm.spark.simulate_job.run_simulations",
+        lambda scenarios, *_, **__: [scenario.as_dict() | row for scenario in scenarios],
+    )
+    arguments = command(f"simulate --nodes 2000 --loss 0.25 --output {tmp_path}")
+    arguments.json = False
+    assert 0 == arguments.run(arguments)
+    table = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["2,000", "bushbaby", "0.25", "0", "1", "9", "never", "-", "3.0", "MiB", "3.00"] == table[1]
+    with pytest.raises(ConfigError, match="at least one run"):
+        command(f"simulate --seeds 0 --output {tmp_path}").run(command(f"simulate --seeds 0 --output {tmp_path}"))
+
+
+def test_sweeps_that_cannot_be(tmp_path: Path) -> None:
+    """Too many scenarios, none at all, and no seed are refused before Spark is started."""
+    with pytest.raises(ConfigError, match="at most 100000"):
+        sweep_of({"nodes": [100] * 1000, "loss": [0.0] * 1000})
+    with pytest.raises(ConfigError, match="nothing to simulate"):
+        run_simulations([], tmp_path / "out")
+    with pytest.raises(ConfigError, match="there is no folder"):
+        run_simulations([replace(Scenario(), nodes=50)], tmp_path / "no" / "out")

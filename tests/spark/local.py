@@ -30,10 +30,10 @@ def packed(rows: Iterable[Row]) -> list[Row]:
     return stepped(rows, read.FOUND, gather.gather, gather.PACKS)
 
 
-def segments(packs: Iterable[Row], signatures: Signatures = Signatures.STRICT) -> list[Row]:
+def segments(packs: Iterable[Row], signatures: Signatures = Signatures.STRICT, *, keep: bool = False) -> list[Row]:
     """``PACKS``, in any order, to ``SEGMENTS``; without the rejects."""
     rows = sorted((row for row in packs if row[3] is not None), key=lambda row: row[3:6])
-    return stepped(rows, gather.PACKS, steps.segmented(signatures), steps.SEGMENTS)
+    return stepped(rows, gather.PACKS, steps.segmented(signatures, keep=keep), steps.SEGMENTS)
 
 
 def outcomes(segments: Iterable[Row]) -> list[Row]:
@@ -45,7 +45,7 @@ def outcomes(segments: Iterable[Row]) -> list[Row]:
 def judged(segments: list[Row], outcomes: Iterable[Row]) -> list[dict[str, Any]]:
     """The verdicts, as dictionaries."""
     of = {row[:3]: row[3] for row in outcomes}
-    rows = [(row[3], row[4], row[8], row[9], of[row[3], row[4], row[6]]) for row in segments]
+    rows = [(row[3], row[4], row[6], row[8], row[9], of[row[3], row[4], row[6]], None) for row in segments]
     batches = steps.pronounced(steps.JUDGED.batches(rows))
     return [row for batch in batches for row in batch.to_pylist()]
 

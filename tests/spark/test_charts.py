@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from culm.spark.charts import Bars, Series, Strip, bar_chart, line_chart, number_text, strip_chart
@@ -55,6 +55,7 @@ def test_a_logarithmic_axis() -> None:
     assert {"100", "1k", "10k"} <= {text.text for text in elements(svg, "text")}
 
 
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.builds(Series, NAMES, st.lists(st.tuples(NUMBERS, NUMBERS), max_size=5)), max_size=12),
     st.booleans(),

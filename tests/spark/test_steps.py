@@ -142,7 +142,7 @@ def test_every_row_is_packed_or_rejected() -> None:
     rejected = {row[0]: row[2].split(":")[0] for row in found if row[0] is not None}
     assert {"c": "why", "d": "not an entry", "e": "not an entry", "f": "a row without an entry"} == rejected
     (packed,) = (row for row in found if row[0] is None)
-    records = pack.Pack.decode(packed[6])
+    records = pack.Pack.decode(packed[8])
     assert {entry.encoded, frame} == {records.record(row) for row in range(len(records))}
 
 

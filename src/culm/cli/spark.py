@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from culm.cli import spark_reconcile
+from culm.cli import spark_plan, spark_reconcile, spark_simulate
 from culm.cli.output import note, print_json
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ def register(commands: Commands) -> None:
     verify = spark.add("verify", _verify, "say of every entry whether it can be trusted")
     verify.add_argument("--input", metavar="STORE_OR_FILE", nargs="+", required=True, help="stores and export files")
     verify.add_argument("--output", metavar="DIR", required=True, help="where the tables go; made by this command")
-    verify.add_argument("--master", metavar="URL", default="local[*]", help="the Spark master (default: local[*])")
+    verify.add_argument(
+        "--master", metavar="URL", help="the Spark master (default: local[*]; small inputs go without Spark)"
+    )
     verify.add_argument("--overwrite", action="store_true", help="replace an earlier output")
     verify.add_argument(
         "--signatures",
@@ -28,7 +30,10 @@ def register(commands: Commands) -> None:
         default="all",
         help="check every signature (default), or only those of entries that no later one vouches for by its links",
     )
-    spark_reconcile.register(spark)
+    verify.add_argument("--state", metavar="DIR", help="verify only what is new since the last run with this folder")
+    verify.add_argument("--forks", action="store_true", help="write the proofs of forks, too")
+    for group in (spark_reconcile, spark_plan, spark_simulate):
+        group.register(spark)
 
 
 def _verify(arguments: argparse.Namespace) -> int:
@@ -40,6 +45,8 @@ def _verify(arguments: argparse.Namespace) -> int:
         master=arguments.master,
         overwrite=arguments.overwrite,
         signatures=arguments.signatures,
+        state=None if arguments.state is None else Path(arguments.state),
+        with_forks=arguments.forks,
         progress=note,
     )
     if arguments.json:

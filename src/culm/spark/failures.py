@@ -23,16 +23,23 @@ _OURS = re.compile(r"^(?:culm\.errors\.)\w+: (.+)$", re.MULTILINE)
 _RAISED = re.compile(r"^(?:Caused by: )?[\w.]+(?:Error|Exception|Exit): (.+)$", re.MULTILINE)
 
 
-@contextmanager
-def one_line_failures() -> Iterator[None]:
-    """Raise ``CulmError`` with one line for everything that Spark raises; ``ConfigError`` if it is not installed."""
+def check_installed() -> None:
+    """Raise ``ConfigError`` if what the pipeline needs is not installed."""
     try:
         for needed in ("pyarrow", "pandas"):  # Spark's Arrow functions look for pandas, though nothing here uses it
             import_module(needed)
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
+        import_module("py4j")
     except ImportError as error:
         raise ConfigError(NOT_INSTALLED) from error
+
+
+@contextmanager
+def one_line_failures() -> Iterator[None]:
+    """Raise ``CulmError`` with one line for everything that Spark raises; ``ConfigError`` if it is not installed."""
+    check_installed()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     try:
         yield
     except (PySparkException, Py4JError) as error:

@@ -37,9 +37,11 @@ PACKS = Columns(
     author="BINARY",
     log="BIGINT",
     block="BIGINT",
+    low="BIGINT",
+    high="BIGINT",
     packed="BINARY",
 )
-"""A pack, its log id as ``to_sql`` gives it; or a reject, whose ``block`` only spreads them."""
+"""A pack, log id and lowest and highest number as ``to_sql`` gives them; or a reject, whose ``block`` spreads them."""
 
 _COLLECTED_BYTES = 16 * 1024 * 1024
 _SHORT_RUNS = 16  # rows that are of one block and follow each other; if there are fewer on average, they are sorted
@@ -67,22 +69,28 @@ def _gathered(table: pa.Table) -> Iterator[Row]:
     payload = _ranks(table.column("payload_state"))
     records = _Records.of(encoded)
     packs: dict[Key, list[Pack]] = {}
+    spans: dict[Key, list[int]] = {}
     for low, high in records.runs():
         packs.setdefault(records.key(low), []).append(records.pack(low, high, payload))
+        seq = records.fields.seq[low:high]
+        spans.setdefault(records.key(low), []).extend((int(seq.min()), int(seq.max())))
     bad = records.bad()
     if len(bad):
         for source, offset, data, frame, reason in _rows(table, bad):
             try:
                 found = _frame_of(data, frame, reason)
             except EncodingError as error:
-                yield source, offset, str(error), None, None, offset, None
+                yield source, offset, str(error), None, None, offset, None, None, None
                 continue
             record = found.encode()
             key = (found.author, found.log_id, block_of(found.seq))
             pack = Pack.of_new(record, np.array([len(record)]), np.array([rank(ABSENT)], np.int8))
             packs.setdefault(key, []).append(pack)
+            spans.setdefault(key, []).append(found.seq)
     for (author, log_id, block), parts in packs.items():
-        yield None, None, None, author, to_sql(log_id), block, Pack.joined(parts).encode()
+        span = spans[author, log_id, block]
+        place = (author, to_sql(log_id), block, to_sql(min(span)), to_sql(max(span)))
+        yield None, None, None, *place, Pack.joined(parts).encode()
 
 
 def _frame_of(data: bytes | None, frame: bytes | None, reason: str | None) -> PayloadFrame:

@@ -4,33 +4,51 @@
 
     OUTPUT/verdicts/       Parquet: a row for each distinct entry (columns: ``culm.spark.verify``)
     OUTPUT/rejects/        Parquet: source, offset, reason of what could not be read
+    OUTPUT/forks/          Parquet: the proof of each fork (columns: ``culm.spark.forks``), if that is asked for
     OUTPUT/summary.json    the counts
 
-Two Parquet tables stand between the stages, in a folder ``work`` that is removed at the end. The first holds what was
-read: rejects and verdicts both come from it, so that inputs are read once, even those that change meanwhile. The
-second holds the findings on the logs, which are needed twice (see ``culm.spark.verify``). Writing them costs little
-beside the signatures; in exchange nothing is ever computed again, even if an executor dies.
+Tables stand between the stages, in a folder ``work`` that is removed at the end. What was read is kept in the first of
+them: rejects and verdicts both come from it, so that inputs are read once, even those that change meanwhile, and
+signatures are never checked again, even if an executor dies.
 
-On a cluster, inputs and output must be under the same paths on every machine.
+With a state (``culm.spark.state``) only what is new is looked at: ``verdicts`` then holds the entries that are new or
+of which something else is said than before, and the counts are of everything that the state knows.
+
+On a cluster, inputs, output and state must be under the same paths on every machine.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
+from culm.spark.failures import check_installed
+from culm.spark.forks import forks
+from culm.spark.incremental import Increment
 from culm.spark.inputs import plan
-from culm.spark.output import SUMMARY, check_output, read_table, whole_folder, write_from_workers, write_table
-from culm.spark.payload import MISMATCH, SIZE_MISMATCH
-from culm.spark.running import running, silent
-from culm.spark.steps import OUTCOMES, SEGMENTS, VERDICTS, pronounced
+from culm.spark.output import SUMMARY, check_output, kept, read_table, whole_folder, write_from_workers, write_table
+from culm.spark.plain import PlainRun, is_small
+from culm.spark.running import is_running, running, silent
+from culm.spark.state import State
+from culm.spark.steps import COUNTS, OUTCOMES, SEGMENTS, VERDICTS, pronounced_and_counted
 from culm.spark.summary import Summary
-from culm.spark.verdicts import INVALID, UNVERIFIED, VERIFIED
-from culm.spark.verify import REJECTS, chosen, forked_logs, joined, outcomes, packed_splits, rejected, segments
+from culm.spark.verify import (
+    REJECTS,
+    chosen,
+    forked_logs,
+    joined,
+    outcomes,
+    packed_splits,
+    rejected,
+    segments,
+    total_counts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,82 +59,131 @@ if TYPE_CHECKING:
     from culm.spark.segment import Signatures
 
 
+@dataclass(frozen=True, slots=True)
+class _Task:
+    splits: list[Split]
+    signatures: Signatures
+    forks: bool
+    say: Callable[[str], None]
+
+    def say_reading(self) -> None:
+        """Tell that reading begins."""
+        count = len(self.splits)
+        self.say(f"reading the inputs ({count} {'task' if count == 1 else 'tasks'}), checking signatures")
+
+
 def run(
     inputs: Sequence[str],
     output: Path,
     *,
-    master: str = "local[*]",
+    master: str | None = None,
     overwrite: bool = False,
     signatures: str = "all",
+    state: Path | None = None,
+    with_forks: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Summary:
-    """Verify the entries of stores and export files, and write the folder ``output``: all of it or, on failure, none.
+    """Verify stores, export files and tables of entries, and write the folder ``output``: all of it, or none.
 
     ``master`` is Spark's (``local[4]``, ``spark://host:7077``); a session that is active already is used instead and
-    left running. ``overwrite`` lets earlier results at ``output`` be replaced. ``signatures`` is ``all`` or ``heads``
-    (``culm.spark.segment``). ``progress`` is called with one line for each stage.
+    left running. Without either, inputs of some ten thousand entries are verified without Spark (``culm.spark.plain``),
+    others on ``local[*]``. ``overwrite`` lets earlier results at ``output`` be replaced. ``signatures`` is ``all`` or
+    ``heads`` (``culm.spark.segment``). ``state`` is a folder that one run leaves to the next, made if it is
+    not there.
+    ``with_forks`` writes the proofs of forks, too. ``progress`` is called with one line for each stage.
 
-    ``ConfigError`` or ``StoreError``, before Spark is started, for inputs that cannot be read and an output that
-    cannot be written; ``ConfigError`` if Spark, Java or the master is not there; ``CulmError`` if Spark fails.
+    ``ConfigError`` or ``StoreError``, before Spark is started, for inputs that cannot be read, a state that does not
+    fit and an output that cannot be written; ``ConfigError`` if Spark, Java or the master is not there; ``CulmError``
+    if Spark fails. The state is then as it was.
     """
     started = time.monotonic()
+    check_installed()
     say = progress or silent
-    way = chosen(signatures)
     output = output.absolute()
-    splits = plan(inputs)
+    task = _Task(plan(inputs), chosen(signatures), with_forks, say)
+    known = None if state is None else State.open(state.absolute(), task.signatures)
     check_output(output, overwrite=overwrite)
-    for path in inputs if overwrite else ():
+    for path in [*inputs, *([] if state is None else [str(state)])] if overwrite else ():
         if Path(path).resolve().is_relative_to(output.resolve()):
-            raise ConfigError(f"{path}: an input inside the output {output}, which is to be replaced")
-    with running(master, say) as spark, whole_folder(output) as folder:
-        return _verify(spark, splits, way, folder, say, started)
-
-
-def _verify(
-    spark: SparkSession,
-    splits: list[Split],
-    signatures: Signatures,
-    folder: Path,
-    say: Callable[[str], None],
-    started: float,
-) -> Summary:
-    work = folder / "work"
-    say(f"reading the inputs ({len(splits)} {'task' if len(splits) == 1 else 'tasks'}), checking signatures")
-    found = _kept(spark, segments(packed_splits(spark, splits), signatures), work / "segments", SEGMENTS.ddl)
-    refused = rejected(found).orderBy("source", "offset", "reason")
-    refused = _kept(spark, refused, folder / "rejects", REJECTS)
-    say("looking for paths and forks, log by log")
-    reached = _kept(spark, outcomes(found), work / "outcomes", OUTCOMES.ddl)
-    say("writing the verdicts")
-    write_from_workers(joined(found, reached), pronounced, VERDICTS, folder / "verdicts")
-    verdicts = read_table(spark, folder / "verdicts", VERDICTS.ddl)
-    say("counting")
-    counts = _counted(verdicts, reached, refused)
-    summary = Summary(**counts, seconds=round(time.monotonic() - started, 3))
-    text = json.dumps(summary.as_dict(), indent=2)
-    (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
-    rmtree(work)
+            raise ConfigError(f"{path}: is inside the output {output}, which is to be replaced")
+    with whole_folder(output) as folder:
+        if master is None and is_small(task.splits) and not is_running():
+            say("small inputs: without Spark")
+            counts = _verify_here(task, known, folder)
+        else:
+            with running(master or "local[*]", say) as spark:
+                verify = _verify if known is None else partial(_verify_more, state=known)
+                counts = verify(spark, task, folder)
+            rmtree(folder / "work")
+        summary = Summary(**counts, seconds=round(time.monotonic() - started, 3))
+        text = json.dumps(summary.as_dict(), indent=2)
+        (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
+    if known is not None:
+        known.commit(counts)
     return summary
 
 
-def _counted(verdicts: DataFrame, outcomes: DataFrame, refused: DataFrame) -> dict[str, int]:
-    entries: dict[str, int] = {}
-    mismatches = 0
-    for verdict, payload, count in verdicts.groupBy("verdict", "payload").count().collect():
-        entries[verdict] = entries.get(verdict, 0) + count
-        mismatches += count if payload in (MISMATCH, SIZE_MISMATCH) else 0
+def _verify(spark: SparkSession, task: _Task, folder: Path) -> dict[str, int]:
+    """Verify the inputs, whatever was verified before."""
+    work = folder / "work"
+    task.say_reading()
+    made = segments(packed_splits(spark, task.splits), task.signatures, keep=task.forks)
+    found = kept(made, work / "segments", SEGMENTS.ddl)
+    rejects = _rejects(found, folder)
+    task.say("looking for paths and forks, log by log")
+    reached = kept(outcomes(found), work / "outcomes", OUTCOMES.ddl)
+    task.say("writing the verdicts")
+    _write_verdicts(joined(found, reached), folder)
+    if task.forks:
+        task.say("writing the proofs of forks")
+        write_table(forks(found, reached).orderBy("author", "log_id"), folder / "forks")
+    counts = total_counts(read_table(spark, work / "counts", COUNTS.ddl))
+    return {**counts, "forks": forked_logs(reached).count(), "rejects": rejects}
+
+
+def _verify_here(task: _Task, state: State | None, folder: Path) -> dict[str, int]:
+    """The same without Spark."""
+    here = PlainRun(task.signatures, state, folder)
+    task.say_reading()
+    rejects = here.take(task.splits)
+    task.say("looking for paths and forks, log by log")
+    here.merge()
+    task.say("writing the verdicts")
+    here.write_verdicts()
+    counts = here.totals()
+    if task.forks:
+        task.say("writing the proofs of forks")
+        here.write_forks()
+    return {**counts, "rejects": rejects + (0 if state is None else state.totals.get("rejects", 0))}
+
+
+def _verify_more(spark: SparkSession, task: _Task, folder: Path, state: State) -> dict[str, int]:
+    """Verify the inputs as an addition to what a state knows; the state is not changed until it is committed."""
+    work = folder / "work"
+    task.say_reading()
+    increment = Increment(spark, state, work)
+    found = increment.take(packed_splits(spark, task.splits))
+    rejects = _rejects(found, folder)
+    task.say("looking for paths and forks in the logs that changed")
+    increment.merge()
+    task.say("writing the verdicts that changed")
+    _write_verdicts(increment.judged(), folder)
+    index = increment.index(read_table(spark, work / "counts", COUNTS.ddl))
+    if task.forks:
+        task.say("writing the proofs of forks")
+        write_table(forks(*increment.forked()).orderBy("author", "log_id"), folder / "forks")
     return {
-        "entries": sum(entries.values()),
-        "verified": entries.get(VERIFIED, 0),
-        "unverified": entries.get(UNVERIFIED, 0),
-        "invalid": entries.get(INVALID, 0),
-        "forks": forked_logs(outcomes).count(),
-        "payload_mismatches": mismatches,
-        "rejects": refused.count(),
+        **total_counts(index),
+        "forks": forked_logs(index).count(),
+        "rejects": state.totals.get("rejects", 0) + rejects,
     }
 
 
-def _kept(spark: SparkSession, table: DataFrame, folder: Path, schema: str) -> DataFrame:
-    """The same rows, computed now, from the disk."""
-    write_table(table, folder)
-    return read_table(spark, folder, schema)
+def _rejects(found: DataFrame, folder: Path) -> int:
+    """Write the rejects; how many there are."""
+    return kept(rejected(found).orderBy("source", "offset", "reason"), folder / "rejects", REJECTS).count()
+
+
+def _write_verdicts(segments: DataFrame, folder: Path) -> None:
+    counts = folder / "work" / "counts"
+    write_from_workers(segments, pronounced_and_counted, VERDICTS, COUNTS, folder / "verdicts", counts)

@@ -11,19 +11,20 @@ import re
 import secrets
 import shutil
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from culm.errors import ConfigError
+from culm.spark.columns import Columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     import pyarrow as pa
     from pyarrow import parquet
     from pyspark.sql import DataFrame, SparkSession
 
-    from culm.spark.columns import Columns
+    Written = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[pa.RecordBatch, tuple[Any, ...]]]]
 
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
 SUMMARY = "summary.json"
@@ -52,49 +53,77 @@ def write_table(table: DataFrame, folder: Path) -> None:
     table.write.parquet(f"file://{folder.absolute()}")
 
 
+def kept(table: DataFrame, folder: Path, schema: str) -> DataFrame:
+    """The same rows, computed now, from the disk; ``schema`` in SQL."""
+    write_table(table, folder)
+    return read_table(table.sparkSession, folder, schema)
+
+
 def write_from_workers(
-    table: DataFrame,
-    step: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    columns: Columns,
-    folder: Path,
+    table: DataFrame, step: Written, columns: Columns, result: Columns, folder: Path, results: Path
 ) -> None:
-    """Write what a step makes of a DataFrame's batches as Parquet files into a new folder, a file for each task.
+    """Write what a step makes of a DataFrame's batches as Parquet files into ``folder``, and its rows into ``results``.
 
     The workers write the files themselves: rows that only pass through Spark cost it as much as everything else that
-    is done with them. What a task wrote that failed, or was run twice, is not reported by it, and removed.
+    is done with them. What a task wrote that failed, or was run twice, is not named in the results, and removed.
     """
     folder.mkdir()
-    written = table.mapInArrow(_written(step, columns, folder), "name STRING").collect()
-    names = {row.name for row in written}
+    write_table(table.mapInArrow(_written(step, columns, result, folder), f"name STRING, {result.ddl}"), results)
+    spark = table.sparkSession
+    names = {row.name for row in read_table(spark, results, "name STRING").distinct().collect()}
     for file in folder.iterdir():
         if file.name not in names:
             file.unlink()
-    if not names:  # a table of no rows has its columns all the same
-        _writer(folder / _file_name(), columns).close()
+    whole_table(columns, folder)
 
 
 def _written(
-    step: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], columns: Columns, folder: Path
+    step: Written, columns: Columns, result: Columns, folder: Path
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        name, writer, size = _file_name(), None, 0
-        waiting: list[pa.RecordBatch] = []
-        for batch in step(batches):
-            writer = writer or _writer(folder / name, columns)
-            waiting.append(batch)
-            size += batch.nbytes
-            if size >= _ROW_GROUP_BYTES:
-                writer.write_table(pa.Table.from_batches(waiting))
-                waiting, size = [], 0
-        if writer is not None:
-            if waiting:
-                writer.write_table(pa.Table.from_batches(waiting))
-            writer.close()
-            yield pa.record_batch([pa.array([name])], names=["name"])
+        name, rows = write_file(step(batches), columns, folder)
+        yield from Columns(name="STRING", **result.types).batches((name, *row) for row in rows)
 
     return write
+
+
+def write_file(
+    made: Iterable[tuple[pa.RecordBatch, tuple[Any, ...]]], columns: Columns, folder: Path
+) -> tuple[str, list[tuple[Any, ...]]]:
+    """Write batches as one Parquet file of a folder, unless there is nothing in them; its name, and their rows."""
+    import pyarrow as pa
+
+    name, writer, size = _file_name(), None, 0
+    waiting: list[pa.RecordBatch] = []
+    rows = []
+    for batch, row in made:
+        rows.append(row)
+        if not batch.num_rows:
+            continue
+        writer = writer or _writer(folder / name, columns)
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= _ROW_GROUP_BYTES:
+            writer.write_table(pa.Table.from_batches(waiting))
+            waiting, size = [], 0
+    if writer is not None:
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting))
+        writer.close()
+    return name, rows
+
+
+def write_rows(rows: Iterable[tuple[Any, ...]], columns: Columns, folder: Path) -> None:
+    """Write rows as a Parquet table into a new folder, without Spark."""
+    folder.mkdir(parents=True)
+    write_file(((batch, ()) for batch in columns.batches(rows)), columns, folder)
+    whole_table(columns, folder)
+
+
+def whole_table(columns: Columns, folder: Path) -> None:
+    """See to it that a table of no rows has its columns all the same."""
+    if not any(folder.iterdir()):
+        _writer(folder / _file_name(), columns).close()
 
 
 def _file_name() -> str:

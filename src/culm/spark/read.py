@@ -75,13 +75,18 @@ def from_splits(
 def _reader(splits: list[Split]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for (index,) in _SPLIT.rows(batches):
-            for is_table, pieces in groupby(splits[index], key=lambda piece: piece.part is Part.TABLE):
-                if is_table:
-                    yield from chain.from_iterable(map(_table_batches, pieces))
-                else:
-                    yield from FOUND.batches(chain.from_iterable(map(scan, pieces)))
+            yield from split_batches(splits[index])
 
     return read
+
+
+def split_batches(split: Split) -> Iterator[pa.RecordBatch]:
+    """The rows of a split, as batches with the columns ``FOUND``."""
+    for is_table, pieces in groupby(split, key=lambda piece: piece.part is Part.TABLE):
+        if is_table:
+            yield from chain.from_iterable(map(_table_batches, pieces))
+        else:
+            yield from FOUND.batches(chain.from_iterable(map(scan, pieces)))
 
 
 def _table_batches(piece: Piece) -> Iterator[pa.RecordBatch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
+
+
+def is_running() -> bool:
+    """Whether a session is active in this process; Spark is not loaded to find that out."""
+    module = sys.modules.get("pyspark.sql")
+    return module is not None and module.SparkSession.getActiveSession() is not None
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from culm.spark.columns import UNSIGNED, Columns
 from culm.spark.findings import Findings
 from culm.spark.gather import PACKS
@@ -44,7 +46,17 @@ SEGMENTS = Columns(
 
 SUMMARIES = Columns(author="BINARY", log="BIGINT", low="BIGINT", summary="BINARY")
 OUTCOMES = Columns(author="BINARY", log="BIGINT", low="BIGINT", outcome="BINARY", forked_at="BIGINT")
-JUDGED = Columns(author="BINARY", log="BIGINT", summary="BINARY", findings="BINARY", outcome="BINARY")
+JUDGED = Columns(
+    author="BINARY",
+    log="BIGINT",
+    low="BIGINT",
+    summary="BINARY",
+    findings="BINARY",
+    outcome="BINARY",
+    previous="BINARY",
+)
+"""A segment with its outcome, and the one it had before: null if it is new, empty if that does not matter."""
+
 VERDICTS = Columns(
     author="BINARY",
     log_id=UNSIGNED,
@@ -59,6 +71,18 @@ VERDICTS = Columns(
     copies="BIGINT",
 )
 """The columns of ``culm.spark.verify``."""
+
+COUNTS = Columns(
+    author="BINARY",
+    log="BIGINT",
+    low="BIGINT",
+    entries="BIGINT",
+    verified="BIGINT",
+    unverified="BIGINT",
+    invalid="BIGINT",
+    payload_mismatches="BIGINT",
+)
+"""How many entries of a segment there are, and of which verdict."""
 
 _WAITING_BYTES = 64 * 1024 * 1024  # of one block's packs, before copies among them are put together
 
@@ -76,19 +100,20 @@ def mapped(
 
 def segmented(signatures: Signatures, *, keep: bool = False) -> Callable[[Batches], Batches]:
     """``PACKS``, sorted by block, to ``SEGMENTS``; ``keep`` the entries themselves."""
+    return mapped(PACKS, lambda rows: segment_rows(rows, signatures, keep=keep), SEGMENTS)
 
-    def run(rows: Iterable[Row]) -> Iterator[Row]:
-        for (author, log, block), of_block in groupby(rows, key=itemgetter(3, 4, 5)):
-            if author is None:
-                for source, offset, reason, *_ in of_block:
-                    yield source, offset, reason, None, None, None, None, None, None, None, None
-                continue
-            records, summary = segment_of(_collected(packed for *_, packed in of_block), signatures)
-            packed = records.pack.encode() if keep else None
-            place = (author, log, block, to_sql(summary.low), to_sql(summary.high))
-            yield None, None, None, *place, summary.encode(), Findings.of(records).encode(), packed
 
-    return mapped(PACKS, run, SEGMENTS)
+def segment_rows(rows: Iterable[Row], signatures: Signatures, *, keep: bool) -> Iterator[Row]:
+    """``segmented`` for rows that are in this process."""
+    for (author, log, block), of_block in groupby(rows, key=itemgetter(3, 4, 5)):
+        if author is None:
+            for source, offset, reason, *_ in of_block:
+                yield source, offset, reason, None, None, None, None, None, None, None, None
+            continue
+        records, summary = segment_of(_collected(packed for *_, packed in of_block), signatures)
+        packed = records.pack.encode() if keep else None
+        place = (author, log, block, to_sql(summary.low), to_sql(summary.high))
+        yield None, None, None, *place, summary.encode(), Findings.of(records).encode(), packed
 
 
 def _collected(packed: Iterable[bytes]) -> list[Pack]:
@@ -110,9 +135,17 @@ def merged() -> Callable[[Batches], Batches]:
 
 
 def pronounced(batches: Batches) -> Batches:
-    """``JUDGED`` to ``VERDICTS``."""
-    for author, log, summary, findings, outcome in JUDGED.rows(batches):
-        found = Findings.decode(findings)
-        segment = JudgedSegment(author, from_sql(log), found, Summary.decode(summary), Outcome.decode(outcome))
-        if len(found):
-            yield segment.table(slice(None))
+    """``JUDGED`` to ``VERDICTS``: the entries of which something else was said before, or nothing."""
+    for table, _ in pronounced_and_counted(batches):
+        yield table
+
+
+def pronounced_and_counted(batches: Batches) -> Iterator[tuple[pa.RecordBatch, Row]]:
+    """``JUDGED`` to batches of ``VERDICTS``, each with the row of ``COUNTS`` on its segment."""
+    for author, log, low, summary, findings, outcome, previous in JUDGED.rows(batches):
+        found, about = Findings.decode(findings), Summary.decode(summary)
+        segment = JudgedSegment(author, from_sql(log), found, about, Outcome.decode(outcome))
+        before = found.before if previous is None else np.zeros(len(found), np.uint8)
+        if previous:
+            before = JudgedSegment(author, from_sql(log), found, about, Outcome.decode(previous)).said
+        yield segment.table(segment.changed(before)), (author, log, low, *segment.counts())

@@ -13,7 +13,7 @@ import numpy as np
 from culm.bamboo import YAMF_BYTES, lipmaa
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.spark.pack import Signature
-from culm.spark.payload import STATES
+from culm.spark.payload import MISMATCH, SIZE_MISMATCH, STATES, rank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,10 +56,16 @@ class JudgedSegment:
         codes: Bytes = (1 + 8 * self.verdict + self._findings.payload).astype(np.uint8)
         return codes
 
-    def changed(self) -> Flags:
-        """The entries of which something else was said before, or of which not enough is known to tell."""
-        changed: Flags = (self._findings.before != self.said) | (self.verdict != 0)
+    def changed(self, before: Bytes) -> Flags:
+        """The entries of which something else was said before, or, if they are not verified, may have been."""
+        changed: Flags = (before != self.said) | (self.verdict != 0)
         return changed
+
+    def counts(self) -> tuple[int, ...]:
+        """How many entries there are, of each verdict, and of those whose payload is wrong."""
+        wrong = np.isin(self._findings.payload, [rank(MISMATCH), rank(SIZE_MISMATCH)])
+        of_each = np.bincount(self.verdict, minlength=len(VERDICTS))
+        return len(self._findings), *of_each.tolist(), int(wrong.sum())
 
     # -- the table
 

@@ -22,7 +22,7 @@ from culm.errors import ConfigError
 from culm.spark.gather import PACKS, gather
 from culm.spark.read import FOUND, from_splits
 from culm.spark.segment import Signatures
-from culm.spark.steps import JUDGED, OUTCOMES, SEGMENTS, SUMMARIES, VERDICTS, merged, pronounced, segmented
+from culm.spark.steps import COUNTS, OUTCOMES, SEGMENTS, SUMMARIES, VERDICTS, merged, pronounced, segmented
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -129,9 +129,23 @@ def forked_logs(outcomes: DataFrame) -> DataFrame:
     return outcomes.where("forked_at IS NOT NULL").select("author", "log", "forked_at").distinct()
 
 
+def total_counts(counts: DataFrame) -> dict[str, int]:
+    """The sums over the segments of ``COUNTS``."""
+    from pyspark.sql import functions
+
+    names = COUNTS.names[3:]
+    sums = [functions.coalesce(functions.sum(name), functions.lit(0)).alias(name) for name in names]
+    (row,) = counts.agg(*sums).collect()
+    return {name: int(row[name]) for name in names}
+
+
 def joined(segments: DataFrame, outcomes: DataFrame) -> DataFrame:
     """The segments with their outcomes: what ``culm.spark.steps.pronounced`` takes."""
-    return segments.join(outcomes, ["author", "log", "low"]).select(*JUDGED.names)
+    from pyspark.sql import functions
+
+    previous = functions.lit(None).cast("BINARY").alias("previous")
+    found = segments.select("author", "log", "low", "summary", "findings").join(outcomes, ["author", "log", "low"])
+    return found.select("author", "log", "low", "summary", "findings", "outcome", previous)
 
 
 def judged(segments: DataFrame, outcomes: DataFrame) -> DataFrame:

@@ -154,6 +154,18 @@ def read_records(stream: BinaryIO) -> Iterator[Record]:
         yield from _read_plain(source)
 
 
+def read_record_at(stream: BinaryIO, offset: int) -> Record | None:
+    """The record at an offset that ``read_records`` told of the same file; None if the file ends before it.
+
+    ``EncodingError`` if what stands there is no record.
+    """
+    stream.seek(0)
+    is_bundle = stream.read(len(MAGIC)) == MAGIC
+    stream.seek(offset)
+    source = _Source(stream)
+    return next(_read_bundle(source) if is_bundle else _read_plain(source), None)
+
+
 def _read_plain(source: _Source) -> Iterator[EntryRecord]:
     while True:
         offset = source.offset
@@ -271,7 +283,11 @@ class BundleWriter:
 
     def entry(self, entry: Entry) -> None:
         """Write an entry."""
-        self._frame(_ENTRY, entry.encoded)
+        self.encoded_entry(entry.encoded)
+
+    def encoded_entry(self, encoded: bytes) -> None:
+        """Write an entry given as its bytes, which are not looked at."""
+        self._frame(_ENTRY, encoded)
 
     def proof(self, proof: ForkProof) -> None:
         """Write a fork proof."""

@@ -1,0 +1,62 @@
+"""``culm spark plan``: who fetches what from whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from culm.cli.output import note, print_json, print_table
+from culm.cli.places import parse_number
+from culm.errors import ConfigError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from culm.cli.command import Commands
+
+
+def register(spark: Commands) -> None:
+    """Add the command of this module to the group of Spark's commands."""
+    plan = spark.add("plan", _plan, "plan who fetches what from whom, with no peer giving too much")
+    plan.add_argument("--have", metavar="PATH", required=True, help="table: peer, author, log_id, ranges held")
+    plan.add_argument("--want", metavar="PATH", required=True, help="table: peer, author, log_id, ranges wanted")
+    plan.add_argument("--sizes", metavar="PATH", help="table: author, log_id, metadata_bytes, payload_bytes (means)")
+    plan.add_argument("--peers", metavar="PATH", help="table: peer, capacity (bytes it may upload), cost (of a byte)")
+    plan.add_argument("--capacity", metavar="BYTES", help="of the peers that --peers leaves out (default: nothing)")
+    plan.add_argument("--rounds", metavar="N", default="1", help="2: what was fetched may be passed on (default: 1)")
+    plan.add_argument("--buckets", metavar="N", default="64", help="tasks that can work at once (default: 64)")
+    plan.add_argument("--output", metavar="DIR", required=True, help="where the tables go; made by this command")
+    plan.add_argument("--master", metavar="URL", default="local[*]", help="the Spark master (default: local[*])")
+    plan.add_argument("--overwrite", action="store_true", help="replace an earlier output")
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from culm.spark.plan_job import run_plan  # noqa: PLC0415 - Spark is an extra
+
+    capacity = None if arguments.capacity is None else parse_number(arguments.capacity, "capacity in bytes")
+    rounds = parse_number(arguments.rounds, "number of rounds", 1)
+    if Path(arguments.have).absolute() == Path(arguments.want).absolute():
+        raise ConfigError(f"{arguments.have}: the same table for what is held and what is wanted")
+    summary = run_plan(
+        arguments.have,
+        arguments.want,
+        Path(arguments.output),
+        sizes=arguments.sizes,
+        peers=arguments.peers,
+        capacity=capacity,
+        rounds=rounds,
+        buckets=parse_number(arguments.buckets, "number of buckets", 1),
+        master=arguments.master,
+        overwrite=arguments.overwrite,
+        progress=note,
+    )
+    if arguments.json:
+        print_json(summary.as_dict())
+    else:
+        rows = [(name.replace("_", " "), _shown(value)) for name, value in summary.as_dict().items()]
+        print_table(("", "value"), rows, right=("value",))
+    return 1 if summary.rejects else 0
+
+
+def _shown(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"

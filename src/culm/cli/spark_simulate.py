@@ -1,0 +1,89 @@
+"""``culm spark simulate``: gossip among many nodes, under loss and churn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from culm.cli.output import note, print_json, print_table, size_text
+from culm.errors import ConfigError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from culm.cli.command import Commands
+
+# Option, parameter, kind, help. The defaults are those of the scenario.
+_SWEPT = (
+    ("nodes", "nodes", int, "nodes"),
+    ("protocol", "protocol", str, "bushbaby, intervals, proposals, negentropy"),
+    ("loss", "loss", float, "the chance that a link is down in a round"),
+    ("churn", "leave", float, "the chance that a node goes offline in a round"),
+    ("rejoin", "rejoin", float, "the chance that an offline node comes back in a round"),
+    ("degree", "degree", int, "neighbours of a node, an even number; 0: it may call any other"),
+    ("fanout", "fanout", int, "calls of a node in a round"),
+    ("direction", "direction", str, "both, push or pull"),
+    ("entries", "entries", int, "new entries"),
+    ("origins", "origins", int, "logs that have grown, each at one node (up to 64)"),
+    ("payload", "payload", int, "bytes of a payload"),
+    ("logs", "logs", int, "logs that all nodes have"),
+    ("log-entries", "log_entries", int, "entries of each of those"),
+    ("bandwidth", "bandwidth", float, "bytes a second of a node"),
+    ("latency", "latency", float, "seconds one way"),
+    ("interval", "interval", float, "seconds from round to round, at least"),
+    ("max-rounds", "max_rounds", int, "rounds after which a simulation ends"),
+)
+_COLUMNS = ("nodes", "protocol", "loss", "churn", "seed", "rounds to 99%", "to all", "seconds", "bytes", "x bound")
+
+
+def register(spark: Commands) -> None:
+    """Add the command of this module to the group of Spark's commands."""
+    simulate = spark.add("simulate", _simulate, "simulate gossip among many nodes; several values make a sweep")
+    for option, _, kind, text in _SWEPT:
+        simulate.add_argument(f"--{option}", metavar="VALUE", nargs="+", type=kind, help=text)
+    simulate.add_argument("--seeds", metavar="N", type=int, default=1, help="runs of each combination (default: 1)")
+    simulate.add_argument("--output", metavar="DIR", required=True, help="where results go; made by this command")
+    simulate.add_argument("--master", metavar="URL", default="local[*]", help="the Spark master (default: local[*])")
+    simulate.add_argument("--overwrite", action="store_true", help="replace an earlier output")
+
+
+def _simulate(arguments: argparse.Namespace) -> int:
+    from culm.spark.simulate_job import run_simulations, sweep_of  # noqa: PLC0415 - Spark is an extra
+
+    if arguments.seeds < 1:
+        raise ConfigError(f"--seeds {arguments.seeds}: at least one run is needed")
+    given = ((name, getattr(arguments, option.replace("-", "_"))) for option, name, _, _ in _SWEPT)
+    parameters: dict[str, Any] = {name: values for name, values in given if values is not None}
+    parameters["seed"] = range(1, arguments.seeds + 1)
+    found = run_simulations(
+        sweep_of(parameters),
+        Path(arguments.output),
+        master=arguments.master,
+        overwrite=arguments.overwrite,
+        progress=note,
+    )
+    if arguments.json:
+        print_json({"scenarios": found})
+    else:
+        print_table(_COLUMNS, [_row(row) for row in found], right=[name for name in _COLUMNS if name != "protocol"])
+    return 0
+
+
+def _row(row: dict[str, Any]) -> tuple[object, ...]:
+    seconds, bound = row["seconds_all"], row["bytes_bound"]
+    return (
+        f"{row['nodes']:,}",
+        row["protocol"],
+        f"{row['loss']:g}",
+        f"{row['leave']:g}",
+        row["seed"],
+        _or_never(row["rounds_99"]),
+        _or_never(row["rounds_all"]),
+        "-" if seconds is None else f"{seconds:,.1f}",
+        size_text(row["bytes"]),
+        f"{row['bytes'] / bound:.2f}" if bound else "-",
+    )
+
+
+def _or_never(rounds: int | None) -> str:
+    return "never" if rounds is None else str(rounds)

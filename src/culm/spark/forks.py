@@ -1,0 +1,165 @@
+"""Finding the proof of each fork, and how far each forked log can be trusted (bamboo.md, "Verification").
+
+The lowest position at which a log contradicts itself is known from its segments (``culm.spark.merge``). What proves it
+are two entries that say different things about that number: an entry of that number says it is itself, a link to it
+says what it expects there. Of all such pairs the lowest is chosen, by numbers and then by bytes, so that the same
+entries give the same proof wherever they stood. Where all agree, the entry ends its log and another one follows.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from culm.bamboo import Entry, ForkProof
+from culm.spark.columns import UNSIGNED, Columns
+from culm.spark.findings import Findings
+from culm.spark.merge import Outcome
+from culm.spark.pack import Pack, Signature
+from culm.spark.records import Records
+from culm.spark.segment import Summary
+from culm.spark.steps import mapped
+from culm.spark.verdicts import JudgedSegment
+from culm.store.schema import from_sql, to_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame
+
+    Row = tuple[Any, ...]
+
+FORKS = Columns(
+    author="BINARY",
+    log_id=UNSIGNED,
+    position=UNSIGNED,
+    case="STRING",
+    first_seq=UNSIGNED,
+    second_seq=UNSIGNED,
+    proof="BINARY",
+    valid_to=UNSIGNED,
+)
+"""The columns of ``forks``."""
+
+JUDGED_FORKS = Columns(
+    author="BINARY", log="BIGINT", summary="BINARY", findings="BINARY", packed="BINARY", outcome="BINARY"
+)
+"""A segment of a forked log, with its entries and its outcome."""
+
+_WITNESSES = Columns(author="BINARY", log="BIGINT", position="BIGINT", seq="BIGINT", record="BINARY", run_to="BIGINT")
+"""An entry that says something about the position, or a stretch of verified entries from ``seq`` to ``run_to``."""
+
+
+def forks(segments: DataFrame, outcomes: DataFrame) -> DataFrame:
+    """The lowest fork of each forked log; ``segments`` must have kept their entries.
+
+    ============  =============  ====================================================================================
+    author        BINARY         32 bytes
+    log_id        DECIMAL(20,0)
+    position      DECIMAL(20,0)  the number that is contradicted: everything from here on is invalid
+    case          STRING         which of the four ways to contradict oneself (``culm.bamboo.ForkCase``)
+    first_seq     DECIMAL(20,0)  the numbers of the two entries that prove it
+    second_seq    DECIMAL(20,0)
+    proof         BINARY         the two entries, as nodes exchange fork proofs (``culm.bamboo.ForkProof.encode``)
+    valid_to      DECIMAL(20,0)  entries 1 to here are all there and verified
+    ============  =============  ====================================================================================
+    """
+    forked = segments.join(outcomes.where("forked_at IS NOT NULL"), ["author", "log", "low"])
+    return (
+        forked.select(*JUDGED_FORKS.names)
+        .mapInArrow(mapped(JUDGED_FORKS, witnesses, _WITNESSES), _WITNESSES.ddl)
+        .repartition("author", "log")
+        .sortWithinPartitions("author", "log", "seq", "record")
+        .mapInArrow(mapped(_WITNESSES, proofs, FORKS), FORKS.ddl)
+    )
+
+
+def witnesses(rows: Iterable[Row]) -> Iterator[Row]:
+    """Of each segment of a forked log: the entries that may be part of the proof, and the start of what is valid."""
+    for author, log, summary, findings, packed, outcome in rows:
+        decided = Outcome.decode(outcome)
+        position = decided.forked_at
+        records = Records(Pack.decode(packed))
+        for row in _concerned(records, position):
+            yield author, log, to_sql(position), to_sql(int(records.seq[row])), records.pack.record(row), None
+        found = Findings.decode(findings)
+        judged = JudgedSegment(author, from_sql(log), found, Summary.decode(summary), decided)
+        valid = found.seq[judged.verdict == 0]
+        if len(valid):
+            steps = (np.diff(valid) != 1).nonzero()[0]
+            last = valid[steps[0]] if len(steps) else valid[-1]
+            yield author, log, to_sql(position), to_sql(int(valid[0])), None, to_sql(int(last))
+
+
+def _concerned(records: Records, position: int) -> Iterator[int]:
+    """The authentic entries of a number, those that link to it, and the first one above it."""
+    signature, fields = records.pack.signature, records.fields
+    authentic = (signature == Signature.GOOD) | (signature == Signature.TIED)
+    number = np.uint64(position)
+    chosen = records.seq == number
+    chosen |= (fields.backlink >= 0) & (records.seq - np.uint64(1) == number)
+    chosen |= (fields.lipmaalink >= 0) & (fields.target == number)
+    above = (authentic & (records.seq > number)).nonzero()[0]
+    if len(above):
+        chosen[records.seq == records.seq[above[0]]] = True
+    yield from (authentic & chosen).nonzero()[0].tolist()
+
+
+def proofs(rows: Iterable[Row]) -> Iterator[Row]:
+    """``_WITNESSES``, sorted by log, number and bytes, to ``FORKS``."""
+    for (author, log), of_log in groupby(rows, key=itemgetter(0, 1)):
+        lowest = _Lowest()
+        valid_to = position = 0
+        for _, _, at, seq, record, run_to in of_log:
+            position = from_sql(at)
+            if record is not None:
+                lowest.add(Entry.decode(record), position)
+            elif from_sql(seq) == valid_to + 1:
+                valid_to = from_sql(run_to)
+        proof = lowest.proof()
+        yield (
+            author,
+            from_sql(log),
+            position,
+            proof.case.value,
+            proof.first.seq,
+            proof.second.seq,
+            proof.encode(),
+            valid_to,
+        )
+
+
+class _Lowest:
+    """The lowest two entries that contradict each other at a position; entries come in ascending order."""
+
+    def __init__(self) -> None:
+        self._first: Entry | None = None
+        self._said: bytes | None = None
+        self._second: Entry | None = None
+        self._end: Entry | None = None
+        self._after: Entry | None = None
+
+    def add(self, entry: Entry, position: int) -> None:
+        """Take the next entry."""
+        if entry.seq == position and entry.is_end and self._end is None:
+            self._end = entry
+        if entry.seq > position and self._after is None:
+            self._after = entry
+        said = entry.hash if entry.seq == position else dict(entry.links).get(position)
+        if said is None:
+            return
+        if self._first is None:
+            self._first, self._said = entry, said
+        elif self._second is None and said != self._said:
+            self._second = entry
+
+    def proof(self) -> ForkProof:
+        """The proof of what was found."""
+        one, other = (self._first, self._second) if self._second is not None else (self._end, self._after)
+        proof = ForkProof.of(one, other) if one is not None and other is not None else None
+        if proof is None:
+            raise AssertionError("a fork that nothing proves")
+        return proof

@@ -1,0 +1,151 @@
+"""One more run on top of a state (``culm.spark.state``): what it looks at again, and what it leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.spark.columns import Columns
+from culm.spark.findings import Findings
+from culm.spark.gather import PACKS
+from culm.spark.merge import Outcome
+from culm.spark.output import kept
+from culm.spark.pack import Pack
+from culm.spark.records import Records
+from culm.spark.segment import Signatures, Summary
+from culm.spark.state import INDEX
+from culm.spark.steps import COUNTS, JUDGED, OUTCOMES, SEGMENTS, mapped
+from culm.spark.verdicts import JudgedSegment
+from culm.spark.verify import chosen, outcomes, segments
+from culm.store.schema import from_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+    from typing import Any
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from culm.spark.state import State
+
+    Row = tuple[Any, ...]
+
+MOST_SEGMENTS = 8  # of one block; with more of them they are put together when the block is next added to
+LOADED = Columns(
+    author="BINARY",
+    log="BIGINT",
+    block="BIGINT",
+    low="BIGINT",
+    high="BIGINT",
+    summary="BINARY",
+    findings="BINARY",
+    packed="BINARY",
+    outcome="BINARY",
+)
+"""A segment of the state with the outcome that it has there."""
+
+_SEGMENT = ["author", "log", "low"]
+_COUNTED = [name for name in COUNTS.names if name not in _SEGMENT]
+
+
+class Increment:
+    """One run. ``work`` is a folder for its tables; ``take``, ``merge``, ``judged`` and ``index`` in this order.
+
+    The generation that it makes becomes part of the state only when that is committed.
+    """
+
+    def __init__(self, spark: SparkSession, state: State, work: Path) -> None:
+        self._spark = spark
+        self._state = state
+        self._work = work
+        self._number = state.next_number
+        self._place = state.begin()
+        self._made = self._reached = self._index = spark.createDataFrame([], "author BINARY")
+        self._stay = spark.createDataFrame([], INDEX.ddl)  # segments of the logs touched that are not looked at again
+
+    def take(self, packs: DataFrame) -> DataFrame:
+        """Put new packs together with the segments that they overlap: the new segments, and rejects."""
+        if self._state.generations:
+            packs = kept(packs, self._work / "packs", PACKS.ddl)
+            packs = packs.unionByName(self._overlapped(packs))
+        made = segments(packs, chosen(self._state.signatures), keep=True)
+        self._made = kept(made, self._place / "segments", SEGMENTS.ddl)
+        return self._made
+
+    def _overlapped(self, packs: DataFrame) -> DataFrame:
+        """The segments that the packs overlap, as packs; notes those that stay."""
+        from pyspark.sql import functions
+
+        new = packs.where("author IS NOT NULL")
+        touched = new.select("author", "log").distinct()
+        live = kept(
+            self._state.index(self._spark).join(touched, ["author", "log"], "left_semi"),
+            self._work / "touched",
+            INDEX.ddl,
+        )
+        block = ["author", "log", "block"]
+        hulls = new.groupBy(block).agg(functions.min("low").alias("from"), functions.max("high").alias("to"))
+        crowds = live.groupBy(block).agg(functions.count("*").alias("segments"))
+        near = live.join(hulls, block).join(crowds, block)
+        if self._state.signatures == Signatures.STRICT.value:
+            near = near.where(f"(low <= to AND high >= from) OR segments >= {MOST_SEGMENTS}")
+        overlapped = kept(near.select(*INDEX.names), self._work / "overlapped", INDEX.ddl)
+        self._stay = live.join(overlapped, _SEGMENT, "left_anti")
+        chosen_ones = functions.broadcast(overlapped.select(*_SEGMENT, "made", "outcome"))
+        loaded = self._state.segments(self._spark).join(chosen_ones, [*_SEGMENT, "made"]).select(*LOADED.names)
+        return loaded.mapInArrow(mapped(LOADED, reloaded, PACKS), PACKS.ddl)
+
+    def merge(self) -> None:
+        """Find the outcomes of all segments of the logs that were touched."""
+        every = self._made.select("author", "log", "low", "summary").unionByName(
+            self._stay.select("author", "log", "low", "summary")
+        )
+        self._reached = kept(outcomes(every), self._work / "outcomes", OUTCOMES.ddl)
+
+    def judged(self) -> DataFrame:
+        """The segments whose verdicts are new or may have changed, as ``JUDGED``."""
+        from pyspark.sql import functions
+
+        nothing = functions.lit(None).cast("BINARY").alias("previous")
+        new = self._made.join(self._reached, _SEGMENT).select(*JUDGED.names[:-1], nothing)
+        if not self._state.generations:
+            return new
+        before = self._stay.select(*_SEGMENT, "made", functions.col("outcome").alias("previous"))
+        again = functions.broadcast(before.join(self._reached, _SEGMENT).where("outcome <> previous"))
+        old = self._state.segments(self._spark).join(again, [*_SEGMENT, "made"])
+        return new.unionByName(old.select(*JUDGED.names))
+
+    def index(self, counts: DataFrame) -> DataFrame:
+        """Write the index of the generation; the index of the whole state with it."""
+        from pyspark.sql import functions
+
+        made = self._made.where("summary IS NOT NULL").withColumn("made", functions.lit(self._number).cast("BIGINT"))
+        made = made.select(*INDEX.names[:7])
+        stay = self._stay.select(*INDEX.names[:7], *(functions.col(name).alias(f"old_{name}") for name in _COUNTED))
+        every = made.unionByName(stay, allowMissingColumns=True).join(self._reached, _SEGMENT)
+        every = every.join(counts, _SEGMENT, "left")
+        counted = [functions.coalesce(name, f"old_{name}").alias(name) for name in _COUNTED]
+        new = kept(every.select(*INDEX.names[:9], *counted), self._place / "index", INDEX.ddl)
+        touched = new.select("author", "log").distinct()
+        old = self._state.index(self._spark).join(touched, ["author", "log"], "left_anti")
+        self._index = old.unionByName(new)
+        return self._index
+
+    def forked(self) -> tuple[DataFrame, DataFrame]:
+        """The segments of forked logs, with their entries, and their outcomes; once the index is written."""
+        from pyspark.sql import functions
+
+        index = self._index.where("forked_at IS NOT NULL")
+        made = self._made.withColumn("made", functions.lit(self._number).cast("BIGINT"))
+        every = self._state.segments(self._spark).unionByName(made)
+        return every.join(index.select(*_SEGMENT, "made"), [*_SEGMENT, "made"], "left_semi"), index.select(
+            *OUTCOMES.names
+        )
+
+
+def reloaded(rows: Iterable[Row]) -> Iterator[Row]:
+    """``LOADED`` to ``PACKS``: segments as packs again, each entry with what was said of it."""
+    for author, log, block, low, high, summary, findings, packed, outcome in rows:
+        pack, found = Pack.decode(packed), Findings.decode(findings)
+        judged = JudgedSegment(author, from_sql(log), found, Summary.decode(summary), Outcome.decode(outcome))
+        pack.before[Records(pack).is_entry] = judged.said
+        yield None, None, None, author, log, block, low, high, pack.encode()

@@ -1,0 +1,168 @@
+"""Where the bytes of payloads are, and reading them there: tables of entries do not carry them.
+
+A *place* is a source and an offset in it, as ``read_entries`` tells them: the row of an entry in a store, the entry
+before its payload in a plain file, a payload's frame in a bundle. A payload is known by its hash, so that any copy
+serves, of whichever entry.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Self
+
+import numpy as np
+
+from culm.bamboo import PayloadHasher
+from culm.bamboo.yamf import YAMF_PREFIX
+from culm.errors import CulmError, PayloadMismatch
+from culm.spark.columns import Columns
+from culm.spark.fields import DIGEST_BYTES, Fields, cut, padded
+from culm.spark.payload import HELD, PayloadFrame
+from culm.store.database import Database
+from culm.store.files import EntryRecord, PayloadRecord, read_record_at
+from culm.store.pieces import read_pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import TracebackType
+
+    import pyarrow as pa
+
+    Place = tuple[str, int]
+
+PLACES = Columns(payload_hash="BINARY", source="STRING", offset="BIGINT")
+"""A place where a payload is, or was when that was noted."""
+
+WHOLE_BYTES = 1024 * 1024  # payloads up to this size are read once and as a whole, larger ones twice, piece by piece
+_OPEN = 16  # sources kept open
+_SQLITE_MAGIC = b"SQLite format 3\x00"
+
+
+# -- noting places --------------------------------------------------------------------------------------------------
+
+
+def placed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches with the columns of ``culm.spark.read.FOUND`` to ``PLACES``. Empty payloads have none and need none."""
+    for batch in batches:
+        yield from PLACES.batches(places_of(batch))
+
+
+def places_of(batch: pa.RecordBatch) -> Iterator[tuple[bytes, str, int]]:
+    """The places that a batch of ``FOUND`` tells of."""
+    columns = (batch.column(name).to_pylist() for name in ("source", "offset", "encoded", "payload_state"))
+    held = [
+        (source, offset, encoded)
+        for source, offset, encoded, state in zip(*columns, strict=True)
+        if state == HELD and encoded is not None and source is not None and offset is not None
+    ]
+    if held:
+        end = np.cumsum([len(encoded) for _, _, encoded in held], dtype=np.int64)
+        data = padded(b"".join(encoded for _, _, encoded in held))
+        fields = Fields.decode(data, np.append(0, end[:-1]), end)
+        some = (fields.good & (fields.size > 0)).nonzero()[0]
+        digests = cut(fields.data, fields.payload_hash[some], DIGEST_BYTES)
+        for row, digest in zip(some.tolist(), digests, strict=True):
+            yield YAMF_PREFIX + digest.tobytes(), held[row][0], held[row][1]
+    columns = (batch.column(name).to_pylist() for name in ("source", "offset", "payload_frame"))
+    for source, offset, frame in zip(*columns, strict=True):
+        if frame is not None and source is not None and offset is not None:
+            found = PayloadFrame.decode(frame)
+            if found.size:
+                yield found.payload_hash, source, offset
+
+
+# -- reading there --------------------------------------------------------------------------------------------------
+
+
+class Payloads:
+    """Reads payloads at their places. Some sources stay open: close it, or use it in a ``with`` statement."""
+
+    def __init__(self) -> None:
+        self._sources: OrderedDict[str, _Store | _File] = OrderedDict()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close what is open."""
+        while self._sources:
+            self._sources.popitem()[1].close()
+
+    def find(self, places: Iterable[Place], size: int, payload_hash: bytes) -> Iterator[bytes] | None:
+        """The pieces of the payload of this size and YAMF-hash, from the first place that has it; None if none has.
+
+        What is read was checked. A payload of more than ``WHOLE_BYTES`` is read once more for its pieces:
+        ``PayloadMismatch`` if it has changed since.
+        """
+        for source, offset in places:
+            try:
+                pieces = self._checked(source, offset, size, payload_hash)
+                if size <= WHOLE_BYTES:
+                    return iter(list(pieces))
+                for _ in pieces:
+                    pass
+            except (CulmError, OSError):
+                continue
+            return self._checked(source, offset, size, payload_hash)
+        return None
+
+    def _checked(self, source: str, offset: int, size: int, payload_hash: bytes) -> Iterator[bytes]:
+        hasher = PayloadHasher()
+        for piece in self._source(source).pieces(offset):
+            hasher.update(piece)
+            if hasher.size > size:
+                break
+            yield piece
+        if hasher.size != size or hasher.hash != payload_hash:
+            raise PayloadMismatch(f"{source}: the payload at {offset} is not there any more")
+
+    def _source(self, path: str) -> _Store | _File:
+        found = self._sources.pop(path, None)
+        if found is None:
+            if len(self._sources) >= _OPEN:
+                self._sources.popitem(last=False)[1].close()
+            found = _opened(path)
+        self._sources[path] = found
+        return found
+
+
+def _opened(path: str) -> _Store | _File:
+    stream = Path(path).open("rb")  # noqa: SIM115 - closed with the source
+    if stream.read(len(_SQLITE_MAGIC)) != _SQLITE_MAGIC:
+        return _File(stream)
+    stream.close()
+    return _Store(Database(Path(path), read_only=True))
+
+
+class _Store:
+    """Payloads of a store, by the row of their entry."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def pieces(self, offset: int) -> Iterator[bytes]:
+        return read_pieces(self._database, offset)
+
+    def close(self) -> None:
+        self._database.close()
+
+
+class _File:
+    """Payloads of an export file, by the byte where their record begins."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def pieces(self, offset: int) -> Iterator[bytes]:
+        record = read_record_at(self._stream, offset)
+        if isinstance(record, EntryRecord | PayloadRecord) and record.payload is not None:
+            yield from record.payload
+
+    def close(self) -> None:
+        self._stream.close()

@@ -1,0 +1,178 @@
+"""The same verification in this process, for inputs that are not worth a cluster.
+
+Spark takes ten seconds to start and some seconds for each table. A store of a few thousand entries, or a day's worth
+on top of a large state, is done in less. The steps are the same functions, over lists in place of tables; what is
+written cannot be told from what Spark writes, and either may go on from the other's state.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from culm.spark.columns import Columns
+from culm.spark.forks import FORKS, JUDGED_FORKS, proofs, witnesses
+from culm.spark.gather import PACKS, gather
+from culm.spark.incremental import LOADED, MOST_SEGMENTS, reloaded
+from culm.spark.merge import merge_logs
+from culm.spark.output import whole_table, write_file, write_rows
+from culm.spark.read import split_batches
+from culm.spark.segment import Signatures
+from culm.spark.state import INDEX
+from culm.spark.steps import COUNTS, JUDGED, SEGMENTS, VERDICTS, pronounced_and_counted, segment_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from culm.spark.inputs import Split
+    from culm.spark.state import State
+
+    Row = tuple[Any, ...]
+    Log = tuple[bytes, int]
+    Segment = tuple[bytes, int, int]  # author, log and low
+
+SMALL_BYTES = 32 * 1024 * 1024
+"""Inputs up to about this size are done without Spark, unless a master is named."""
+
+REJECTS = Columns(source="STRING", offset="BIGINT", reason="STRING")
+_PLACE = slice(3, 7)  # author, log, block and low of ``SEGMENTS``
+
+
+def is_small(splits: Iterable[Split]) -> bool:
+    """Whether these inputs are small enough."""
+    return sum(piece.size for split in splits for piece in split) <= SMALL_BYTES
+
+
+class PlainRun:
+    """One run, with a state or without. ``folder`` is where the results go."""
+
+    def __init__(self, signatures: Signatures, state: State | None, folder: Path) -> None:
+        self._signatures = signatures
+        self._state = state
+        self._folder = folder
+        self._live: list[Row] = []  # the index of the logs touched, as it was
+        self._stay: dict[Segment, Row] = {}  # the index of the segments that are not looked at again
+        self._made: list[Row] = []
+        self._outcomes: dict[Segment, tuple[bytes, int | None]] = {}
+        self._counts: dict[Segment, Row] = {}
+        self._place: Path | None = None
+
+    def take(self, splits: list[Split]) -> int:
+        """Read the inputs and make their segments; how many rejects there are."""
+        packs = list(PACKS.rows(gather(chain.from_iterable(map(split_batches, splits)))))
+        rejects = sorted(row[:3] for row in packs if row[3] is None)
+        write_rows(rejects, REJECTS, self._folder / "rejects")
+        packs = [row for row in packs if row[3] is not None]
+        if self._state is not None:
+            self._place = self._state.begin()
+            packs += self._overlapped(packs)
+        packs.sort(key=lambda row: row[3:6])
+        self._made = list(segment_rows(packs, self._signatures, keep=True))
+        return len(rejects)
+
+    def _overlapped(self, packs: list[Row]) -> Iterator[Row]:
+        """The segments of the state that the packs overlap, as packs; notes those that stay."""
+        assert self._state is not None  # noqa: S101 - asked for only with one
+        hulls: dict[Row, tuple[int, int]] = {}
+        for row in packs:
+            low, high = hulls.get(row[3:6], row[6:8])
+            hulls[row[3:6]] = min(low, row[6]), max(high, row[7])
+        live = self._live = self._state.index_of({block[:2] for block in hulls})
+        crowds: dict[Row, int] = {}
+        for row in live:
+            crowds[row[:3]] = crowds.get(row[:3], 0) + 1
+        overlapped: dict[tuple[bytes, int, int, int], bytes] = {}
+        for row in live:
+            author, log, block, low, high, made, _, outcome = row[:8]
+            hull = hulls.get((author, log, block))
+            near = hull is not None and low <= hull[1] and high >= hull[0]
+            whole = self._signatures is Signatures.HEADS or crowds[author, log, block] >= MOST_SEGMENTS
+            if near or (hull is not None and whole):
+                overlapped[author, log, low, made] = outcome
+            else:
+                self._stay[author, log, low] = row
+        loaded = self._state.segments_of(overlapped.keys(), LOADED.names[:-1])
+        return reloaded((*row, overlapped[key]) for key, row in loaded)
+
+    def merge(self) -> None:
+        """Find the outcomes of the logs that were touched."""
+        summaries = [(row[3], row[4], row[6], row[8]) for row in self._made]
+        summaries += [(author, log, low, row[6]) for (author, log, low), row in self._stay.items()]
+        for author, log, low, outcome, forked_at in merge_logs(sorted(summaries)):
+            self._outcomes[author, log, low] = outcome, forked_at
+
+    def write_verdicts(self) -> None:
+        """Write the verdicts that are new or changed."""
+        folder = self._folder / "verdicts"
+        folder.mkdir()
+        judged = ((row[3], row[4], row[6], row[8], row[9], self._outcome(row), None) for row in self._made)
+        _, counts = write_file(
+            pronounced_and_counted(JUDGED.batches(chain(judged, self._judged_again()))), VERDICTS, folder
+        )
+        whole_table(VERDICTS, folder)
+        self._counts = {row[:3]: row[3:] for row in counts}
+
+    def _outcome(self, row: Row) -> bytes:
+        return self._outcomes[row[3], row[4], row[6]][0]
+
+    def _judged_again(self) -> Iterator[Row]:
+        """The segments of which something else holds now, though nothing was added to them."""
+        changed = {(*key, row[5]): row[7] for key, row in self._stay.items() if row[7] != self._outcomes[key][0]}
+        if self._state is None or not changed:
+            return
+        for key, row in self._state.segments_of(changed.keys(), JUDGED.names[:5]):
+            yield (*row, self._outcomes[key[:3]][0], changed[key])
+
+    def totals(self) -> dict[str, int]:
+        """Write what the next run needs; what there is in all, segment by segment added up."""
+        names = COUNTS.names[3:]
+        if self._state is None or self._place is None:
+            sums = [sum(column) for column in zip(*self._counts.values(), strict=True)] or [0] * len(names)
+            return {**dict(zip(names, sums, strict=True)), "forks": self._forks()}
+        number = self._state.next_number
+        index = [
+            (*row[3:8], number, row[8], *self._outcomes[row[3], row[4], row[6]], *self._counts[row[3], row[4], row[6]])
+            for row in self._made
+        ]
+        for key, row in self._stay.items():
+            index.append((*row[:7], *self._outcomes[key], *self._counts.get(key, row[9:])))
+        write_rows(self._made, SEGMENTS, self._place / "segments")
+        write_rows(index, INDEX, self._place / "index")
+        totals = {name: self._state.totals.get(name, 0) for name in (*names, "forks")}
+        for rows, sign in ((self._live, -1), (index, 1)):
+            for row in rows:
+                for name, value in zip(names, row[9:], strict=True):
+                    totals[name] += sign * value
+        totals["forks"] += self._forks() - len({row[:2] for row in self._live if row[8] is not None})
+        return totals
+
+    def _forks(self) -> int:
+        return len({key[:2] for key, (_, forked_at) in self._outcomes.items() if forked_at is not None})
+
+    def write_forks(self) -> None:
+        """Write the proofs of forks; with a state of all that it knows."""
+        rows = [
+            (row[3], row[4], row[8], row[9], row[10], outcome)
+            for row in self._made
+            for outcome, forked_at in (self._outcomes[row[3], row[4], row[6]],)
+            if forked_at is not None
+        ]
+        if self._state is not None:
+            rows += self._forked_before()
+        found = sorted(witnesses(rows), key=lambda row: (*row[:2], row[3], row[4] or b""))
+        write_rows(proofs(found), FORKS, self._folder / "forks")
+
+    def _forked_before(self) -> Iterator[Row]:
+        assert self._state is not None  # noqa: S101 - asked for only with one
+        touched = {key[:2] for key in self._outcomes}
+        forked = {
+            (*key, row[5]): self._outcomes[key][0]
+            for key, row in self._stay.items()
+            if self._outcomes[key][1] is not None
+        }
+        for row in self._state.index_of(forked=True):
+            if row[:2] not in touched:
+                forked[row[0], row[1], row[3], row[5]] = row[7]
+        for key, row in self._state.segments_of(forked.keys(), JUDGED_FORKS.names[:-1]):
+            yield (*row, forked[key])

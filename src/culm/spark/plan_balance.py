@@ -1,0 +1,234 @@
+"""Who gives how much, so that no peer gives too much: the planner's balance, and the bound that it stands beside.
+
+The items of all logs fall into *classes*: those that the same peers can give. A class S has an amount B(S) in bytes, to
+be shared out among its peers; a peer p has a capacity c(p). What is sought is the least t such that no peer gives more
+than t c(p): a linear program, small because there are far fewer classes than items.
+
+*The bound.* For any set of peers P, the classes inside P can be given by nobody else. So some peer of P gives at least
+``sum of B(S) for S inside P / sum of c(p) for p in P`` times its capacity, in any plan whatever. By the duality of
+flows and cuts the best of these bounds is the optimum t itself. Here the sets tried are the peers in the order of how
+much they are loaded, the first one, the first two and so on; at the optimum the best set is one of them.
+
+*The shares.* Each peer has a weight, and a class is shared out in proportion to the weights of its peers. Peers that
+give more than the bound lose weight by the factor of their excess, those that give less gain, again and again, until
+the most loaded peer is within ``TOLERANCE`` of the bound.
+
+*Costs.* Where bytes of peers differ in cost, a price stands on each peer's capacity. Weights are
+``exp(-beta (cost + price))``; prices rise where more is given than allowed and sink to nothing where there is room,
+while beta grows. Any prices give a bound, too (weak duality): no plan in which nobody gives more than u c(p) costs less
+than ``sum of B(S) min over S of (cost + price) - sum of price(p) u c(p)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+
+TOLERANCE = 1.002
+_ROUNDS, _COST_ROUNDS = 2000, 600
+_PATIENCE, _PROGRESS = 100, 1e-4  # rounds without so much progress, relatively, end it
+_LEAST_LOG_WEIGHT = -300.0
+_FIRST_BETA, _LAST_BETA = 5.0, 400.0  # in units of the span of the costs
+_SLACK = 1.02  # the cheap plan aims below what is allowed, since it meets it only nearly
+_SMALL = 0.001  # of the greatest load: classes up to there are not cut
+_LEAST_SHARE = 0.01  # of the mean share in a class; less than that is not worth a transfer
+
+
+@dataclass(frozen=True, slots=True)
+class PeerTerms:
+    """What a peer may give: its capacity (any unit; above 0) and the cost of a byte."""
+
+    capacity: int = 1
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """Items that any of ``members`` can give, ``amount`` bytes of them.
+
+    ``is_whole``: that nobody else can. False where members were left out to keep the problem small: such a class is
+    shared out like any other, but proves nothing, and so has no part in the bound.
+    """
+
+    members: tuple[str, ...]
+    amount: int
+    is_whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """The result.
+
+    ``shares``: for each class, what each member gives, in bytes; they add up to its amount. ``load_bound``: no plan has
+    a smaller greatest ratio of load to capacity. ``cost_bound``: no plan whose greatest ratio is at most ``limit``
+    costs less.
+    """
+
+    shares: list[list[int]]
+    load_bound: Fraction
+    limit: float
+    cost_bound: float
+
+
+class _Problem:
+    """The classes as arrays: entry k says that peer ``peer[k]`` is a member of class ``owner[k]``."""
+
+    def __init__(self, classes: Sequence[Class], terms: Mapping[str, PeerTerms]) -> None:
+        self.classes = classes
+        self.names = sorted({name for item in classes for name in item.members})
+        index = {name: at for at, name in enumerate(self.names)}
+        lengths = np.array([len(item.members) for item in classes], np.int64)
+        self.peer: Ints = np.array([index[name] for item in classes for name in item.members], np.int64)
+        self.owner: Ints = np.repeat(np.arange(len(classes)), lengths)
+        self.starts: Ints = np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.int64)
+        self.amount: Floats = np.array([float(item.amount) for item in classes])
+        self.is_whole = np.array([item.is_whole for item in classes])
+        self.capacity: Floats = np.array([float(terms[name].capacity) for name in self.names])
+        self.cost: Floats = np.array([terms[name].cost for name in self.names])
+        self.capacities = [terms[name].capacity for name in self.names]
+
+    def parts(self, log_weight: Floats) -> tuple[Floats, Floats]:
+        """Each member's part of its class, from 0 to 1, and each peer's load."""
+        weight = log_weight[self.peer]
+        greatest = np.maximum.reduceat(weight, self.starts)
+        weight = np.exp(weight - greatest[self.owner])
+        return self.loads(weight / np.add.reduceat(weight, self.starts)[self.owner])
+
+    def loads(self, part: Floats) -> tuple[Floats, Floats]:
+        """The parts, and each peer's load."""
+        load = np.bincount(self.peer, part * self.amount[self.owner], len(self.names))
+        return part, load.astype(np.float64)
+
+    def tight_sets(self, ratio: Floats) -> tuple[float, float, Ints]:
+        """What to aim at, and the best bound of the sets of the most loaded peers, with that set.
+
+        The two differ by the classes that are not whole: they are to be given, but prove nothing.
+        """
+        order = np.argsort(-ratio, kind="stable")
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        last = np.maximum.reduceat(rank[self.peer], self.starts)
+        room = np.cumsum(self.capacity[order])
+        aim = np.cumsum(np.bincount(last, self.amount, len(order))) / room
+        bounds = np.cumsum(np.bincount(last, self.amount * self.is_whole, len(order))) / room
+        best = int(np.argmax(bounds))
+        return float(aim.max()), float(bounds[best]), order[: best + 1]
+
+    def exact_bound(self, peers: Ints) -> Fraction:
+        """The bound of a set of peers, without rounding."""
+        chosen = {self.names[at] for at in peers}
+        inside = sum(item.amount for item in self.classes if item.is_whole and chosen.issuperset(item.members))
+        return Fraction(inside, sum(self.capacities[at] for at in peers))
+
+
+def balance(classes: Sequence[Class], terms: Mapping[str, PeerTerms], *, limit: float | None = None) -> Balance:
+    """Share out the classes among their members.
+
+    ``terms`` has all members. ``limit``: how much of its capacity a peer may give before cost no longer matters (None:
+    a tenth more than the best balance needs); where that cannot be met, balance comes first. The same classes in the
+    same order give the same result.
+    """
+    if not any(item.amount for item in classes):
+        return Balance([[0] * len(item.members) for item in classes], Fraction(0), limit or 0.0, 0.0)
+    problem = _Problem(classes, terms)
+    part, most, tight = _evenly(problem)
+    allowed = max(most, limit if limit is not None else 1.1 * most)
+    cost_bound = _least_cost(problem, np.zeros(len(problem.names)), allowed)
+    if np.ptp(problem.cost) > 0:
+        cheap, bound = _cheaply(problem, allowed)
+        part = part if cheap is None else cheap
+        cost_bound = max(cost_bound, bound)
+    return Balance(_whole_bytes(problem, part), problem.exact_bound(tight), allowed, cost_bound)
+
+
+def _evenly(problem: _Problem) -> tuple[Floats, float, Ints]:
+    """Parts with nearly the least greatest ratio, that ratio, and the set of peers that gives the best bound."""
+    log_weight = np.log(problem.capacity)
+    best_part, least, aim, bound = np.zeros(0), np.inf, 0.0, -1.0
+    tight = np.arange(len(problem.names))
+    gap, since = np.inf, 0
+    for round_ in range(_ROUNDS):
+        part, load = problem.parts(log_weight)
+        ratio = load / problem.capacity
+        if ratio.max() < least:
+            best_part, least = part, float(ratio.max())
+        aimed, found, peers = problem.tight_sets(ratio)
+        aim = max(aim, aimed)
+        if found > bound:
+            bound, tight = found, peers
+        if least / aim < gap * (1 - _PROGRESS):
+            gap, since = least / aim, round_
+        if gap <= TOLERANCE or round_ - since > _PATIENCE:
+            break
+        log_weight = log_weight - np.clip(np.log(np.maximum(ratio / aim, 1e-300)), -1, 4)
+        log_weight = np.maximum(log_weight - log_weight.max(), _LEAST_LOG_WEIGHT)
+    return best_part, least, tight
+
+
+def _cheaply(problem: _Problem, limit: float) -> tuple[Floats | None, float]:
+    """Parts that keep to the limit and cost little, None if none were found; and a bound on the cost."""
+    span = float(np.ptp(problem.cost))
+    price = np.zeros(len(problem.names))
+    base = (problem.cost - problem.cost.min()) / span
+    best_part, least, bound = None, np.inf, 0.0
+    for round_ in range(_COST_ROUNDS):
+        beta = _FIRST_BETA * (_LAST_BETA / _FIRST_BETA) ** min(1.0, round_ / (0.7 * _COST_ROUNDS))
+        part, load = problem.parts(np.log(problem.capacity) - beta * (base + price))
+        ratio = load / (problem.capacity * limit)
+        cost = float((load * base).sum())
+        if ratio.max() <= 1 and cost < least:
+            best_part, least = part, cost
+        bound = max(bound, _least_cost(problem, price * span, limit))
+        price = np.maximum(0, price + np.clip(np.log(np.maximum(ratio * _SLACK, 1e-300)), -1, 2) / beta)
+    return best_part, bound
+
+
+def _least_cost(problem: _Problem, price: Floats, limit: float) -> float:
+    """What these prices prove: no plan within the limit costs less."""
+    dearest = (problem.cost + price)[problem.peer]
+    given = np.minimum.reduceat(dearest, problem.starts) * problem.amount * problem.is_whole
+    return float(given.sum() - (price * problem.capacity).sum() * limit)
+
+
+def _whole_bytes(problem: _Problem, part: Floats) -> list[list[int]]:
+    """The parts as whole numbers of bytes that add up.
+
+    Small classes are not cut: each goes to the member that is farthest from what it is to give. So there are fewer
+    transfers, and the balance is off by no more than small classes.
+    """
+    _, load = problem.loads(part)
+    left = load / problem.capacity
+    small = _SMALL * float(left.max())
+    shares: list[list[int]] = [[] for _ in problem.classes]
+    for at in sorted(range(len(shares)), key=lambda at: -problem.classes[at].amount):
+        item, start = problem.classes[at], int(problem.starts[at])
+        peers = problem.peer[start : start + len(item.members)]
+        kept = part[start : start + len(peers)] * len(peers) >= _LEAST_SHARE
+        capacity = problem.capacity[peers]
+        if item.amount <= small * float(capacity[kept].min()):
+            share = [0] * len(peers)
+            share[int(np.argmax(np.where(kept, left[peers], -np.inf)))] = item.amount
+        else:
+            share = _cut(item.amount, np.where(kept, part[start : start + len(peers)], 0.0).tolist())
+        left[peers] -= np.array(share, np.float64) / capacity
+        shares[at] = share
+    return shares
+
+
+def _cut(amount: int, parts: list[float]) -> list[int]:
+    """An amount in proportion to the parts."""
+    total = Fraction(sum(parts))
+    share = [int(Fraction(one) * amount / total) for one in parts]
+    share[parts.index(max(parts))] += amount - sum(share)
+    return share

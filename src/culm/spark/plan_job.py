@@ -1,0 +1,135 @@
+"""A whole plan, from paths to a folder of results: what ``culm spark plan`` runs.
+
+::
+
+    OUTPUT/transfers/      Parquet: who fetches what from whom (columns: ``culm.spark.plan.Plan``)
+    OUTPUT/unserved/       Parquet: what is wanted and cannot be had
+    OUTPUT/loads/          Parquet: what each peer gives and gets
+    OUTPUT/rejects/        Parquet: rows that could not be read, and why
+    OUTPUT/summary.json    the numbers of ``culm.spark.plan.PlanSummary``
+
+Inputs are folders of Parquet files, or files of comma-separated values (with a first line of names) or JSON lines, told
+apart by their names. In text, authors are base62 or hex, ranges are written as for ``culm ranges``, with ``;`` between
+several.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from culm.errors import ConfigError
+from culm.spark.failures import one_line_failures
+from culm.spark.output import SUMMARY, check_output, read_table, whole_folder, write_table
+from culm.spark.plan import BUCKETS, TABLES, plan
+from culm.spark.session import session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from culm.spark.plan import PlanSummary
+
+
+def run_plan(
+    have: str,
+    want: str,
+    output: Path,
+    *,
+    sizes: str | None = None,
+    peers: str | None = None,
+    capacity: int | None = None,
+    rounds: int = 1,
+    buckets: int = BUCKETS,
+    master: str = "local[*]",
+    overwrite: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> PlanSummary:
+    """Plan, and write the folder ``output``: all of it or, on failure, none. See ``culm.spark.plan.plan``.
+
+    ``master``, ``overwrite``, ``progress`` and the errors are those of ``culm.spark.job.run``.
+    """
+    say = progress or (lambda _line: None)
+    output = output.absolute()
+    inputs = {path: _existing(path) for path in (have, want, sizes, peers) if path is not None}
+    check_output(output, overwrite=overwrite)
+    for path, found in inputs.items() if overwrite else ():
+        if found.resolve().is_relative_to(output.resolve()):
+            raise ConfigError(f"{path}: an input inside the output {output}, which is to be replaced")
+    with one_line_failures(), active_session(master, say) as spark, whole_folder(output) as folder:
+        tables = {path: read_rows(spark, found) for path, found in inputs.items()}
+        say("comparing what is held and what is wanted")
+        planned = plan(
+            spark,
+            tables[have],
+            tables[want],
+            sizes=None if sizes is None else tables[sizes],
+            peers=None if peers is None else tables[peers],
+            capacity=capacity,
+            rounds=rounds,
+            buckets=buckets,
+        )
+        say("writing the plan")
+        written = {name: _written(spark, getattr(planned, name), folder / name) for name in TABLES}
+        summary = replace(
+            planned,
+            transfers=written["transfers"],
+            unserved=written["unserved"],
+            loads=written["loads"],
+            rejects=written["rejects"],
+        ).summary()
+        text = json.dumps(summary.as_dict(), indent=2)
+        (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
+        return summary
+
+
+def _written(spark: SparkSession, table: DataFrame, folder: Path) -> DataFrame:
+    """The same rows, computed now, from the disk."""
+    write_table(table, folder)
+    return read_table(spark, folder, TABLES[folder.name])
+
+
+def _existing(path: str) -> Path:
+    found = Path(path).absolute()
+    if not found.exists():
+        raise ConfigError(f"{path}: there is no such file or folder")
+    return found
+
+
+def read_rows(spark: SparkSession, path: Path) -> DataFrame:
+    """A table from Parquet (a folder, or ``.parquet``), ``.csv``, ``.json`` or ``.jsonl``; all strings in the latter.
+
+    ``ConfigError`` for other names.
+    """
+    escaped = re.sub(r"([\\\[\]{}*?,])", r"\\\1", str(path))  # Spark takes what it reads for a pattern
+    place = f"file://{escaped}"
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        return spark.read.option("header", "true").csv(place)
+    if suffix in (".json", ".jsonl"):
+        return spark.read.option("primitivesAsString", "true").json(place)
+    if path.is_dir() or suffix == ".parquet":
+        return spark.read.parquet(place)
+    raise ConfigError(f"{path}: neither a folder of Parquet files nor .csv, .json or .jsonl")
+
+
+@contextmanager
+def active_session(master: str, say: Callable[[str], None]) -> Iterator[SparkSession]:
+    """The active session, or one for this block."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    say(f"starting Spark ({master})")
+    started = session(master)
+    try:
+        yield started
+    finally:
+        started.stop()

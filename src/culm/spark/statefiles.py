@@ -1,0 +1,73 @@
+"""Reading the tables of a state without Spark: only what concerns some logs, the rest is passed over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    Row = tuple[Any, ...]
+    Log = tuple[bytes, int]
+
+
+def index_rows(
+    folders: Sequence[Path], names: Sequence[str], logs: Collection[Log] | None, *, forked: bool
+) -> list[Row]:
+    """The rows of some logs (None: all) in the latest of several indexes, oldest first; ``forked``: only those.
+
+    ``names`` begin with author and log.
+    """
+    latest: dict[Log, list[Row]] = {}
+    for folder in folders:
+        found: dict[Log, list[Row]] = {}
+        for batch in _batches(folder, names):
+            for row in _rows(_chosen(batch, logs, forked=forked)):
+                if logs is None or row[:2] in logs:
+                    found.setdefault(row[:2], []).append(row)
+        latest |= found
+    return [row for rows in latest.values() for row in rows]
+
+
+def segment_rows(folder: Path, names: Sequence[str], keys: Collection[Row]) -> Iterator[tuple[Row, Row]]:
+    """The columns ``names`` of the segments with these keys (author, log, low), each with its key."""
+    from pyarrow import parquet
+
+    for path in sorted(folder.glob("*.parquet")):
+        with parquet.ParquetFile(path) as file:
+            for group in range(file.num_row_groups):
+                places = list(_rows(file.read_row_group(group, ["author", "log", "low"])))
+                wanted = [at for at, key in enumerate(places) if key in keys]
+                if wanted:
+                    table = file.read_row_group(group, list(names)).select(names).take(wanted)
+                    yield from zip((places[at] for at in wanted), _rows(table), strict=True)
+
+
+def _batches(folder: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    from pyarrow import parquet
+
+    for path in sorted(folder.glob("*.parquet")):
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=list(names)):
+                yield batch.select(list(names))
+
+
+def _chosen(batch: pa.RecordBatch, logs: Collection[Log] | None, *, forked: bool) -> pa.RecordBatch:
+    """The rows that may be of some logs."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if forked:
+        batch = batch.filter(compute.is_valid(batch.column("forked_at")))
+    if logs is None:
+        return batch
+    authors = pa.array({author for author, _ in logs}, batch.column("author").type)
+    return batch.filter(compute.is_in(batch.column("author"), authors))
+
+
+def _rows(table: pa.Table | pa.RecordBatch) -> Iterator[Row]:
+    columns = [column.to_pylist() for column in table.columns]
+    return zip(*columns, strict=True)

@@ -1,0 +1,224 @@
+"""Runs on top of each other: what they know in the end, and what each of them says has changed."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pyarrow.parquet as pq
+import pytest
+
+from culm.errors import ConfigError, CulmError
+from culm.spark import job, run, steps
+from culm.spark.plain import PlainRun
+from culm.spark.segment import Signatures
+from culm.spark.state import State
+from culm.store.files import BundleWriter
+from culm.testing import build_log
+from tests.spark.random_logs import RandomLogs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from culm.bamboo import Entry
+    from culm.store.interface import Bytes
+
+Table = dict[bytes, dict[str, Any]]
+
+
+def bundle(path: Path, items: Iterable[tuple[Entry, Bytes | None]]) -> str:
+    """A bundle of some entries and payloads."""
+    with path.open("wb") as stream:
+        writer = BundleWriter(stream)
+        for entry, payload in items:
+            writer.entry(entry)
+            if payload is not None:
+                writer.payload(entry.place, len(payload), [bytes(payload)])
+        writer.close()
+    return str(path)
+
+
+def by_hash(rows: list[dict[str, Any]]) -> Table:
+    """Rows by entry hash, of which no two are equal."""
+    found = {row["entry_hash"]: row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def written(output: Path) -> Table:
+    """The verdicts in a folder of results."""
+    return by_hash(pq.read_table(output / "verdicts").to_pylist())
+
+
+def known(folder: Path, signatures: str) -> Table:
+    """Everything that a state knows."""
+    state = State.open(folder, Signatures(signatures))
+    live = {(*row[:2], row[3], row[5]): row[7] for row in state.index_of()}
+    rows = [(*row, live[key], b"") for key, row in state.segments_of(live.keys(), steps.JUDGED.names[:5])]
+    return by_hash([row for batch in steps.pronounced(steps.JUDGED.batches(rows)) for row in batch.to_pylist()])
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are made in this process, though a session is active."""
+    monkeypatch.setattr(job, "is_running", lambda: False)
+
+
+class Parts:
+    """Many logs with anything wrong in them, in parts of which some overlap, and what one run says of all of them."""
+
+    def __init__(self, folder: Path, signatures: str) -> None:
+        items = sorted(RandomLogs(seed=5, count=60).items, key=lambda item: item[0].encoded)
+        random.Random(1).shuffle(items)
+        self.folder, self.signatures = folder, signatures
+        self.whole = run([bundle(folder / "all", items)], folder / "once", signatures=signatures, with_forks=True)
+        parts = (items[::3], items[1::3], [*items[2::3], *items[:5]])
+        self.paths = [bundle(folder / str(number), part) for number, part in enumerate(parts)]
+        self.together: Table = {}
+        self.last = self.whole
+
+    def run(self, number: int) -> None:
+        """Verify one part on top of those before."""
+        output = self.folder / f"output {number}"
+        self.last = run(
+            [self.paths[number]],
+            output,
+            signatures=self.signatures,
+            state=self.folder / "state",
+            with_forks=True,
+        )
+        self.together |= written(output)
+
+    def check(self) -> None:
+        """What all the runs wrote, and what the state knows, is what one run over all writes."""
+        expected, found = written(self.folder / "once"), known(self.folder / "state", self.signatures)
+        for table in (self.together, found):
+            assert expected.keys() == table.keys()
+            for key, row in expected.items():
+                for name in ("seqnum", "size", "payload_hash", "is_end", "payload", "verdict"):
+                    assert row[name] == table[key][name], row
+        assert {key: row["reason"] for key, row in expected.items()} == {
+            key: row["reason"] for key, row in found.items()
+        }
+        assert {**self.whole.as_dict(), "seconds": 0} == {**self.last.as_dict(), "seconds": 0}
+        once, last = (
+            sorted(pq.read_table(self.folder / name / "forks").to_pylist(), key=repr) for name in ("once", "output 2")
+        )
+        assert len(once) == self.whole.forks
+        assert once == last
+
+
+@pytest.mark.usefixtures("without_spark")
+class TestInThisProcess:
+    """Runs without Spark."""
+
+    @pytest.mark.parametrize("signatures", ["all", "heads"])
+    def test_many_runs_are_one(self, tmp_path: Path, signatures: str) -> None:
+        """Runs over the parts of anything, in any order, some of it twice, come to what one run over all comes to.
+
+        What each run writes, put over what was written before, gives the same table; its summary counts everything.
+        """
+        parts = Parts(tmp_path, signatures)
+        for number in range(3):
+            parts.run(number)
+        parts.check()
+
+    def test_only_what_is_new_is_looked_at(self, tmp_path: Path) -> None:
+        """Entries behind those that are known make a segment of their own; only they are in the results."""
+        log = build_log(40)
+        state = tmp_path / "state"
+        run([bundle(tmp_path / "old", log.items(log.entries[:30]))], tmp_path / "first", state=state)
+        run([bundle(tmp_path / "new", log.items(log.entries[30:]))], tmp_path / "second", state=state)
+        assert {entry.hash for entry in log.entries[30:]} == written(tmp_path / "second").keys()
+        (made,) = pq.read_table(state / "2" / "segments", columns=["low", "high"]).to_pylist()
+        assert (31, 40) == tuple(made[name] + 2**63 for name in ("low", "high"))
+
+    def test_a_run_that_fails_leaves_the_state_as_it_was(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After a failure the next run starts from the same state, and removes what was begun."""
+        log = build_log(20)
+        state = tmp_path / "state"
+        paths = [bundle(tmp_path / str(at), log.items([entry])) for at, entry in enumerate(log.entries)]
+        run(paths[:10], tmp_path / "first", state=state)
+        before = (state / "manifest.json").read_text()
+        with monkeypatch.context() as patch:
+            patch.setattr(PlainRun, "write_verdicts", mock.Mock(side_effect=CulmError("no")))
+            with pytest.raises(CulmError, match="no"):
+                run(paths[10:], tmp_path / "second", state=state)
+        assert before == (state / "manifest.json").read_text()
+        assert not (tmp_path / "second").exists()
+        summary = run(paths[10:], tmp_path / "second", state=state)
+        assert (20, 20) == (summary.entries, summary.verified)
+        assert {"1", "2", "manifest.json"} == {path.name for path in state.iterdir()}
+
+
+@pytest.mark.spark
+def test_runs_with_spark_and_without(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run on Spark goes on from the state of one without, and the reverse."""
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "is_running", lambda: False)
+        parts = Parts(tmp_path, "all")
+        parts.run(0)
+    parts.run(1)
+    spark_says = State.open(tmp_path / "state", Signatures.STRICT).verdicts(spark).collect()
+    assert known(tmp_path / "state", "all") == by_hash([row.asDict() for row in spark_says])
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "is_running", lambda: False)
+        parts.run(2)
+    parts.check()
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_the_first_run_with_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any of the runs may be on Spark."""
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "is_running", lambda: False)
+        parts = Parts(tmp_path, "heads")
+    parts.run(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "is_running", lambda: False)
+        parts.run(1)
+    parts.run(2)
+    parts.check()
+
+
+class TestFolders:
+    """What may be a state."""
+
+    def test_the_other_signatures(self, tmp_path: Path) -> None:
+        """Verdicts of one kind are not added to those of the other."""
+        state = State.open(tmp_path / "state", Signatures.HEADS)
+        state.begin()
+        state.commit({})
+        with pytest.raises(ConfigError, match="--signatures heads"):
+            State.open(tmp_path / "state", Signatures.STRICT)
+
+    @pytest.mark.parametrize("text", ["", "{}", "[1]", json.dumps({"format": 2, "block_bits": 12})])
+    def test_no_manifest(self, tmp_path: Path, text: str) -> None:
+        """A manifest that is none is refused by name."""
+        (tmp_path / "manifest.json").write_text(text)
+        with pytest.raises(ConfigError, match=r"manifest.json: cannot be read"):
+            State.open(tmp_path, Signatures.STRICT)
+
+    def test_another_format(self, tmp_path: Path) -> None:
+        """State of a later format is refused."""
+        state = State.open(tmp_path / "state", Signatures.STRICT)
+        state.begin()
+        state.commit({})
+        manifest = state.folder / "manifest.json"
+        manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+        with pytest.raises(ConfigError, match="another format"):
+            State.open(state.folder, Signatures.STRICT)
+
+    def test_something_else(self, tmp_path: Path) -> None:
+        """A folder that holds other things, or has no place, is refused before anything is written."""
+        (tmp_path / "notes").write_text("mine")
+        with pytest.raises(ConfigError, match="something else"):
+            State.open(tmp_path, Signatures.STRICT)
+        with pytest.raises(ConfigError, match="there is no folder"):
+            State.open(tmp_path / "a" / "b", Signatures.STRICT)

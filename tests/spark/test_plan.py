@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from culm.bamboo import MAX_U64
 from culm.cli.command import Commands, _Parser
-from culm.cli.places import author_text
+from culm.wire.places import author_text
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, RangeSet, read_range, write_range
 from culm.spark.plan import plan

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from culm.bamboo import Identity, PayloadHasher
+from culm.bamboo import Identity, PayloadHasher, yamf_hash
 from culm.errors import CulmError
 from culm.spark import payload as states
 from culm.spark.inputs import Part, Piece, plan
@@ -63,12 +63,34 @@ def test_large_payloads_are_never_held(kind: str, tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4 * MIB
-    if kind == "bundle":
-        frame = PayloadFrame(entry.author, 0, 1, entry.payload_hash, entry.size)
-        found = [(row.payload_state, row.payload_frame) for row in rows]
-        assert [(states.ABSENT, None), (None, frame.encode())] == found
-    else:
-        assert [(entry.encoded, states.HELD)] == [(row.encoded, row.payload_state) for row in rows]
+    assert [(entry.encoded, states.HELD)] == [(row.encoded, row.payload_state) for row in rows]
+
+
+def test_a_payload_that_does_not_follow_its_entry(tmp_path: Path) -> None:
+    """In a bundle a payload right behind its entry is that entry's; any other travels as a frame of its own."""
+    log = build_log(3)
+    one, two, three = log.entries
+    data = {entry: log.payloads[entry.hash] for entry in log.entries}
+    with (tmp_path / "bundle").open("wb") as stream:
+        bundle = BundleWriter(stream)
+        bundle.payload(two.place, two.size, [data[two]])
+        for entry, payload in ((one, data[one]), (two, None), (three, b"another payload")):
+            bundle.entry(entry)
+            if payload is not None:
+                bundle.payload(entry.place, len(payload), [payload])
+        bundle.close()
+    found = [(row.encoded, row.payload_state, row.payload_frame) for row in read(tmp_path / "bundle")]
+    frames = [
+        PayloadFrame(entry.author, 0, entry.seq, yamf_hash(payload), len(payload)).encode()
+        for entry, payload in ((two, data[two]), (three, b"another payload"))
+    ]
+    assert [
+        (None, None, frames[0]),
+        (one.encoded, states.HELD, None),
+        (two.encoded, states.ABSENT, None),
+        (three.encoded, states.ABSENT, None),
+        (None, None, frames[1]),
+    ] == found
 
 
 def test_damage_inside_a_store(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from culm.bamboo import Identity
 from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, write_private
 from culm.cli.home import DEFAULT_IDENTITY, Home, ask_passphrase
 from culm.cli.output import note, open_input, print_json, print_table
-from culm.cli.places import author_text
 from culm.errors import ConfigError
 from culm.wire.base62 import decode_base62
+from culm.wire.places import author_text
 
 if TYPE_CHECKING:
     import argparse

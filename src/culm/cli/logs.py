@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from culm.bamboo import lipmaa
 from culm.cli.home import Home
 from culm.cli.output import note, open_input, print_json, print_table, progress_bar, size_text
-from culm.cli.places import (
+from culm.errors import ConfigError, NotHeld, Place
+from culm.store import State
+from culm.wire.places import (
     author_text,
     log_text,
     parse_log,
@@ -17,8 +19,6 @@ from culm.cli.places import (
     parse_place,
     place_text,
 )
-from culm.errors import ConfigError, NotHeld, Place
-from culm.store import State
 
 if TYPE_CHECKING:
     import argparse

@@ -15,7 +15,6 @@ from culm.bamboo.yamf import YAMF_PREFIX
 from culm.bushbaby import Dialect
 from culm.cli.home import Home
 from culm.cli.output import note, print_json, progress_bar, size_text
-from culm.cli.places import author_text, log_text, parse_author, parse_log, parse_number
 from culm.errors import ConfigError
 from culm.intervals import Forks
 from culm.node.config import NodeConfig
@@ -30,6 +29,7 @@ from culm.node.wants import EVERYTHING
 from culm.ranges import Range, RangeSet, read_range
 from culm.ranges.text import read_size
 from culm.store import PayloadState
+from culm.wire.places import author_text, log_text, parse_author, parse_log, parse_number
 
 if TYPE_CHECKING:
     import argparse

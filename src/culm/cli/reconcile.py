@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from culm.cli.output import print_json, print_table
-from culm.cli.places import log_text
 from culm.errors import ConfigError, NetworkError, StoreMissing
 from culm.negentropy import even, newest_listed
 from culm.node.node import connect
@@ -18,6 +17,7 @@ from culm.node.urls import PeerUrl
 from culm.store import SQLiteStore, View
 from culm.store.exchange import transfer
 from culm.store.indexmanifest import is_index
+from culm.wire.places import log_text
 
 if TYPE_CHECKING:
     import argparse

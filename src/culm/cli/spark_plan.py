@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.cli.output import note, print_json, print_table
-from culm.cli.places import parse_number
 from culm.errors import ConfigError
+from culm.wire.places import parse_number
 
 if TYPE_CHECKING:
     import argparse

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from culm.spark.columns import Columns
 from culm.spark.inputs import Part, plan
-from culm.spark.scan import scan
+from culm.spark.scan import Found, scan
 
 if TYPE_CHECKING:
     import os
@@ -86,7 +86,13 @@ def split_batches(split: Split) -> Iterator[pa.RecordBatch]:
         if is_table:
             yield from chain.from_iterable(map(_table_batches, pieces))
         else:
-            yield from FOUND.batches(chain.from_iterable(map(scan, pieces)))
+            found = chain.from_iterable(map(scan, pieces))
+            yield from FOUND.batches(row[: len(FOUND.names)] for row in found)
+
+
+def table_rows(piece: Piece) -> Iterator[Found]:
+    """The rows of some row groups of a Parquet file, as they are found elsewhere; without payloads."""
+    return (Found(*row) for row in FOUND.rows(_table_batches(piece)))
 
 
 def _table_batches(piece: Piece) -> Iterator[pa.RecordBatch]:

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from culm.bamboo import Entry, PayloadHasher
 from culm.errors import CulmError, EncodingError, InvalidEntry, StoreError
 from culm.spark.inputs import Part, Piece
-from culm.spark.payload import ABSENT, FORGOTTEN, PARTIAL, SIZE_MISMATCH, PayloadFrame, judged, without_bytes
+from culm.spark.payload import ABSENT, FORGOTTEN, HELD, PARTIAL, SIZE_MISMATCH, PayloadFrame, judged, without_bytes
 from culm.store.database import Database, translated_errors
-from culm.store.files import EntryRecord, PayloadRecord, Record, read_records
-from culm.store.pieces import hash_held
+from culm.store.files import EntryRecord, PayloadRecord, ProofRecord, Record, read_records
+from culm.store.pieces import read_pieces
 from culm.store.schema import PayloadState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from culm.errors import Place
 
 _PAGE = 500  # rows of a store read in one short snapshot
 
@@ -28,6 +30,7 @@ class Found(NamedTuple):
     """A row of what was read: an entry with its payload's state, a payload's frame, or a reject with its reason.
 
     ``offset`` is a byte of a file, or the row id in a store. A reject may have the bytes that were no entry.
+    ``payload`` is there if it was asked for, is not too large, and is the entry's.
     """
 
     source: str
@@ -36,56 +39,125 @@ class Found(NamedTuple):
     payload_state: str | None = None
     payload_frame: bytes | None = None
     reason: str | None = None
+    payload: bytes | None = None
 
 
-def scan(piece: Piece) -> Iterator[Found]:
-    """The rows of one piece. ``CulmError`` only if it cannot be opened."""
+def scan(piece: Piece, payload_limit: int = -1) -> Iterator[Found]:
+    """The rows of one piece, with payloads of up to some size (-1: none). ``CulmError`` only if it cannot be opened."""
     if piece.part is Part.FILE:
-        return _scan_file(piece.path)
-    return _scan_entries(piece) if piece.part is Part.ENTRIES else _scan_forks(piece)
+        return _scan_file(piece.path, payload_limit)
+    return _scan_entries(piece, payload_limit) if piece.part is Part.ENTRIES else _scan_forks(piece)
 
 
 # -- export files ------------------------------------------------------------------------------------------------
 
 
-def _scan_file(path: str) -> Iterator[Found]:
+def _scan_file(path: str, limit: int) -> Iterator[Found]:
     try:
         stream = Path(path).open("rb")  # noqa: SIM115 - closed below
     except OSError as error:
         raise CulmError(f"{path}: cannot be read here: {error.strerror}") from error
     with stream:
         at = 0
+        waiting: _Waiting | None = None  # an entry of a bundle, whose payload may come next
         try:
             for record in read_records(stream):
                 at = record.offset
-                yield from _rows_of(path, record)
+                if waiting is not None and isinstance(record, PayloadRecord) and record.place == waiting.entry.place:
+                    yield from waiting.joined(record, limit)
+                    waiting = None
+                    continue
+                if waiting is not None:
+                    yield waiting.alone()
+                    waiting = None
+                if isinstance(record, EntryRecord) and record.payload is None:
+                    waiting = _Waiting(path, record)
+                else:
+                    yield from _rows_of(path, record, limit)
         except EncodingError as error:
+            if waiting is not None:
+                yield waiting.alone()
+                waiting = None
             yield Found(path, error.offset, reason=str(error))
         except OSError as error:
             yield Found(path, at, reason=f"cannot be read on: {error.strerror}")
+        if waiting is not None:
+            yield waiting.alone()
 
 
-def _rows_of(path: str, record: Record) -> Iterator[Found]:
-    if isinstance(record, EntryRecord):
-        if record.payload is None:
-            yield Found(path, record.offset, record.entry.encoded, without_bytes(record.entry))
-            return
-        hasher = PayloadHasher()
+class _Payload:
+    """A payload as it is read: hashed, and kept if it is not too large."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: list[bytes] = []
+        self.hasher = PayloadHasher()
+
+    def read(self, pieces: Iterable[bytes]) -> _Payload:
+        """Read it to its end."""
+        for data in pieces:
+            self.hasher.update(data)
+            if self.hasher.size <= self._limit:
+                self._kept.append(data)
+            else:
+                self._kept.clear()
+        return self
+
+    def state(self, entry: Entry) -> str:
+        """What it is for an entry."""
+        return judged(entry, self.hasher.hash, self.hasher.size)
+
+    def bytes_for(self, entry: Entry) -> bytes | None:
+        """Its bytes, if they are the entry's and were kept."""
+        if self.hasher.size > self._limit or self.state(entry) != HELD:
+            return None
+        return b"".join(self._kept)
+
+    def frame(self, place: Place) -> bytes:
+        """Its frame."""
+        return PayloadFrame(place.author, place.log_id, place.seq, self.hasher.hash, self.hasher.size).encode()
+
+
+class _Waiting:
+    """An entry of a bundle, which its payload may follow."""
+
+    def __init__(self, path: str, record: EntryRecord) -> None:
+        self._path = path
+        self._offset = record.offset
+        self.entry = record.entry
+
+    def alone(self) -> Found:
+        """No payload came."""
+        return Found(self._path, self._offset, self.entry.encoded, without_bytes(self.entry))
+
+    def joined(self, record: PayloadRecord, limit: int) -> Iterator[Found]:
+        """A payload of its place came: the entry's, if it has its hash."""
         try:
-            for data in record.payload:
-                hasher.update(data)
-        except EncodingError:  # the file is cut short in here; the entry is whole
-            yield Found(path, record.offset, record.entry.encoded, PARTIAL if hasher.size else ABSENT)
+            payload = _Payload(limit).read(record.payload)
+        except EncodingError:
+            yield self.alone()
             raise
-        yield Found(path, record.offset, record.entry.encoded, judged(record.entry, hasher.hash, hasher.size))
+        if payload.hasher.hash == self.entry.payload_hash:
+            state, data = payload.state(self.entry), payload.bytes_for(self.entry)
+            yield Found(self._path, self._offset, self.entry.encoded, state, payload=data)
+        else:
+            yield self.alone()
+            yield Found(self._path, record.offset, payload_frame=payload.frame(record.place))
+
+
+def _rows_of(path: str, record: Record, limit: int) -> Iterator[Found]:
+    if isinstance(record, EntryRecord) and record.payload is not None:
+        payload = _Payload(limit)
+        try:
+            payload.read(record.payload)
+        except EncodingError:  # the file is cut short in here; the entry is whole
+            yield Found(path, record.offset, record.entry.encoded, PARTIAL if payload.hasher.size else ABSENT)
+            raise
+        state, data = payload.state(record.entry), payload.bytes_for(record.entry)
+        yield Found(path, record.offset, record.entry.encoded, state, payload=data)
     elif isinstance(record, PayloadRecord):
-        hasher = PayloadHasher()
-        for data in record.payload:
-            hasher.update(data)
-        place = record.place
-        frame = PayloadFrame(place.author, place.log_id, place.seq, hasher.hash, hasher.size)
-        yield Found(path, record.offset, payload_frame=frame.encode())
-    else:
+        yield Found(path, record.offset, payload_frame=_Payload(limit).read(record.payload).frame(record.place))
+    elif isinstance(record, ProofRecord):
         for entry in (record.proof.first, record.proof.second):
             yield Found(path, record.offset, entry.encoded, without_bytes(entry))
 
@@ -93,13 +165,13 @@ def _rows_of(path: str, record: Record) -> Iterator[Found]:
 # -- stores ------------------------------------------------------------------------------------------------------
 
 
-def _scan_entries(piece: Piece) -> Iterator[Found]:
+def _scan_entries(piece: Piece, limit: int) -> Iterator[Found]:
     at = piece.low
     database = Database(Path(piece.path), read_only=True)
     try:
         while at <= piece.high:
             try:
-                page = _entry_page(database, at, piece)
+                page = _entry_page(database, at, piece, limit)
             except StoreError as error:
                 yield Found(piece.path, at, reason=f"rows {at} to {piece.high}: {error}")
                 return
@@ -111,35 +183,32 @@ def _scan_entries(piece: Piece) -> Iterator[Found]:
         database.close()
 
 
-def _entry_page(database: Database, low: int, piece: Piece) -> list[Found]:
+def _entry_page(database: Database, low: int, piece: Piece, limit: int) -> list[Found]:
     with database.snapshot() as connection:
         rows: list[tuple[int, bytes, int]] = connection.execute(
             "SELECT id, CAST(encoded AS BLOB), payload_state FROM entries WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
             (low, piece.high, _PAGE),
         ).fetchall()
         complete = [row_id for row_id, _, state in rows if state == PayloadState.COMPLETE]
-        hashed = _hashed_payloads(database, complete)
-    return [
-        Found(piece.path, row_id, encoded, _state(encoded, state, hashed.get(row_id)))
-        for row_id, encoded, state in rows
-    ]
+        payloads = _payloads(database, complete, limit)
+    return [_row_of(piece.path, row_id, encoded, state, payloads.get(row_id)) for row_id, encoded, state in rows]
 
 
-def _hashed_payloads(database: Database, row_ids: list[int]) -> dict[int, PayloadHasher]:
-    """The payloads of these rows (ascending), hashed in one pass over their pieces; an empty one has no pieces."""
+def _payloads(database: Database, row_ids: list[int], limit: int) -> dict[int, _Payload]:
+    """The payloads of these rows (ascending), read in one pass over their pieces; an empty one has no pieces."""
     connection = database.connection
-    hashed = {row_id: PayloadHasher() for row_id in row_ids}
-    if hashed:
+    read = {row_id: _Payload(limit) for row_id in row_ids}
+    if read:
         span = (row_ids[0], row_ids[-1])
         for row_id, data in connection.execute(
             "SELECT entry, CAST(piece AS BLOB) FROM payloads WHERE entry BETWEEN ? AND ? ORDER BY entry, at", span
         ):
-            if row_id in hashed:
-                hashed[row_id].update(data)
+            if row_id in read:
+                read[row_id].read([data])
         for (row_id,) in connection.execute("SELECT entry FROM payload_files WHERE entry BETWEEN ? AND ?", span):
-            if row_id in hashed:
-                hashed[row_id] = hash_held(database, row_id)
-    return hashed
+            if row_id in read:
+                read[row_id].read(read_pieces(database, row_id))
+    return read
 
 
 _STATES: dict[int, str] = {
@@ -149,15 +218,15 @@ _STATES: dict[int, str] = {
 }
 
 
-def _state(encoded: bytes, state: int, hashed: PayloadHasher | None) -> str:
-    """What holds of a payload: only one that the store calls complete is looked at."""
-    if hashed is None:
-        return _STATES.get(state, ABSENT)
+def _row_of(path: str, row_id: int, encoded: bytes, state: int, payload: _Payload | None) -> Found:
+    """What holds of a row: only a payload that the store calls complete is looked at."""
+    if payload is None:
+        return Found(path, row_id, encoded, _STATES.get(state, ABSENT))
     try:
         entry = Entry.decode(encoded)
     except InvalidEntry:
-        return ABSENT  # the row will be rejected: there is nothing to compare the payload with
-    return judged(entry, hashed.hash, hashed.size)
+        return Found(path, row_id, encoded, ABSENT)  # it will be rejected: there is nothing to compare the payload with
+    return Found(path, row_id, encoded, payload.state(entry), payload=payload.bytes_for(entry))
 
 
 def _scan_forks(piece: Piece) -> Iterator[Found]:

@@ -1,0 +1,49 @@
+"""numpy's columns as Arrow's arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from culm.bamboo import YAMF_BYTES
+from culm.bamboo.yamf import YAMF_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from culm.spark.fields import Bytes, Numbers
+
+
+def decimals(numbers: Numbers) -> pa.Array:
+    """Unsigned numbers as decimals: Spark has no other type for them."""
+    import pyarrow as pa
+
+    return pa.array(numbers).cast(pa.decimal128(20, 0))
+
+
+def names(of: Sequence[str], codes: npt.NDArray[np.int8]) -> pa.Array:
+    """Strings that were written as their positions."""
+    import pyarrow as pa
+
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(of)).dictionary_decode()
+
+
+def hashes(digests: Bytes) -> pa.Array:
+    """YAMF-hashes of digests (n rows of 64 bytes)."""
+    whole = np.empty((len(digests), YAMF_BYTES), np.uint8)
+    whole[:, : len(YAMF_PREFIX)] = np.frombuffer(YAMF_PREFIX, np.uint8)
+    whole[:, len(YAMF_PREFIX) :] = digests
+    return fixed_binary(whole)
+
+
+def fixed_binary(rows: Bytes) -> pa.Array:
+    """Rows of bytes as a binary array."""
+    import pyarrow as pa
+
+    count, width = rows.shape
+    offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(rows.tobytes())])

@@ -1,0 +1,90 @@
+"""The data source that Spark is given, and reading with it."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from culm.errors import ConfigError
+from culm.spark.inputs import Part, plan
+from culm.spark.read import table_rows
+from culm.spark.scan import scan
+from culm.spark.source.options import Options, paths_of
+from culm.spark.source.peers import PeerStream
+from culm.spark.source.rows import ENTRIES, entry_batches
+from culm.spark.source.stores import StoreStream
+from culm.spark.source.writer import BundlesWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamReader, SimpleDataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+    from culm.spark.inputs import Piece, Split
+    from culm.spark.scan import Found
+
+
+class CulmSource(DataSource):
+    """``format("culm")``. ``ConfigError`` for wrong options, and for inputs that can never be read."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "culm"
+
+    def schema(self) -> str:
+        """The columns of what is read."""
+        return ENTRIES.ddl
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - there is one schema only
+        """Read stores, export files and tables of entries."""
+        return EntriesReader(plan(paths_of(self.options)), Options.parse(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Write bundles into a folder."""
+        (path,) = paths_of(self.options)
+        return BundlesWriter(path, schema.names, overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
+        """Follow stores."""
+        from pyspark.errors import PySparkNotImplementedError
+
+        paths = paths_of(self.options)
+        if all("://" in path for path in paths):  # Spark then asks for a simple reader
+            raise PySparkNotImplementedError(
+                errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "streamReader"}
+            )
+        return StoreStream(paths, Options.parse(self.options))
+
+    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: ARG002, N802
+        """Follow logs of a peer."""
+        paths = paths_of(self.options)
+        if len(paths) != 1:
+            raise ConfigError("one peer at a time can be followed")
+        return PeerStream(paths[0], Options.parse(self.options))
+
+
+class EntriesReader(DataSourceReader):
+    """Reads splits in parallel."""
+
+    def __init__(self, splits: Sequence[Split], options: Options) -> None:
+        self._splits = splits
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """A partition for each split."""
+        return [InputPartition(split) for split in self._splits]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a split."""
+        found = chain.from_iterable(found_in(piece, self._options) for piece in partition.value)
+        return entry_batches(found, self._options)
+
+
+def found_in(piece: Piece, options: Options) -> Iterator[Found]:
+    """The rows of a piece, with payloads if they are wanted."""
+    return table_rows(piece) if piece.part is Part.TABLE else scan(piece, options.payload_limit)

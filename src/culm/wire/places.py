@@ -1,0 +1,80 @@
+"""Places as people type and read them: ``AUTHOR``, ``AUTHOR/LOG``, ``AUTHOR/LOG/SEQ``.
+
+Authors print as 43 base62 characters; 64 hex digits are accepted too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.bamboo import MAX_U64
+from culm.errors import ConfigError, EncodingError, Place
+from culm.wire.base62 import decode_base62, encode_base62
+
+if TYPE_CHECKING:
+    Log = tuple[bytes, int]
+
+_HEX_DIGITS = 64
+
+
+def author_text(author: bytes) -> str:
+    """An author (32 bytes) as text."""
+    return encode_base62(author).decode()
+
+
+def place_text(place: Place) -> str:
+    """A place as text."""
+    return f"{author_text(place.author)}/{place.log_id}/{place.seq}"
+
+
+def log_text(log: Log) -> str:
+    """A log as text."""
+    return f"{author_text(log[0])}/{log[1]}"
+
+
+def parse_author(text: str) -> bytes:
+    """An author from base62 or hex; ``ConfigError`` if it is neither."""
+    if len(text) == _HEX_DIGITS:
+        try:
+            return bytes.fromhex(text)
+        except ValueError:
+            pass
+    try:
+        return decode_base62(text.encode("ascii", errors="replace"))
+    except EncodingError as error:
+        msg = f"{text!r} is not an author (43 base62 characters, or 64 hex digits): {error}"
+        raise ConfigError(msg) from None
+
+
+def parse_number(text: str, name: str, least: int = 0) -> int:
+    """A number from ``least`` to 2^64 - 1; ``ConfigError`` otherwise."""
+    if not (text.isascii() and text.isdigit()) or not least <= int(text) <= MAX_U64:
+        msg = f"{text!r} is not a {name} ({least} to 2^64 - 1)"
+        raise ConfigError(msg)
+    return int(text)
+
+
+def parse_log(text: str) -> Log:
+    """``AUTHOR/LOG``; ``ConfigError`` otherwise."""
+    author, slash, log_id = text.partition("/")
+    if not slash:
+        msg = f"{text!r} is not AUTHOR/LOG"
+        raise ConfigError(msg)
+    return parse_author(author), parse_number(log_id, "log id")
+
+
+def parse_place(text: str) -> Place:
+    """``AUTHOR/LOG/SEQ``; ``ConfigError`` otherwise."""
+    log, slash, seq = text.rpartition("/")
+    if not slash or "/" not in log:
+        msg = f"{text!r} is not AUTHOR/LOG/SEQ"
+        raise ConfigError(msg)
+    return Place(*parse_log(log), parse_number(seq, "sequence number", 1))
+
+
+def parse_log_or_place(text: str) -> tuple[Log, int | None]:
+    """``AUTHOR/LOG`` or ``AUTHOR/LOG/SEQ``: the log, and the number if there is one."""
+    if text.count("/") >= 2:
+        place = parse_place(text)
+        return (place.author, place.log_id), place.seq
+    return parse_log(text), None

@@ -96,6 +96,44 @@ class ProgressBar:
             self._progress.update(self._task, completed=size)
 
 
+class Stages:
+    """What a job on Spark is doing: a line for each stage, and on a terminal a bar of the tasks that are done."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._progress: Progress | None = None
+        self._title = ""
+
+    def __call__(self, line: str) -> None:
+        """A stage begins."""
+        self._title = line
+        self._stop()
+        note(line)
+
+    def tasks(self, done: int, total: int) -> None:
+        """So many tasks are done of those that run."""
+        if not total or not self._console.is_terminal:
+            self._stop()
+            return
+        if self._progress is None:
+            self._progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.completed:.0f} of {task.total:.0f} tasks"),
+                TimeElapsedColumn(),
+                console=self._console,
+                transient=True,
+            )
+            self._progress.add_task(self._title)
+            self._progress.start()
+        self._progress.update(self._progress.task_ids[0], completed=done, total=total)
+
+    def _stop(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
 @contextmanager
 def open_input(name: str) -> Iterator[BinaryIO]:
     """A file to read, ``-`` for stdin; ``ConfigError`` if it cannot be."""

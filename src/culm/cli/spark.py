@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.cli import spark_plan, spark_reconcile, spark_simulate
-from culm.cli.output import note, print_json
+from culm.cli.output import Stages, print_json
 
 if TYPE_CHECKING:
     import argparse
@@ -47,7 +47,7 @@ def _verify(arguments: argparse.Namespace) -> int:
         signatures=arguments.signatures,
         state=None if arguments.state is None else Path(arguments.state),
         with_forks=arguments.forks,
-        progress=note,
+        progress=Stages(),
     )
     if arguments.json:
         print_json(summary.as_dict())

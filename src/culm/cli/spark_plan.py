@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from culm.cli.output import note, print_json, print_table
+from culm.cli.output import Stages, print_json, print_table
 from culm.errors import ConfigError
 from culm.wire.places import parse_number
 
@@ -48,7 +48,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         buckets=parse_number(arguments.buckets, "number of buckets", 1),
         master=arguments.master,
         overwrite=arguments.overwrite,
-        progress=note,
+        progress=Stages(),
     )
     if arguments.json:
         print_json(summary.as_dict())

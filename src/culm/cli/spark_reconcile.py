@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from culm.cli.output import note, print_json, size_text
+from culm.cli.output import Stages, print_json, size_text
 from culm.cli.reconcile import ask_peer
 from culm.node.urls import PeerUrl
 
@@ -51,7 +51,7 @@ def _fingerprint(arguments: argparse.Namespace) -> int:
         view=arguments.view,
         master=arguments.master,
         overwrite=arguments.overwrite,
-        progress=note,
+        progress=Stages(),
     )
     if arguments.json:
         print_json(made.as_dict())
@@ -71,7 +71,7 @@ def _reconcile(arguments: argparse.Namespace) -> int:
         view=arguments.view,
         master=arguments.master,
         overwrite=arguments.overwrite,
-        progress=note,
+        progress=Stages(),
     )
     if arguments.json:
         print_json(made.as_dict())

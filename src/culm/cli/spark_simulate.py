@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from culm.cli.output import note, print_json, print_table, size_text
+from culm.cli.output import Stages, print_json, print_table, size_text
 from culm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
         Path(arguments.output),
         master=arguments.master,
         overwrite=arguments.overwrite,
-        progress=note,
+        progress=Stages(),
     )
     if arguments.json:
         print_json({"scenarios": found})

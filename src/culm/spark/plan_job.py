@@ -17,19 +17,17 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
-from culm.spark.failures import one_line_failures
 from culm.spark.output import SUMMARY, check_output, read_table, whole_folder, write_table
 from culm.spark.plan import BUCKETS, TABLES, plan
-from culm.spark.session import session
+from culm.spark.running import running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -61,7 +59,7 @@ def run_plan(
     for path, found in inputs.items() if overwrite else ():
         if found.resolve().is_relative_to(output.resolve()):
             raise ConfigError(f"{path}: an input inside the output {output}, which is to be replaced")
-    with one_line_failures(), active_session(master, say) as spark, whole_folder(output) as folder:
+    with running(master, say) as spark, whole_folder(output) as folder:
         tables = {path: read_rows(spark, found) for path, found in inputs.items()}
         say("comparing what is held and what is wanted")
         planned = plan(
@@ -116,20 +114,3 @@ def read_rows(spark: SparkSession, path: Path) -> DataFrame:
     if path.is_dir() or suffix == ".parquet":
         return spark.read.parquet(place)
     raise ConfigError(f"{path}: neither a folder of Parquet files nor .csv, .json or .jsonl")
-
-
-@contextmanager
-def active_session(master: str, say: Callable[[str], None]) -> Iterator[SparkSession]:
-    """The active session, or one for this block."""
-    from pyspark.sql import SparkSession
-
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        yield active
-        return
-    say(f"starting Spark ({master})")
-    started = session(master)
-    try:
-        yield started
-    finally:
-        started.stop()

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 from culm.spark.failures import one_line_failures
 from culm.spark.session import session
+from culm.spark.watching import watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
+
+    from culm.spark.watching import Watcher
 
 
 def is_running() -> bool:
@@ -23,21 +26,25 @@ def is_running() -> bool:
 
 @contextmanager
 def running(master: str, say: Callable[[str], None]) -> Iterator[SparkSession]:
-    """The active session, which is left running, or one at ``master`` for this block. ``say`` is told of the start.
+    """The active session, which is left running, or one at ``master`` for this block.
 
+    ``say`` is told of the start, and of the tasks done if it is a ``culm.spark.watching.Watcher``, too.
     ``ConfigError`` if Spark, Java or the master is not there; ``CulmError`` with one line for whatever Spark raises.
     """
     with one_line_failures():
         from pyspark.sql import SparkSession
 
         active = SparkSession.getActiveSession()
+        watcher: Watcher | None = say if hasattr(say, "tasks") else None
         if active is not None:
-            yield active
+            with watched(active, watcher):
+                yield active
             return
         say(f"starting Spark ({master})")
         started = session(master)
         try:
-            yield started
+            with watched(started, watcher):
+                yield started
         finally:
             started.stop()
 

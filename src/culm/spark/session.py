@@ -1,9 +1,14 @@
-"""A Spark session that suits Culm: quiet, on this machine's loopback, with this interpreter in its workers."""
+"""A Spark session that suits Culm: quiet, on this machine's loopback, with this interpreter in its workers.
+
+Whoever wants it otherwise points ``SPARK_CONF_DIR`` to a folder of their own. What its ``spark-defaults.conf`` says
+wins over what is set here, and its ``log4j2.properties`` says what is logged.
+"""
 
 from __future__ import annotations
 
 import atexit
 import os
+import re
 import socket
 import sys
 import tempfile
@@ -48,11 +53,12 @@ _SETTINGS = {
 
 
 def check_reachable(master: str) -> None:
-    """Raise ``ConfigError`` if no ``spark://`` master listens; Spark itself would try for more than a minute."""
-    if not master.startswith("spark://"):
+    """Raise ``ConfigError`` if no ``spark://`` master or ``sc://`` server listens; Spark tries for over a minute."""
+    scheme, _, rest = master.partition("://")
+    if scheme not in ("spark", "sc"):
         return
     failure = "no address"
-    for address in master.removeprefix("spark://").split(","):
+    for address in rest.split(";")[0].rstrip("/").split(","):
         host, _, port = address.rpartition(":")
         try:
             with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS):
@@ -65,6 +71,8 @@ def check_reachable(master: str) -> None:
 def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[str, str] | None = None) -> SparkSession:
     """Start a session, or return the one that runs. ``config`` adds to the settings, or changes them.
 
+    ``master`` is Spark's, or ``sc://HOST:PORT`` of a Spark Connect server, which needs no Java here.
+
     Takes about ten seconds. ``ConfigError`` if Spark or Java is missing or the master cannot be reached.
     """
     try:
@@ -74,20 +82,41 @@ def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[st
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
+    check_reachable(master)
+    if master.startswith("sc://"):
+        return _started(SparkSession.builder.remote(master).appName(app_name), master, config or {})
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    check_reachable(master)
     scratch = Path(tempfile.mkdtemp(prefix="culm-spark-"))
     atexit.register(rmtree, scratch, ignore_errors=True)
     (scratch / "log4j2.properties").write_text(_LOG4J)
+    chosen = _own_settings(os.environ.get("SPARK_CONF_DIR"), scratch)
     os.environ["SPARK_CONF_DIR"] = str(scratch)
     settings = {
         **_SETTINGS,
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        **chosen,
         **(config or {}),
     }
-    builder = SparkSession.builder.master(master).appName(app_name)
+    return _started(SparkSession.builder.master(master).appName(app_name), master, settings)
+
+
+def _own_settings(folder: str | None, scratch: Path) -> dict[str, str]:
+    """What somebody's own configuration says; its file for the logs takes the place of ours."""
+    if folder is None or Path(folder) == scratch:
+        return {}
+    logs, defaults = Path(folder) / "log4j2.properties", Path(folder) / "spark-defaults.conf"
+    if logs.is_file():
+        (scratch / logs.name).write_bytes(logs.read_bytes())
+    if not defaults.is_file():
+        return {}
+    lines = (line.strip() for line in defaults.read_text().splitlines())
+    pairs = (re.split(r"\s*=\s*|\s+", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
+    return {pair[0]: pair[1] for pair in pairs if len(pair) > 1}
+
+
+def _started(builder: SparkSession.Builder, master: str, settings: Mapping[str, str]) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:

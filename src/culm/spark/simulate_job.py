@@ -15,9 +15,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from culm.errors import ConfigError
-from culm.spark.failures import one_line_failures
 from culm.spark.output import SUMMARY, check_output, read_table, whole_folder, write_table
-from culm.spark.plan_job import active_session
+from culm.spark.running import running
 from culm.spark.simulate import CONVERGENCE, ROUNDS, convergence, rounds_of
 from culm.spark.simulate_model import Scenario
 from culm.spark.simulate_plots import charts
@@ -56,7 +55,7 @@ def run_simulations(
     if not scenarios:
         raise ConfigError("nothing to simulate: no scenario")
     check_output(output, overwrite=overwrite)
-    with one_line_failures(), active_session(master, say) as spark, whole_folder(output) as folder:
+    with running(master, say) as spark, whole_folder(output) as folder:
         say("measuring what sessions cost")
         planned = rounds_of(spark, scenarios)
         say(f"simulating ({len(scenarios)} {'scenario' if len(scenarios) == 1 else 'scenarios'})")

@@ -1,0 +1,70 @@
+"""How far Spark is, for whoever waits: the tasks of the stages that run, and how many of them are done."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+_SECONDS = 0.2  # between two looks
+
+
+class Watcher(Protocol):
+    """Who is told."""
+
+    def tasks(self, done: int, total: int) -> None:
+        """So many tasks are done of those of the stages that run now; 0 of 0 where nothing runs."""
+
+
+@contextmanager
+def watched(spark: SparkSession, watcher: Watcher | None) -> Iterator[None]:
+    """Tell the watcher from time to time, on another thread, for the time of this block."""
+    if watcher is None:
+        yield
+        return
+    if _is_remote(spark):
+        handler = _handler(watcher)
+        spark.registerProgressHandler(handler)
+        try:
+            yield
+        finally:
+            spark.removeProgressHandler(handler)
+            watcher.tasks(0, 0)
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_look, args=(spark, watcher, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        watcher.tasks(0, 0)
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _look(spark: SparkSession, watcher: Watcher, over: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    while not over.wait(_SECONDS):
+        try:
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        except Exception:  # noqa: BLE001 - Spark has ended: whoever waits for it learns why
+            return
+        found = [stage for stage in stages if stage is not None]
+        watcher.tasks(sum(stage.numCompletedTasks for stage in found), sum(stage.numTasks for stage in found))
+
+
+def _handler(watcher: Watcher) -> Any:  # noqa: ANN401 - what Spark Connect calls
+    def handle(stages: Sequence[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:  # noqa: ARG001
+        found = stages or ()
+        watcher.tasks(sum(stage.num_completed_tasks for stage in found), sum(stage.num_tasks for stage in found))
+
+    return handle

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import argparse
 
-from bench import compression, intervals, negentropy, proposals, ranges, replication, verification
+from bench import (
+    compression,
+    fingerprint,
+    intervals,
+    negentropy,
+    pipeline,
+    proposals,
+    ranges,
+    replication,
+    verification,
+)
 from bench.harness import report
 
 BENCHMARKS = {
@@ -15,6 +25,8 @@ BENCHMARKS = {
     "compression": compression.run,
     "negentropy": negentropy.run,
     "ranges": ranges.run,
+    "pipeline": pipeline.run,
+    "fingerprint": fingerprint.run,
 }
 
 

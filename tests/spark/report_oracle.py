@@ -14,7 +14,7 @@ Row = dict[str, Any]
 Log = tuple[bytes, int]
 
 RANKS = {"verified": 0, "unverified": 1, "invalid": 2}
-VOID = {"meta", "br", "hr", "img", "input", "link", "rect", "path", "line", "polyline", "circle"}
+VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 
 def by_log(rows: list[Row]) -> dict[Log, list[Row]]:
@@ -118,10 +118,10 @@ class Page(HTMLParser):
         assert not self.open
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """An element without content."""
+        """An element without content, as drawings have them."""
+        assert "svg" in self.open
         self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.handle_endtag(tag)
+        self.handle_endtag(tag)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Begin an element."""

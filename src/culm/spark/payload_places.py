@@ -1,8 +1,8 @@
 """Where the bytes of payloads are, and reading them there: tables of entries do not carry them.
 
 A *place* is a source and an offset in it, as ``read_entries`` tells them: the row of an entry in a store, the entry
-before its payload in a plain file, a payload's frame in a bundle. A payload is known by its hash, so that any copy
-serves, of whichever entry.
+before its payload in an export file, in a bundle also a payload's own frame. A payload is known by its hash, so that
+any copy serves, of whichever entry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from culm.spark.columns import Columns
 from culm.spark.fields import DIGEST_BYTES, Fields, cut, padded
 from culm.spark.payload import HELD, PayloadFrame
 from culm.store.database import Database
-from culm.store.files import EntryRecord, PayloadRecord, read_record_at
+from culm.store.files import EntryRecord, PayloadRecord, read_records_from
 from culm.store.pieces import read_pieces
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     Place = tuple[str, int]
+
+NOTED = Columns(source="STRING", offset="BIGINT", encoded="BINARY", payload_state="STRING", payload_frame="BINARY")
+"""What ``culm.spark.read.FOUND`` has that tells of places."""
 
 PLACES = Columns(payload_hash="BINARY", source="STRING", offset="BIGINT")
 """A place where a payload is, or was when that was noted."""
@@ -43,13 +46,13 @@ _SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
 def placed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches with the columns of ``culm.spark.read.FOUND`` to ``PLACES``. Empty payloads have none and need none."""
+    """Batches of entries, ``NOTED``, to ``PLACES``. Empty payloads have none and need none."""
     for batch in batches:
         yield from PLACES.batches(places_of(batch))
 
 
 def places_of(batch: pa.RecordBatch) -> Iterator[tuple[bytes, str, int]]:
-    """The places that a batch of ``FOUND`` tells of."""
+    """The places that a batch of entries, ``NOTED``, tells of."""
     columns = (batch.column(name).to_pylist() for name in ("source", "offset", "encoded", "payload_state"))
     held = [
         (source, offset, encoded)
@@ -160,7 +163,12 @@ class _File:
         self._stream = stream
 
     def pieces(self, offset: int) -> Iterator[bytes]:
-        record = read_record_at(self._stream, offset)
+        records = read_records_from(self._stream, offset)
+        record = next(records, None)
+        if isinstance(record, EntryRecord) and record.payload is None:  # in a bundle it follows
+            place, record = record.entry.place, next(records, None)
+            if not isinstance(record, PayloadRecord) or record.place != place:
+                return
         if isinstance(record, EntryRecord | PayloadRecord) and record.payload is not None:
             yield from record.payload
 

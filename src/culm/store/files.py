@@ -154,16 +154,16 @@ def read_records(stream: BinaryIO) -> Iterator[Record]:
         yield from _read_plain(source)
 
 
-def read_record_at(stream: BinaryIO, offset: int) -> Record | None:
-    """The record at an offset that ``read_records`` told of the same file; None if the file ends before it.
+def read_records_from(stream: BinaryIO, offset: int) -> Iterator[Record]:
+    """The records of a file from one on whose offset ``read_records`` told; their offsets count from there.
 
-    ``EncodingError`` if what stands there is no record.
+    ``EncodingError`` as there, also at the end of a bundle, whose checksum is of the whole.
     """
     stream.seek(0)
     is_bundle = stream.read(len(MAGIC)) == MAGIC
     stream.seek(offset)
     source = _Source(stream)
-    return next(_read_bundle(source) if is_bundle else _read_plain(source), None)
+    yield from _read_bundle(source) if is_bundle else _read_plain(source)
 
 
 def _read_plain(source: _Source) -> Iterator[EntryRecord]:

@@ -1,0 +1,284 @@
+"""The verification on Spark: rows a second and core, against plain processes that do the same.
+
+Every figure is CPU of the whole tree of processes, Java's included, beyond Spark's start: wall-clock time on a shared
+machine says little. Entries are made in Spark, by many keys, and kept in ``CULM_BENCH_DATA`` (default: a folder of the
+system's for temporary files), which is not timed. ``CULM_BENCH_SIZES`` says how many; the default is 100000,1000000.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bench.harness import Figure, say
+from culm.spark import run as verify
+from culm.spark import session
+from culm.spark.columns import Columns
+from culm.testing import build_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+FOLDER = Path(os.environ.get("CULM_BENCH_DATA", Path(tempfile.gettempdir()) / "culm-bench"))
+SIZES = [int(size) for size in os.environ.get("CULM_BENCH_SIZES", "100000,1000000").split(",")]
+LOG = 1000  # entries of a log
+CORES = 2
+_ENCODED = Columns(encoded="BINARY")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_LOOK_SECONDS = 0.2
+
+
+# -- what is verified ---------------------------------------------------------------------------------------------
+
+
+def _made(batches: Iterator[pa.RecordBatch], length: int, first: int) -> Iterator[pa.RecordBatch]:
+    def rows() -> Iterator[tuple[bytes]]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for entry in build_log(first if number == 0 else length, seed=number + 1).entries:
+                    yield (entry.encoded,)
+
+    return _ENCODED.batches(rows())
+
+
+def entries(spark: SparkSession, name: str, logs: int, length: int = LOG, first: int = 0) -> Path:
+    """A table of entries, made if it is not there: the first of its logs has ``first`` entries, if that is given."""
+    place = FOLDER / name
+    if not (place / "_SUCCESS").exists():
+        say(f"making {name}")
+        shutil.rmtree(place, ignore_errors=True)
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        numbers = spark.range(0, logs, 1, min(logs, 64))
+        made = numbers.mapInArrow(lambda batches: _made(batches, length, first or length), _ENCODED.ddl)
+        made.write.parquet(f"file://{place}")
+    return place
+
+
+# -- what it costs ------------------------------------------------------------------------------------------------
+
+
+def _stat(pid: str) -> list[str] | None:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def _tree() -> list[tuple[str, list[str]]]:
+    """This process and all its descendants."""
+    stats = {path.name: _stat(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()}
+    children: dict[str, list[str]] = {}
+    for pid, stat in stats.items():
+        if stat is not None:
+            children.setdefault(stat[1], []).append(pid)
+    found, todo = [], [str(os.getpid())]
+    while todo:
+        pid = todo.pop()
+        stat = stats.get(pid)
+        if stat is not None:
+            found.append((pid, stat))
+        todo += children.get(pid, [])
+    return found
+
+
+def cpu() -> dict[tuple[str, str], int]:
+    """The CPU time of each process, in ticks; a process is its number and the time of its start."""
+    return {(pid, stat[19]): int(stat[11]) + int(stat[12]) for pid, stat in _tree()}
+
+
+def memory() -> int:
+    """Bytes of memory of all processes now; what they share is counted once."""
+    total = 0
+    for pid, _ in _tree():
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return total
+
+
+@dataclass
+class Cost:
+    """What some work cost."""
+
+    cpu: float = 0.0
+    wall: float = 0.0
+    peak: int = 0
+
+
+@contextmanager
+def measured() -> Iterator[Cost]:
+    """Measure a block. Processes that end meanwhile, as Spark's workers do, are looked at until then."""
+    cost, over = Cost(), threading.Event()
+    before, started = cpu(), time.monotonic()
+    latest = dict(before)
+
+    def watch() -> None:
+        looks = 0
+        while not over.wait(_LOOK_SECONDS):
+            latest.update(cpu())
+            looks += 1
+            if looks % 5 == 0:
+                cost.peak = max(cost.peak, memory())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield cost
+    finally:
+        cost.wall = time.monotonic() - started
+        over.set()
+        watcher.join()
+        latest.update(cpu())
+        cost.cpu = sum(ticks - before.get(process, 0) for process, ticks in latest.items()) / _TICKS
+
+
+def on_spark(inputs: list[Path], signatures: str, state: Path | None = None, count: int | None = None) -> Cost:
+    """Verify on the session that is active; ``count`` entries must be verified."""
+    output = FOLDER / "output"
+    shutil.rmtree(output, ignore_errors=True)
+    with measured() as cost:
+        summary = verify([str(path) for path in inputs], output, signatures=signatures, state=state)
+    if count is not None and summary.verified != count:
+        raise AssertionError(summary)
+    return cost
+
+
+_PLAIN = """
+import sys
+import pyarrow.parquet as pq
+from culm.bamboo import Entry, LogAuditor, is_authentic
+from pathlib import Path
+
+auditors = {}
+for path in sys.argv[1:]:
+    for batch in pq.ParquetFile(path).iter_batches(5000):
+        for data in batch.column(0).to_pylist():
+            entry = Entry.decode(data)
+            if not is_authentic(entry):
+                raise SystemExit("bad signature")
+            if not auditors.setdefault(entry.log, LogAuditor()).add(entry):
+                raise SystemExit("no path")
+"""
+
+
+def plainly(place: Path) -> Cost:
+    """The same in plain processes, one a core, each with whole logs in ascending order: the limit."""
+    files = sorted(str(path) for path in place.glob("*.parquet"))
+    with measured() as cost:
+        parts = [subprocess.Popen([sys.executable, "-c", _PLAIN, *files[part::CORES]]) for part in range(CORES)]
+        if any(part.wait() for part in parts):
+            raise AssertionError("plain verification failed")
+    return cost
+
+
+# -- the figures --------------------------------------------------------------------------------------------------
+
+
+def rate(
+    name: str, rows: int, cost: Cost, limit: str = "", over: float | None = None, goal: float | None = None
+) -> Figure:
+    """Rows a second and core; ``over``: the rate to compare with."""
+    value = rows / cost.cpu
+    say(f"  {name}: {cost.cpu:.1f} s of CPU, {cost.wall:.1f} s, {cost.peak / 1e6:,.0f} MB")
+    return Figure(name, value, "rows/s/core", limit, None if over is None else value / over, goal)
+
+
+def run() -> list[Figure]:
+    """Measure."""
+    spark = session(f"local[{CORES}]")
+    figures: list[Figure] = []
+    warm = entries(spark, "warm", 20)
+    for signatures in ("all", "heads"):
+        on_spark([warm], signatures, count=20 * LOG)
+    fits: dict[str, list[tuple[int, float]]] = {"all": [], "heads": []}
+    for size in SIZES:
+        say(f"{size} entries in logs of {LOG}")
+        place = entries(spark, f"even-{size}", size // LOG)
+        plain = rate(f"plain processes, {size:,} entries", size, plainly(place))
+        strict_cost = on_spark([place], "all", count=size)
+        strict = rate(f"strict, {size:,}", size, strict_cost, "plain processes", plain.value, 0.9)
+        heads_cost = on_spark([place], "heads", count=size)
+        heads = rate(f"heads, {size:,}", size, heads_cost, "strict", strict.value, 10)
+        figures += [plain, strict, heads]
+        fits["all"].append((size, strict_cost.cpu))
+        fits["heads"].append((size, heads_cost.cpu))
+        peak = max(strict_cost.peak, heads_cost.peak)
+        figures.append(Figure(f"memory of all processes, {size:,}", peak / 1e6, "MB", goal=8000, at_least=False))
+    figures += _fitted(fits)
+    figures += skewed(spark)
+    figures += incremental(spark)
+    return figures
+
+
+def _fitted(fits: dict[str, list[tuple[int, float]]]) -> list[Figure]:
+    """CPU microseconds a row beyond what does not depend on the rows, by the two largest sizes, and the exponent."""
+    figures = []
+    for name, points in fits.items():
+        if len(points) < 2:
+            continue
+        sizes, seconds = (np.log([point[at] for point in points]) for at in (0, 1))
+        exponent = float(np.polyfit(sizes, seconds, 1)[0])
+        (low, cheap), (high, dear) = points[-2:]
+        slope = (dear - cheap) / (high - low) * 1e6
+        figures.append(Figure(f"time grows as rows to the power of ({name})", exponent, "", goal=1.05, at_least=False))
+        figures.append(Figure(f"each further row costs ({name})", slope, "us"))
+    return figures
+
+
+def skewed(spark: SparkSession) -> list[Figure]:
+    """One log with half of all rows, against as many rows of even logs."""
+    size = min(max(SIZES), 1_000_000)
+    even = entries(spark, f"even-{size}", size // LOG)
+    half = entries(spark, f"half-{size}", size // 2 // LOG + 1, LOG, size // 2)
+    figures = []
+    for signatures in ("all", "heads"):
+        beside, cost = (on_spark([place], signatures, count=size) for place in (even, half))
+        say(f"  half in one log, {signatures}: {cost.wall:.1f} s, even {beside.wall:.1f} s")
+        name = f"half of {size:,} rows in one log, {signatures}"
+        figures.append(Figure(name, cost.wall, "s", "even logs", cost.wall / beside.wall, 1.3, at_least=False))
+    return figures
+
+
+def incremental(spark: SparkSession) -> list[Figure]:
+    """1 % more entries on top of a state, against verifying all."""
+    size = min(max(SIZES), 1_000_000)
+    place = entries(spark, f"even-{size}", size // LOG)
+    more = entries(spark, f"more-{size}", size // LOG, LOG + LOG // 100)
+    new = FOLDER / f"new-{size}"
+    if not (new / "_SUCCESS").exists():
+        read = spark.read.format("culm").option("fromSeqnum", LOG + 1).load(str(more))
+        read.select("encoded").write.parquet(f"file://{new}")
+    state = FOLDER / "state"
+    shutil.rmtree(state, ignore_errors=True)
+    whole = on_spark([place], "all", state, count=size)
+    saved = FOLDER / "state-saved"
+    shutil.rmtree(saved, ignore_errors=True)
+    shutil.copytree(state, saved)
+    count = size + size // 100
+    on_top = on_spark([new], "all", state, count=count)
+    spark.stop()
+    shutil.rmtree(state)
+    saved.rename(state)
+    without = on_spark([new], "all", state, count=count)
+    goal = f"the run over all {size:,}, {whole.cpu:.0f} s of CPU"
+    say(f"  first run {whole.cpu:.1f} s, on top of it {on_top.cpu:.1f} s on Spark, {without.cpu:.1f} s without")
+    return [
+        Figure(f"1 % on top of a state, {name}", cost.cpu, "s of CPU", goal, cost.cpu / whole.cpu, 0.05, at_least=False)
+        for name, cost in (("without Spark", without), ("on Spark", on_top))
+    ]

@@ -1,0 +1,51 @@
+"""``culm spark report``: a page, and tables, on what a verification found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from culm.cli.output import Stages, print_json, print_table, size_text
+from culm.wire.places import parse_number
+
+if TYPE_CHECKING:
+    import argparse
+
+    from culm.cli.command import Commands
+
+
+def register(spark: Commands) -> None:
+    """Add the command of this module to the group of Spark's commands."""
+    report = spark.add("report", _report, "make a page and tables of what culm spark verify found")
+    report.add_argument("results", metavar="VERIFY_DIR", help="what culm spark verify wrote")
+    report.add_argument("--output", metavar="DIR", required=True, help="where the report goes; made by this command")
+    report.add_argument(
+        "--logs",
+        metavar="N",
+        default="25",
+        help="show the coverage of the N largest logs and of the N with most trouble (default: 25, at most 100)",
+    )
+    report.add_argument("--master", metavar="URL", default="local[*]", help="the Spark master (default: local[*])")
+    report.add_argument("--overwrite", action="store_true", help="replace an earlier output")
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from culm.spark.report import PAGE, run  # noqa: PLC0415 - Spark is an extra
+
+    output = Path(arguments.output)
+    made = run(
+        arguments.results,
+        output,
+        logs=parse_number(arguments.logs, "number of logs", 1),
+        master=arguments.master,
+        overwrite=arguments.overwrite,
+        progress=Stages(),
+    )
+    if arguments.json:
+        print_json({**made.as_dict(), "page": str(output / PAGE)})
+        return 0
+    counts = {name: value for name, value in made.as_dict().items() if name not in ("page_bytes", "seconds")}
+    rows = [(name.replace("_", " "), f"{value:,}") for name, value in counts.items()]
+    print_table(("", "count"), rows, right=("count",))
+    print(f"{output / PAGE}: {size_text(made.page_bytes)}")
+    return 0

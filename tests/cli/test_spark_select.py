@@ -1,0 +1,87 @@
+"""``culm spark select``: what the command is told and what it prints; the selection itself is in ``tests/spark``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from culm.cli.command import Commands, _Parser
+from culm.cli.spark_select import register
+from culm.errors import ConfigError, StoreError
+from culm.spark.select_job import SelectSummary
+from culm.testing import build_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUMMARY = SelectSummary(2, 3, 0, 12345, 5, 8, 7, 10**20, 0, 2, 4096, 1, 2.5)
+
+
+def select(*arguments: object) -> int:
+    """The command, as it stands in the group ``spark``."""
+    parser = argparse.ArgumentParser()
+    common = _Parser(add_help=False)
+    common.add_argument("--json", action="store_true")
+    register(Commands(parser, common))
+    parsed = parser.parse_args(["select", *map(str, arguments)])
+    code: int = parsed.run(parsed)
+    return code
+
+
+@pytest.mark.parametrize(("changes", "code"), [({}, 0), ({"rejects": 1}, 1), ({"unreadable": 4}, 1)])
+def test_what_it_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], changes: dict[str, int], code: int
+) -> None:
+    """All that was said is handed on; the numbers as a table or as JSON; 1 if anything could not be read."""
+    told: dict[str, Any] = {}
+
+    def run_select(inputs: list[str], requests: str, output: Path, **settings: Any) -> SelectSummary:
+        told.update(settings, inputs=inputs, requests=requests, output=str(output))
+        return replace(SUMMARY, **changes)
+
+    monkeypatch.setattr(import_module("culm.spark.select_job"), "run_select", run_select)
+    call = ("--input", "a", "b", "--requests", "r.csv", "--output", "out", "--bundles", "--signatures", "heads")
+    assert code == select(*call, "--json", "--master", "local[2]", "--overwrite")
+    assert json.loads(capsys.readouterr().out) == {**SUMMARY.as_dict(), **changes}
+    del told["progress"]
+    assert told == {
+        "inputs": ["a", "b"],
+        "requests": "r.csv",
+        "output": "out",
+        "bundles": True,
+        "signatures": "heads",
+        "master": "local[2]",
+        "overwrite": True,
+    }
+    assert code == select(*call[:-3])
+    shown = capsys.readouterr().out
+    assert "12,345" in shown
+    assert "payloads held" in shown
+    assert told["bundles"] is False
+
+
+def test_what_cannot_work_is_refused_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs and requests that are not there, an output that is, and an input inside it cost no start of Spark."""
+    monkeypatch.setattr("culm.spark.select_job.running", None)
+    log = build_log(1)
+    plain = tmp_path / "plain"
+    plain.write_bytes(log.entries[0].encoded + log.payloads[log.entries[0].hash])
+    requests = tmp_path / "requests.csv"
+    requests.touch()
+    output = tmp_path / "results"
+    output.mkdir()
+    (output / "summary.json").write_bytes(plain.read_bytes())
+    for inputs, asked, target, message in (
+        (tmp_path / "missing", requests, tmp_path / "new", "missing: there is no such file"),
+        (plain, tmp_path / "missing", tmp_path / "new", "missing: there is no such file or folder"),
+        (plain, requests, output, "is there already"),
+    ):
+        with pytest.raises((ConfigError, StoreError), match=message):
+            select("--input", inputs, "--requests", asked, "--output", target)
+    with pytest.raises(ConfigError, match="is inside the output"):
+        select("--input", output / "summary.json", "--requests", requests, "--output", output, "--overwrite")

@@ -1,0 +1,530 @@
+"""Reports: every number against plain Python over the same rows, and what a page may and may not hold."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from html import escape, unescape
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from culm.bamboo import MAX_U64
+from culm.errors import ConfigError, CulmError
+from culm.spark import report, report_tables, run
+from culm.spark.columns import Columns
+from culm.spark.report_counts import completeness, cost, growth, lengths
+from culm.spark.report_html import Html, bytes_text, foreign, portions, share, strip
+from culm.spark.report_numbers import (
+    SMALL,
+    AuthorNumbers,
+    ForkNumbers,
+    LogNumbers,
+    Numbers,
+    ReasonNumbers,
+    RejectNumbers,
+)
+from culm.spark.report_page import page
+from culm.spark.report_strips import BREAKS, CELLS, Cell, Counted, Strip, strips
+from culm.spark.steps import VERDICTS
+from culm.wire.base62 import encode_base62
+from tests.spark import report_oracle as oracle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from culm.spark.report_strips import Log, Piece
+    from tests.spark.defects import DataSet
+
+# One test waits for a verification and a report: some 40 s, and more where others work beside it.
+pytestmark = pytest.mark.timeout(400)
+
+HOSTILE = "<script>alert(1)</script> & \"'\x1b[2J\u202e<img src=x onerror=y>"
+REJECTS = Columns(source="STRING", offset="BIGINT", reason="STRING")
+
+
+@dataclass
+class Made:
+    """A verification's folder, its rows, and the report on it."""
+
+    results: Path
+    output: Path
+    report: report.Report
+
+    def __post_init__(self) -> None:
+        self.rows: list[dict[str, Any]] = pq.read_table(self.results / "verdicts").to_pylist()
+        self.rejects: list[dict[str, Any]] = pq.read_table(self.results / "rejects").to_pylist()
+        self.html = (self.output / report.PAGE).read_text(encoding="utf-8")
+        self.page = oracle.Page(self.html)
+        proofs = pq.read_table(self.results / "forks").to_pylist() if (self.results / "forks").exists() else []
+        self.proved = {(row["author"], int(row["log_id"])): int(row["position"]) for row in proofs}
+        of = oracle.by_log(self.rows)
+        self.logs = {log: oracle.log_numbers(log, rows, self.proved.get(log)) for log, rows in of.items()}
+
+    def numbers(self, name: str) -> list[dict[str, Any]]:
+        """A table of numbers."""
+        folder = self.output / "numbers"
+        path = folder / name if (folder / name).exists() else folder / f"{name}.parquet"
+        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+        return [{key: int(of) if isinstance(of, Decimal) else of for key, of in row.items()} for row in rows]
+
+
+def add_rows(folder: Path, rows: Sequence[Mapping[str, Any]], rejects: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Add rows to the folder of a verification, or make it; with a summary of other counts, as of runs with a state."""
+    for name, columns, given_rows in (("verdicts", VERDICTS, rows), ("rejects", REJECTS, rejects)):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        schema = pa.schema(list(columns.arrow.items()))
+        arrays = [pa.array([row.get(field.name) for row in given_rows], field.type) for field in schema]
+        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), folder / name / "more.parquet")
+    stages = [{"name": HOSTILE, "seconds": 1.5, "cpu_seconds": 3}, {"name": "b"}, "no stage"]
+    summary = {"entries": 123_456, "seconds": 2.0, "cpu_seconds": 4.5, "stages": stages}
+    (folder / "summary.json").write_text(json.dumps(summary))
+
+
+def seen(text: str) -> str:
+    """Foreign text as a reader sees it."""
+    return unescape(str(foreign(text)).removeprefix('<span class="id">').removesuffix("</span>"))
+
+
+def verdict(author: bytes, log_id: int, seqnum: int, **more: Any) -> dict[str, Any]:
+    """A row of verdicts; verified unless more is said."""
+    return {
+        "author": author,
+        "log_id": log_id,
+        "seqnum": seqnum,
+        "size": 100,
+        "reason": None,
+        "payload": "held",
+        "verdict": "verified",
+        "copies": 1,
+        **more,
+    }
+
+
+def many_rows() -> Iterator[dict[str, Any]]:
+    """5,000 logs with holes, forks and lies, some of numbers up to 2^64 - 1."""
+    chance = random.Random(5)
+    outcomes: tuple[dict[str, Any], ...] = (
+        {},
+        {},
+        {},
+        {"verdict": "unverified", "reason": "no path to entry 1: needs 8"},
+        {"verdict": "unverified", "reason": HOSTILE},
+        {"verdict": "invalid", "reason": "bad signature"},
+    )
+    for number in range(4990):
+        author = (number // 3).to_bytes(32, "big")
+        bad = {"verdict": "invalid", "reason": f"fork at {chance.randint(1, 5)}"} if chance.random() < 0.1 else None
+        for seqnum in sorted(chance.choices(range(1, 12), k=chance.randint(1, 6))):
+            yield verdict(author, number, seqnum, **(bad or chance.choice(outcomes)), copies=chance.randint(1, 300))
+    for number, numbers in enumerate(
+        (
+            [*range(1, 11), MAX_U64],
+            [2**63 - 1, 2**63, 2**63 + 1],
+            range(1, 1001),
+            [*range(1, 30), *range(31, 300)],
+            [1, 1000, 10**6, 10**9, 10**12, 10**15, 10**18],
+            [number * 17 + 1 for number in range(200)],
+            [MAX_U64],
+        )
+    ):
+        for seqnum in numbers:
+            yield verdict(b"\xff" * 31 + bytes([number]), MAX_U64 - number, seqnum, size=MAX_U64, payload="absent")
+
+
+@pytest.fixture(scope="module")
+def made(spark: Any, data: DataSet, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The report on the inputs with every defect, and on 5,000 logs more that only have verdicts.
+
+    Blocks have 8 numbers, so that most logs cross the edges of blocks.
+    """
+    assert spark
+    folder = tmp_path_factory.mktemp("report")
+    results = folder / "verified"
+    run(data.inputs, results, with_forks=True)
+    rejects = [
+        {"source": f"{HOSTILE}{number}", "offset": number, "reason": f"no entry: 0x{number:x} at {number}"}
+        for number in range(300)
+    ]
+    add_rows(results, list(many_rows()), rejects)
+    lines: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report_tables, "BLOCK_BITS", 3)
+        found = report.run(str(results), folder / "report", logs=40, progress=lines.append)
+    assert len(lines) == len(set(lines)) >= 4
+    return Made(results, folder / "report", found)
+
+
+@pytest.mark.spark
+class TestNumbers:
+    """Tests of what is counted."""
+
+    def test_logs_and_totals(self, made: Made) -> None:
+        """The table of logs has every log's numbers; authors and totals are their sums, also as JSON and headline."""
+        rows = {(row["author"], row["log_id"]): LogNumbers(**row) for row in made.numbers("logs")}
+        assert made.logs == rows
+        totals = oracle.totals(made.logs, len(made.rejects))
+        assert {name: getattr(totals, name) for name in totals.__slots__}.items() <= made.report.as_dict().items()
+        assert made.report.as_dict() == json.loads((made.output / "summary.json").read_text())
+        of_author: defaultdict[bytes, list[LogNumbers]] = defaultdict(list)
+        for log in made.logs.values():
+            of_author[log.author].append(log)
+        assert {
+            AuthorNumbers(
+                author=author,
+                logs=len(logs),
+                entries=sum(log.entries for log in logs),
+                verified=sum(log.verified for log in logs),
+                unverified=sum(log.unverified for log in logs),
+                invalid=sum(log.invalid for log in logs),
+                forked_logs=sum(log.forked_at is not None for log in logs),
+                missing=sum(log.missing for log in logs),
+            )
+            for author, logs in of_author.items()
+        } == {AuthorNumbers(**row) for row in made.numbers("authors")}
+        headline = f"{totals.entries:,} entries of {totals.logs:,} logs by {totals.authors:,} authors"
+        assert headline in made.page.text
+
+    def test_small_tables(self, made: Made) -> None:
+        """Reasons, payloads, copies, completeness, lengths and growth are what plain Python counts."""
+        rows, logs = made.rows, made.logs.values()
+        for row in made.numbers("reasons"):
+            assert oracle.reasons(rows)[row["verdict"], row["reason"]] == row["entries"]
+        assert sum(oracle.reasons(rows).values()) == sum(row["entries"] for row in made.numbers("reasons"))
+        sizes: Counter[tuple[str, str]] = Counter()
+        for row in rows:
+            sizes[row["verdict"], row["payload"]] += int(row["size"])
+        counts = Counter((row["verdict"], row["payload"]) for row in rows)
+        assert {kind: (counts[kind], sizes[kind]) for kind in counts} == {
+            (row["verdict"], row["payload"]): (row["entries"], row["claimed_bytes"]) for row in made.numbers("payloads")
+        }
+        copies = [row["copies"] for row in rows]
+        assert len(copies) == sum(row["entries"] for row in made.numbers("copies"))
+        for row in made.numbers("copies"):
+            assert sum(row["low"] <= count <= row["high"] for count in copies) == row["entries"]
+        shares = Counter(log.held_verified * 10 // log.newest * 10 if log.newest else None for log in logs)
+        assert shares == {row["percent"]: row["logs"] for row in made.numbers("completeness") if row["logs"]}
+        for row in made.numbers("lengths"):
+            assert sum(row["low"] <= log.entries <= row["high"] for log in logs) == row["logs_by_entries"]
+            assert sum(row["low"] <= log.newest <= row["high"] for log in logs) == row["logs_by_newest"]
+        for row in made.numbers("growth"):
+            number, *sums = row.values()
+            assert oracle.up_to(rows, number) == tuple(sums)
+        assert oracle.up_to(rows, MAX_U64) == tuple(list(made.numbers("growth")[-1].values())[1:])
+
+    def test_strips(self, made: Made) -> None:
+        """The cells of a strip hold the log's numbers by verdict; what lies between them is missing, all of it."""
+        of = oracle.by_log(made.rows)
+        cells: defaultdict[Log, list[dict[str, Any]]] = defaultdict(list)
+        for row in made.numbers("coverage"):
+            cells[row["author"], row["log_id"]].append(row)
+        assert len(cells) >= 40
+        for log, drawn in cells.items():
+            held = oracle.states(of[log])
+            counted: Counter[int] = Counter()
+            assert len(drawn) <= CELLS
+            for row in drawn:
+                ranks = Counter(rank for number, rank in held.items() if row["first"] <= number <= row["last"])
+                assert (ranks[0], ranks[1], ranks[2]) == (row["verified"], row["unverified"], row["invalid"])
+                assert row["last"] - row["first"] + 1 == row["missing"] + ranks.total()
+                counted.update(ranks)
+            assert len(held) == counted.total()
+
+    def test_forks(self, made: Made, spark: Any) -> None:
+        """Forks are those of the verification with their proofs; where there are none, those that reasons tell of."""
+        kept = pq.read_table(made.results / "forks").to_pylist()
+        assert sorted(map(str, kept)) == sorted(map(str, pq.read_table(made.output / "numbers" / "forks").to_pylist()))
+        rows = made.page.table("All 9 forks")
+        assert {row["proof"].hex() for row in kept} == {row[-1].split()[-1] for row in rows}
+        assert {f"{row['position']:,}" for row in kept} == {row[1] for row in rows}
+        logs = spark.read.parquet(str(made.output / "numbers" / "logs"))
+        found = {(bytes(row[0]), row[1], row[2], row[-1]) for row in report_tables.forked(logs).collect()}
+        forked = [log for log in made.logs.values() if log.forked_at is not None]
+        assert {(log.author, log.log_id, log.forked_at, log.contiguous) for log in forked} == found
+        assert len(forked) > 100
+
+    def test_rejects(self, made: Made) -> None:
+        """Rejects are counted by source and reason; numbers in reasons make no difference."""
+        assert len(made.rejects) == sum(row["rejects"] for row in made.numbers("rejects"))
+        assert {row["source"]: row["offset"] for row in made.rejects} == {
+            row["source"]: row["first_offset"] for row in made.numbers("rejects")
+        }
+        reasons = Counter(row["reason"] for row in made.numbers("rejects"))
+        assert 300 == reasons["no entry: # at #"]
+
+
+@pytest.mark.spark
+class TestPage:
+    """Tests of the page."""
+
+    def test_its_tables_have_the_numbers(self, made: Made) -> None:
+        """Each number of a table of the page is that of the Parquet table."""
+        counts = Counter(row["verdict"] for row in made.rows)
+        assert dict(counts) == {row[0]: oracle.number(row[1]) for row in made.page.table("Entries by verdict")}
+        found = {(row[1], row[0]): oracle.number(row[2]) for row in made.page.table("Entries that are not verified")}
+        reasons = oracle.reasons(made.rows)
+        assert {(name, seen(reason)): count for (name, reason), count in reasons.items()} == found
+        shown = [[*map(oracle.number, row[1:])] for row in made.page.table(f"25 of {made.report.authors:,} authors")]
+        authors = sorted(made.numbers("authors"), key=lambda row: (-row["entries"], row["author"]))
+        assert [list(row.values())[1:] for row in authors[:25]] == shown
+        shown = [[*map(oracle.number, row[:3])] for row in made.page.table("Sums over all logs")]
+        assert [list(row.values())[:3] for row in made.numbers("growth")] == shown
+        shown = [[oracle.number(row[2])] for row in made.page.table("Entries by what is known")]
+        assert [[row["entries"]] for row in made.numbers("payloads")] == shown
+        assert [row["logs"] for row in made.numbers("completeness")] == [
+            oracle.number(row[1]) for row in made.page.table("Logs by the share")
+        ]
+        articles = 0
+        for log in made.logs.values():
+            name = f"{encode_base62(log.author).decode()}/{log.log_id}"
+            text = made.page.text.partition(f"\n{name}\n")[2]
+            articles += bool(text)
+            said = rf"\s+(1( .*)?\s+)?Newest {log.newest:,};|No entry has a good" if text else ""
+            entries = rf"{log.entries:,} entr(y|ies): {log.verified:,} verified, {log.unverified:,} unverified"
+            assert not text or (re.search(said, text[:600]) and re.search(entries, text[:600]))
+        assert made.page.tags["article"] == articles
+
+    def test_nothing_from_elsewhere(self, made: Made) -> None:
+        """No address, no script, no font, no picture: a page that needs nothing but itself. Its tags are balanced."""
+        own = made.html.replace(escape(seen(HOSTILE)), "")
+        assert not re.search(r"https?:|src\s*=|@import|url\(|<link|<script|<iframe|<object|<embed", own)
+        assert not {"script", "link", "img", "iframe", "object", "embed", "use", "image"} & made.page.tags.keys()
+        for tag, name, value in made.page.attributes:
+            assert not name.startswith("on")
+            assert name not in ("src", "srcset", "action", "data", "xlink:href", "xmlns")
+            assert name != "href" or (tag == "a" and value.startswith("#"))
+        assert not re.search(r"@import|url\(|//", made.page.style)
+        anchors = {value for _, name, value in made.page.attributes if name == "href"}
+        assert anchors == {f"#{value}" for _, name, value in made.page.attributes if name == "id"}
+
+    def test_it_can_be_read_by_all(self, made: Made) -> None:
+        """A language, a title, a size for phones; every drawing has a title, every table a caption and heads."""
+        assert ("html", "lang", "en") in made.page.attributes
+        assert ("meta", "name", "viewport") in made.page.attributes
+        hidden = sum(name == "aria-hidden" for _, name, _ in made.page.attributes)
+        drawn = [name for tag, name, _ in made.page.attributes if tag == "svg" and name == "role"]
+        assert made.page.tags["svg"] == hidden + len(drawn)
+        assert len(drawn) == len(re.findall(r"<svg[^>]*><title>[^<]", made.html))
+        assert all(title.strip() for title in made.page.titles)
+        assert all(caption and rows for caption, rows in made.page.tables)
+        assert "prefers-color-scheme: dark" in made.page.style
+        assert "@media print" in made.page.style
+
+    def test_it_is_small(self, made: Made) -> None:
+        """Of 5,000 logs it shows some, and says how many there are and where; of rejects, too."""
+        assert made.report.page_bytes == len(made.html.encode()) < 500_000
+        shown = made.page.tags["article"]
+        assert 40 <= shown <= 80
+        assert f"{shown} of {len(made.logs):,} logs are shown. " in made.page.text
+        assert "numbers/logs" in made.page.text
+        assert len(made.page.table("What is no entry")) == 50
+        assert any("50 of 310 rows" in caption for caption, _ in made.page.tables)
+
+    def test_it_says_what_it_is_about(self, made: Made) -> None:
+        """Where the summary counts more than the table has, the page says so; and what the verification has cost."""
+        assert "summary counts 123,456 entries" in made.page.text
+        assert [f"{len(made.rows) / 2:,.1f}"] == [row[1] for row in made.page.table("Time") if row[0].startswith("ent")]
+        assert [["1.5", "3.0"], ["\N{EN DASH}"] * 2] == [row[1:] for row in made.page.table("Stages")]
+
+    def test_hostile_text_is_harmless(self, made: Made) -> None:
+        """Reasons and names of files are text, and what cannot be seen in them is written out."""
+        assert "<script>alert(1)</script> & \"'\\u001b[2J\\u202e<img src=x onerror=y>" in made.page.text
+        assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e]", made.html)
+
+    def test_the_greatest_numbers(self, made: Made) -> None:
+        """Entries 1 to 10 and one at 2^64 - 1: both are seen, and what lies between is said to be left out."""
+        (log,) = (log for log in made.logs.values() if log.newest == MAX_U64 and log.entries == 11)
+        assert (10, MAX_U64 - 11) == (log.contiguous, log.missing)
+        cells = [row for row in made.numbers("coverage") if (row["author"], row["log_id"]) == log[:2]]
+        assert [*range(1, 11), MAX_U64] == [row["first"] for row in cells]
+        assert all(row["verified"] == 1 for row in cells)
+        assert f"{MAX_U64 - 11:,} (11 to {MAX_U64 - 1:,})" in made.page.text
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_no_entries(tmp_path: Path) -> None:
+    """A verification that found nothing has a report, too, whose page says so."""
+    results = tmp_path / "verified"
+    add_rows(results, [])
+    made = Made(results, tmp_path / "report", report.run(str(results), tmp_path / "report"))
+    assert {0} == {made.report.entries, made.report.logs, made.report.rejects, made.report.missing}
+    assert "No entries" in made.page.text
+    assert {"report.html", "numbers", "summary.json"} == {path.name for path in made.output.iterdir()}
+    assert not made.numbers("logs")
+    assert {*SMALL} <= {path.stem for path in (made.output / "numbers").glob("*.parquet")}
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_what_is_no_verdict_is_one_line(tmp_path: Path) -> None:
+    """A number that no entry can have ends the report with one line, and leaves nothing."""
+    results = tmp_path / "verified"
+    add_rows(results, [verdict(bytes(32), 0, 0)])
+    with pytest.raises(CulmError, match=r"^Spark: .*its seqnum is not from 1 to 2\^64 - 1"):
+        report.run(str(results), tmp_path / "report")
+    assert [results] == list(tmp_path.iterdir())
+
+
+def test_what_cannot_work_is_refused_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders that are no results, outputs that are there, and numbers of logs out of range."""
+    monkeypatch.setattr(report, "running", None)
+    results = tmp_path / "verified"
+    add_rows(results, [])
+    with pytest.raises(ConfigError, match="there is no verdicts"):
+        report.run(str(tmp_path), tmp_path / "report")
+    with pytest.raises(ConfigError, match="is there already"):
+        report.run(str(results), results)
+    with pytest.raises(ConfigError, match="an input inside the output"):
+        report.run(str(results), results, overwrite=True)
+    for logs in (0, report.MOST_LOGS + 1):
+        with pytest.raises(ConfigError, match=f"^{logs} logs: a page shows 1 to 100"):
+            report.run(str(results), tmp_path / "report", logs=logs)
+    for text in ("[]", "{"):
+        (results / "summary.json").write_text(text)
+        with pytest.raises(ConfigError, match="not a summary"):
+            report.run(str(results), tmp_path / "report")
+
+
+# -- without Spark ------------------------------------------------------------------------------------------------
+
+
+def count_of(held: Mapping[Log, Mapping[int, int]]) -> Any:
+    """What counts the cells of pieces, in plain Python."""
+
+    def count(wanted: Mapping[Log, Sequence[Piece]]) -> dict[Log, list[Counted]]:
+        found: dict[Log, list[Counted]] = {}
+        for log, pieces in wanted.items():
+            cells: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+            for number in held[log]:
+                for at, piece in enumerate(pieces):
+                    if piece.first <= number <= piece.last:
+                        cells[at, (number - piece.first) // piece.width].append(number)
+            found[log] = [_counted(*cell, of, held[log]) for cell, of in cells.items()]
+        return found
+
+    return count
+
+
+def _counted(piece: int, cell: int, numbers: list[int], held: Mapping[int, int]) -> Counted:
+    verified, unverified, invalid = (sum(held[number] == rank for number in numbers) for rank in range(3))
+    return Counted(piece, cell, verified, unverified, invalid, min(numbers), max(numbers))
+
+
+def strip_over(held: Mapping[int, int]) -> Strip:
+    """The strip of a log."""
+    log = (b"", 0)
+    return strips({log: max(held, default=0)}, count_of({log: held}))[log]
+
+
+NUMBERS = st.one_of(st.integers(1, 200), st.integers(1, MAX_U64), st.integers(0, 63).map(lambda power: 2**power))
+
+
+@given(st.dictionaries(NUMBERS, st.integers(0, 2), max_size=40))
+def test_a_strip_shows_what_is_held(held: dict[int, int]) -> None:
+    """Every number held is in one cell; cells are in order and few; what is left out is missing, and much."""
+    drawn = strip_over(held)
+    assert sum(sum(cell.counts) for cell in drawn.cells) == len(held)
+    assert len(drawn.cells) <= CELLS
+    free, gaps = 1, []
+    for piece in drawn.pieces:
+        gaps += [piece[0].first - free] if piece[0].first > free else []
+        free = piece[-1].last + 1
+        assert [cell.last + 1 for cell in piece[:-1]] == [cell.first for cell in piece[1:]]
+    assert free == max(held, default=0) + 1
+    assert len(gaps) <= BREAKS
+    assert all(10 * gap > 9 * CELLS for gap in gaps)
+    for cell in drawn.cells:
+        ranks = Counter(rank for number, rank in held.items() if cell.first <= number <= cell.last)
+        assert (ranks[0], ranks[1], ranks[2]) == cell.counts
+        assert cell.missing >= 0
+
+
+def test_a_strip_is_drawn_to_scale() -> None:
+    """Runs are as wide as they are long, equal neighbours are one shape, shares of a cell are parts of its height."""
+    whole = str(strip("t", strip_over(dict.fromkeys(range(1, 97), 0))))
+    assert '<path class="v" d="M0 0h9600v24h-9600z"/>' in whole
+    halves = str(strip("t", strip_over(dict.fromkeys(range(1, 49), 0) | dict.fromkeys(range(49, 97), 2))))
+    assert 'class="v" d="M0 0h4800v24h-4800z"' in halves
+    assert 'class="i" d="M4800 0h4800v24h-4800z"' in halves
+    half_full = str(strip("t", strip_over(dict.fromkeys(range(2, 193, 2), 1))))
+    assert 'class="u" d="M0 12h9600v12h-9600z"' in half_full
+    broken = str(strip("t", strip_over({1: 0, MAX_U64: 0})))
+    assert 'class="v" d="M0 0h4700v24h-4700zM4900 0h4700v24h-4700z"' in broken
+    assert 'class="z"' in broken
+
+
+@given(st.lists(st.integers(0, 10**30), min_size=1, max_size=6), st.integers(24, 1000))
+def test_portions(counts: list[int], room: int) -> None:
+    """Portions fill the room if there is anything, and nothing that is there gets none."""
+    found = portions(counts, room)
+    assert sum(found) == (room if any(counts) else 0)
+    assert [bool(count) for count in counts] == [bool(units) for units in found]
+
+
+def test_words_for_numbers() -> None:
+    """Shares are exact at both ends; bytes have units up to sums of the greatest claims."""
+    parts = {0: "0 %", 1: "under 0.01 %", 10**9 // 3: "33.33 %", 10**9 - 1: "over 99.99 %", 10**9: "100 %"}
+    assert parts == {part: share(part, 10**9) for part in parts}
+    sizes = {0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", MAX_U64: "16.0 EiB", 3 * 2**90: "3,072.0 YiB"}
+    assert sizes == {size: bytes_text(size) for size in sizes}
+
+
+def test_text_from_elsewhere_is_cut_and_escaped() -> None:
+    """Foreign text is as long as can be read, without anything that acts; ``Html`` alone is set as it is."""
+    assert "&lt;b&gt;" in foreign("<b>")
+    assert len(foreign("x" * 10**6)) < 400
+    assert "\\ud800" in foreign("\ud800")
+    assert isinstance(foreign(None), Html)
+
+
+def log_row(author: bytes, **more: Any) -> LogNumbers:
+    """A log of one entry."""
+    row = oracle.log_numbers((author, 0), [verdict(author, 0, 1)])
+    return row._replace(**more)
+
+
+def numbers_with(**more: Any) -> Numbers:
+    """The numbers of a report on nothing, changed."""
+    return replace(Numbers("name", "now", oracle.totals({}, 0)), **more)
+
+
+def test_a_page_of_hostile_numbers() -> None:
+    """Whatever stands in the tables, the page is whole, and small at the most that it is given."""
+    logs = [log_row(bytes([number]) * 32, log_id=MAX_U64, newest=MAX_U64) for number in range(200)]
+    cells = [Cell(at * 100 + 1, at * 100 + 100, (10 + at % 30, 25, 45 - at % 20)) for at in range(CELLS)]
+    drawn = Strip((tuple(cells),))
+    numbers = numbers_with(
+        name=HOSTILE,
+        troubled=logs[:100],
+        largest=logs,
+        strips={log[:2]: drawn for log in logs},
+        forks=[ForkNumbers(b"short", 1, 2, HOSTILE, None, None, b"\xff" * 4096, 0)] * 50,
+        forks_in_all=10**9,
+        proofs=True,
+        rejects=[RejectNumbers(HOSTILE * 99, None, 1, None)] * 50,
+        reasons=[ReasonNumbers(HOSTILE, HOSTILE, 5)] * 30,
+        totals=replace(oracle.totals({}, 0), entries=10**12, invalid=10**12),
+        said={"entries": HOSTILE, "seconds": float("nan"), "stages": {}},
+    )
+    html = page(numbers)
+    found = oracle.Page(html)
+    assert not {"script", "img"} & found.tags.keys()
+    assert len(html.encode()) < 2_000_000
+    assert "50 of 1,000,000,000 forks" in found.text
+    assert page(numbers) == html
+
+
+def test_counts_of_nothing() -> None:
+    """Small tables of no rows."""
+    assert ([], [], []) == (growth([]), lengths([]), cost({}))
+    assert 11 == len(completeness([]))

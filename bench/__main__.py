@@ -13,6 +13,7 @@ from bench import (
     proposals,
     ranges,
     replication,
+    select,
     verification,
 )
 from bench.harness import report
@@ -27,6 +28,7 @@ BENCHMARKS = {
     "ranges": ranges.run,
     "pipeline": pipeline.run,
     "fingerprint": fingerprint.run,
+    "select": select.run,
 }
 
 

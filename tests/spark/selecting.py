@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from culm.bamboo import path, spine
 from culm.ranges import Range
 from culm.spark import pack, select_items, select_missing, select_pieces, select_requests
-from culm.spark.steps import mapped
+from culm.spark.steps import SEGMENTS, mapped
 from culm.store import SQLiteStore, State
 from culm.store.schema import from_sql
 from tests.spark import local
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from culm.bamboo import Entry
-    from culm.errors import Place
     from culm.spark.columns import Columns
-    from culm.store.interface import Bytes, Log
 
 Row = tuple[Any, ...]
 Request = tuple[str, bytes, int, Range]
@@ -49,7 +47,8 @@ def random_range(draw: random.Random, newest: int) -> Range:
 def given(requests: Iterable[Request]) -> list[Row]:
     """Requests as rows of ``GIVEN``."""
     return [
-        (requester, author, None, str(log_id), item.encode(), None, None) for requester, author, log_id, item in requests
+        (requester, author, None, str(log_id), item.encode(), None, None)
+        for requester, author, log_id, item in requests
     ]
 
 
@@ -98,6 +97,20 @@ def numbers_of(runs: Iterable[tuple[str, bytes, int, int, int]]) -> Missing:
     return dict(found)
 
 
+def wanted_of(items: list[dict[str, Any]]) -> Wanted:
+    """Rows of items as ``expected`` tells them; no entry may be there twice for a requester."""
+    found = {
+        (row["requester"], row["author"], int(row["log_id"]), int(row["seqnum"])): (
+            row["metadata"],
+            row["payload"],
+            row["certificate"],
+        )
+        for row in items
+    }
+    assert len(found) == len(items)
+    return found
+
+
 # -- the steps ------------------------------------------------------------------------------------------------------
 
 
@@ -107,7 +120,7 @@ class Selected:
     def __init__(self, found: Iterable[Row], requests: Iterable[Row], shares: int = 1) -> None:
         segments = local.segments(local.packed(found), keep=True)
         outcome = {row[:3]: row[3] for row in local.outcomes(segments)}
-        self._segments = [dict(zip(local.steps.SEGMENTS.names, row, strict=True)) for row in segments]
+        self._segments = [dict(zip(SEGMENTS.names, row, strict=True)) for row in segments]
         for row in self._segments:
             row["outcome"] = outcome[row["author"], row["log"], row["low"]]
         self._shares = shares
@@ -184,17 +197,8 @@ class Selected:
         ]  # fmt: skip
 
     def wanted(self) -> Wanted:
-        """The items as the store would tell them; no entry may be there twice for a requester."""
-        found = {
-            (row["requester"], row["author"], int(row["log_id"]), int(row["seqnum"])): (
-                row["metadata"],
-                row["payload"],
-                row["certificate"],
-            )
-            for row in self.items
-        }
-        assert len(found) == len(self.items)
-        return found
+        """The items as the store would tell them."""
+        return wanted_of(self.items)
 
     def missing(self, reason: int) -> Missing:
         """The numbers in the gaps of that reason."""

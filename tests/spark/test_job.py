@@ -99,7 +99,7 @@ class TestWithSpark:
         """Whoever interrupts the job before its end finds no output, complete or not."""
 
         def interrupt(line: str) -> None:
-            if line.startswith("counting"):
+            if line.startswith("writing the verdicts"):
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from culm.bamboo import MAX_U64
 from culm.cli.command import Commands, _Parser
-from culm.wire.places import author_text
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, RangeSet, read_range, write_range
 from culm.spark.plan import plan
@@ -25,6 +24,7 @@ from culm.spark.plan_ranges import METADATA, PAYLOAD, exact_range, held_runs, pa
 from culm.spark.plan_rows import read_number
 from culm.spark.plan_split import Splitter, arcs_by_bucket
 from culm.spark.plan_sweep import NOBODY, SILENT, Demand, sweep
+from culm.wire.places import author_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -48,7 +48,7 @@ _COUNTED = [name for name in COUNTS.names if name not in _SEGMENT]
 
 
 class Increment:
-    """One run. ``work`` is a folder for its tables; ``take``, ``merge``, ``judged`` and ``index`` in this order.
+    """One run. ``work`` is a folder for its tables; ``take``, ``merge``, ``judged`` and ``write_index`` in this order.
 
     The generation that it makes becomes part of the state only when that is committed.
     """
@@ -114,8 +114,8 @@ class Increment:
         old = self._state.segments(self._spark).join(again, [*_SEGMENT, "made"])
         return new.unionByName(old.select(*JUDGED.names))
 
-    def index(self, counts: DataFrame) -> DataFrame:
-        """Write the index of the generation; the index of the whole state with it."""
+    def write_index(self, counts: DataFrame) -> None:
+        """Write the index of the generation."""
         from pyspark.sql import functions
 
         made = self._made.where("summary IS NOT NULL").withColumn("made", functions.lit(self._number).cast("BIGINT"))
@@ -124,17 +124,21 @@ class Increment:
         every = made.unionByName(stay, allowMissingColumns=True).join(self._reached, _SEGMENT)
         every = every.join(counts, _SEGMENT, "left")
         counted = [functions.coalesce(name, f"old_{name}").alias(name) for name in _COUNTED]
-        new = kept(every.select(*INDEX.names[:9], *counted), self._place / "index", INDEX.ddl)
-        touched = new.select("author", "log").distinct()
-        old = self._state.index(self._spark).join(touched, ["author", "log"], "left_anti")
-        self._index = old.unionByName(new)
-        return self._index
+        self._index = kept(every.select(*INDEX.names[:9], *counted), self._place / "index", INDEX.ddl)
+
+    @property
+    def indexes(self) -> tuple[list[Path], list[Path]]:
+        """The tables that have the index of the logs that were touched: as it was, and as it is."""
+        before = self._work / "touched"
+        return [before] if before.exists() else [], [self._place / "index"]
 
     def forked(self) -> tuple[DataFrame, DataFrame]:
         """The segments of forked logs, with their entries, and their outcomes; once the index is written."""
         from pyspark.sql import functions
 
-        index = self._index.where("forked_at IS NOT NULL")
+        touched = self._index.select("author", "log").distinct()
+        old = self._state.index(self._spark).join(touched, ["author", "log"], "left_anti")
+        index = old.unionByName(self._index).where("forked_at IS NOT NULL")
         made = self._made.withColumn("made", functions.lit(self._number).cast("BIGINT"))
         every = self._state.segments(self._spark).unionByName(made)
         return every.join(index.select(*_SEGMENT, "made"), [*_SEGMENT, "made"], "left_semi"), index.select(

@@ -32,22 +32,29 @@ from culm.spark.failures import check_installed
 from culm.spark.forks import forks
 from culm.spark.incremental import Increment
 from culm.spark.inputs import plan
-from culm.spark.output import SUMMARY, check_output, kept, read_table, whole_folder, write_from_workers, write_table
+from culm.spark.output import (
+    SUMMARY,
+    check_output,
+    count_rows,
+    kept,
+    read_batches,
+    read_table,
+    whole_folder,
+    write_from_workers,
+    write_table,
+)
 from culm.spark.plain import PlainRun, is_small
 from culm.spark.running import is_running, running, silent
 from culm.spark.state import State
 from culm.spark.steps import COUNTS, OUTCOMES, SEGMENTS, VERDICTS, pronounced_and_counted
 from culm.spark.summary import Summary
 from culm.spark.verify import (
-    REJECTS,
     chosen,
-    forked_logs,
     joined,
     outcomes,
     packed_splits,
     rejected,
     segments,
-    total_counts,
 )
 
 if TYPE_CHECKING:
@@ -137,8 +144,7 @@ def _verify(spark: SparkSession, task: _Task, folder: Path) -> dict[str, int]:
     if task.forks:
         task.say("writing the proofs of forks")
         write_table(forks(found, reached).orderBy("author", "log_id"), folder / "forks")
-    counts = total_counts(read_table(spark, work / "counts", COUNTS.ddl))
-    return {**counts, "forks": forked_logs(reached).count(), "rejects": rejects}
+    return {**_totals([work / "counts"]), "forks": len(_forked([work / "outcomes"])), "rejects": rejects}
 
 
 def _verify_here(task: _Task, state: State | None, folder: Path) -> dict[str, int]:
@@ -168,20 +174,44 @@ def _verify_more(spark: SparkSession, task: _Task, folder: Path, state: State) -
     increment.merge()
     task.say("writing the verdicts that changed")
     _write_verdicts(increment.judged(), folder)
-    index = increment.index(read_table(spark, work / "counts", COUNTS.ddl))
+    increment.write_index(read_table(spark, work / "counts", COUNTS.ddl))
     if task.forks:
         task.say("writing the proofs of forks")
         write_table(forks(*increment.forked()).orderBy("author", "log_id"), folder / "forks")
-    return {
-        **total_counts(index),
-        "forks": forked_logs(index).count(),
-        "rejects": state.totals.get("rejects", 0) + rejects,
-    }
+    before, now = increment.indexes
+    totals = {name: state.totals.get(name, 0) for name in (*COUNTS.names[3:], "forks", "rejects")}
+    for sign, places in ((-1, before), (1, now)):
+        for name, value in {**_totals(places), "forks": len(_forked(places))}.items():
+            totals[name] += sign * value
+    totals["rejects"] += rejects
+    return totals
+
+
+def _totals(places: Sequence[Path]) -> dict[str, int]:
+    """The sums over the segments of some tables with the columns ``COUNTS``."""
+    names = COUNTS.names[3:]
+    sums = dict.fromkeys(names, 0)
+    for place in places:
+        for batch in read_batches(place, names):
+            for name in names:
+                sums[name] += sum(batch.column(name).to_pylist())
+    return sums
+
+
+def _forked(places: Sequence[Path]) -> set[tuple[bytes, int]]:
+    """The forked logs in some tables of outcomes."""
+    found: set[tuple[bytes, int]] = set()
+    for place in places:
+        for batch in read_batches(place, ["author", "log", "forked_at"]):
+            forked = batch.filter(batch.column("forked_at").is_valid())
+            found.update(zip(forked.column("author").to_pylist(), forked.column("log").to_pylist(), strict=True))
+    return found
 
 
 def _rejects(found: DataFrame, folder: Path) -> int:
     """Write the rejects; how many there are."""
-    return kept(rejected(found).orderBy("source", "offset", "reason"), folder / "rejects", REJECTS).count()
+    write_table(rejected(found), folder / "rejects")
+    return count_rows(folder / "rejects")
 
 
 def _write_verdicts(segments: DataFrame, folder: Path) -> None:

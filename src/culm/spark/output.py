@@ -17,7 +17,7 @@ from culm.errors import ConfigError
 from culm.spark.columns import Columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -69,8 +69,7 @@ def write_from_workers(
     """
     folder.mkdir()
     write_table(table.mapInArrow(_written(step, columns, result, folder), f"name STRING, {result.ddl}"), results)
-    spark = table.sparkSession
-    names = {row.name for row in read_table(spark, results, "name STRING").distinct().collect()}
+    names = {name for batch in read_batches(results, ["name"]) for name in batch.column(0).unique().to_pylist()}
     for file in folder.iterdir():
         if file.name not in names:
             file.unlink()
@@ -111,6 +110,23 @@ def write_file(
             writer.write_table(pa.Table.from_batches(waiting))
         writer.close()
     return name, rows
+
+
+def read_batches(folder: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Some columns of a table of Parquet files, read without Spark: for tables that have few rows."""
+    from pyarrow import parquet
+
+    for path in sorted(folder.glob("*.parquet")):
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=list(names)):
+                yield batch.select(list(names))
+
+
+def count_rows(folder: Path) -> int:
+    """How many rows a table of Parquet files has, by what the files say of themselves."""
+    from pyarrow import parquet
+
+    return sum(parquet.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
 
 
 def write_rows(rows: Iterable[tuple[Any, ...]], columns: Columns, folder: Path) -> None:

@@ -43,6 +43,7 @@ _SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "2g",
+    "spark.python.daemon.module": "culm.spark.daemon",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
     # A task checks some 25,000 signatures: seconds, so that the last one does not keep the others waiting.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from culm.spark.output import read_batches
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
@@ -24,7 +26,7 @@ def index_rows(
     latest: dict[Log, list[Row]] = {}
     for folder in folders:
         found: dict[Log, list[Row]] = {}
-        for batch in _batches(folder, names):
+        for batch in read_batches(folder, names):
             for row in _rows(_chosen(batch, logs, forked=forked)):
                 if logs is None or row[:2] in logs:
                     found.setdefault(row[:2], []).append(row)
@@ -44,15 +46,6 @@ def segment_rows(folder: Path, names: Sequence[str], keys: Collection[Row]) -> I
                 if wanted:
                     table = file.read_row_group(group, list(names)).select(names).take(wanted)
                     yield from zip((places[at] for at in wanted), _rows(table), strict=True)
-
-
-def _batches(folder: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    from pyarrow import parquet
-
-    for path in sorted(folder.glob("*.parquet")):
-        with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(columns=list(names)):
-                yield batch.select(list(names))
 
 
 def _chosen(batch: pa.RecordBatch, logs: Collection[Log] | None, *, forked: bool) -> pa.RecordBatch:

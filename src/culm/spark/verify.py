@@ -22,7 +22,7 @@ from culm.errors import ConfigError
 from culm.spark.gather import PACKS, gather
 from culm.spark.read import FOUND, from_splits
 from culm.spark.segment import Signatures
-from culm.spark.steps import COUNTS, OUTCOMES, SEGMENTS, SUMMARIES, VERDICTS, merged, pronounced, segmented
+from culm.spark.steps import OUTCOMES, SEGMENTS, SUMMARIES, VERDICTS, merged, pronounced, segmented
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,21 +122,6 @@ def outcomes(segments: DataFrame) -> DataFrame:
         .sortWithinPartitions("author", "log", "low")
         .mapInArrow(merged(), OUTCOMES.ddl)
     )
-
-
-def forked_logs(outcomes: DataFrame) -> DataFrame:
-    """The logs that are forked: ``author``, ``log`` and the lowest position, ``forked_at``."""
-    return outcomes.where("forked_at IS NOT NULL").select("author", "log", "forked_at").distinct()
-
-
-def total_counts(counts: DataFrame) -> dict[str, int]:
-    """The sums over the segments of ``COUNTS``."""
-    from pyspark.sql import functions
-
-    names = COUNTS.names[3:]
-    sums = [functions.coalesce(functions.sum(name), functions.lit(0)).alias(name) for name in names]
-    (row,) = counts.agg(*sums).collect()
-    return {name: int(row[name]) for name in names}
 
 
 def joined(segments: DataFrame, outcomes: DataFrame) -> DataFrame:

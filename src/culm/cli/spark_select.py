@@ -1,0 +1,54 @@
+"""``culm spark select``: what each of many ranges denotes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from culm.cli.output import Stages, print_json, print_table
+
+if TYPE_CHECKING:
+    import argparse
+
+    from culm.cli.command import Commands
+
+
+def register(spark: Commands) -> None:
+    """Add the command of this module to the group of Spark's commands."""
+    select = spark.add("select", _select, "select what ranges denote, for many requesters at once")
+    select.add_argument(
+        "--input", metavar="STORE_OR_FILE", nargs="+", required=True, help="stores, export files, Parquet of entries"
+    )
+    select.add_argument("--requests", metavar="PATH", required=True, help="table: requester, author, log_id, ranges")
+    select.add_argument("--output", metavar="DIR", required=True, help="where the results go; made by this command")
+    select.add_argument("--bundles", action="store_true", help="write an export bundle for each requester, too")
+    select.add_argument("--master", metavar="URL", default="local[*]", help="the Spark master (default: local[*])")
+    select.add_argument("--overwrite", action="store_true", help="replace an earlier output")
+    select.add_argument(
+        "--signatures",
+        choices=("all", "heads"),
+        default="all",
+        help="check every signature (default), or only those of entries that no later one vouches for by its links",
+    )
+
+
+def _select(arguments: argparse.Namespace) -> int:
+    from culm.spark.select_job import run_select  # noqa: PLC0415 - Spark is an extra
+
+    summary = run_select(
+        arguments.input,
+        arguments.requests,
+        Path(arguments.output),
+        bundles=arguments.bundles,
+        master=arguments.master,
+        overwrite=arguments.overwrite,
+        signatures=arguments.signatures,
+        progress=Stages(),
+    )
+    values = summary.as_dict()
+    if arguments.json:
+        print_json(values)
+    else:
+        rows = [(name.replace("_", " "), f"{value:,}") for name, value in values.items() if name != "seconds"]
+        print_table(("", "number"), rows, right=("number",))
+    return 1 if summary.rejects or summary.unreadable else 0

@@ -1,0 +1,217 @@
+"""A bundle for each requester: what was selected for it, as a file that ``culm import`` takes.
+
+A bundle is written by one task, as a stream: its entries log by log in ascending order, each followed by its payload
+if that is wanted and to be had. Payloads are fetched from where they lie (``culm.spark.payload_places``), by whoever
+writes. A file gets its name when it is complete, so that a task may break off, or be done twice.
+
+On a cluster the folder, and the sources, must be under the same paths on every machine.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from contextlib import contextmanager
+from hashlib import blake2b
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from culm.errors import Place
+from culm.spark.columns import Columns
+from culm.spark.gather import PACKS, gather
+from culm.spark.output import kept
+from culm.spark.payload import HELD
+from culm.spark.payload_places import NOTED, PLACES, Payloads, placed, places_of
+from culm.spark.steps import mapped
+from culm.store.files import BundleWriter
+from culm.store.schema import from_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import BinaryIO
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    Row = tuple[Any, ...]
+
+MANIFEST = Columns(
+    requester="STRING",
+    file="STRING",
+    entries="BIGINT",
+    payloads="BIGINT",
+    lacking="BIGINT",
+    bytes="BIGINT",
+)
+"""A bundle: whose, its name in the folder, how many entries it has, how many of the payloads wanted it has (empty ones
+are there with their entry) and how many it lacks, since they are not held or not at their place any more; its size."""
+
+READ = Columns(**PACKS.types, payload_hash="BINARY")
+"""Packs and rejects as ``PACKS``; or a place of a payload, as ``PLACES``."""
+
+_BUNDLED = Columns(
+    requester="STRING",
+    author="BINARY",
+    log="BIGINT",
+    seq="BIGINT",
+    metadata="BOOLEAN",
+    payload="BOOLEAN",
+    payload_state="STRING",
+    size="BIGINT",
+    payload_hash="BINARY",
+    encoded="BINARY",
+    places="ARRAY<STRUCT<source: STRING, offset: BIGINT>>",
+)
+_COPIES = 8  # of a payload, in as many sources, that are tried
+_NAME_CHARS = 40
+_BUFFER = 256 * 1024
+_FETCHED = f"payload AND payload_state = '{HELD}' AND size > 0"
+_SIGNED = "CAST({} - 9223372036854775808 AS BIGINT) AS {}"
+
+
+def write_bundles(items: DataFrame, places: DataFrame, folder: Path) -> DataFrame:
+    """Write a bundle for each requester into a new folder, and beside them the table ``manifest``, which is given back.
+
+    ``items`` as ``culm.spark.select.select`` gives them, with the entries' bytes. ``places``: ``payload_hash``,
+    ``source``, ``offset`` (``payload_places`` makes them of a table of entries). Of an entry that is wanted for its
+    payload only, the payload stands alone in the bundle. A payload that no place has is left out, and counted.
+    """
+    folder.mkdir()
+    rows = _with_places(items, places).repartition("requester")
+    rows = rows.sortWithinPartitions("requester", "author", "log", "seq")
+    made = rows.mapInArrow(mapped(_BUNDLED, _writer(str(folder)), MANIFEST), MANIFEST.ddl)
+    manifest = kept(made, folder / "manifest", MANIFEST.ddl)
+    for left in folder.glob(".*.part-*"):  # by tasks that broke off
+        left.unlink()
+    return manifest
+
+
+def payload_places(entries: DataFrame) -> DataFrame:
+    """Where the payloads of a table of entries are, as ``read_entries`` gives it: ``PLACES``."""
+    from pyspark.sql import functions as sql
+
+    given = set(entries.columns)
+    columns = [
+        sql.col(name) if name in given else sql.lit(None).cast(kind).alias(name) for name, kind in NOTED.types.items()
+    ]
+    return entries.select(columns).mapInArrow(placed, PLACES.ddl)
+
+
+def bundle_name(requester: str) -> str:
+    """The name of a requester's file: something of its own name, and a hash, so that no two are the same."""
+    known = re.sub(r"[^A-Za-z0-9_]+", "-", requester)[:_NAME_CHARS].strip("-")
+    digest = blake2b(requester.encode(), digest_size=12).hexdigest()
+    return f"{known}-{digest}.bundle" if known else f"{digest}.bundle"
+
+
+def gather_with_places(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``culm.spark.gather.gather``, and in the same pass where payloads are: to ``READ``."""
+    noted: list[Row] = []
+
+    def noting() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            noted.extend(places_of(batch))
+            yield batch
+
+    for batch in gather(noting()):
+        yield from _noted(noted)
+        yield _widened(batch)
+    yield from _noted(noted)
+
+
+def _noted(noted: list[Row]) -> Iterator[pa.RecordBatch]:
+    for batch in PLACES.batches(noted):
+        yield _widened(batch)
+    noted.clear()
+
+
+def _widened(batch: pa.RecordBatch) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    given = batch.schema.names
+    columns = [batch.column(name) if name in given else pa.nulls(len(batch), kind) for name, kind in READ.arrow.items()]
+    return pa.record_batch(columns, names=list(READ.names))
+
+
+def _with_places(items: DataFrame, places: DataFrame) -> DataFrame:
+    """The items as ``_BUNDLED``. Only those whose payload is to be fetched are joined with the places."""
+    fetched = items.where(_FETCHED)
+    known = _grouped(places, fetched)
+    others = items.where(f"NOT ({_FETCHED})").selectExpr("*", f"CAST(NULL AS {_BUNDLED.types['places']}) AS places")
+    rows = fetched.join(known, "payload_hash", "left").select(*others.columns).union(others)
+    given = {"log": _SIGNED.format("log_id", "log"), "seq": _SIGNED.format("seqnum", "seq")}
+    given["size"] = _SIGNED.format("size", "size")
+    return rows.selectExpr(*(given.get(name, name) for name in _BUNDLED.names))
+
+
+def _grouped(places: DataFrame, fetched: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as sql
+
+    wanted = places.join(fetched.select("payload_hash").distinct(), "payload_hash", "leftsemi")
+    one_each = wanted.groupBy("payload_hash", "source").agg(sql.min("offset").alias("offset"))
+    all_of_it = sql.sort_array(sql.collect_list(sql.struct("source", "offset")))
+    return one_each.groupBy("payload_hash").agg(sql.slice(all_of_it, 1, _COPIES).alias("places"))
+
+
+# -- writing --------------------------------------------------------------------------------------------------------
+
+
+def _writer(folder: str) -> Callable[[Iterable[Row]], Iterator[Row]]:
+    def write(rows: Iterable[Row]) -> Iterator[Row]:
+        with Payloads() as payloads:
+            for requester, of_requester in groupby(rows, key=itemgetter(0)):
+                name = bundle_name(requester)
+                with _whole_file(Path(folder, name)) as stream:
+                    bundle = _Bundle(stream, payloads)
+                    for row in of_requester:
+                        bundle.add(row)
+                    bundle.writer.close()
+                    size = stream.tell()
+                yield requester, name, bundle.entries, bundle.payloads, bundle.lacking, size
+
+    return write
+
+
+@contextmanager
+def _whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes its name if the block does not raise."""
+    part = path.with_name(f".{path.name}.part-{secrets.token_hex(4)}")
+    try:
+        with part.open("wb", _BUFFER) as stream:
+            yield stream
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+class _Bundle:
+    """One requester's bundle on its way to its file."""
+
+    def __init__(self, stream: BinaryIO, payloads: Payloads) -> None:
+        self.writer = BundleWriter(stream)
+        self.entries = self.payloads = self.lacking = 0
+        self._payloads = payloads
+
+    def add(self, row: Row) -> None:
+        """Write an item, a row of ``_BUNDLED``."""
+        _, author, log, seq, metadata, payload, state, size, payload_hash, encoded, places = row
+        if metadata:
+            self.writer.encoded_entry(encoded)
+            self.entries += 1
+        if payload:
+            place = Place(author, from_sql(log), from_sql(seq))
+            given = state == HELD and self._payload(place, from_sql(size), payload_hash, places or ())
+            self.payloads += given
+            self.lacking += not given
+
+    def _payload(self, place: Place, size: int, payload_hash: bytes, places: Iterable[dict[str, Any]]) -> bool:
+        """Write a payload; whether it could be had."""
+        if not size:
+            return True
+        pieces = self._payloads.find(((at["source"], at["offset"]) for at in places), size, payload_hash)
+        if pieces is None:
+            return False
+        self.writer.payload(place, size, pieces)
+        return True

@@ -25,6 +25,7 @@ from bench.harness import Figure, say
 from culm.spark import run as verify
 from culm.spark import session
 from culm.spark.columns import Columns
+from culm.spark.job import SETTINGS
 from culm.testing import build_log
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class Cost:
     cpu: float = 0.0
     wall: float = 0.0
     peak: int = 0
+    watching: float = 0.0
 
 
 @contextmanager
@@ -135,6 +137,7 @@ def measured() -> Iterator[Cost]:
             looks += 1
             if looks % 5 == 0:
                 cost.peak = max(cost.peak, memory())
+            cost.watching = time.thread_time()
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -146,6 +149,7 @@ def measured() -> Iterator[Cost]:
         watcher.join()
         latest.update(cpu())
         cost.cpu = sum(ticks - before.get(process, 0) for process, ticks in latest.items()) / _TICKS
+        cost.cpu -= cost.watching
 
 
 def on_spark(inputs: list[Path], signatures: str, state: Path | None = None, count: int | None = None) -> Cost:
@@ -201,7 +205,7 @@ def rate(
 
 def run() -> list[Figure]:
     """Measure."""
-    spark = session(f"local[{CORES}]")
+    spark = session(f"local[{CORES}]", config=SETTINGS)
     figures: list[Figure] = []
     warm = entries(spark, "warm", 20)
     for signatures in ("all", "heads"):

@@ -168,7 +168,8 @@ def verify_on_spark(folder: Path) -> None:
     """Spark's verdicts over both stores."""
     title("Spark says which entries can be trusted")
     stores = [str(folder / who / "store.db") for who in ("alice", "bob")]
-    arguments = ("spark", "verify", "--input", *stores, "--output", str(folder / "verdicts"))
+    place = ("--output", str(folder / "verdicts"), "--master", "local[*]")
+    arguments = ("spark", "verify", "--input", *stores, *place)
     print(culm(folder, "alice", *arguments), end="")
     summary = json.loads((folder / "verdicts" / "summary.json").read_text())
     check(

@@ -11,7 +11,7 @@ from culm.spark.session import session
 from culm.spark.watching import watched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -25,10 +25,10 @@ def is_running() -> bool:
 
 
 @contextmanager
-def running(master: str, say: Callable[[str], None]) -> Iterator[SparkSession]:
+def running(master: str, say: Callable[[str], None], config: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """The active session, which is left running, or one at ``master`` for this block.
 
-    ``say`` is told of the start, and of the tasks done if it is a ``culm.spark.watching.Watcher``, too.
+    ``config`` adds to the settings of a session that is started here. ``say`` is told of the start, and of the tasks done if it is a ``culm.spark.watching.Watcher``, too.
     ``ConfigError`` if Spark, Java or the master is not there; ``CulmError`` with one line for whatever Spark raises.
     """
     with one_line_failures():
@@ -41,7 +41,7 @@ def running(master: str, say: Callable[[str], None]) -> Iterator[SparkSession]:
                 yield active
             return
         say(f"starting Spark ({master})")
-        started = session(master)
+        started = session(master, config=config)
         try:
             with watched(started, watcher):
                 yield started

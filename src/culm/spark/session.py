@@ -46,8 +46,6 @@ _SETTINGS = {
     "spark.python.daemon.module": "culm.spark.daemon",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
-    # A task checks some 25,000 signatures: seconds, so that the last one does not keep the others waiting.
-    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "8m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

@@ -28,7 +28,8 @@ def is_running() -> bool:
 def running(master: str, say: Callable[[str], None], config: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """The active session, which is left running, or one at ``master`` for this block.
 
-    ``config`` adds to the settings of a session that is started here. ``say`` is told of the start, and of the tasks done if it is a ``culm.spark.watching.Watcher``, too.
+    ``config`` adds to the settings of a session that is started here. ``say`` is told of the start, and of the tasks
+    done if it is a ``culm.spark.watching.Watcher``, too.
     ``ConfigError`` if Spark, Java or the master is not there; ``CulmError`` with one line for whatever Spark raises.
     """
     with one_line_failures():

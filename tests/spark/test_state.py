@@ -158,33 +158,18 @@ class TestInThisProcess:
 
 @pytest.mark.spark
 def test_runs_with_spark_and_without(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run on Spark goes on from the state of one without, and the reverse."""
+    """A run without Spark goes on from the state of one with it, and the reverse."""
     with monkeypatch.context() as patch:
         patch.setattr(job, "is_running", lambda: False)
         parts = Parts(tmp_path, "all")
-        parts.run(0)
-    parts.run(1)
-    spark_says = State.open(tmp_path / "state", Signatures.STRICT).verdicts(spark).collect()
-    assert known(tmp_path / "state", "all") == by_hash([row.asDict() for row in spark_says])
-    with monkeypatch.context() as patch:
-        patch.setattr(job, "is_running", lambda: False)
-        parts.run(2)
-    parts.check()
-
-
-@pytest.mark.spark
-@pytest.mark.usefixtures("spark")
-def test_the_first_run_with_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any of the runs may be on Spark."""
-    with monkeypatch.context() as patch:
-        patch.setattr(job, "is_running", lambda: False)
-        parts = Parts(tmp_path, "heads")
     parts.run(0)
     with monkeypatch.context() as patch:
         patch.setattr(job, "is_running", lambda: False)
         parts.run(1)
     parts.run(2)
     parts.check()
+    spark_says = State.open(tmp_path / "state", Signatures.STRICT).verdicts(spark).collect()
+    assert known(tmp_path / "state", "all") == by_hash([row.asDict() for row in spark_says])
 
 
 class TestFolders:

@@ -3,7 +3,7 @@
 #   make test PYTEST_ARGS=tests/bamboo   only some tests, without the coverage floor
 
 PYTHON ?= python3
-PYTEST_ARGS ?= --cov
+PYTEST_ARGS ?= --cov --numprocesses=auto --maxprocesses=4 --dist=loadgroup
 BENCH_ARGS ?=
 FUZZ_ARGS ?=
 STORM ?= 10000

@@ -118,7 +118,7 @@ def test_what_cannot_work_is_refused_before_spark_starts(
         run([str(tmp_path / "missing")], tmp_path / "new")
     with pytest.raises(ConfigError, match="results: is there already"):
         run([str(plain)], tmp_path / "results")
-    with pytest.raises(ConfigError, match="an input inside the output"):
+    with pytest.raises(ConfigError, match="is inside the output"):
         run([str(tmp_path / "results" / "summary.json")], tmp_path / "results", overwrite=True)
 
 
@@ -131,12 +131,12 @@ def test_a_session_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ZeroDivisionError), running.running("spark://host:7077", lines.append) as spark:
         assert started.return_value is spark
         raise ZeroDivisionError
-    started.assert_called_once_with("spark://host:7077")
+    started.assert_called_once_with("spark://host:7077", config=None)
     started.return_value.stop.assert_called_once_with()
     assert ["starting Spark (spark://host:7077)"] == lines
 
 
-@pytest.mark.parametrize("module", ["pyspark.errors", "pyarrow", "pandas"])
+@pytest.mark.parametrize("module", ["pyspark", "pyarrow", "pandas"])
 def test_spark_is_an_extra(plain: Path, tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Spark or what it needs, one line says how to install it."""
     monkeypatch.setitem(sys.modules, module, None)

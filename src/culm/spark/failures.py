@@ -26,9 +26,8 @@ _RAISED = re.compile(r"^(?:Caused by: )?[\w.]+(?:Error|Exception|Exit): (.+)$", 
 def check_installed() -> None:
     """Raise ``ConfigError`` if what the pipeline needs is not installed."""
     try:
-        for needed in ("pyarrow", "pandas"):  # Spark's Arrow functions look for pandas, though nothing here uses it
+        for needed in ("pyspark", "pyarrow", "pandas"):  # Spark's Arrow functions look for pandas
             import_module(needed)
-        import_module("py4j")
     except ImportError as error:
         raise ConfigError(NOT_INSTALLED) from error
 

@@ -48,14 +48,7 @@ from culm.spark.running import is_running, running, silent
 from culm.spark.state import State
 from culm.spark.steps import COUNTS, OUTCOMES, SEGMENTS, VERDICTS, pronounced_and_counted
 from culm.spark.summary import Summary
-from culm.spark.verify import (
-    chosen,
-    joined,
-    outcomes,
-    packed_splits,
-    rejected,
-    segments,
-)
+from culm.spark.verify import chosen, joined, outcomes, packed_splits, rejected, segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,7 +57,6 @@ if TYPE_CHECKING:
 
     from culm.spark.inputs import Split
     from culm.spark.segment import Signatures
-
 
 SETTINGS = {
     # Java only moves packs here: compiling for speed costs it more than it gains in ten million entries.
@@ -104,8 +96,7 @@ def run(
     ``master`` is Spark's (``local[4]``, ``spark://host:7077``); a session that is active already is used instead and
     left running. Without either, inputs of some ten thousand entries are verified without Spark (``culm.spark.plain``),
     others on ``local[*]``. ``overwrite`` lets earlier results at ``output`` be replaced. ``signatures`` is ``all`` or
-    ``heads`` (``culm.spark.segment``). ``state`` is a folder that one run leaves to the next, made if it is
-    not there.
+    ``heads`` (``culm.spark.segment``). ``state`` is a folder that one run leaves to the next, made if it is not there.
     ``with_forks`` writes the proofs of forks, too. ``progress`` is called with one line for each stage.
 
     ``ConfigError`` or ``StoreError``, before Spark is started, for inputs that cannot be read, a state that does not

@@ -83,7 +83,8 @@ def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[st
         return running
     check_reachable(master)
     if master.startswith("sc://"):
-        return _started(SparkSession.builder.remote(master).appName(app_name), master, config or {})
+        ours = {name: value for name, value in (config or {}).items() if name.startswith("spark.sql.")}
+        return _started(SparkSession.builder.remote(master).appName(app_name), master, ours)
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     scratch = Path(tempfile.mkdtemp(prefix="culm-spark-"))

@@ -115,6 +115,8 @@ def test_payloads(spark: SparkSession, store: Path) -> None:
         ({"payloads": "yes"}, "payloads can be"),
         ({"rejects": "some"}, "rejects can be"),
         ({"logs": "x"}, "not AUTHOR/LOG"),
+        ({"wait": "0"}, "not a time to wait"),
+        ({"wait": "soon"}, "not a time to wait"),
     ],
 )
 def test_wrong_options(options: dict[str, str], message: str) -> None:
@@ -237,7 +239,7 @@ def test_following_a_peer(spark: SparkSession, tmp_path: Path, *, payloads: bool
                 for log, author in zip(logs, authors, strict=True)
                 for seq in range(1, min(reached, len(log.entries)) + 1)
             ]
-            assert sorted(expected) == drain(spark, url, tmp_path, batch=10, logs=names, payloads=payloads)
+            assert sorted(expected) == drain(spark, url, tmp_path, batch=15, wait=0.2, logs=names, payloads=payloads)
     rows = spark.read.parquet(f"file://{tmp_path / 'out'}").collect()
     for row in rows:
         log = logs[authors.index(bytes(row.author))]
@@ -245,7 +247,7 @@ def test_following_a_peer(spark: SparkSession, tmp_path: Path, *, payloads: bool
         assert (payload if payloads else None) == row.payload
 
 
-def test_asking_again(tmp_path: Path) -> None:
+def test_asking_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies between two offsets is the same whenever it is asked for; a peer that has not got it is an error."""
     log = build_log(12)
     name = log_text((log.identity.public, 0))
@@ -257,6 +259,32 @@ def test_asking_again(tmp_path: Path) -> None:
         assert list(rows) == list(PeerStream(url, Options.parse({"logs": name})).readBetweenOffsets({name: 0}, end))
         assert 7 == len(list(stream.readBetweenOffsets(end, {name: 12})))
         assert [] == list(stream.readBetweenOffsets(end, end))
+        monkeypatch.setattr("culm.spark.source.peers._ANSWER_SECONDS", 0.2)
+        with pytest.raises(NetworkError, match="took too long"):
+            list(PeerStream(url, Options.parse({"logs": name, "wait": "0.1"})).readBetweenOffsets(end, {name: 13}))
+
+
+def test_payloads_that_a_peer_has_not_got(tmp_path: Path) -> None:
+    """Entries whose payload the peer forgot come without it, and those behind them come, too."""
+    log = build_log(9)
+    forgotten = (log.entries[3], log.entries[8])
+    name = log_text((log.identity.public, 0))
+    with serving(tmp_path / "peer.culm") as (url, do):
+        do(partial(add, log, 9))
+        for entry in forgotten:
+            do(partial(SQLiteStore.forget, place=entry.place))
+        stream = PeerStream(url, Options.parse({"logs": name, "payloads": "true", "wait": "0.3"}))
+        found, at = [], stream.initialOffset()
+        while True:
+            rows, end = stream.read(at)
+            found += [(row[11], row[12]) for row in rows]
+            if end == at:
+                break
+            at = end
+        assert {name: 9} == at
+        again = [(row[11], row[12]) for row in stream.readBetweenOffsets({name: 0}, at)]
+    expected = [(entry.encoded, "absent" if entry in forgotten else "held") for entry in log.entries]
+    assert expected == found == again
 
 
 def test_a_peer_needs_logs() -> None:

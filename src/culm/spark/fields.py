@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from culm.bamboo import YAMF_BYTES
+from culm.bamboo import YAMF_BYTES, Entry
 from culm.bamboo.entry import AUTHOR_BYTES, MAX_ENTRY_BYTES, SIGNATURE_BYTES, TAG_END_OF_LOG
 from culm.bamboo.lipmaa import SPINE
 from culm.bamboo.yamf import YAMF_PREFIX
+from culm.errors import EncodingError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -140,6 +141,15 @@ class Fields:
     def authors(self) -> Bytes:
         """The authors: n rows of 32 bytes."""
         return cut(self.data, self.start + 1, AUTHOR_BYTES)
+
+
+def why_not(encoded: bytes) -> str:
+    """Why some bytes, of which ``Fields`` says that they are no entry, are none."""
+    try:
+        Entry.decode(encoded)
+    except EncodingError as error:
+        return f"not an entry: {error}"
+    raise AssertionError("an entry that was not taken for one")
 
 
 def cut(data: Bytes, at: Offsets, size: int) -> Bytes:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from culm.bamboo import Entry
 from culm.errors import ConfigError, EncodingError
 from culm.spark.columns import Columns
-from culm.spark.fields import Fields, padded
+from culm.spark.fields import Fields, padded, why_not
 from culm.spark.pack import BLOCK_BITS, Pack, block_of
 from culm.spark.payload import ABSENT, STATES, PayloadFrame, rank
 from culm.store.schema import to_sql
@@ -96,12 +95,7 @@ def _gathered(table: pa.Table) -> Iterator[Row]:
 def _frame_of(data: bytes | None, frame: bytes | None, reason: str | None) -> PayloadFrame:
     """The payload's frame that a row is which is no entry; ``EncodingError`` says why it is nothing at all."""
     if reason is None and data is not None:
-        try:
-            Entry.decode(data)
-        except EncodingError as error:
-            reason = f"not an entry: {error}"
-        else:
-            raise AssertionError("an entry that was not taken for one")
+        reason = why_not(data)
     if reason is None and frame is not None:
         try:
             return PayloadFrame.decode(frame)

@@ -158,8 +158,13 @@ def _writer(path: Path, columns: Columns) -> parquet.ParquetWriter:
 
 def read_table(spark: SparkSession, folder: Path, schema: str) -> DataFrame:
     """The rows of a folder of Parquet files; ``schema`` in SQL, so that no file is opened to find it out."""
-    escaped = re.sub(r"([\\\[\]{}*?,])", r"\\\1", str(folder.absolute()))  # Spark takes what it reads for a pattern
-    return spark.read.schema(schema).parquet(f"file://{escaped}")
+    return spark.read.schema(schema).parquet(place_of(folder))
+
+
+def place_of(path: Path) -> str:
+    """A path of this machine's file system as Spark reads it: it would take some characters for a pattern."""
+    escaped = re.sub(r"([\\\[\]{}*?,])", r"\\\1", str(path.absolute()))
+    return f"file://{escaped}"
 
 
 @contextmanager

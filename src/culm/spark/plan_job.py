@@ -16,13 +16,12 @@ several.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
-from culm.spark.output import SUMMARY, check_output, read_table, whole_folder, write_table
+from culm.spark.output import SUMMARY, check_output, kept, place_of, whole_folder
 from culm.spark.plan import BUCKETS, TABLES, plan
 from culm.spark.running import running
 
@@ -73,7 +72,7 @@ def run_plan(
             buckets=buckets,
         )
         say("writing the plan")
-        written = {name: _written(spark, getattr(planned, name), folder / name) for name in TABLES}
+        written = {name: kept(getattr(planned, name), folder / name, schema) for name, schema in TABLES.items()}
         summary = replace(
             planned,
             transfers=written["transfers"],
@@ -84,12 +83,6 @@ def run_plan(
         text = json.dumps(summary.as_dict(), indent=2)
         (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
         return summary
-
-
-def _written(spark: SparkSession, table: DataFrame, folder: Path) -> DataFrame:
-    """The same rows, computed now, from the disk."""
-    write_table(table, folder)
-    return read_table(spark, folder, TABLES[folder.name])
 
 
 def _existing(path: str) -> Path:
@@ -104,8 +97,7 @@ def read_rows(spark: SparkSession, path: Path) -> DataFrame:
 
     ``ConfigError`` for other names.
     """
-    escaped = re.sub(r"([\\\[\]{}*?,])", r"\\\1", str(path))  # Spark takes what it reads for a pattern
-    place = f"file://{escaped}"
+    place = place_of(path)
     suffix = path.suffix.lower()
     if suffix == ".csv":
         return spark.read.option("header", "true").csv(place)

@@ -18,7 +18,7 @@ from culm.spark.plan_ranges import METADATA, PAYLOAD, exact_range, held_runs, pa
 from culm.spark.plan_split import Key, Splitter
 from culm.spark.plan_sweep import sweep
 from culm.store.schema import to_sql
-from culm.wire.base62 import BASE62_CHARS, decode_base62
+from culm.wire.places import parse_author
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -116,7 +116,9 @@ def _checked(
     metadata: str | None,
     payload: str | None,
 ) -> Row:
-    key = author if author is not None else read_author(author_text)
+    if author is None and author_text is None:
+        raise ValueError("a row without an author")
+    key = author if author is not None else parse_author(author_text or "")
     if len(key) != AUTHOR_BYTES:
         raise ValueError(f"an author has {AUTHOR_BYTES} bytes, not {len(key)}")
     log = to_sql(read_number(log_text, "a log id", MAX_U64))
@@ -136,18 +138,6 @@ def _checked(
 
 def _encoded(ranges: list[Range]) -> bytes:
     return encode_varu64(len(ranges)) + b"".join(item.encode() for item in ranges)
-
-
-def read_author(text: str | None) -> bytes:
-    """An author from 64 hex digits or 43 base62 characters; ``ValueError`` if it is neither."""
-    if text is None:
-        raise ValueError("a row without an author")
-    if len(text) == BASE62_CHARS:
-        return decode_base62(text.encode("ascii", errors="replace"))
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not an author (43 base62 characters, or 64 hex digits)") from None
 
 
 def read_number(text: str | None, name: str, most: int) -> int:

@@ -28,7 +28,7 @@ from culm.errors import ConfigError, CulmError
 from culm.spark import report_tables as tables
 from culm.spark.fingerprint import check_not_inside
 from culm.spark.forks import FORKS
-from culm.spark.output import SUMMARY, read_table, whole_folder, write_table
+from culm.spark.output import SUMMARY, kept, read_table, whole_folder
 from culm.spark.report_counts import completeness, copies, cost, growth, lengths, payloads, totals
 from culm.spark.report_numbers import (
     AUTHORS,
@@ -40,6 +40,7 @@ from culm.spark.report_numbers import (
     Numbers,
     ReasonNumbers,
     RejectNumbers,
+    Totals,
     write_small,
 )
 from culm.spark.report_page import page
@@ -65,19 +66,9 @@ _PROOF_BYTES = 4096  # of one proof; two entries have some 600
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Totals):
     """What was reported on; the counts are those of the page's headline, ``page_bytes`` is its size."""
 
-    entries: int
-    verified: int
-    unverified: int
-    invalid: int
-    logs: int
-    authors: int
-    forked_logs: int
-    missing: int
-    wrong_payloads: int
-    rejects: int
     page_bytes: int
     seconds: float
 
@@ -160,9 +151,9 @@ class _Job:
         proofs = self._read("forks", FORKS.ddl) if self._source.has_proofs else None
         entries = rows_in(self._source.folder / "verdicts")
         self._say(f"looking for gaps in the logs ({entries:,} entries)")
-        runs = self._kept(tables.runs(verdicts), self._folder / "work" / "runs", tables.RUNS.ddl)
+        runs = kept(tables.runs(verdicts), self._folder / "work" / "runs", tables.RUNS.ddl)
         self._say("counting log by log")
-        logs = self._kept(tables.logs(verdicts, runs, proofs, entries), self._place("logs"), LOGS.ddl)
+        logs = kept(tables.logs(verdicts, runs, proofs, entries), self._place("logs"), LOGS.ddl)
         troubled = [LogNumbers(*row) for row in _plain(tables.most_troubled(logs, most))]
         largest = [LogNumbers(*row) for row in _plain(tables.largest(logs, most))]
         log_kinds = _named(tables.kinds_of_logs(logs))
@@ -202,14 +193,14 @@ class _Job:
 
     def _authors(self, logs: DataFrame) -> tuple[list[AuthorNumbers], int]:
         """Those with most entries, and how many there are."""
-        authors = self._kept(tables.authors(logs), self._place("authors"), AUTHORS.ddl)
+        authors = kept(tables.authors(logs), self._place("authors"), AUTHORS.ddl)
         first = authors.orderBy(authors.entries.desc(), "author").limit(MOST_AUTHORS)
         return [AuthorNumbers(*row) for row in _plain(first)], rows_in(self._place("authors"))
 
     def _rejects(self) -> tuple[list[RejectNumbers], int, int]:
         """The most frequent kinds of rejects, how many kinds there are, and how many rejects."""
         found = tables.rejected(self._read("rejects", REJECTS))
-        rejects = self._kept(found, self._place("rejects"), REJECTED.ddl)
+        rejects = kept(found, self._place("rejects"), REJECTED.ddl)
         first = rejects.orderBy(rejects.rejects.desc(), "source", "reason").limit(MOST_REJECTS)
         kinds, in_all = rows_in(self._place("rejects")), rows_in(self._source.folder / "rejects")
         return [RejectNumbers(*row) for row in _plain(first)], kinds, in_all
@@ -217,7 +208,7 @@ class _Job:
     def _forks(self, logs: DataFrame, proofs: DataFrame | None) -> tuple[list[ForkNumbers], int]:
         """The first forks, and how many there are."""
         found = tables.forked(logs) if proofs is None else proofs
-        forks = self._kept(found, self._place("forks"), FORKS.ddl)
+        forks = kept(found, self._place("forks"), FORKS.ddl)
         shown = forks.selectExpr(
             "author",
             "log_id",
@@ -240,11 +231,6 @@ class _Job:
 
     def _read(self, name: str, schema: str) -> DataFrame:
         return read_table(self._spark, self._source.folder / name, schema)
-
-    def _kept(self, table: DataFrame, folder: Path, schema: str) -> DataFrame:
-        """The same rows, computed now, from the disk."""
-        write_table(table, folder)
-        return read_table(self._spark, folder, schema)
 
 
 def rows_in(folder: Path) -> int:

@@ -21,7 +21,7 @@ from culm.ranges.runs import Runs
 from culm.spark.columns import Columns
 from culm.spark.fields import lipmaa_of
 from culm.spark.pack import BLOCK_BITS
-from culm.spark.select_requests import CERTIFICATE, METADATA, OPEN, PAYLOAD, SPARSE
+from culm.spark.select_requests import CERTIFICATE, METADATA, OPEN, PAYLOAD, RANGE, SPARSE
 from culm.store.schema import from_sql, to_sql
 
 if TYPE_CHECKING:
@@ -48,21 +48,7 @@ PAGES = Columns(author="BINARY", log="BIGINT", page="BIGINT", newest="BIGINT", b
 UNPAGED = Columns(author="BINARY", log="BIGINT", page="BIGINT", block="BIGINT", newest="BIGINT")
 """Blocks with verified entries, and the greatest of those."""
 
-REQUESTS = Columns(
-    requester="STRING",
-    author="BINARY",
-    log="BIGINT",
-    start="BIGINT",
-    last="BIGINT",
-    kind="TINYINT",
-    least="BIGINT",
-    limit="BIGINT",
-    head="BIGINT",
-    tail="BIGINT",
-    forbidden="BINARY",
-    newest="BIGINT",
-    blocks="BINARY",
-)
+REQUESTS = Columns(**RANGE.types, newest="BIGINT", blocks="BINARY")
 """A range with what there is of its log: the newest verified entry (null: none) and the first page."""
 
 PIECES = Columns(

@@ -41,8 +41,8 @@ GIVEN = Columns(
     ranges="BINARY",
     ranges_text="STRING",
 )
-# A range: ``kind`` has the bits METADATA, PAYLOAD, SPARSE and OPEN, ``forbidden`` little-endian u64s. Or a reject.
-ASKED = Columns(
+# A range: ``kind`` has the bits METADATA, PAYLOAD, SPARSE and OPEN, ``forbidden`` little-endian u64s.
+RANGE = Columns(
     requester="STRING",
     author="BINARY",
     log="BIGINT",
@@ -54,6 +54,10 @@ ASKED = Columns(
     head="BIGINT",
     tail="BIGINT",
     forbidden="BINARY",
+)
+# A range, or a reject.
+ASKED = Columns(
+    **RANGE.types,
     reason="STRING",
     author_text="STRING",
     log_text="STRING",

@@ -68,14 +68,16 @@ class State:
     totals: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, folder: Path, signatures: Signatures) -> State:
-        """The state in a folder, which is made if it is not there.
+    def open(cls, folder: Path, signatures: Signatures | None = None) -> State:
+        """The state in a folder. If it is not there it is made, unless ``signatures`` is None: then it is only read.
 
         ``ConfigError`` for a folder that holds something else, state of another format, or verdicts that were found
         with the other kind of signatures.
         """
         manifest = folder / _MANIFEST
         if not manifest.exists():
+            if signatures is None:
+                raise ConfigError(f"{folder}: there is no state")
             if folder.is_dir() and any(not path.name.isdigit() for path in folder.iterdir()):
                 raise ConfigError(f"{folder}: holds something else than a state")
             if not folder.parent.is_dir():
@@ -89,7 +91,7 @@ class State:
             raise ConfigError(f"{manifest}: cannot be read as a state's manifest") from error
         if of_format != (FORMAT, BLOCK_BITS):
             raise ConfigError(f"{folder}: a state of another format")
-        if state.signatures != signatures.value:
+        if signatures is not None and state.signatures != signatures.value:
             raise ConfigError(
                 f"{folder}: was made with --signatures {state.signatures}; verdicts of both kinds do not go together"
             )

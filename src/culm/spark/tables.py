@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
+from culm.spark.output import place_of
 from culm.spark.payload import HELD
 from culm.store.views import View
 
@@ -48,8 +48,7 @@ def table_folder(name: str | Path) -> Path:
 
 def read_folder(spark: SparkSession, folder: Path) -> DataFrame:
     """The rows of a folder of Parquet files, with the columns that they have."""
-    escaped = re.sub(r"([\\\[\]{}*?,])", r"\\\1", str(folder))  # Spark takes what it reads for a pattern
-    return spark.read.parquet(f"file://{escaped}")
+    return spark.read.parquet(place_of(folder))
 
 
 def view_of(name: str) -> View:

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
     from culm.spark.fields import Fields, Flags
 
-_NAMES = ("authors", "logs", "fromseqnum", "toseqnum", "payloads", "maxpayload", "rejects", "batch")
+_NAMES = ("authors", "logs", "fromseqnum", "toseqnum", "payloads", "maxpayload", "rejects", "batch", "wait")
 _OF_SPARK = ("path", "paths", "checkpointlocation", "mode")
+_LONGEST_WAIT = 600.0
 _REJECTS = ("true", "false", "only")
 
 
@@ -48,6 +49,8 @@ class Options:
     """The most bytes of a payload in a row; -1: payloads are not wanted."""
     rejects: str = "true"
     batch: int = 100_000
+    wait: float = 1.0
+    """Seconds of silence after which a peer that is followed has nothing to add."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Options:
@@ -65,6 +68,7 @@ class Options:
             parse_number(options.get("maxpayload", "1048576"), "size") if _switch(options, "payloads") else -1,
             options.get("rejects", "true").lower(),
             parse_number(options.get("batch", "100000"), "number of entries", 1),
+            _seconds(options.get("wait", "1")),
         )
         if found.rejects not in _REJECTS:
             raise ConfigError(f"rejects can be {', '.join(_REJECTS)}, not {found.rejects!r}")
@@ -98,6 +102,16 @@ def paths_of(given: Mapping[str, str]) -> list[str]:
 
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds <= _LONGEST_WAIT:
+        raise ConfigError(f"{text!r} is not a time to wait; expected seconds, up to {_LONGEST_WAIT:g}")
+    return seconds
 
 
 def _switch(options: Mapping[str, str], name: str) -> bool:

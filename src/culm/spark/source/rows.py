@@ -10,7 +10,7 @@ import numpy as np
 from culm.bamboo.entry import SIGNATURE_BYTES
 from culm.spark.arrays import decimals, fixed_binary, hashes
 from culm.spark.columns import UNSIGNED, Columns
-from culm.spark.fields import DIGEST_BYTES, Fields, cut, padded
+from culm.spark.fields import DIGEST_BYTES, Fields, cut, padded, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -99,18 +99,6 @@ def _judged(row: Found, *, good: bool) -> Found:
     if row.encoded is None or good or row.reason is not None:
         return row
     return row._replace(reason=why_not(row.encoded), payload_state=None)
-
-
-def why_not(encoded: bytes) -> str:
-    """Why some bytes are no entry."""
-    from culm.bamboo import Entry
-    from culm.errors import EncodingError
-
-    try:
-        Entry.decode(encoded)
-    except EncodingError as error:
-        return f"not an entry: {error}"
-    raise AssertionError("an entry that was not taken for one")
 
 
 def _fields(records: Sequence[bytes]) -> Fields:

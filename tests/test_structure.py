@@ -20,6 +20,7 @@ ALLOWED = {
     "proposals": {"errors", "bamboo", "ranges", "transfer", "wire"},
     "ranges": {"errors", "bamboo"},
     "negentropy": {"errors", "bamboo"},
+    "session": {"errors", "bamboo", "ranges", "wire"},
     "store": {"errors", "bamboo", "ranges", "negentropy"},
     "testing": {"errors", "bamboo", "intervals", "store", "transfer"},
     "spark": {
@@ -41,13 +42,14 @@ ALLOWED = {
         "bushbaby",
         "intervals",
         "proposals",
+        "session",
         "negentropy",
         "ranges",
         "store",
         "transfer",
     },
 }
-WITHOUT_IO = ("bamboo", "wire", "bushbaby", "intervals", "proposals", "negentropy", "ranges")
+WITHOUT_IO = ("bamboo", "wire", "bushbaby", "intervals", "proposals", "session", "negentropy", "ranges")
 FORBIDDEN = {"socket", "asyncio", "time", "random", "secrets", "sqlite3", "threading", "select", "ssl"}
 
 

@@ -23,7 +23,7 @@ from culm.node.indexed import IndexNode
 from culm.node.node import Node, logs_to_ask_for
 from culm.node.policy import PolicyFile
 from culm.node.propose import ProposalOptions
-from culm.node.sync import SyncSummary, sync, sync_logs
+from culm.node.sync import SyncSummary, sync, sync_logs, sync_securely
 from culm.node.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.wants import EVERYTHING
 from culm.ranges import Range, RangeSet, read_range
@@ -43,7 +43,7 @@ _POINT_2_POINT = ("intervals", "proposals")
 # What can be said to some peers only: its default, and the protocols.
 _ONLY_WITH: dict[str, tuple[object, tuple[str, ...]]] = {
     "logs": ([], _POINT_2_POINT),
-    "live": (False, _POINT_2_POINT),
+    "live": (False, ("culm", *_POINT_2_POINT)),
     "min_payload": (None, _POINT_2_POINT),
     "max_payload": (None, _POINT_2_POINT),
     "newest": (None, ("intervals",)),
@@ -283,7 +283,9 @@ def _sync(arguments: argparse.Namespace) -> int:
             total = stats.missing + stats.entries_sent if stats.missing else None
             bar.update(done, stats.bytes_received + stats.bytes_sent, total)
 
-        if url.scheme == "bushbaby":
+        if url.scheme == "culm":
+            summary = asyncio.run(sync_securely(identity, config, store, url, live=arguments.live, progress=progress))
+        elif url.scheme == "bushbaby":
             summary = asyncio.run(sync(identity, config, store, url, progress))
         else:
             summary = asyncio.run(_sync_logs(arguments, config, store, url, follow, options, progress))

@@ -160,6 +160,13 @@ class Follower:
         if self._connection.request_credit:
             self._connection.request(*log, MetadataOnly(seq, ascending=False, dist=0))
 
+    def release(self) -> list[Log]:
+        """Follow the logs no longer of which all came that the peer has; these are they."""
+        finished = [log for log, followed in self._logs.items() if followed.phase is _Phase.DONE]
+        for log in finished:
+            del self._logs[log]
+        return finished
+
     @property
     def count(self) -> int:
         """How many logs are followed."""

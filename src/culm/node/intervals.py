@@ -32,7 +32,8 @@ class IntervalSession(PeerSession):
 
     ``logs`` are asked for from the beginning, others when the peer asks for them if ``mirrors`` says so. ``interest``
     says what of each log, by default the policy does. ``live``: go on with what is new; otherwise ``done`` is set once
-    everything came and the peer has what it asked for.
+    everything came and the peer has what it asked for. ``finished``, if there is one, is called with logs of which
+    everything came, which are then followed no longer, and asked again by ``ask_for``.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class IntervalSession(PeerSession):
         options: FollowOptions | None = None,
         interest: Callable[[Log], RangeSet] | None = None,
         limits: Limits | None = None,
+        finished: Callable[[list[Log]], None] | None = None,
         stored: Callable[[], None] = lambda: None,
         grew: Callable[[Log], None] | None = None,
     ) -> None:
@@ -57,8 +59,15 @@ class IntervalSession(PeerSession):
             self.connection, source, interest or config.policy.interest, options or FollowOptions(), live=live
         )
         self._mirrors = mirrors
+        self._finished = finished
         self._polled_at = time.monotonic()
         self.follower.add(logs)
+
+    async def ask_for(self, logs: Iterable[Log]) -> None:
+        """Ask for logs, too, or again for those that were finished."""
+        async with self._lock:
+            self.follower.add(logs)
+        self._wake.set()
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -133,6 +142,10 @@ class IntervalSession(PeerSession):
             self.follower.poll()
 
     def _check_done(self) -> None:
+        if self._finished is not None:
+            if finished := self.follower.release():
+                self._finished(finished)
+            return
         if self._live or not (self.follower.is_done and self.arrivals.idle):
             return
         quiet = time.monotonic() - self._news_at

@@ -6,22 +6,26 @@ import asyncio
 import logging
 import os
 import random
+import ssl
 import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
+from culm.node.claims import Claims
 from culm.node.folding import folding
 from culm.node.intervals import IntervalSession
 from culm.node.peer import PeerSession
 from culm.node.proposals import ProposalSession
 from culm.node.reconcile import Listening
+from culm.node.secure import SecureSession
 from culm.node.session import Session
 from culm.node.source import StoreSource
 from culm.node.stats import PeerRefused
-from culm.node.urls import PeerUrl
+from culm.node.tls import calling_context, listening_context, peer_key
 from culm.node.worker import StoreWorker
+from culm.wire.places import author_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from culm.bamboo import Entry, Identity
     from culm.node.config import NodeConfig
     from culm.node.policy import Policy
+    from culm.node.urls import PeerUrl
     from culm.store import Log, SQLiteStore
     from culm.store.interface import Bytes
 
@@ -40,29 +45,42 @@ _STREAM_LIMIT = 512 * 1024
 CONNECT_SECONDS = 10.0
 
 _logger = logging.getLogger("culm.node")
+AnySession = Session | PeerSession | SecureSession
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def connect(url: PeerUrl) -> Streams:
-    """Connect to a peer; ``NetworkError`` if that fails or takes more than ten seconds."""
+    """Connect to a peer; ``NetworkError`` if that fails or takes more than ten seconds.
+
+    With ``culm://``, ``PeerRefused`` if somebody else answers than the one whose key the address has.
+    """
+    secure = {"ssl": calling_context(), "server_hostname": ""} if url.scheme == "culm" else {}
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            return await asyncio.open_connection(url.host, url.port, limit=_STREAM_LIMIT)
+            streams = await asyncio.open_connection(url.host, url.port, limit=_STREAM_LIMIT, **secure)  # type: ignore[arg-type]
     except TimeoutError:
         raise NetworkError(f"{url} does not answer") from None
+    except ssl.SSLError as error:
+        raise NetworkError(f"{url} does not speak TLS 1.3: {error.reason}") from None
     except OSError as error:
         raise NetworkError(f"cannot reach {url}: {_reason(error)}") from None
+    if secure and (key := peer_key(streams[1])) != url.key:
+        streams[1].close()
+        raise PeerRefused(f"{url} is somebody else: {author_text(key)}")
+    return streams
 
 
 async def listen_at(
-    url: PeerUrl, accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+    url: PeerUrl,
+    accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    context: ssl.SSLContext | None = None,
 ) -> tuple[asyncio.Server, PeerUrl]:
     """Listen; the server, and its address with the port that it got. ``ConfigError`` if that cannot be."""
     try:
-        server = await asyncio.start_server(accept, url.host, url.port, limit=_STREAM_LIMIT)
+        server = await asyncio.start_server(accept, url.host, url.port, limit=_STREAM_LIMIT, ssl=context)
     except OSError as error:
         raise ConfigError(f"cannot listen at {url}: {_reason(error)}") from None
-    return server, PeerUrl(url.scheme, url.host, server.sockets[0].getsockname()[1])
+    return server, replace(url, port=server.sockets[0].getsockname()[1])
 
 
 def _reason(error: OSError) -> str:
@@ -75,12 +93,13 @@ class Node:
 
     def __init__(self, identity: Identity, config: NodeConfig, store: SQLiteStore) -> None:
         self.config = config
-        self.sessions: set[Session | PeerSession] = set()
+        self.sessions: set[AnySession] = set()
         self._identity = identity
         self._worker = StoreWorker(store)
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._comparisons = 0
+        self._claims = Claims()
         self._source: StoreSource | None = None
 
     async def run(
@@ -118,7 +137,7 @@ class Node:
         if self._source is not None:
             self._source.policy = policy
         for session in list(self.sessions):
-            if isinstance(session, ProposalSession):
+            if isinstance(session, ProposalSession | SecureSession):
                 await session.change_policy(policy)
 
     def _start(self, work: object) -> None:
@@ -127,18 +146,27 @@ class Node:
         task.add_done_callback(self._tasks.discard)
 
     async def _listen(self, url: PeerUrl) -> PeerUrl:
-        if url.scheme != "bushbaby" and self.config.policy.allow_peers:
+        if url.scheme not in ("culm", "bushbaby") and self.config.policy.allow_peers:
             # Nobody proves who they are there.
             raise ConfigError(f"{url} would show what is held to peers that are not on the allow list")
         accept = {
+            "culm": self._accept_secure,
             "bushbaby": self._accept,
             "intervals": self._accept_intervals,
             "proposals": self._accept_proposals,
             "negentropy": self._accept_comparison,
         }[url.scheme]
-        server, place = await listen_at(url, accept)
+        context = None
+        if url.scheme == "culm":
+            context, url = listening_context(self._identity), replace(url, key=self._identity.public)
+        server, place = await listen_at(url, accept, context)
         self._servers.append(server)
         return place
+
+    async def _accept_secure(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._admitted(writer):
+            with suppress(CulmError, asyncio.CancelledError):  # it was logged; or the node stops
+                await self._run(self._secure((reader, writer)), "a caller")
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._admitted(writer):
@@ -178,6 +206,18 @@ class Node:
             task.add_done_callback(self._tasks.discard)
         return True
 
+    def _secure(self, streams: Streams, peer: bytes | None = None) -> SecureSession:
+        return SecureSession(
+            self._identity,
+            self.config,
+            self._worker,
+            self._shared_source(),
+            self._claims,
+            streams,
+            peer=peer,
+            stored=self._tell_sessions,
+        )
+
     def _bushbaby(self, streams: Streams, *, called: bool) -> Session:
         return Session(self._identity, self.config, self._worker, streams, called=called, stored=self._tell_sessions)
 
@@ -210,7 +250,7 @@ class Node:
             self._source = StoreSource(self._worker.store, self.config.policy)
         return self._source
 
-    async def _run(self, session: Session | PeerSession, name: str) -> None:
+    async def _run(self, session: AnySession, name: str) -> None:
         self.sessions.add(session)
         try:
             await session.run()
@@ -240,8 +280,10 @@ class Node:
                 backoff = min(backoff * 2, _MAX_BACKOFF)
             await asyncio.sleep(self.config.interval * backoff * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
 
-    async def _calling(self, url: PeerUrl, streams: Streams) -> Session | PeerSession:
+    async def _calling(self, url: PeerUrl, streams: Streams) -> AnySession:
         """The session of a connection that we opened."""
+        if url.scheme == "culm":
+            return self._secure(streams, url.key)
         if url.scheme == "bushbaby":
             return self._bushbaby(streams, called=True)
         logs = await self._worker.run(logs_to_ask_for, self._worker.store, self.config.policy)

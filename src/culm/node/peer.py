@@ -68,6 +68,11 @@ class PeerSession(ABC):
         self._heard_at = self._spoke_at = self._news_at = time.monotonic()
         self._unsent_at: float | None = None
 
+    @property
+    def news_at(self) -> float:
+        """When something of use came from the peer."""
+        return self._news_at
+
     # -- life --------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:

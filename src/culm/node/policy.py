@@ -70,6 +70,16 @@ class Policy:
         """Whether to announce and send a log."""
         return log not in self.unshared and self.admits_author(log[0])
 
+    @property
+    def wants_everything(self) -> bool:
+        """Whether everything is asked for of every log."""
+        return (self.hoard or self.interests is None) and not (self.allow_authors or self.block_authors)
+
+    @property
+    def hides_logs(self) -> bool:
+        """Whether there may be logs that are not for others."""
+        return bool(self.unshared or self.block_authors or self.allow_authors)
+
 
 class PolicyFile:
     """``HOME/policy.json``: the lists of each clump, as hex."""

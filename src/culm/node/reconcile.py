@@ -147,8 +147,8 @@ class Listening(Answering):
     async def _open(self, view: View) -> Negentropy:
         """Take a snapshot in place of the one before."""
         await self._own.run(self._snapshot.close)
-        hidden = await self._worker.run(_hidden_logs, self._worker.store, self._policy)
-        records = self._worker.store.record_set(view, without=hidden)
+        only = self._policy.shares if self._policy.hides_logs else None
+        records = self._worker.store.record_set(view, only=only)
         return Negentropy(await self._own.run(self._snapshot.enter_context, records), FRAME_LIMIT)
 
 
@@ -157,14 +157,6 @@ def _view_of(name: bytes) -> View:
         return View(name.decode())
     except ValueError:
         raise RemoteProtocolError(f"no view of that name: {name[:20]!r}") from None
-
-
-def _hidden_logs(store: SQLiteStore, policy: Policy) -> list[tuple[bytes, int]]:
-    """The logs held that are not for others."""
-    if not (policy.unshared or policy.block_authors or policy.allow_authors):
-        return []
-    logs = ((summary.author, summary.log_id) for summary in store.logs())
-    return [log for log in logs if not policy.shares(log)]
 
 
 # -- the side that calls --------------------------------------------------------------------------------------------

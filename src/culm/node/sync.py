@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from culm.errors import NetworkError
+from culm.node.claims import Claims
 from culm.node.folding import folding
 from culm.node.intervals import IntervalSession
 from culm.node.node import changes, connect
 from culm.node.proposals import ProposalSession
 from culm.node.propose import ProposalOptions
+from culm.node.secure import SecureSession
 from culm.node.session import Session
 from culm.node.source import StoreSource
 from culm.node.stats import SessionStats
 from culm.node.worker import StoreWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from culm.bamboo import Identity
     from culm.node.config import NodeConfig
     from culm.node.follow import FollowOptions
+    from culm.node.node import AnySession
     from culm.node.peer import PeerSession
     from culm.node.urls import PeerUrl
     from culm.ranges import RangeSet
@@ -67,6 +71,37 @@ async def sync(
     finally:
         summary.seconds = time.monotonic() - started
         worker.close()
+    return summary
+
+
+async def sync_securely(
+    identity: Identity,
+    config: NodeConfig,
+    store: SQLiteStore,
+    url: PeerUrl,
+    *,
+    live: bool = False,
+    progress: Callable[[SessionStats], None] = lambda _: None,
+) -> SyncSummary:
+    """Exchange with a ``culm://`` peer what both sides want of each other; ``NetworkError`` if that breaks off.
+
+    ``live``: stay, and pass on what is new, until cancelled.
+    """
+    started = time.monotonic()
+    summary = SyncSummary()
+    worker, source = StoreWorker(store), StoreSource(store, config.policy)
+    session: SecureSession | None = None
+    try:
+        streams = await connect(url)
+        session = SecureSession(identity, config, worker, source, Claims(), streams, peer=url.key, live=live)
+        async with folding(worker), _watched(session, worker):
+            await _until_done(session, progress)
+    finally:
+        if session is not None:
+            summary.add(session.stats)
+        summary.seconds = time.monotonic() - started
+        worker.close()
+        source.close()
     return summary
 
 
@@ -117,13 +152,8 @@ async def sync_logs(
                 options=options,
                 interest=interest,
             )
-        watching = asyncio.create_task(_tell_of_changes(session, worker)) if live else None
-        try:
-            async with folding(worker):
-                await _until_done(session, progress)
-        finally:
-            if watching is not None:
-                watching.cancel()
+        async with folding(worker), _watched(session, worker) if live else nullcontext():
+            await _until_done(session, progress)
     finally:
         if session is not None:
             summary.add(session.stats)
@@ -133,12 +163,23 @@ async def sync_logs(
     return summary
 
 
-async def _tell_of_changes(session: PeerSession, worker: StoreWorker) -> None:
-    async for _ in changes(worker):
-        session.store_changed()
+@asynccontextmanager
+async def _watched(session: PeerSession | SecureSession, worker: StoreWorker) -> AsyncIterator[None]:
+    """Tell a session of the store's changes, for as long as the block lasts."""
+
+    async def watch() -> None:
+        async for _ in changes(worker):
+            session.store_changed()
+
+    task = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
-async def _until_done(session: Session | PeerSession, progress: Callable[[SessionStats], None]) -> None:
+async def _until_done(session: AnySession, progress: Callable[[SessionStats], None]) -> None:
     running = asyncio.create_task(session.run())
     done = asyncio.create_task(session.done.wait())
     try:

@@ -7,22 +7,28 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from culm.errors import ConfigError
+from culm.wire.places import author_text, parse_author
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SCHEMES = ("bushbaby", "intervals", "proposals")  # protocols in which we contact peers
+SCHEMES = ("culm", "bushbaby", "intervals", "proposals")  # protocols in which we contact peers
 LISTENER_SCHEMES = (*SCHEMES, "negentropy")
+_FORMS = {"culm": "culm://KEY@HOST:PORT"}
 _MAX_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
 class PeerUrl:
-    """Where to listen or to connect, and by which protocol. IPv6 addresses stand in brackets."""
+    """Where to listen or to connect, and by which protocol. IPv6 addresses stand in brackets.
+
+    ``key``: with ``culm://``, the listener's identity (32 bytes); nobody else is talked to.
+    """
 
     scheme: str
     host: str
     port: int
+    key: bytes | None = None
 
     @classmethod
     def parse(cls, text: str, *, schemes: Sequence[str] = SCHEMES, may_be_zero: bool = False) -> Self:
@@ -33,15 +39,22 @@ class PeerUrl:
         except ValueError:
             host = port = None
             parts = urlsplit("")
-        if host is None or port is None or parts.scheme not in schemes or parts.path or parts.query or parts.username:
-            expected = " or ".join(f"{scheme}://HOST:PORT" for scheme in schemes)
+        if host is None or port is None or parts.scheme not in schemes or parts.path or parts.query or parts.password:
+            expected = " or ".join(_FORMS.get(scheme, "{}://HOST:PORT").format(scheme) for scheme in schemes)
             msg = f"{text!r} is not an address; expected {expected}"
             raise ConfigError(msg)
         if port == 0 and not may_be_zero:
             msg = f"{text!r}: nobody listens at port 0"
             raise ConfigError(msg)
-        return cls(parts.scheme, host, port)
+        if parts.username is None:
+            if parts.scheme == "culm" and not may_be_zero:
+                raise ConfigError(f"{text!r} does not say whose address it is; expected culm://KEY@HOST:PORT")
+            return cls(parts.scheme, host, port)
+        if parts.scheme != "culm":
+            raise ConfigError(f"{text!r}: only a culm:// address has a key")
+        return cls(parts.scheme, host, port, parse_author(parts.username))
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
+        key = "" if self.key is None else f"{author_text(self.key)}@"
+        return f"{self.scheme}://{key}{host}:{self.port}"

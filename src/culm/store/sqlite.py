@@ -244,13 +244,14 @@ class SQLiteStore:
         return queries.fork_proofs(self._database, log)
 
     def record_set(
-        self, view: View, *, log: Log | None = None, without: Iterable[Log] = ()
+        self, view: View, *, log: Log | None = None, only: Callable[[Log], bool] | None = None
     ) -> AbstractContextManager[Storage]:
         """The records of a view as they are now, to reconcile with another set, for as long as the block lasts.
 
-        Only those of one log, or all but those of some, if told so. It may be used in another thread than the store.
+        Only those of one log, or of the logs that ``only`` says yes to, if told so. It may be used in another thread
+        than the store.
         """
-        return views.record_set(self._database, view, log=log, without=without)
+        return views.record_set(self._database, view, log=log, only=only)
 
     def entries_of(self, ids: set[bytes]) -> Iterator[StoredEntry]:
         """The verified entries with these record ids (32 bytes), log by log in ascending order."""

@@ -23,7 +23,7 @@ from culm.store.schema import from_sql, to_sql
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from culm.negentropy import ArrayStorage, Storage
     from culm.store.interface import Log, StoredEntry
@@ -46,19 +46,20 @@ class View(Enum):
 
 @contextmanager
 def record_set(
-    database: Database, view: View, *, log: Log | None = None, without: Iterable[Log] = ()
+    database: Database, view: View, *, log: Log | None = None, only: Callable[[Log], bool] | None = None
 ) -> Iterator[Storage]:
     """The records of a view as they are now, for as long as the block lasts.
 
-    Of one log if one is given, or of all but some: such sets are made by passing over the logs' entries, or over all.
+    Of one log if one is given, or of those that ``only`` says yes to: such sets are made by passing over the log's
+    entries, or over all.
     """
     own = Database(database.path, read_only=True)
     try:
         with own.snapshot() as connection:
             if log is not None:
                 yield _of_rows(_rows_of_log(connection, view, log))
-            elif without := set(without):
-                yield _of_rows(_rows_without(connection, view, without))
+            elif only is not None:
+                yield _of_rows(_rows_of_some(connection, view, only))
             else:
                 yield RecordSet(connection, view)
     finally:
@@ -198,13 +199,19 @@ def _rows_of_log(connection: sqlite3.Connection, view: View, log: Log) -> Iterab
     )
 
 
-def _rows_without(connection: sqlite3.Connection, view: View, logs: set[Log]) -> Iterable[tuple[int, bytes]]:
-    hidden = {find_log(connection, log) for log in logs}
+def _rows_of_some(
+    connection: sqlite3.Connection, view: View, only: Callable[[Log], bool]
+) -> Iterable[tuple[int, bytes]]:
+    logs = connection.execute("SELECT id, author, log_id, head FROM logs").fetchall()
+    chosen = {row: head for row, author, log_id, head in logs if only((author, from_sql(log_id)))}
+    if view is View.HEADS:
+        yield from sorted((to_sql(0), head) for head in chosen.values() if head is not None)
+        return
     log_of = "SELECT log FROM entries WHERE id = ?"
     for key, ref in every_record(connection, view.kind):
         row, held = divmod(ref, 2)
-        log = row if view is View.HEADS else connection.execute(log_of, (row,)).fetchone()[0]
-        if log not in hidden and (view is not View.PAYLOADS or held):
+        log = connection.execute(log_of, (row,)).fetchone()[0]
+        if log in chosen and (view is not View.PAYLOADS or held):
             yield to_sql(key_timestamp(key)), key_id(key)
 
 

@@ -1,0 +1,341 @@
+"""One connection of a ``culm://`` session: what the node wants, finds out and fetches on it.
+
+Inside runs an ``IntervalSession`` on the transfer stream, which asks for logs one by one. Which ones is decided here:
+those that the discovery, or the peer's offers, name and of which something is missing, if no other session of this node
+fetches them already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from culm.errors import RemoteProtocolError
+from culm.intervals import Limits as IntervalLimits
+from culm.node.claims import STALL_SECONDS
+from culm.node.discovery import Discovery
+from culm.node.intervals import IntervalSession
+from culm.node.muxed import TransferReader, TransferWriter
+from culm.node.stats import PeerRefused, PeerSilent, SessionStats
+from culm.node.tasks import run_together
+from culm.node.telling import lacks, told_interests
+from culm.session import (
+    Asked,
+    Connection,
+    Ended,
+    Established,
+    Event,
+    InterestsTold,
+    Named,
+    Offer,
+    Offered,
+    Reconcile,
+    Settled,
+    Transferred,
+)
+from culm.session.handshake import NONCE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from culm.bamboo import Identity
+    from culm.node.claims import Claims
+    from culm.node.config import NodeConfig
+    from culm.node.policy import Policy
+    from culm.node.source import StoreSource
+    from culm.node.worker import StoreWorker
+    from culm.store import Log
+
+_READ_BYTES = 256 * 1024
+_WRITE_BYTES = 256 * 1024
+_FETCHED_AT_ONCE = 64  # logs
+_OFFER_SECONDS = 0.05  # what changes within such a time is told at once
+_OFFERS_QUEUED = 256 * 1024  # bytes: a peer that does not take them is told no more for now
+_KNOWN_OFFERS = 4096  # of the peer that are remembered, so that it is not told what it said
+_MOST_WANTED = 1_000_000  # logs that wait to be fetched
+
+
+class SecureSession:
+    """Runs one connection until it is ended.
+
+    ``peer``: the listener's key, if we called. ``live``: stay for what is new; else ``done`` is set once both sides
+    have all that they want of each other.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        config: NodeConfig,
+        worker: StoreWorker,
+        source: StoreSource,
+        claims: Claims,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        *,
+        peer: bytes | None = None,
+        live: bool = True,
+        stored: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.config = config
+        self.done = asyncio.Event()
+        self.is_established = False
+        self._worker, self._source, self._claims = worker, source, claims
+        self._reader, self._writer = streams
+        self._live = live
+        self._stored = stored
+        self._bytes = [0, 0]
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        if peer is None:
+            self.connection = Connection.listening(identity, config.clump, nonce, config.policy.admits_peer)
+        else:
+            self.connection = Connection.calling(identity, peer, config.clump, nonce)
+        self._wake = asyncio.Event()
+        self._incoming = TransferReader(self._consumed)
+        self._outgoing = TransferWriter(self.connection, self._wake.set)
+        self._transfer = IntervalSession(
+            replace(config, policy=config.policy),
+            worker,
+            source,
+            (self._incoming, cast("asyncio.StreamWriter", self._outgoing)),
+            live=False,
+            mirrors=False,
+            limits=IntervalLimits(),
+            finished=self._were_fetched,
+            stored=stored,
+        )
+        self.discovery = Discovery(self.connection, worker, config, self._wake.set)
+        self._news = asyncio.Event()  # something to fetch, to tell or to settle
+        self._wanted: dict[Log, tuple[Offer, bool]] = {}  # logs that may have something for us
+        self._fetching: set[Log] = set()
+        self._waiting: set[Log] = set()  # of those wanted, what others fetch
+        self._flushed = asyncio.Event()
+        self._peer_has: dict[Log, Offer] = {}
+        self._told: int | None = None  # the store's change up to which the peer knows what there is
+        self._changed = asyncio.Event()
+        self._settled = self._peer_settled = 0
+
+    @property
+    def peer(self) -> bytes | None:
+        """The other side's identity, once it is known."""
+        return self.connection.peer
+
+    @property
+    def stats(self) -> SessionStats:
+        """What went through the session."""
+        return replace(self._transfer.stats, bytes_received=self._bytes[0], bytes_sent=self._bytes[1])
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``."""
+        try:
+            await run_together(
+                self._read(), self._write(), self._live_on(), writer=self._writer, flush=self._transfer.arrivals.close
+            )
+        finally:
+            self._claims.leave(self)
+            self.discovery.close()
+
+    async def _live_on(self) -> None:
+        """Everything that comes after the handshake, which must not take long."""
+        try:
+            async with asyncio.timeout(self.config.limits.handshake_seconds):
+                while not self.is_established:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise PeerSilent("the peer did not prove in time who it is") from None
+        self.connection.tell_interests(told_interests(self.config.policy))
+        self._wake.set()
+        works = [self._transfer.run(), self.discovery.run(), self._fetch(), self._tell()]
+        tasks = [asyncio.create_task(work) for work in works]
+        try:
+            finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in finished:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def store_changed(self) -> None:
+        """The store has changed: the peer may wait for what is new."""
+        self._changed.set()
+        self._transfer.store_changed()
+
+    async def change_policy(self, policy: Policy) -> None:
+        """Go on with other choices."""
+        if self.peer is not None and not policy.admits_peer(self.peer):
+            self._writer.close()
+            return
+        self.config = replace(self.config, policy=policy)
+        self.discovery.config = self._transfer.config = self.config
+        if self.is_established:
+            self.connection.tell_interests(told_interests(policy))
+            self.discovery.again()
+            self._wake.set()
+
+    # -- for the other sessions --------------------------------------------------------------------------------
+
+    @property
+    def news_at(self) -> float:
+        """When the peer sent something of use."""
+        return self._transfer.news_at
+
+    def claim_freed(self, log: Log) -> None:
+        """A log that we wait for is free."""
+        self._waiting.discard(log)
+        self._news.set()
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        while data := await self._reader.read(_READ_BYTES):
+            self._bytes[0] += len(data)
+            for event in self.connection.receive_data(data):
+                self._handle(event)
+            self._wake.set()
+        if not self.is_established:
+            raise PeerRefused("the peer ended the connection instead of opening a session")
+
+    def _consumed(self, amount: int) -> None:
+        self.connection.consumed(amount)
+        self._wake.set()
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case Transferred(data):
+                self._incoming.feed_data(data)
+            case Established():
+                self.is_established = True
+                self._news.set()
+            case InterestsTold():
+                self.discovery.interests_told()
+            case Reconcile() | Asked():
+                self.discovery.take(event)
+            case Ended():
+                self.discovery.take(event)
+                self._news.set()
+            case Named(offers):
+                self.discovery.take(event)
+                self._offered(offers, named=True)
+            case Offered(offers):
+                self._offered(offers, named=False)
+            case Settled(number):
+                self._peer_settled = max(self._peer_settled, number)
+                self._news.set()
+
+    def _offered(self, offers: Iterable[Offer], *, named: bool) -> None:
+        policy = self.config.policy
+        for offer in offers:
+            self._peer_has.pop(offer.log, None)
+            self._peer_has[offer.log] = offer
+            if policy.wants(offer.log):
+                before = self._wanted.get(offer.log)
+                self._wanted[offer.log] = offer, named or (before is not None and before[1])
+        while len(self._peer_has) > _KNOWN_OFFERS:
+            del self._peer_has[next(iter(self._peer_has))]
+        if len(self._wanted) > _MOST_WANTED:
+            raise RemoteProtocolError(f"the peer offers more than {_MOST_WANTED} logs")
+        self._news.set()
+
+    # -- fetching ----------------------------------------------------------------------------------------------
+
+    async def _fetch(self) -> None:
+        """Ask for what was named and offered, some logs at a time."""
+        while True:
+            self._news.clear()
+            chosen = await asyncio.to_thread(self._choose, _FETCHED_AT_ONCE - len(self._fetching))
+            taken = [log for log in chosen if self._claims.take(log, self, time.monotonic())]
+            self._waiting.update(set(chosen) - set(taken))
+            for log in taken:
+                self._wanted.pop(log, None)
+                self._fetching.add(log)
+            if taken:
+                await self._transfer.ask_for(taken)
+            self._check_settled()
+            if chosen and len(self._fetching) < _FETCHED_AT_ONCE:
+                continue
+            try:
+                await asyncio.wait_for(self._news.wait(), STALL_SECONDS if self._waiting else None)
+            except TimeoutError:
+                self._waiting.clear()  # those who fetch may have stalled
+
+    def _choose(self, most: int) -> list[Log]:
+        """Some of the wanted logs that have something for us; those that have not are forgotten."""
+        chosen: list[Log] = []
+        for log, (offer, named) in list(self._wanted.items()):
+            if len(chosen) >= most:
+                break
+            if log in self._fetching or log in self._waiting:
+                continue
+            with self._source.lock:
+                wanted = lacks(self._source.store, self.config.policy, offer, named=named)
+            if wanted:
+                chosen.append(log)
+            elif self._wanted.get(log) == (offer, named):
+                del self._wanted[log]
+        return chosen
+
+    def _were_fetched(self, logs: list[Log]) -> None:
+        for log in logs:
+            self._fetching.discard(log)
+            self._claims.release(log, self)
+        self._news.set()
+
+    def _check_settled(self) -> None:
+        """Tell the peer when we have all that we want of it, as far as we know."""
+        ended = self.discovery.ended
+        if self._wanted or self._fetching or not self._transfer.arrivals.idle:
+            return
+        if ended > self._settled:
+            self._settled = ended
+            self.connection.settle(ended)
+            self._wake.set()
+        if not self._live and 0 < ended <= min(self._settled, self._peer_settled) and not self.connection.is_comparing:
+            self.done.set()
+
+    # -- telling -----------------------------------------------------------------------------------------------
+
+    async def _tell(self) -> None:
+        """Offer what is new in the store to the peer, as far as it wants to know."""
+        await self.discovery.begun.wait()
+        self._told = self.discovery.change
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(_OFFER_SECONDS)
+            self._changed.clear()
+            while self.connection.offers_queued > _OFFERS_QUEUED:
+                self._flushed.clear()
+                await self._flushed.wait()
+            if offers := await asyncio.to_thread(self._news_for_peer):
+                self.connection.offer(offers)
+                self._wake.set()
+
+    def _news_for_peer(self) -> list[Offer]:
+        assert self._told is not None  # noqa: S101 - set before
+        self._told, logs = self._source.changed_logs(self._told)
+        theirs, policy = self.connection.their_interests, self.config.policy
+        found = []
+        for log in logs:
+            if theirs.wants(log) and policy.shares(log):
+                with self._source.lock:
+                    offer = Offer(*log, self._source.store.held(*log))
+                if self._peer_has.get(log) != offer:
+                    found.append(offer)
+        return found
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    async def _write(self) -> None:
+        while True:
+            self._wake.clear()
+            while data := self.connection.data_to_send(_WRITE_BYTES):
+                self._bytes[1] += len(data)
+                self._writer.write(data)
+                self._outgoing.moved()
+                self._flushed.set()
+                await self._writer.drain()
+            await self._wake.wait()

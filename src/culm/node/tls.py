@@ -1,0 +1,103 @@
+"""TLS for ``culm://``: a certificate made from an identity, and what the other side's certificate is worth.
+
+TLS 1.3 only. Names and dates in certificates mean nothing here, and no authority signs them: the key is what counts,
+and OpenSSL checks in every handshake that the listener holds it. The caller shows no certificate; it proves its key
+inside (``culm.session.handshake``), as Python's ``ssl`` cannot take a client certificate that no authority vouches for.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import ssl
+import tempfile
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from culm.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from culm.bamboo import Identity
+
+ALPN = "culm/1"
+_FROM = datetime(2020, 1, 1, tzinfo=UTC)
+_UNTIL = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)  # RFC 5280: "no well-defined expiration date"
+
+
+def listening_context(identity: Identity) -> ssl.SSLContext:
+    """The context of a listener that is ``identity``."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _harden(context)
+    context.num_tickets = 0  # sessions are not resumed
+    _load(context, identity)
+    return context
+
+
+@lru_cache(1)
+def calling_context() -> ssl.SSLContext:
+    """The context of a caller, who then has to ask for ``peer_key``."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _harden(context)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # no authority is asked: the key is compared
+    return context
+
+
+def _harden(context: ssl.SSLContext) -> None:
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.set_alpn_protocols([ALPN])
+
+
+def _load(context: ssl.SSLContext, identity: Identity) -> None:
+    """Give a context the identity's key and a certificate for it.
+
+    ``ssl`` reads them from files only: the key is sealed there with a password that nobody else ever sees.
+    """
+    from cryptography import x509  # noqa: PLC0415 - takes long to load
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+        BestAvailableEncryption,
+        Encoding,
+        PrivateFormat,
+    )
+    from cryptography.x509.oid import NameOID  # noqa: PLC0415
+
+    key = Ed25519PrivateKey.from_private_bytes(identity.seed)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, identity.public.hex())])
+    builder = x509.CertificateBuilder(
+        issuer_name=name,
+        subject_name=name,
+        public_key=key.public_key(),
+        serial_number=int.from_bytes(identity.public[:16], "big") >> 1 or 1,
+        not_valid_before=_FROM,
+        not_valid_after=_UNTIL,
+    )
+    certificate = builder.sign(key, None)
+    password = secrets.token_bytes(32).hex().encode()
+    sealed = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password))
+    handle, path = tempfile.mkstemp(prefix="culm-")  # mode 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(certificate.public_bytes(Encoding.PEM) + sealed)
+        context.load_cert_chain(path, password=password)
+    finally:
+        os.unlink(path)  # noqa: PTH108 - beside mkstemp
+
+
+def peer_key(writer: asyncio.StreamWriter) -> bytes:
+    """The listener's key (32 bytes) that a TLS connection has proved; ``RemoteProtocolError`` if it is none of ours."""
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+
+    tls = writer.get_extra_info("ssl_object")
+    data = tls.getpeercert(binary_form=True)
+    try:
+        key = x509.load_der_x509_certificate(data or b"").public_key()
+    except ValueError as error:
+        raise RemoteProtocolError(f"the peer's certificate cannot be read: {error}") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise RemoteProtocolError("the peer's certificate is not one of an identity")
+    return key.public_bytes_raw()

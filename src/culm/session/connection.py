@@ -1,0 +1,350 @@
+"""One side of a session: bytes of the TLS connection in, events out (docs/protocols/sessions.md).
+
+::
+
+    session = Connection.calling(identity, listener_key, clump, nonce)
+    events = session.receive_data(data)     # RemoteProtocolError: close the connection, say nothing
+    out = session.data_to_send()
+    session.tell_interests(interests)
+    session.transfer(data)                  # bytes of the interval protocol, whose machine is the owner's
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING
+
+from culm.errors import LocalProtocolError, RemoteProtocolError
+from culm.session import events as made
+from culm.session.handshake import Transcript
+from culm.session.interests import Interests
+from culm.session.limits import HANDSHAKE_BYTES, ID_BYTES, Limits
+from culm.session.messages import (
+    Challenge,
+    Control,
+    Deframer,
+    Discovery,
+    InterestsMessage,
+    Message,
+    Offer,
+    Offers,
+    Proof,
+    SettledMessage,
+    Welcome,
+    batches,
+    decode,
+    decode_discovery,
+    decode_heads,
+    decode_names,
+    encode,
+    encode_discovery,
+    encode_interest,
+    encode_offers,
+)
+from culm.session.states import CONTROL, RECEIVED, SENT, Phase, Round
+from culm.wire.bymux import INFINITE, Closed, Multiplexer, Received, Stream, Unread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from culm.bamboo import Identity
+    from culm.ranges import RangeSet
+    from culm.session.interests import Key
+
+CONTROL_STREAM, DISCOVERY_STREAM, TRANSFER_STREAM = range(3)
+CONTROL_CREDIT = 16 * 1024
+"""Bytes that each side may write to the control stream from the start; to the others nothing."""
+WINDOWS = {CONTROL_STREAM: 240 * 1024, DISCOVERY_STREAM: 256 * 1024, TRANSFER_STREAM: 1024 * 1024}
+"""Credit that is given once the peer has proved itself."""
+_ROOM = 64  # of a message, for what is around its items
+
+_TYPES: dict[type, Control] = {
+    Challenge: Control.CHALLENGE,
+    Proof: Control.PROOF,
+    Welcome: Control.WELCOME,
+    InterestsMessage: Control.INTERESTS,
+    Offers: Control.OFFERS,
+    SettledMessage: Control.SETTLED,
+}
+
+
+class Connection:
+    """One side. Make it by ``calling`` or ``listening``; ``peer`` is the other side's key once that is known."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        clump: bytes,
+        nonce: bytes,
+        *,
+        calls: bool,
+        peer: bytes | None,
+        admits: Callable[[bytes], bool],
+        limits: Limits | None = None,
+    ) -> None:
+        self.calls = calls
+        self.peer = peer
+        self.limits = limits or Limits()
+        self.their_limits = Limits(HANDSHAKE_BYTES, 1)
+        self.their_interests = Interests()
+        self.rounds = 0
+        self._identity = identity
+        self._clump = clump
+        self._nonce = nonce
+        self._admits = admits
+        self._transcript: Transcript | None = None
+        self._phase = Phase.UNGREETED if calls else Phase.UNPROVED
+        self._round = Round.IDLE
+        self._control = Deframer(HANDSHAKE_BYTES)
+        self._discovery = Deframer(self.limits.max_message)
+        streams = {CONTROL_STREAM: CONTROL_CREDIT, DISCOVERY_STREAM: 0, TRANSFER_STREAM: 0}
+        self._mux = Multiplexer(
+            proactive=calls, streams={number: Stream(credit, credit) for number, credit in streams.items()}
+        )
+        if not calls:
+            self._say(Challenge(nonce))
+
+    @classmethod
+    def calling(
+        cls, identity: Identity, listener: bytes, clump: bytes, nonce: bytes, *, limits: Limits | None = None
+    ) -> Connection:
+        """The side that called. ``listener``: the key (32 bytes) that TLS has proved; ``nonce``: 32 fresh bytes."""
+        return cls(identity, clump, nonce, calls=True, peer=listener, admits=lambda _: True, limits=limits)
+
+    @classmethod
+    def listening(
+        cls,
+        identity: Identity,
+        clump: bytes,
+        nonce: bytes,
+        admits: Callable[[bytes], bool],
+        *,
+        limits: Limits | None = None,
+    ) -> Connection:
+        """The side that was called. ``admits`` says whether to talk to a key that was proved."""
+        return cls(identity, clump, nonce, calls=False, peer=None, admits=admits, limits=limits)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether both sides have proved themselves."""
+        return self._phase is Phase.OPEN
+
+    @property
+    def is_comparing(self) -> bool:
+        """Whether a discovery is under way."""
+        return self._round is not Round.IDLE
+
+    # -- in ----------------------------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes) -> Iterator[made.Event]:
+        """Take bytes from the peer. ``RemoteProtocolError``: the connection is over; the events before it count."""
+        for event in self._mux.receive_data(data):
+            match event:
+                case Received(number, received):
+                    yield from self._receive(number, received)
+                case Closed() | Unread():
+                    raise RemoteProtocolError("the peer ended a stream of the session")
+                case _:
+                    pass
+
+    def _receive(self, number: int, data: bytes) -> Iterator[made.Event]:
+        if number == TRANSFER_STREAM:
+            yield made.Transferred(data)  # the owner says when it is dealt with
+            return
+        if number == CONTROL_STREAM:
+            for message in self._control.feed(data):
+                yield from self._take(decode(message))
+        elif number == DISCOVERY_STREAM:
+            for message in self._discovery.feed(data):
+                yield from self._take_discovery(*decode_discovery(message))
+        else:
+            raise RemoteProtocolError(f"there is no stream {number} in a session")
+        self._mux.consumed(number, len(data))
+
+    def _take(self, message: Message) -> Iterator[made.Event]:
+        kind = _TYPES[type(message)]
+        following = CONTROL.get((self._phase, kind))
+        if following is None:
+            raise RemoteProtocolError(f"{kind.name} came while {self._phase.name.lower()}")
+        match message:
+            case Challenge(nonce):
+                self._prove(nonce)
+            case Proof():
+                self._check_proof(message)
+            case Welcome(mac, limits):
+                assert self._transcript is not None  # noqa: S101 - made with the proof
+                if not hmac.compare_digest(mac, self._transcript.listener_mac(self._clump)):
+                    raise RemoteProtocolError("the peer is of another clump")
+                self.their_limits = limits
+            case InterestsMessage(reset, items):
+                yield self._take_interests(reset=reset, told=Interests(dict(items)))
+            case Offers(offers):
+                yield made.Offered(offers)
+            case SettledMessage(number):
+                yield made.Settled(number)
+        was_open = self.is_open
+        self._phase = following
+        if self.is_open and not was_open:
+            assert self.peer is not None  # noqa: S101 - it has proved itself
+            self._open()
+            yield made.Established(self.peer)
+
+    def _prove(self, listener_nonce: bytes) -> None:
+        assert self.peer is not None  # noqa: S101 - who calls knows whom
+        transcript = Transcript(self.peer, listener_nonce, self._identity.public, self._nonce)
+        self._transcript = transcript
+        signature, mac = transcript.sign(self._identity), transcript.caller_mac(self._clump)
+        self._say(Proof(self._identity.public, self._nonce, signature, mac, self.limits))
+
+    def _check_proof(self, proof: Proof) -> None:
+        transcript = Transcript(self._identity.public, self._nonce, proof.key, proof.nonce)
+        if not transcript.is_signed_by_caller(proof.signature):
+            raise RemoteProtocolError("the caller does not hold the key it claims")
+        if not self._admits(proof.key):
+            raise RemoteProtocolError("the caller is not one we talk to")
+        if not hmac.compare_digest(proof.mac, transcript.caller_mac(self._clump)):
+            raise RemoteProtocolError("the caller is of another clump")
+        self.peer, self.their_limits = proof.key, proof.limits
+        self._say(Welcome(transcript.listener_mac(self._clump), self.limits))
+
+    def _open(self) -> None:
+        self._control.limit = self.limits.max_message
+        for number, window in WINDOWS.items():
+            self._mux.grant(number, window)
+
+    def _take_interests(self, *, reset: bool, told: Interests) -> made.Event:
+        if reset:
+            self.their_interests = Interests()
+        self.their_interests.ranges.update(told)
+        if len(self.their_interests) > self.limits.max_interests:
+            raise RemoteProtocolError(f"more than {self.limits.max_interests} interests")
+        return made.InterestsTold(self.their_interests)
+
+    def _take_discovery(self, kind: Discovery, body: bytes) -> Iterator[made.Event]:
+        before, following = self._round, RECEIVED.get((self._round, kind))
+        if following is None or (self.calls and before is Round.IDLE):
+            raise RemoteProtocolError(f"{kind.name} came while {before.name.lower()}")
+        self._round = following
+        match kind:
+            case Discovery.RECONCILE:
+                first = before is Round.IDLE
+                self.rounds += first
+                yield made.Reconcile(body, first)
+            case Discovery.ASK:
+                yield made.Asked(decode_heads(body))
+            case Discovery.NAMES:
+                yield made.Named(decode_names(body))
+            case Discovery.END:
+                if body:
+                    raise RemoteProtocolError("bytes behind the end of a discovery")
+                yield made.Ended(self.rounds)
+
+    # -- out ---------------------------------------------------------------------------------------------------
+
+    def _say(self, message: Message) -> None:
+        self._mux.write(CONTROL_STREAM, encode(message))
+
+    def _expect_open(self) -> None:
+        if not self.is_open:
+            raise LocalProtocolError("the session is not open yet")
+
+    @property
+    def _room(self) -> int:
+        """For the items of a message."""
+        return min(self.limits.max_message, self.their_limits.max_message) - _ROOM
+
+    def tell_interests(self, interests: Interests) -> None:
+        """Say what we want, instead of what was said before.
+
+        ``LocalProtocolError`` for more interests than the peer takes.
+        """
+        self._expect_open()
+        if len(interests) > self.their_limits.max_interests:
+            raise LocalProtocolError(f"the peer takes {self.their_limits.max_interests} interests at most")
+        group: list[tuple[Key, RangeSet]] = []
+        size, reset = 0, True
+        for key, ranges in interests:
+            needed = len(encode_interest(key, ranges))
+            if group and size + needed > self._room:
+                self._say(InterestsMessage(reset, group))
+                group, size, reset = [], 0, False
+            group.append((key, ranges))
+            size += needed
+        self._say(InterestsMessage(reset, group))
+
+    def offer(self, offers: Iterable[Offer]) -> None:
+        """Say what we have got, or have no longer."""
+        self._expect_open()
+        for group in batches(offers, self._room):
+            self._say(Offers(group))
+
+    def settle(self, number: int) -> None:
+        """Say that we have fetched what we want of what was named in the discovery of that number."""
+        self._expect_open()
+        self._say(SettledMessage(number))
+
+    def reconcile(self, message: bytes) -> None:
+        """Send a negentropy message: the caller's first one begins a discovery."""
+        if self._round is Round.IDLE:
+            self._expect_open()
+            if not self.calls:
+                raise LocalProtocolError("the caller begins a discovery")
+            self.rounds += 1
+        self._discover(Discovery.RECONCILE, message)
+
+    def ask(self, heads: list[bytes]) -> None:
+        """Ask for the names behind heads; ``most_asked`` at a time."""
+        self._discover(Discovery.ASK, b"".join(heads))
+
+    @property
+    def most_asked(self) -> int:
+        """How many heads can be asked for at once, so that the names fit into an answer."""
+        return max(1, min(self._room // ID_BYTES, 1000))
+
+    def name(self, offers: list[Offer]) -> None:
+        """Name logs that differ: the caller of its own accord, the listener in answer to ``Asked``."""
+        groups = list(batches(offers, self._room)) or [[]]
+        if not self.calls and len(groups) > 1:  # one answer: what does not fit is offered
+            for group in groups[1:]:
+                self._say(Offers(group))
+            groups = groups[:1]
+        for group in groups:
+            self._discover(Discovery.NAMES, encode_offers(group))
+
+    def end_round(self) -> None:
+        """Everything that differs was named."""
+        self._discover(Discovery.END)
+
+    def _discover(self, kind: Discovery, body: bytes = b"") -> None:
+        following = SENT.get((self._round, kind))
+        if following is None:
+            raise LocalProtocolError(f"{kind.name} cannot be said while {self._round.name.lower()}")
+        self._round = following
+        self._mux.write(DISCOVERY_STREAM, encode_discovery(kind, body))
+
+    def transfer(self, data: bytes) -> None:
+        """Queue bytes of the interval protocol."""
+        self._expect_open()
+        self._mux.write(TRANSFER_STREAM, data)
+
+    @property
+    def transfer_queued(self) -> int:
+        """Bytes that wait, for credit or for their turn."""
+        return self._mux.queued(TRANSFER_STREAM)
+
+    @property
+    def offers_queued(self) -> int:
+        """Bytes on the control stream that wait: who does not take them is told no more for now."""
+        return self._mux.queued(CONTROL_STREAM)
+
+    def consumed(self, amount: int) -> None:
+        """Bytes of the interval protocol were dealt with."""
+        self._mux.consumed(TRANSFER_STREAM, amount)
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self._mux.ping()
+
+    def data_to_send(self, limit: int = INFINITE) -> bytes:
+        """Bytes for the peer, about ``limit`` at most."""
+        return self._mux.data_to_send(limit)

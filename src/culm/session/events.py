@@ -1,0 +1,77 @@
+"""What a session's connection tells its owner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from culm.session.interests import Interests
+    from culm.session.messages import Offer
+
+
+@dataclass(frozen=True, slots=True)
+class Established:
+    """Both sides have proved themselves. ``peer`` is the other side's identity (32 bytes)."""
+
+    peer: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class InterestsTold:
+    """The peer said what it wants; all that it wants now."""
+
+    interests: Interests
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """The peer has got something new, or has less than before."""
+
+    offers: list[Offer]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The peer has fetched all it wants of what the discovery of this number, and offers before, named."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """A negentropy message of the running discovery; ``first``: it begins one."""
+
+    message: bytes
+    first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The peer asks for the names behind these heads (32 bytes each); ``Connection.name`` answers."""
+
+    heads: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Logs that differ, as the peer has them."""
+
+    offers: list[Offer]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The discovery is over: all that differed was named. To the side that answers: ``end_round`` confirms it."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """Bytes of the interval protocol; ``Connection.consumed`` says when they are dealt with."""
+
+    data: bytes
+
+
+Event = Established | InterestsTold | Offered | Settled | Reconcile | Asked | Named | Ended | Transferred

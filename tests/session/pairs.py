@@ -1,0 +1,53 @@
+"""Two sides of a session, without a network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from culm.bamboo import Identity
+from culm.session import Connection, Limits
+
+if TYPE_CHECKING:
+    from culm.session import Event
+
+ALICE, BOB, EVE = (Identity(bytes([number]) * 32) for number in (1, 2, 3))
+CALLER_NONCE, LISTENER_NONCE = b"c" * 32, b"l" * 32
+
+
+class Pair:
+    """Alice calls Bob. ``alice_saw`` and ``bob_saw`` are the events of each."""
+
+    def __init__(self, **settings: Any) -> None:
+        clumps = settings.get("clumps", (b"Quagga", b"Quagga"))
+        limits = settings.get("limits", Limits())
+        self.alice = Connection.calling(
+            settings.get("caller", ALICE), settings.get("listener", BOB.public), clumps[0], CALLER_NONCE, limits=limits
+        )
+        self.bob = Connection.listening(
+            BOB, clumps[1], LISTENER_NONCE, settings.get("admits", lambda _: True), limits=limits
+        )
+        self.alice_saw: list[Event] = []
+        self.bob_saw: list[Event] = []
+        self.carried = 0
+
+    def carry(self, piece: int = 10**9) -> None:
+        """Carry bytes both ways, in pieces of a size, until both are silent."""
+        while True:
+            sent = [side.data_to_send() for side in (self.bob, self.alice)]
+            if not any(sent):
+                return
+            self.carried += sum(map(len, sent))
+            for data, side, saw in zip(sent, (self.alice, self.bob), (self.alice_saw, self.bob_saw), strict=True):
+                for at in range(0, len(data), piece):
+                    saw.extend(side.receive_data(data[at : at + piece]))
+
+
+def opened(**settings: Any) -> Pair:
+    """A pair that has shaken hands, its events forgotten."""
+    pair = Pair(**settings)
+    pair.carry()
+    assert pair.alice.is_open
+    assert pair.bob.is_open
+    pair.alice_saw.clear()
+    pair.bob_saw.clear()
+    return pair

@@ -1,0 +1,318 @@
+"""Both sides of a session: the handshake, and what may be said when."""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from culm.errors import LocalProtocolError, RemoteProtocolError
+from culm.negentropy import ArrayStorage, Negentropy
+from culm.ranges import Range, RangeSet
+from culm.session import (
+    Asked,
+    Connection,
+    Ended,
+    Established,
+    Interests,
+    InterestsTold,
+    Limits,
+    Named,
+    Offer,
+    Offered,
+    Reconcile,
+    Settled,
+    Transferred,
+)
+from culm.session.handshake import Transcript
+from culm.session.limits import LEAST_MESSAGE
+from culm.session.messages import Challenge, Discovery, Proof, Welcome, encode, encode_discovery, framed
+from culm.session.states import CONTROL, RECEIVED, SENT, Phase, Round
+from culm.wire.bymux import WRITE, packet
+from tests.session.pairs import ALICE, BOB, CALLER_NONCE, EVE, LISTENER_NONCE, Pair, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ALL = RangeSet([Range(1)])
+
+
+def on_stream(number: int, data: bytes) -> bytes:
+    """Bytes as they are written to a stream."""
+    return packet(WRITE, number, len(data)) + data
+
+
+# -- the handshake ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("piece", [1, 7, 10**6])
+def test_they_prove_themselves(piece: int) -> None:
+    """Both know the other's key at the end, however the bytes are cut."""
+    pair = Pair()
+    pair.carry(piece)
+    assert [Established(BOB.public)] == pair.alice_saw
+    assert [Established(ALICE.public)] == pair.bob_saw
+
+
+def test_what_is_proved() -> None:
+    """The signature and the MACs are those that the page on sessions defines."""
+    transcript = Transcript(BOB.public, LISTENER_NONCE, ALICE.public, CALLER_NONCE)
+    both = BOB.public + LISTENER_NONCE + ALICE.public + CALLER_NONCE
+    assert ALICE.sign(b"culm session 1: caller\0" + both) == transcript.sign(ALICE)
+    expected = hmac.digest(b"Quagga", b"culm session 1: clump of the caller\0" + both, "sha256")
+    assert expected == transcript.caller_mac(b"Quagga")
+    expected = hmac.digest(b"Quagga", b"culm session 1: clump of the listener\0" + both, "sha256")
+    assert expected == transcript.listener_mac(b"Quagga")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"clumps": (b"Quagga", b"Zebra")}, "another clump"),
+        ({"admits": lambda _: False}, "not one we talk to"),
+        ({"listener": EVE.public}, "does not hold the key"),  # what was signed for Eve is worth nothing to Bob
+    ],
+)
+def test_strangers(settings: dict[str, Any], message: str) -> None:
+    """A stranger is not told anything: all that it gets is the nonce that everybody gets."""
+    pair = Pair(**settings)
+    greeting = pair.bob.data_to_send()
+    assert greeting == on_stream(0, encode(Challenge(LISTENER_NONCE)))
+    list(pair.alice.receive_data(greeting))
+    with pytest.raises(RemoteProtocolError, match=message):
+        list(pair.bob.receive_data(pair.alice.data_to_send()))
+    assert pair.bob.data_to_send() == b""
+    assert not pair.bob.is_open
+
+
+def test_replayed_proof() -> None:
+    """A proof that was heard once opens nothing with another nonce."""
+    pair = Pair()
+    list(pair.alice.receive_data(pair.bob.data_to_send()))
+    proof = pair.alice.data_to_send()
+    again = Connection.listening(BOB, b"Quagga", b"m" * 32, lambda _: True)
+    with pytest.raises(RemoteProtocolError, match="does not hold the key"):
+        list(again.receive_data(proof))
+
+
+def test_borrowed_key() -> None:
+    """Who claims another's key is found out."""
+    transcript = Transcript(BOB.public, LISTENER_NONCE, ALICE.public, CALLER_NONCE)
+    forged = Proof(ALICE.public, CALLER_NONCE, transcript.sign(EVE), transcript.caller_mac(b"Quagga"), Limits())
+    bob = Connection.listening(BOB, b"Quagga", LISTENER_NONCE, lambda _: True)
+    with pytest.raises(RemoteProtocolError, match="does not hold the key"):
+        list(bob.receive_data(on_stream(0, encode(forged))))
+
+
+def test_a_listener_of_another_clump() -> None:
+    """The caller leaves a listener that cannot show that it knows the clump, though it let the caller in."""
+    pair = Pair()
+    list(pair.alice.receive_data(pair.bob.data_to_send()))
+    transcript = Transcript(BOB.public, LISTENER_NONCE, ALICE.public, CALLER_NONCE)
+    welcome = encode(Welcome(transcript.listener_mac(b"Zebra"), Limits()))
+    with pytest.raises(RemoteProtocolError, match="another clump"):
+        list(pair.alice.receive_data(on_stream(0, welcome)))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_nothing_before_the_proof(number: int) -> None:
+    """A stranger has no credit for discovery and transfer, and can send a small message only."""
+    bob = Connection.listening(BOB, b"Quagga", LISTENER_NONCE, lambda _: True)
+    with pytest.raises(RemoteProtocolError, match="credit"):
+        list(bob.receive_data(on_stream(number, b"x")))
+    bob = Connection.listening(BOB, b"Quagga", LISTENER_NONCE, lambda _: True)
+    with pytest.raises(RemoteProtocolError, match="1 to 512 are taken"):
+        list(bob.receive_data(on_stream(0, framed(bytes(513)))))
+
+
+# -- what may be said ------------------------------------------------------------------------------------------------
+
+
+def test_interests_and_offers() -> None:
+    """What each wants and has comes to the other; later interests take the place of earlier ones."""
+    pair = opened()
+    wants = Interests({(): ALL, (EVE.public,): RangeSet(), (BOB.public, 3): RangeSet([Range(5, 9)])})
+    pair.alice.tell_interests(wants)
+    offers = [Offer(BOB.public, 3, RangeSet([Range(1, 7)]))]
+    pair.bob.offer(offers)
+    pair.bob.settle(1)
+    pair.carry()
+    assert [InterestsTold(wants)] == pair.bob_saw
+    assert [Offered(offers), Settled(1)] == pair.alice_saw
+    theirs = pair.bob.their_interests
+    assert (theirs.wants((EVE.public, 1)), theirs.wants((BOB.public, 1))) == (False, True)
+    assert RangeSet([Range(5, 9)]) == theirs.of((BOB.public, 3))
+    assert not theirs.is_everything
+    pair.alice.tell_interests(Interests({(): ALL}))
+    pair.carry()
+    assert pair.bob.their_interests.is_everything
+
+
+def test_many_interests() -> None:
+    """Interests that do not fit into one message are told in several; more than the peer takes are not told."""
+    pair = opened(limits=Limits(LEAST_MESSAGE, 300))
+    wants = Interests({(number.to_bytes(32),): ALL for number in range(300)})
+    pair.alice.tell_interests(wants)
+    pair.carry()
+    assert wants.ranges == pair.bob.their_interests.ranges
+    assert len(pair.bob_saw) > 1
+    with pytest.raises(LocalProtocolError, match="300 interests at most"):
+        pair.alice.tell_interests(Interests({(number.to_bytes(32),): ALL for number in range(301)}))
+
+
+def test_too_many_interests() -> None:
+    """A peer that tells more than is taken is dropped."""
+    pair = opened(limits=Limits(LEAST_MESSAGE, 10))
+    pair.alice.their_limits = Limits(LEAST_MESSAGE, 1000)
+    pair.alice.tell_interests(Interests({(number.to_bytes(32),): ALL for number in range(11)}))
+    with pytest.raises(RemoteProtocolError, match="more than 10 interests"):
+        pair.carry()
+
+
+def test_transfer() -> None:
+    """Bytes of the transfer stream go through as they are, as far as there is credit."""
+    pair = opened()
+    pair.alice.transfer(bytes(3_000_000))
+    pair.carry()
+    first = sum(len(event.data) for event in pair.bob_saw if isinstance(event, Transferred))
+    assert first == 1024 * 1024
+    assert 3_000_000 - first == pair.alice.transfer_queued
+    pair.bob.consumed(first)
+    pair.carry()
+    assert 2 * first == sum(len(event.data) for event in pair.bob_saw if isinstance(event, Transferred))
+
+
+def storage(heads: list[bytes]) -> ArrayStorage:
+    """A sealed set of heads."""
+    return ArrayStorage.of((0, head) for head in heads)
+
+
+@given(st.sets(st.integers(0, 40), max_size=30), st.sets(st.integers(0, 40), max_size=30))
+def test_a_discovery(ours: set[int], theirs: set[int]) -> None:
+    """The caller finds out what differs, names what only it has and asks for the names of the rest; twice."""
+    pair = opened()
+    names = {number.to_bytes(32): Offer(number.to_bytes(32), number, ALL) for number in range(50)}
+    for number in (1, 2):
+        caller = Negentropy(storage([value.to_bytes(32) for value in sorted(ours)]))
+        listener = Negentropy(storage([value.to_bytes(32) for value in sorted(theirs)]))
+        pair.alice.reconcile(caller.initiate())
+        pair.carry()
+        while True:
+            event = pair.bob_saw.pop()
+            assert isinstance(event, Reconcile)
+            pair.bob.reconcile(listener.reconcile(event.message) or b"")
+            pair.carry()
+            event = pair.alice_saw.pop()
+            assert isinstance(event, Reconcile)
+            message = caller.reconcile(event.message)
+            if message is None:
+                break
+            pair.alice.reconcile(message)
+            pair.carry()
+        assert ours - theirs == {int.from_bytes(head) for head in caller.have}
+        pair.alice.name([names[head] for head in caller.have])
+        if caller.need:
+            pair.alice.ask(caller.need)
+            pair.carry()
+            event = pair.bob_saw.pop()
+            assert isinstance(event, Asked)
+            pair.bob.name([names[head] for head in event.heads])
+            pair.carry()
+            assert [Named([names[head] for head in caller.need])] == pair.alice_saw
+            pair.alice_saw.clear()
+        pair.alice.end_round()
+        pair.carry()
+        assert Ended(number) == pair.bob_saw.pop()
+        pair.bob.end_round()
+        pair.carry()
+        assert Ended(number) == pair.alice_saw.pop()
+        assert (False, False) == (pair.alice.is_comparing, pair.bob.is_comparing)
+        pair.bob_saw.clear()
+
+
+def test_names_that_do_not_fit() -> None:
+    """The listener answers with as many names as fit; the others come as offers."""
+    pair = opened(limits=Limits(LEAST_MESSAGE, 10))
+    offers = [Offer(number.to_bytes(32), 1, ALL) for number in range(200)]
+    pair.alice.reconcile(b"x")
+    pair.carry()
+    pair.bob.reconcile(b"y")
+    pair.carry()
+    pair.alice.ask([bytes(32)])
+    pair.carry()
+    pair.bob.name(offers)
+    pair.carry()
+    got = [event for event in pair.alice_saw if isinstance(event, Named | Offered)]
+    assert len(got) == 2
+    assert sorted(offers) == sorted(offer for event in got for offer in event.offers)
+
+
+# -- the tables ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["820501", "820480", "83030180", "8300015820" + "00" * 32])
+def test_too_early(text: str) -> None:
+    """What belongs to an open session, or to the other side, is refused of a stranger."""
+    bob = Connection.listening(BOB, b"Quagga", LISTENER_NONCE, lambda _: True)
+    with pytest.raises(RemoteProtocolError, match="came while unproved"):
+        list(bob.receive_data(on_stream(0, framed(bytes.fromhex(text)))))
+
+
+@pytest.mark.parametrize("kind", list(Discovery))
+def test_the_listener_does_not_begin(kind: Discovery) -> None:
+    """Whatever a listener says on the discovery stream before the caller began is refused, and not said by ours."""
+    pair = opened()
+    with pytest.raises(RemoteProtocolError, match="came while idle"):
+        list(pair.alice.receive_data(on_stream(1, encode_discovery(kind, bytes(32)))))
+    says: dict[Discovery, Callable[[], None]] = {
+        Discovery.RECONCILE: lambda: pair.bob.reconcile(b"x"),
+        Discovery.ASK: lambda: pair.bob.ask([bytes(32)]),
+        Discovery.NAMES: lambda: pair.bob.name([]),
+        Discovery.END: pair.bob.end_round,
+    }
+    with pytest.raises(LocalProtocolError):
+        says[kind]()
+
+
+def test_nothing_before_it_is_open() -> None:
+    """Nothing can be told, offered or transferred before both have proved themselves."""
+    pair = Pair()
+    attempts: list[Callable[[], None]] = [
+        lambda: pair.bob.tell_interests(Interests()),
+        lambda: pair.bob.offer([]),
+        lambda: pair.alice.settle(1),
+        lambda: pair.alice.transfer(b"x"),
+        lambda: pair.alice.reconcile(b"x"),
+    ]
+    for says in attempts:
+        with pytest.raises(LocalProtocolError, match="not open"):
+            says()
+
+
+def test_tables_are_closed() -> None:
+    """Every state that a table leads to is one it leads out of, or is left by what the other side does."""
+    control = {phase for phase, _ in CONTROL}
+    assert set(Phase) == control
+    for table in (RECEIVED, SENT):
+        assert set(table.values()) <= {state for state, _ in (*RECEIVED, *SENT)} | {Round.IDLE}
+
+
+def test_ended_streams() -> None:
+    """A peer that ends a stream of the session ends the session."""
+    pair = opened()
+    with pytest.raises(RemoteProtocolError, match="ended a stream"):
+        list(pair.alice.receive_data(packet(4, 2)))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.binary(min_size=1, max_size=40)), max_size=6))
+def test_any_bytes(writes: list[tuple[int, bytes]]) -> None:
+    """Whatever an admitted peer sends, the outcome is events or a refusal."""
+    pair = opened()
+    try:
+        for number, data in writes:
+            list(pair.bob.receive_data(on_stream(number, data)))
+    except RemoteProtocolError:
+        pass

@@ -1,0 +1,128 @@
+"""Messages of a session: bytes, and what is none."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from culm.errors import RemoteProtocolError
+from culm.ranges import Range, RangeSet
+from culm.session import Limits, Offer
+from culm.session.limits import LEAST_MESSAGE
+from culm.session.messages import (
+    Challenge,
+    Deframer,
+    InterestsMessage,
+    Offers,
+    Proof,
+    SettledMessage,
+    Welcome,
+    batches,
+    decode,
+    decode_discovery,
+    decode_heads,
+    decode_names,
+    encode,
+    encode_offers,
+    framed,
+    offer_size,
+)
+
+U64 = st.integers(0, 2**64 - 1)
+KEYS = st.binary(min_size=32, max_size=32)
+RANGES = st.builds(
+    lambda spans: RangeSet([Range(low, low + length, sparse=sparse) for low, length, sparse in spans]),
+    st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 1000), st.booleans()), max_size=4),
+)
+OFFERS = st.builds(Offer, KEYS, U64, RANGES)
+LIMITS = st.builds(Limits, st.integers(LEAST_MESSAGE, 2**40), st.integers(1, 2**40))
+MESSAGES = st.one_of(
+    st.builds(Challenge, KEYS),
+    st.builds(Proof, KEYS, KEYS, st.binary(min_size=64, max_size=64), KEYS, LIMITS),
+    st.builds(Welcome, KEYS, LIMITS),
+    st.builds(
+        InterestsMessage,
+        st.booleans(),
+        st.lists(st.tuples(st.one_of(st.just(()), st.tuples(KEYS), st.tuples(KEYS, U64)), RANGES), max_size=5),
+    ),
+    st.builds(Offers, st.lists(OFFERS, max_size=5)),
+    st.builds(SettledMessage, U64),
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (Challenge(bytes(32)), "25 83 00 01 5820" + "00" * 32),
+        (Welcome(b"\x07" * 32, Limits(262144, 10000)), "2d 83 02 5820" + "07" * 32 + "82 1a00040000 192710"),
+        (InterestsMessage(reset=True, items=[((), RangeSet([Range(1)]))]), "09 83 03 01 81 81 43 010001"),
+        (
+            Offers([Offer(b"\x09" * 32, 300, RangeSet([Range(1, 5)]))]),
+            "2e 82 04 81 83 5820" + "09" * 32 + "19012c 44 01800105",
+        ),
+        (SettledMessage(3), "03 82 05 03"),
+    ],
+)
+def test_bytes(message: Challenge, expected: str) -> None:
+    """The examples of the page on sessions."""
+    assert bytes.fromhex(expected) == encode(message)
+
+
+@given(MESSAGES)
+def test_there_and_back(message: Challenge) -> None:
+    """What is encoded decodes to the same, and nothing is left over."""
+    (found,) = Deframer(10**6).feed(encode(message))
+    assert message == decode(found)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes(data: bytes) -> None:
+    """Bytes that are no message are refused by name, whatever they are."""
+    try:
+        message = decode(data)
+    except RemoteProtocolError:
+        return
+    (found,) = Deframer(10**6).feed(encode(message))
+    assert len(found) <= len(data) + 200  # ranges may be written otherwise than they came
+
+
+@given(st.lists(st.binary(min_size=1, max_size=300), max_size=8), st.integers(1, 50))
+def test_framing(messages: list[bytes], piece: int) -> None:
+    """Messages come out as they went in, however the stream is cut."""
+    stream = b"".join(map(framed, messages))
+    frames = Deframer(300)
+    assert messages == [
+        message for at in range(0, len(stream), piece) for message in frames.feed(stream[at : at + piece])
+    ]
+
+
+@pytest.mark.parametrize("data", [b"\x00", b"\xf9\x01\x2d", b"\xff" + b"\xff" * 8, b"\xf8\x01"])
+def test_wrong_lengths(data: bytes) -> None:
+    """A message that is empty or too long, and a length in more bytes than needed, are refused at once."""
+    with pytest.raises(RemoteProtocolError, match="message"):
+        list(Deframer(300).feed(data))
+
+
+def test_wrong_discovery() -> None:
+    """Kinds that there are not, heads that are none, names with something behind them."""
+    with pytest.raises(RemoteProtocolError, match="kind 4"):
+        decode_discovery(b"\x04")
+    for body in (b"", b"x" * 33):
+        with pytest.raises(RemoteProtocolError, match="no heads"):
+            decode_heads(body)
+    with pytest.raises(RemoteProtocolError, match="not names"):
+        decode_names(encode_offers([]) + b"\0")
+    with pytest.raises(RemoteProtocolError, match="an offer without a log"):
+        decode_names(bytes.fromhex("81 81 43 010001"))
+
+
+@given(st.lists(OFFERS, max_size=20), st.integers(60, 400))
+def test_batches(offers: list[Offer], room: int) -> None:
+    """Offers in groups that fit, in order, none missing; one that is too large says more than it has, never less."""
+    groups = list(batches(offers, room))
+    found = [offer for group in groups for offer in group]
+    assert [offer.log for offer in offers] == [offer.log for offer in found]
+    assert all(sum(map(offer_size, group)) <= room or len(group) == 1 for group in groups)
+    for offer, sent in zip(offers, found, strict=True):
+        assert not len(offer.held.missing(sent.held))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-QUICK = NodeLimits(handshake_seconds=5, idle_seconds=5, keepalive_seconds=1, settle_seconds=0.2)
+QUICK = NodeLimits(handshake_seconds=5, idle_seconds=5, keepalive_seconds=1, settle_seconds=2)
 CONFIG = NodeConfig(b"Quagga", limits=QUICK)
 T = TypeVar("T")
 _OPEN: list[asyncio.StreamWriter] = []  # closed at the end of ``run``

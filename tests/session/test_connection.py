@@ -246,7 +246,7 @@ def test_names_that_do_not_fit() -> None:
     pair.bob.name(offers)
     pair.carry()
     got = [event for event in pair.alice_saw if isinstance(event, Named | Offered)]
-    assert len(got) == 2
+    assert len(got) == 3
     assert sorted(offers) == sorted(offer for event in got for offer in event.offers)
 
 

@@ -35,7 +35,7 @@ RANGES = st.builds(
     lambda spans: RangeSet([Range(low, low + length, sparse=sparse) for low, length, sparse in spans]),
     st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 1000), st.booleans()), max_size=4),
 )
-OFFERS = st.builds(Offer, KEYS, U64, RANGES)
+OFFERS = st.builds(Offer, KEYS, U64, RANGES, st.sampled_from([b"", b"12345678"]), U64)
 LIMITS = st.builds(Limits, st.integers(LEAST_MESSAGE, 2**40), st.integers(1, 2**40))
 MESSAGES = st.one_of(
     st.builds(Challenge, KEYS),
@@ -58,8 +58,8 @@ MESSAGES = st.one_of(
         (Welcome(b"\x07" * 32, Limits(262144, 10000)), "2d 83 02 5820" + "07" * 32 + "82 1a00040000 192710"),
         (InterestsMessage(reset=True, items=[((), RangeSet([Range(1)]))]), "09 83 03 01 81 81 43 010001"),
         (
-            Offers([Offer(b"\x09" * 32, 300, RangeSet([Range(1, 5)]))]),
-            "2e 82 04 81 83 5820" + "09" * 32 + "19012c 44 01800105",
+            Offers([Offer(b"\x09" * 32, 300, RangeSet([Range(1, 5)]), b"\x0a" * 8, 6)]),
+            "38 82 04 81 85 5820" + "09" * 32 + "19012c 44 01800105 48" + "0a" * 8 + "06",
         ),
         (SettledMessage(3), "03 82 05 03"),
     ],
@@ -113,8 +113,10 @@ def test_wrong_discovery() -> None:
             decode_heads(body)
     with pytest.raises(RemoteProtocolError, match="not names"):
         decode_names(encode_offers([]) + b"\0")
-    with pytest.raises(RemoteProtocolError, match="an offer without a log"):
+    with pytest.raises(RemoteProtocolError, match="not names"):
         decode_names(bytes.fromhex("81 81 43 010001"))
+    with pytest.raises(RemoteProtocolError, match="a tip of 3 bytes"):
+        decode_names(encode_offers([Offer(bytes(32), 1, RangeSet(), b"abc")]))
 
 
 @given(st.lists(OFFERS, max_size=20), st.integers(60, 400))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from culm.bamboo import PayloadHasher, yamf_hash
 from culm.bamboo.lipmaa import links_across
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
+from culm.intervals.interval import MetadataOnly
 from culm.intervals.items import decode_item
 from culm.intervals.progress import Progress
 from culm.intervals.proofs import is_due
@@ -178,7 +179,8 @@ class OurRequest(Progress):
         at = at + end - begin - before
         self._buffer.clear()
         events.append(EntryReceived(self.request.id, entry, self.request.verified))
-        self.exchanged.received.add(seq, is_payload=False)
+        if not self._is_other_branch(entry):
+            self.exchanged.received.add(seq, is_payload=False)
         self._check_agrees(entry, explicit)
         self._pass()
         stream = self.stream
@@ -348,6 +350,13 @@ class OurRequest(Progress):
             raise RemoteProtocolError("bytes announced beyond the position where the response becomes eager")
         if not self.lazy and not self.exchanged.sent.has(stream.item(index).seq, is_payload=True):
             raise RemoteProtocolError("a confirmation of bytes that the peer does not have from us")
+
+    def _is_other_branch(self, entry: Entry) -> bool:
+        """Whether a single entry that was asked for contradicts ours: then what we hold is not what came."""
+        if not isinstance(self.request.interval, MetadataOnly):
+            return False
+        held = self._source.variants(self.request.log, entry.seq)
+        return bool(held) and entry.hash not in {other.hash for other in held}
 
     def _check_hash(self, message: Lazy) -> None:
         """Refuse a confirmation whose hash is not that of the entry that we sent."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from culm.errors import RemoteProtocolError
 from culm.negentropy import Negentropy
+from culm.node.telling import offer_of
 from culm.node.worker import Worker
 from culm.session import Asked, Ended, Named, Offer, Reconcile
 from culm.store.views import View
@@ -35,11 +36,16 @@ class Discovery:
     """The discoveries of one session. ``ended`` is the number of the last one that is over.
 
     ``begun`` is set with the first one; ``change`` is then the store's change that it compares, so that what is newer
-    can be offered. ``wake`` is called when there is something to send.
+    can be offered. ``wake`` is called when there is something to send, ``over`` when a discovery is over.
     """
 
     def __init__(
-        self, connection: Connection, worker: StoreWorker, config: NodeConfig, wake: Callable[[], None]
+        self,
+        connection: Connection,
+        worker: StoreWorker,
+        config: NodeConfig,
+        wake: Callable[[], None],
+        over: Callable[[], None],
     ) -> None:
         self.config = config
         self.ended = 0
@@ -50,6 +56,7 @@ class Discovery:
         self._wake = wake
         self._due = asyncio.Event()
         self._told = asyncio.Event()
+        self._over = over
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
         self._own = Worker()
         self._snapshot = ExitStack()
@@ -83,6 +90,7 @@ class Discovery:
             else:
                 await self._answer()
             await self._own.run(self._snapshot.close)
+            self._over()
             await asyncio.sleep(max(0.0, _LEAST_SECONDS - (time.monotonic() - started)))
 
     # -- both sides --------------------------------------------------------------------------------------------
@@ -112,7 +120,7 @@ class Discovery:
         """The logs behind heads of ours, for whom they are for."""
         store, theirs, policy = self._worker.store, self._connection.their_interests, self.config.policy
         logs = [log for log in store.logs_of(heads) if theirs.wants(log) and policy.shares(log)]
-        return [Offer(*log, store.held(*log)) for log in logs]
+        return [offer_of(store, log) for log in logs]
 
     # -- the side that called ----------------------------------------------------------------------------------
 

@@ -158,7 +158,7 @@ class Follower:
     def doubt(self, log: Log, seq: int) -> None:
         """The peer seems to hold another entry of a number than we do: ask for it."""
         if self._connection.request_credit:
-            self._connection.request(*log, MetadataOnly(seq, ascending=False, dist=0))
+            self._connection.request(*log, MetadataOnly(seq, ascending=True, dist=0), forks=self._forks(log))
 
     def release(self) -> list[Log]:
         """Follow the logs no longer of which all came that the peer has; these are they."""
@@ -275,7 +275,12 @@ class Follower:
     def _question(self, followed: _Followed, name: str, interval: Interval) -> None:
         options = self._options
         request_id = self._connection.request(
-            *followed.log, interval, forks=options.forks, anchor=options.anchor, verified=options.verified, lazy=True
+            *followed.log,
+            interval,
+            forks=self._forks(followed.log),
+            anchor=options.anchor,
+            verified=options.verified,
+            lazy=True,
         )
         followed.questions[request_id] = name
         followed.were_asked.add(name)
@@ -377,7 +382,7 @@ class Follower:
         """Send the two requests for a span."""
         interval, offset, begun = self._interval(followed, span)
         options = self._options
-        forks = Forks.LOCAL if self._source.lookup(followed.log).is_forked else options.forks
+        forks = self._forks(followed.log)
 
         def request(*, lazy: bool) -> int:
             request_id = self._connection.request(
@@ -398,6 +403,10 @@ class Follower:
         span.lazy = request(lazy=True)
         span.eager = request(lazy=False)
         followed.spans.append(span)
+
+    def _forks(self, log: Log) -> Forks:
+        """Of a log that is known to be forked, what is before the fork is asked for."""
+        return Forks.LOCAL if self._source.lookup(log).is_forked else self._options.forks
 
     def _interval(
         self, followed: _Followed, span: _Span
@@ -455,6 +464,8 @@ class Follower:
                     self._answered(followed, span)
             case Ended() if event.id in self._by_id:
                 self._ended(event)
+            case Ended() if event.proof:  # to a question that was answered before
+                self.proofs.append(event.proof)
 
     def progressed(self, request_id: int) -> None:
         """Data came for a request: see whether that is all."""

@@ -63,10 +63,12 @@ class IntervalSession(PeerSession):
         self._polled_at = time.monotonic()
         self.follower.add(logs)
 
-    async def ask_for(self, logs: Iterable[Log]) -> None:
-        """Ask for logs, too, or again for those that were finished."""
+    async def ask_for(self, logs: Iterable[Log], doubted: Iterable[tuple[Log, int]] = ()) -> None:
+        """Ask for logs, too, or again for those that were finished; and for entries that may contradict ours."""
         async with self._lock:
             self.follower.add(logs)
+            for log, seq in doubted:
+                self.follower.doubt(log, seq)
         self._wake.set()
 
     # -- reading -----------------------------------------------------------------------------------------------

@@ -1,27 +1,24 @@
 """One connection of a ``culm://`` session: what the node wants, finds out and fetches on it.
 
-Inside runs an ``IntervalSession`` on the transfer stream, which asks for logs one by one. Which ones is decided here:
-those that the discovery, or the peer's offers, name and of which something is missing, if no other session of this node
-fetches them already.
+On the three streams of the connection work a ``Discovery``, which finds out what differs, an ``IntervalSession``, which
+transfers, and ``Fetching``, which says what. What changes later is offered to the peer, as the peer offers it to us.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from culm.errors import RemoteProtocolError
 from culm.intervals import Limits as IntervalLimits
-from culm.node.claims import STALL_SECONDS
 from culm.node.discovery import Discovery
+from culm.node.fetching import Fetching
 from culm.node.intervals import IntervalSession
 from culm.node.muxed import TransferReader, TransferWriter
 from culm.node.stats import PeerRefused, PeerSilent, SessionStats
 from culm.node.tasks import run_together
-from culm.node.telling import lacks, told_interests
+from culm.node.telling import offer_of, told_interests
 from culm.session import (
     Asked,
     Connection,
@@ -47,15 +44,14 @@ if TYPE_CHECKING:
     from culm.node.policy import Policy
     from culm.node.source import StoreSource
     from culm.node.worker import StoreWorker
+    from culm.ranges import RangeSet
     from culm.store import Log
 
 _READ_BYTES = 256 * 1024
 _WRITE_BYTES = 256 * 1024
-_FETCHED_AT_ONCE = 64  # logs
 _OFFER_SECONDS = 0.05  # what changes within such a time is told at once
 _OFFERS_QUEUED = 256 * 1024  # bytes: a peer that does not take them is told no more for now
 _KNOWN_OFFERS = 4096  # of the peer that are remembered, so that it is not told what it said
-_MOST_WANTED = 1_000_000  # logs that wait to be fetched
 
 
 class SecureSession:
@@ -80,11 +76,9 @@ class SecureSession:
     ) -> None:
         self.config = config
         self.done = asyncio.Event()
-        self.is_established = False
-        self._worker, self._source, self._claims = worker, source, claims
+        self._source = source
         self._reader, self._writer = streams
         self._live = live
-        self._stored = stored
         self._bytes = [0, 0]
         nonce = secrets.token_bytes(NONCE_BYTES)
         if peer is None:
@@ -101,15 +95,14 @@ class SecureSession:
             (self._incoming, cast("asyncio.StreamWriter", self._outgoing)),
             live=False,
             mirrors=False,
+            interest=self._interest,
             limits=IntervalLimits(),
             finished=self._were_fetched,
             stored=stored,
         )
-        self.discovery = Discovery(self.connection, worker, config, self._wake.set)
-        self._news = asyncio.Event()  # something to fetch, to tell or to settle
-        self._wanted: dict[Log, tuple[Offer, bool]] = {}  # logs that may have something for us
-        self._fetching: set[Log] = set()
-        self._waiting: set[Log] = set()  # of those wanted, what others fetch
+        self._fetching = Fetching(source, claims, self._transfer, self._check_settled)
+        self.discovery = Discovery(self.connection, worker, config, self._wake.set, self._check_settled)
+        self._opened = asyncio.Event()
         self._flushed = asyncio.Event()
         self._peer_has: dict[Log, Offer] = {}
         self._told: int | None = None  # the store's change up to which the peer knows what there is
@@ -135,21 +128,19 @@ class SecureSession:
                 self._read(), self._write(), self._live_on(), writer=self._writer, flush=self._transfer.arrivals.close
             )
         finally:
-            self._claims.leave(self)
+            self._fetching.close()
             self.discovery.close()
 
     async def _live_on(self) -> None:
         """Everything that comes after the handshake, which must not take long."""
         try:
             async with asyncio.timeout(self.config.limits.handshake_seconds):
-                while not self.is_established:
-                    self._news.clear()
-                    await self._news.wait()
+                await self._opened.wait()
         except TimeoutError:
             raise PeerSilent("the peer did not prove in time who it is") from None
         self.connection.tell_interests(told_interests(self.config.policy))
         self._wake.set()
-        works = [self._transfer.run(), self.discovery.run(), self._fetch(), self._tell()]
+        works = [self._transfer.run(), self.discovery.run(), self._fetching.run(), self._tell()]
         tasks = [asyncio.create_task(work) for work in works]
         try:
             finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -172,22 +163,10 @@ class SecureSession:
             return
         self.config = replace(self.config, policy=policy)
         self.discovery.config = self._transfer.config = self.config
-        if self.is_established:
+        if self._opened.is_set():
             self.connection.tell_interests(told_interests(policy))
             self.discovery.again()
             self._wake.set()
-
-    # -- for the other sessions --------------------------------------------------------------------------------
-
-    @property
-    def news_at(self) -> float:
-        """When the peer sent something of use."""
-        return self._transfer.news_at
-
-    def claim_freed(self, log: Log) -> None:
-        """A log that we wait for is free."""
-        self._waiting.discard(log)
-        self._news.set()
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -197,7 +176,7 @@ class SecureSession:
             for event in self.connection.receive_data(data):
                 self._handle(event)
             self._wake.set()
-        if not self.is_established:
+        if not self._opened.is_set():
             raise PeerRefused("the peer ended the connection instead of opening a session")
 
     def _consumed(self, amount: int) -> None:
@@ -209,86 +188,42 @@ class SecureSession:
             case Transferred(data):
                 self._incoming.feed_data(data)
             case Established():
-                self.is_established = True
-                self._news.set()
+                self._opened.set()
             case InterestsTold():
                 self.discovery.interests_told()
             case Reconcile() | Asked():
                 self.discovery.take(event)
             case Ended():
                 self.discovery.take(event)
-                self._news.set()
             case Named(offers):
                 self.discovery.take(event)
-                self._offered(offers, named=True)
+                self._offered(offers)
             case Offered(offers):
-                self._offered(offers, named=False)
+                self._offered(offers)
             case Settled(number):
                 self._peer_settled = max(self._peer_settled, number)
-                self._news.set()
+                self._check_settled()
 
-    def _offered(self, offers: Iterable[Offer], *, named: bool) -> None:
-        policy = self.config.policy
+    def _offered(self, offers: Iterable[Offer]) -> None:
         for offer in offers:
             self._peer_has.pop(offer.log, None)
             self._peer_has[offer.log] = offer
-            if policy.wants(offer.log):
-                before = self._wanted.get(offer.log)
-                self._wanted[offer.log] = offer, named or (before is not None and before[1])
         while len(self._peer_has) > _KNOWN_OFFERS:
             del self._peer_has[next(iter(self._peer_has))]
-        if len(self._wanted) > _MOST_WANTED:
-            raise RemoteProtocolError(f"the peer offers more than {_MOST_WANTED} logs")
-        self._news.set()
+        self._fetching.offered(offers)
 
-    # -- fetching ----------------------------------------------------------------------------------------------
+    # -- settling --------------------------------------------------------------------------------------------------
 
-    async def _fetch(self) -> None:
-        """Ask for what was named and offered, some logs at a time."""
-        while True:
-            self._news.clear()
-            chosen = await asyncio.to_thread(self._choose, _FETCHED_AT_ONCE - len(self._fetching))
-            taken = [log for log in chosen if self._claims.take(log, self, time.monotonic())]
-            self._waiting.update(set(chosen) - set(taken))
-            for log in taken:
-                self._wanted.pop(log, None)
-                self._fetching.add(log)
-            if taken:
-                await self._transfer.ask_for(taken)
-            self._check_settled()
-            if chosen and len(self._fetching) < _FETCHED_AT_ONCE:
-                continue
-            try:
-                await asyncio.wait_for(self._news.wait(), STALL_SECONDS if self._waiting else None)
-            except TimeoutError:
-                self._waiting.clear()  # those who fetch may have stalled
-
-    def _choose(self, most: int) -> list[Log]:
-        """Some of the wanted logs that have something for us; those that have not are forgotten."""
-        chosen: list[Log] = []
-        for log, (offer, named) in list(self._wanted.items()):
-            if len(chosen) >= most:
-                break
-            if log in self._fetching or log in self._waiting:
-                continue
-            with self._source.lock:
-                wanted = lacks(self._source.store, self.config.policy, offer, named=named)
-            if wanted:
-                chosen.append(log)
-            elif self._wanted.get(log) == (offer, named):
-                del self._wanted[log]
-        return chosen
+    def _interest(self, log: Log) -> RangeSet:
+        return self.config.policy.interest(log)
 
     def _were_fetched(self, logs: list[Log]) -> None:
-        for log in logs:
-            self._fetching.discard(log)
-            self._claims.release(log, self)
-        self._news.set()
+        self._fetching.finished(logs)
 
     def _check_settled(self) -> None:
         """Tell the peer when we have all that we want of it, as far as we know."""
         ended = self.discovery.ended
-        if self._wanted or self._fetching or not self._transfer.arrivals.idle:
+        if not self._fetching.is_idle:
             return
         if ended > self._settled:
             self._settled = ended
@@ -322,7 +257,7 @@ class SecureSession:
         for log in logs:
             if theirs.wants(log) and policy.shares(log):
                 with self._source.lock:
-                    offer = Offer(*log, self._source.store.held(*log))
+                    offer = offer_of(self._source.store, log)
                 if self._peer_has.get(log) != offer:
                     found.append(offer)
         return found

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from culm.bamboo import MAX_U64
+from culm.bamboo.yamf import YAMF_PREFIX
+from culm.errors import Place
 from culm.node.wants import EVERYTHING
 from culm.ranges import RangeSet
-from culm.session import Interests
+from culm.session import Interests, Offer
+from culm.session.messages import TIP_BYTES
+from culm.store import State
 
 if TYPE_CHECKING:
     from culm.node.policy import Policy
-    from culm.session import Offer
     from culm.store import Log, SQLiteStore
 
 _NOTHING = RangeSet()
@@ -36,15 +40,46 @@ def told_interests(policy: Policy) -> Interests:
     return found
 
 
-def lacks(store: SQLiteStore, policy: Policy, offer: Offer, *, named: bool) -> bool:
-    """Whether a peer may have something for us in a log.
+def offer_of(store: SQLiteStore, log: Log) -> Offer:
+    """What the store has of a log."""
+    held = store.held(*log)
+    tip = _tip(store, log, _newest(held))
+    return Offer(*log, held, tip, lowest_fork(store, log) or 0)
 
-    ``named``: its head differs from ours. If all that it has is held here, there may be a fork.
-    """
+
+def lowest_fork(store: SQLiteStore, log: Log) -> int | None:
+    """The lowest position of a fork that is known."""
+    return min((proof.position for proof in store.fork_proofs(log)), default=None)
+
+
+def _tip(store: SQLiteStore, log: Log, newest: int) -> bytes:
+    """The beginning of the digest of a verified entry; nothing if there is none."""
+    stored = store.get(Place(*log, newest)) if newest else None
+    if stored is None or stored.state is not State.VERIFIED:
+        return b""
+    return stored.entry.hash[len(YAMF_PREFIX) :][:TIP_BYTES]
+
+
+def doubted(store: SQLiteStore, offer: Offer) -> int | None:
+    """The number of which the peer's entry is another than ours, as far as its tip tells."""
+    newest = _newest(offer.held)
+    tip = _tip(store, offer.log, newest)
+    return newest if tip and offer.tip and tip != offer.tip else None
+
+
+def newest_held(store: SQLiteStore, log: Log) -> int:
+    """The newest verified entry; 0 if there is none."""
+    return _newest(store.held(*log))
+
+
+def lacks(store: SQLiteStore, policy: Policy, offer: Offer) -> bool:
+    """Whether a peer has something for us in a log: entries, payloads, or a fork that we do not know of."""
     wanted = policy.interest(offer.log)
-    if not wanted or not len(offer.held):
+    if not wanted:
         return False
-    if named and _newest(offer.held) == _newest(store.held(*offer.log)):
+    if offer.fork and offer.fork < (lowest_fork(store, offer.log) or MAX_U64):
+        return True
+    if doubted(store, offer) is not None:
         return True
     if wanted == EVERYTHING:
         return any(_missing(store, offer.log, item.start, item.last, sparse=item.sparse) for item in offer.held)

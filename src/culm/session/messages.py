@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from culm.session.interests import Key
 
 VERSION = 1
+TIP_BYTES = 8
 _MOST_ITEMS = 10_000  # of an array
 
 
@@ -47,11 +48,17 @@ class Discovery(IntEnum):
 
 
 class Offer(NamedTuple):
-    """What a side has of a log. ``held``: of which verified entries, and with which payloads."""
+    """What a side has of a log.
+
+    ``held``: which verified entries, and with which payloads. ``tip``: the first 8 bytes of the digest of the newest of
+    them, to see a fork by. ``fork``: the lowest position of a fork that is known, 0 if there is none.
+    """
 
     author: bytes
     log_id: int
     held: RangeSet
+    tip: bytes = b""
+    fork: int = 0
 
     @property
     def log(self) -> tuple[bytes, int]:
@@ -210,14 +217,25 @@ def encode_offers(offers: list[Offer]) -> bytes:
     """An array of offers."""
     out = bytearray()
     cbor.push_head(out, cbor.ARRAY, len(offers))
-    for author, log_id, held in offers:
-        out += encode_interest((author, log_id), held)
+    for offer in offers:
+        out += _encode_offer(offer)
+    return bytes(out)
+
+
+def _encode_offer(offer: Offer) -> bytes:
+    out = bytearray()
+    cbor.push_head(out, cbor.ARRAY, 5)
+    cbor.push_string(out, offer.author, as_text=False)
+    cbor.push_unsigned(out, offer.log_id)
+    cbor.push_string(out, offer.held.encode(), as_text=False)
+    cbor.push_string(out, offer.tip, as_text=False)
+    cbor.push_unsigned(out, offer.fork)
     return bytes(out)
 
 
 def offer_size(offer: Offer) -> int:
     """Bytes that an offer takes in a message."""
-    return len(encode_interest((offer.author, offer.log_id), offer.held))
+    return len(_encode_offer(offer))
 
 
 def decode(data: bytes) -> Message:
@@ -334,11 +352,20 @@ def _pull_items(view: memoryview, at: int) -> tuple[list[tuple[Key, RangeSet]], 
 
 
 def _pull_offer_array(view: memoryview, at: int) -> tuple[list[Offer], int]:
-    start = at
-    items, at = _pull_items(view, at)
-    if any(len(key) < 2 for key, _ in items):
-        raise EncodingError("an offer without a log", start)
-    return [Offer(key[0], key[1], held) for key, held in items if len(key) == 2], at
+    count, at = cbor.pull_array(view, at, most=_MOST_ITEMS)
+    offers: list[Offer] = []
+    for _ in range(count):
+        _, at = cbor.pull_array(view, at, least=5, most=5)
+        author, at = _pull_bytes(view, at, KEY_BYTES)
+        log_id, at = cbor.pull_unsigned(view, at)
+        held, at = _pull_bytes(view, at)
+        start = at
+        tip, at = _pull_bytes(view, at)
+        if len(tip) not in (0, TIP_BYTES):
+            raise EncodingError(f"a tip of {len(tip)} bytes", start)
+        fork, at = cbor.pull_unsigned(view, at)
+        offers.append(Offer(author, log_id, RangeSet.decode(held), tip, fork))
+    return offers, at
 
 
 # -- the discovery stream --------------------------------------------------------------------------------------------
@@ -382,7 +409,7 @@ def batches(offers: Iterable[Offer], room: int) -> Iterator[list[Offer]]:
     for offer in offers:
         item = offer
         if (needed := offer_size(item)) > room:
-            item = Offer(offer.author, offer.log_id, RangeSet(offer.held, most=1))
+            item = offer._replace(held=RangeSet(offer.held, most=1))
             needed = offer_size(item)
         if group and size + needed > room:
             yield group

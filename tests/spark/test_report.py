@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError, CulmError
-from culm.spark import report, report_tables, run
+from culm.spark import report, run
 from culm.spark.columns import Columns
-from culm.spark.report_counts import completeness, cost, growth, lengths
-from culm.spark.report_html import Html, bytes_text, foreign, portions, share, strip
-from culm.spark.report_numbers import (
+from culm.spark.report import tables as report_tables
+from culm.spark.report.counts import completeness, cost, growth, lengths
+from culm.spark.report.html import Html, bytes_text, foreign, portions, share, strip
+from culm.spark.report.numbers import (
     SMALL,
     AuthorNumbers,
     ForkNumbers,
@@ -32,8 +33,8 @@ from culm.spark.report_numbers import (
     ReasonNumbers,
     RejectNumbers,
 )
-from culm.spark.report_page import page
-from culm.spark.report_strips import BREAKS, CELLS, Cell, Counted, Strip, strips
+from culm.spark.report.page import page
+from culm.spark.report.strips import BREAKS, CELLS, Cell, Counted, Strip, strips
 from culm.spark.steps import VERDICTS
 from culm.wire.base62 import encode_base62
 from tests.spark import report_oracle as oracle
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from culm.spark.report_strips import Log, Piece
+    from culm.spark.report.strips import Log, Piece
     from tests.spark.defects import DataSet
 
 # One test waits for a verification and a report: some 40 s, and more where others work beside it.
@@ -377,7 +378,7 @@ def test_what_is_no_verdict_is_one_line(tmp_path: Path) -> None:
 
 def test_what_cannot_work_is_refused_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders that are no results, outputs that are there, and numbers of logs out of range."""
-    monkeypatch.setattr(report, "running", None)
+    monkeypatch.setattr("culm.spark.report.job.running", None)
     results = tmp_path / "verified"
     add_rows(results, [])
     with pytest.raises(ConfigError, match="there is no verdicts"):

@@ -1,27 +1,4 @@
-"""Selecting with Spark: what each of many ranges denotes among the verified entries of all logs.
-
-::
-
-    from culm.spark.select import select_entries
-
-    found = select_entries(session, entries, requests)
-    found.items.where("requester = 'alice'").show()
-
-The steps, each a function from rows to rows::
-
-    asked      who wants which range; what cannot be read             culm.spark.select_requests
-    blocks     which verified entries a block has: a bit for each     culm.spark.select_items
-    pages      which blocks a log has, and its newest entry
-    pieces     ranges cut to the blocks that are there; gaps          culm.spark.select_pieces
-    together   entries and pieces, block by block                     shuffle
-    items      what is denoted, once for each requester               culm.spark.select_items
-    missing    what is denoted and not there                          culm.spark.select_missing
-
-No step needs all entries or all requests of a log in one place: a block that very many ask for goes to several tasks,
-each with some of the requesters. Blocks nobody asks for are not moved.
-
-What is used twice is kept: on the executors' disks here, in Parquet tables by ``culm.spark.select_job``.
-"""
+"""The steps of a selection, from tables to tables (drawn in ``culm.spark.select``)."""
 
 from __future__ import annotations
 
@@ -30,23 +7,13 @@ from typing import TYPE_CHECKING
 
 from culm.spark.columns import UNSIGNED, unsigned
 from culm.spark.pack import BLOCK_BITS
-from culm.spark.select_items import BLOCKS, HELD, ITEMS, SEGMENT, TOGETHER, chosen, held, present
-from culm.spark.select_missing import GAPS, WANTING, lacking, merged
-from culm.spark.select_pieces import (
-    FAR,
-    FAR_SPANS,
-    GAP,
-    PAGE_BITS,
-    PAGES,
-    PIECE,
-    PIECES,
-    REQUESTS,
-    UNPAGED,
-    cut,
-    paged,
-    spread,
-)
-from culm.spark.select_requests import ASKED, GIVEN, check, given
+from culm.spark.select.gaps import GAPS, WANTING, lacking, merged
+from culm.spark.select.held import BLOCKS, HELD, SEGMENT, held, present
+from culm.spark.select.items import ITEMS, TOGETHER, chosen
+from culm.spark.select.pages import PAGE_BITS, PAGES, UNPAGED, paged
+from culm.spark.select.pieces import FAR_SPANS, REQUESTS, cut, spread
+from culm.spark.select.places import FAR, GAP, PIECE, PIECES
+from culm.spark.select.requests import ASKED, GIVEN, check, given
 from culm.spark.steps import mapped
 from culm.spark.verify import chosen as signatures_chosen
 from culm.spark.verify import outcomes as outcomes_of
@@ -102,7 +69,7 @@ def select(
     """Exactly the items and certificates that the ranges of each requester denote and that are verified.
 
     ``segments`` (kept with the entries: ``keep=True``) and ``outcomes`` as ``culm.spark.verify`` makes them. They are
-    used several times: keep them. ``requests``: see ``culm.spark.select_requests.given``. ``encoded=False`` leaves the
+    used several times: keep them. ``requests``: see ``culm.spark.select.requests.given``. ``encoded=False`` leaves the
     entries' bytes out.
 
     =============  =============  ================================================================================

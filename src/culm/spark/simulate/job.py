@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from culm.errors import ConfigError
 from culm.spark.output import SUMMARY, check_output, read_table, whole_folder, write_table
 from culm.spark.running import running
-from culm.spark.simulate import CONVERGENCE, ROUNDS, convergence, rounds_of
-from culm.spark.simulate_model import Scenario
-from culm.spark.simulate_plots import charts
+from culm.spark.simulate.model import Scenario
+from culm.spark.simulate.plots import charts
+from culm.spark.simulate.scenarios import CONVERGENCE, ROUNDS, convergence, rounds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from culm.spark.report_html import Html, element, join, log_name, share, strip, swatch
+from culm.spark.report.html import Html, element, join, log_name, share, strip, swatch
 from culm.spark.verdicts import INVALID, UNVERIFIED, VERIFIED
 
 if TYPE_CHECKING:
-    from culm.spark.report_numbers import LogNumbers, Numbers
-    from culm.spark.report_strips import Strip
+    from culm.spark.report.numbers import LogNumbers, Numbers
+    from culm.spark.report.strips import Strip
 
 _LEGEND = (("v", VERIFIED), ("u", UNVERIFIED), ("i", INVALID), ("m", "missing"))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from culm.bamboo import MAX_U64
 from culm.spark.payload import HELD, STATES
-from culm.spark.report_numbers import (
+from culm.spark.report.numbers import (
     WRONG_PAYLOADS,
     CompletenessNumbers,
     CopiesNumbers,

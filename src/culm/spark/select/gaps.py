@@ -10,7 +10,7 @@ import numpy as np
 
 from culm.spark.columns import Columns
 from culm.spark.pack import BLOCK_BITS
-from culm.spark.select_pieces import NOT_HELD, OFFSET_BITS
+from culm.spark.select.places import NOT_HELD, OFFSET_BITS
 from culm.store.schema import from_sql, to_sql
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from culm.ranges.algebra import upper
 from culm.ranges.runs import Runs
-from culm.spark.plan_ranges import ANY_SIZE, METADATA, PAYLOAD, WHOLE, Sizes, wanted_runs
+from culm.spark.plan.ranges import ANY_SIZE, METADATA, PAYLOAD, WHOLE, Sizes, wanted_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from culm.ranges import Range
-    from culm.spark.plan_ranges import Held
+    from culm.spark.plan.ranges import Held
 
 NOBODY = "nobody has it"
 SILENT = "who has it uploads nothing"

@@ -13,7 +13,7 @@ from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import decode
 from culm.spark.columns import Columns
-from culm.spark.plan_ranges import MAX_FORBIDDEN_BYTES, read_ranges
+from culm.spark.plan.ranges import MAX_FORBIDDEN_BYTES, read_ranges
 from culm.store.schema import to_sql
 from culm.wire.places import parse_author, parse_number
 

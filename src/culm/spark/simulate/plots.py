@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from culm.spark.charts import Series, Strip, line_chart, strip_chart
-from culm.spark.simulate_model import NAMES
+from culm.spark.simulate.model import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -16,7 +16,7 @@ item with holders H, wanters W and b bytes is then two items of work:
 More rounds cannot do better. For any set of peers P, in any number of rounds in which nobody is given what it does not
 want: if H is inside P, somebody in P has to give the first copy that leaves H; and if W is inside P, too, nobody else
 ever has the item, so that P gives all |W| copies. Both are counted in full by the classes H and H + W of the two items
-of work, so that the bound of ``culm.spark.plan_balance`` holds for any number of rounds, and two rounds reach it.
+of work, so that the bound of ``culm.spark.plan.balance`` holds for any number of rounds, and two rounds reach it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from culm.spark.plan_sweep import Demand
+    from culm.spark.plan.sweep import Demand
 
 MOST_MEMBERS = 4096  # of a class that is kept whole
 MOST_CLASSES = 20_000  # of a bucket that are kept whole

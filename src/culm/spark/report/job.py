@@ -3,11 +3,11 @@
 ::
 
     OUTPUT/report.html         one page, without anything from elsewhere
-    OUTPUT/numbers/logs/       Parquet: a row for each log (``culm.spark.report_numbers.LOGS``)
+    OUTPUT/numbers/logs/       Parquet: a row for each log (``culm.spark.report.numbers.LOGS``)
     OUTPUT/numbers/authors/    a row for each author
     OUTPUT/numbers/forks/      a row for each fork
     OUTPUT/numbers/rejects/    what could not be read, by source and reason
-    OUTPUT/numbers/*.parquet   the small tables of the page (``culm.spark.report_numbers.SMALL``)
+    OUTPUT/numbers/*.parquet   the small tables of the page (``culm.spark.report.numbers.SMALL``)
     OUTPUT/summary.json        the counts
 
 The verdicts are read four times, each time a few of their columns. All that comes to this process is bounded, whatever
@@ -25,12 +25,12 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 from culm.errors import ConfigError, CulmError
-from culm.spark import report_tables as tables
 from culm.spark.fingerprint import check_not_inside
 from culm.spark.forks import FORKS
 from culm.spark.output import SUMMARY, kept, read_table, whole_folder
-from culm.spark.report_counts import completeness, copies, cost, growth, lengths, payloads, totals
-from culm.spark.report_numbers import (
+from culm.spark.report import tables
+from culm.spark.report.counts import completeness, copies, cost, growth, lengths, payloads, totals
+from culm.spark.report.numbers import (
     AUTHORS,
     LOGS,
     REJECTED,
@@ -43,8 +43,8 @@ from culm.spark.report_numbers import (
     Totals,
     write_small,
 )
-from culm.spark.report_page import page
-from culm.spark.report_strips import counter, strips
+from culm.spark.report.page import page
+from culm.spark.report.strips import counter, strips
 from culm.spark.running import running, silent
 from culm.spark.steps import VERDICTS
 from culm.spark.verify import REJECTS
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from culm.spark.report_strips import Strip
+    from culm.spark.report.strips import Strip
 
 PAGE = "report.html"
 DEFAULT_LOGS, MOST_LOGS = 25, 100

@@ -1,7 +1,7 @@
 """What a session costs in a scenario, measured on the real protocol objects.
 
 For each protocol two endpoints hold the same few logs, and some of them have new entries on one side. They talk, in
-memory, with the messages that a node sends (``culm.spark.simulate_talk``), until neither has more to say, and every
+memory, with the messages that a node sends (``culm.spark.simulate.talk``), until neither has more to say, and every
 byte is counted. Sessions of two and three logs, of which none, one or two have grown, by one or many entries, give the
 cost of a session, of each log, of each log that has grown, and of each entry; what the scenario has follows by
 proportion. The tests hold that against larger real sessions. TCP and IP are not counted.
@@ -26,7 +26,7 @@ import numpy as np
 
 from culm.bamboo import encode_varu64
 from culm.negentropy import ArrayStorage, Negentropy
-from culm.spark.simulate_talk import (
+from culm.spark.simulate.talk import (
     Logs,
     Talk,
     talk_bushbaby,
@@ -39,7 +39,7 @@ from culm.spark.simulate_talk import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from culm.spark.simulate_model import Scenario
+    from culm.spark.simulate.model import Scenario
 
 MOST_COMPARED = 200_000  # entries that the two sides of a negentropy session have in common
 MOST_DIFFERING = 50_000

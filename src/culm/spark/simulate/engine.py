@@ -1,7 +1,7 @@
 """Running one scenario: all nodes of a round at once.
 
 What a node knows is a word with a bit for each log that grew. A session is then two words, what goes either way is
-``theirs & ~mine``, and what it costs follows from the number of bits (``culm.spark.simulate_costs``). A million nodes
+``theirs & ~mine``, and what it costs follows from the number of bits (``culm.spark.simulate.costs``). A million nodes
 take about 100 MB, and a round some tenths of a second.
 """
 
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from culm.spark.simulate_model import Chance
+from culm.spark.simulate.model import Chance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from culm.spark.simulate_costs import Costs
-    from culm.spark.simulate_model import Nodes, Round, Scenario
+    from culm.spark.simulate.costs import Costs
+    from culm.spark.simulate.model import Nodes, Round, Scenario
 
     Words = npt.NDArray[np.uint64]
     Counts = npt.NDArray[np.int64]

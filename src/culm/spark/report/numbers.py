@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from culm.spark.report_strips import Strip
+    from culm.spark.report.strips import Strip
 
 SUM = "DECIMAL(38,0)"
 """The SQL type of a sum of unsigned 64-bit numbers."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from culm.spark.charts import Bars, Series, bar_chart, line_chart, number_text
-from culm.spark.report_html import Html, bytes_text, chart, details, element, join, table
+from culm.spark.report.html import Html, bytes_text, chart, details, element, join, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from culm.spark.report_numbers import CompletenessNumbers, CopiesNumbers, GrowthNumbers, LengthNumbers
+    from culm.spark.report.numbers import CompletenessNumbers, CopiesNumbers, GrowthNumbers, LengthNumbers
 
 _WIDE = 960
 _LOGARITHMIC_FROM = 1000

@@ -21,16 +21,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
-from culm.spark.output import SUMMARY, check_output, kept, place_of, whole_folder
-from culm.spark.plan import BUCKETS, TABLES, plan
+from culm.spark.output import SUMMARY, check_output, kept, whole_folder
+from culm.spark.plan.given import read_rows
+from culm.spark.plan.planning import BUCKETS, plan
+from culm.spark.plan.tables import TABLES
 from culm.spark.running import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame, SparkSession
-
-    from culm.spark.plan import PlanSummary
+    from culm.spark.plan.tables import PlanSummary
 
 
 def run_plan(
@@ -90,19 +90,3 @@ def _existing(path: str) -> Path:
     if not found.exists():
         raise ConfigError(f"{path}: there is no such file or folder")
     return found
-
-
-def read_rows(spark: SparkSession, path: Path) -> DataFrame:
-    """A table from Parquet (a folder, or ``.parquet``), ``.csv``, ``.json`` or ``.jsonl``; all strings in the latter.
-
-    ``ConfigError`` for other names.
-    """
-    place = place_of(path)
-    suffix = path.suffix.lower()
-    if suffix == ".csv":
-        return spark.read.option("header", "true").csv(place)
-    if suffix in (".json", ".jsonl"):
-        return spark.read.option("primitivesAsString", "true").json(place)
-    if path.is_dir() or suffix == ".parquet":
-        return spark.read.parquet(place)
-    raise ConfigError(f"{path}: neither a folder of Parquet files nor .csv, .json or .jsonl")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from culm.bamboo import MAX_U64, encode_varu64
 from culm.errors import ConfigError, EncodingError
 from culm.spark.columns import Columns
-from culm.spark.plan_ranges import METADATA, PAYLOAD, exact_range, held_runs, pack, read_ranges, unpack
-from culm.spark.plan_split import Key, Splitter
-from culm.spark.plan_sweep import sweep
+from culm.spark.plan.ranges import METADATA, PAYLOAD, exact_range, held_runs, pack, read_ranges, unpack
+from culm.spark.plan.split import Key, Splitter
+from culm.spark.plan.sweep import sweep
 from culm.store.schema import to_sql
 from culm.wire.places import parse_author
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from culm.ranges import Range
-    from culm.spark.plan_ranges import Held, Sizes
-    from culm.spark.plan_split import Arcs, Lines
-    from culm.spark.plan_sweep import Demand, Unserved
+    from culm.spark.plan.ranges import Held, Sizes
+    from culm.spark.plan.split import Arcs, Lines
+    from culm.spark.plan.sweep import Demand, Unserved
 
     Row = tuple[Any, ...]
 
@@ -259,7 +259,7 @@ def _transfer_row(
 
 
 def read_counted(rows: Iterable[Row]) -> list[tuple[int, Key, int]]:
-    """``COUNTED`` rows as ``culm.spark.plan_split.arcs_by_bucket`` takes them, in its order."""
+    """``COUNTED`` rows as ``culm.spark.plan.split.arcs_by_bucket`` takes them, in its order."""
     return sorted(
         (bucket, Key(digest, tuple(members.split(_SEPARATOR)), is_whole), int(amount))
         for bucket, digest, members, is_whole, amount in rows

@@ -174,7 +174,7 @@ def strips(
 def counter(
     spark: SparkSession, runs: DataFrame
 ) -> Callable[[Mapping[Log, Sequence[Piece]]], dict[Log, list[Counted]]]:
-    """The function that ``strips`` needs. ``runs``: what ``culm.spark.report_tables.runs`` gives."""
+    """The function that ``strips`` needs. ``runs``: what ``culm.spark.report.tables.runs`` gives."""
 
     def count(wanted: Mapping[Log, Sequence[Piece]]) -> dict[Log, list[Counted]]:
         found: dict[Log, list[Counted]] = {}

@@ -1,16 +1,4 @@
-"""Gossip among many nodes, scenario by scenario, on Spark.
-
-::
-
-    from culm.spark.simulate import run_scenarios
-    from culm.spark.simulate_model import Scenario
-
-    found = run_scenarios(session, [Scenario(nodes=10**5, loss=loss) for loss in (0, 0.1, 0.3)])
-    found.convergence.show()
-
-Each scenario is one task, of vectorised numpy (``culm.spark.simulate_engine``); scenarios run side by side. What a
-session costs is measured before, on the driver, with real sessions (``culm.spark.simulate_costs``).
-"""
+"""Scenarios on Spark: the rounds of each, and what they add up to."""
 
 from __future__ import annotations
 
@@ -19,9 +7,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from culm.errors import ConfigError
-from culm.spark.simulate_costs import costs_of
-from culm.spark.simulate_engine import simulate
-from culm.spark.simulate_model import NAMES, Scenario
+from culm.spark.simulate.costs import costs_of
+from culm.spark.simulate.engine import simulate
+from culm.spark.simulate.model import NAMES, Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,14 +17,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from culm.spark.simulate_costs import Costs
+    from culm.spark.simulate.costs import Costs
 
 ROUNDS = (
     "scenario BIGINT, round INT, seconds DOUBLE, online BIGINT, informed BIGINT, informed_online BIGINT,"
     " coverage DOUBLE, sessions BIGINT, failed BIGINT, messages BIGINT, bytes BIGINT, entry_bytes BIGINT,"
     " duplicate_bytes BIGINT, busiest_bytes BIGINT"
 )
-"""The columns of ``rounds``: the number of the scenario, and ``culm.spark.simulate_engine.RoundResult``."""
+"""The columns of ``rounds``: the number of the scenario, and ``culm.spark.simulate.engine.RoundResult``."""
 
 _PARAMETERS = (
     "scenario BIGINT, nodes BIGINT, protocol STRING, degree INT, fanout INT, direction STRING, loss DOUBLE,"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from culm.spark.columns import UNSIGNED, Columns, unsigned
 from culm.spark.payload import HELD, STATES
-from culm.spark.report_numbers import LOGS, SUM
+from culm.spark.report.numbers import LOGS, SUM
 from culm.spark.verdicts import BAD_SIGNATURE, VERDICTS, VERIFIED
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from culm.wire.base62 import encode_base62
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from culm.spark.report_strips import Cell, Strip
+    from culm.spark.report.strips import Cell, Strip
 
 _MOST_LETTERS = 300
 _WIDTH, _HEIGHT = 9600, 24  # of a strip's drawing, in its own units

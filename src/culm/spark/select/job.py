@@ -28,13 +28,13 @@ from culm.spark.inputs import plan
 from culm.spark.output import SUMMARY, check_output, kept, read_table, whole_folder, write_from_workers
 from culm.spark.payload import HELD
 from culm.spark.payload_places import PLACES
-from culm.spark.plan_job import read_rows
+from culm.spark.plan.given import read_rows
 from culm.spark.read import from_splits
 from culm.spark.running import running, silent
-from culm.spark.select import MISSING, REJECTS, selection
-from culm.spark.select_bundles import READ, gather_with_places, write_bundles
-from culm.spark.select_items import ITEMS, chosen
-from culm.spark.select_requests import ASKED
+from culm.spark.select.bundles import READ, gather_with_places, write_bundles
+from culm.spark.select.items import ITEMS, chosen
+from culm.spark.select.requests import ASKED
+from culm.spark.select.steps import MISSING, REJECTS, selection
 from culm.spark.steps import OUTCOMES, SEGMENTS
 from culm.spark.verify import chosen as signatures_chosen
 from culm.spark.verify import outcomes, packed_splits, segments
@@ -95,7 +95,7 @@ def run_select(
     """Verify the inputs, select what the requests denote, and write the folder ``output``: all of it, or none.
 
     ``requests`` is a folder of Parquet files, or a ``.parquet``, ``.csv``, ``.json`` or ``.jsonl`` file, with the
-    columns of ``culm.spark.select_requests.given``. ``bundles``: write one for each requester, too. ``master``,
+    columns of ``culm.spark.select.requests.given``. ``bundles``: write one for each requester, too. ``master``,
     ``overwrite``, ``signatures``, ``progress`` and the errors are those of ``culm.spark.job.run``.
     """
     started = time.monotonic()

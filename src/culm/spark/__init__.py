@@ -9,7 +9,7 @@
     verdicts = spark.verify(session, entries)
 
 ``run`` does the whole, from paths to a folder of Parquet tables, on top of an earlier run if there is a ``State``.
-What else there is has modules of its own: ``forks``, ``select``, ``fingerprint``, ``reconcile``, ``plan``,
+What else there is has modules of its own: ``forks``, ``forks_job``, ``select``, ``fingerprint``, ``reconcile``, ``plan``,
 ``simulate``, ``report``. Importing this loads neither Spark nor Arrow.
 """
 

@@ -6,8 +6,9 @@
 
     made = report.run("results", Path("report"))
 
-The verdicts become tables of logs, authors and forks and counts that stay small (``tables``, ``counts``, ``strips``);
-``numbers`` says what they are called and how they are kept. ``page`` sets them (``sections``, ``logs``,
+The verdicts become tables of logs, authors and forks and counts that stay small (``counts``, ``strips``);
+``numbers`` says what they are called and how they are kept, ``source`` where they come from. ``counting`` is what is
+asked for, of Spark (``sql``, ``tables``) or of this process (``plain``, ``entries``, ``sums``). ``page`` sets them (``sections``, ``logs``,
 ``charts``, ``html``, ``style``). ``job`` is the whole: what ``culm spark report`` runs.
 """
 

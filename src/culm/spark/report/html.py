@@ -108,10 +108,9 @@ def details(summary: object, content: Html) -> Html:
 
 
 def chart(svg: str) -> Html:
-    """A drawing of ``culm.spark.charts``, as it can stand in a page: with a title, and scrolled where it is wide."""
-    head, _, rest = svg.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1).partition(">")
-    label = head.partition('aria-label="')[2].partition('"')[0]
-    return Html(f'<div class="wide chart">{head}><title>{label}</title>{rest}</div>')
+    """A drawing of ``culm.spark.charts``, as it can stand in a page, scrolled where it is wide."""
+    inside = svg.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)
+    return Html(f'<div class="wide chart">{inside}</div>')
 
 
 # -- numbers ------------------------------------------------------------------------------------------------------
@@ -211,6 +210,6 @@ def swatch(kind: str) -> Html:
 
 def _stretched(kind: str, title: str, box: str, content: str) -> Html:
     return Html(
-        f'<svg class="{kind}" viewBox="{box}" preserveAspectRatio="none" role="img">'
+        f'<svg class="{kind}" viewBox="{box}" preserveAspectRatio="none" role="img" aria-label="{safe(title)}">'
         f"<title>{safe(title)}</title>{content}</svg>"
     )

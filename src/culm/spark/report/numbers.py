@@ -25,6 +25,12 @@ SUM = "DECIMAL(38,0)"
 
 WRONG_PAYLOADS = (MISMATCH, SIZE_MISMATCH)
 
+MOST_AUTHORS, MOST_FORKS, MOST_REJECTS, MOST_REASONS = 25, 50, 50, 30
+"""How many rows of these tables a page shows."""
+
+PROOF_BYTES = 4096
+"""How much of one proof a page shows; two entries have some 600."""
+
 
 class LogNumbers(NamedTuple):
     """One log. Sequence numbers are those of entries with a good signature: others can be made by anybody.
@@ -249,7 +255,7 @@ class Numbers:
 
     ``troubled`` and ``largest`` are rows of the table of logs, ``authors``, ``forks`` and ``rejects`` the first rows of
     theirs; ``forks_in_all`` and ``rejects_in_all`` say how many rows those have, ``proofs`` whether there are proofs of
-    forks. ``said`` is what ``summary.json`` of the verification says.
+    forks. ``said`` is what ``summary.json`` of the verification says, or a state; ``of_state``: it is a state.
     """
 
     name: str
@@ -272,6 +278,7 @@ class Numbers:
     growth: Sequence[GrowthNumbers] = ()
     cost: Sequence[CostNumbers] = ()
     said: Mapping[str, object] = field(default_factory=dict)
+    of_state: bool = False
     seconds: float = 0.0
 
     @property
@@ -290,13 +297,14 @@ def write_small(numbers: Numbers, folder: Path) -> None:
     from pyarrow import parquet
 
     for name, columns in SMALL.items():
-        schema = _schema(columns)
+        schema = schema_of(columns)
         rows = getattr(numbers, name)
         arrays = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(schema.types)]
         parquet.write_table(pa.Table.from_arrays(arrays, schema=schema), folder / f"{name}.parquet")
 
 
-def _schema(columns: Columns) -> pa.Schema:
+def schema_of(columns: Columns) -> pa.Schema:
+    """The columns of a table of numbers as Arrow has them."""
     import pyarrow as pa
 
     kinds = {

@@ -14,7 +14,7 @@ from culm.spark.report.style import STYLE
 from culm.spark.verdicts import INVALID, UNVERIFIED, VERIFIED
 
 if TYPE_CHECKING:
-    from culm.spark.report.numbers import Numbers, Totals
+    from culm.spark.report.numbers import Numbers
 
 
 def page(numbers: Numbers) -> str:
@@ -67,8 +67,9 @@ def _headline(numbers: Numbers) -> Html:
         ("rejects", f"{of_all.rejects:,}"),
     )
     shown = join(f"<div><dt>{safe(name)}</dt><dd>{safe(value)}</dd></div>" for name, value in tiles)
-    parts = [element("p", _sentence(of_all), "lead"), f'<dl class="tiles">\n{shown}\n</dl>', element("p", _HONEST)]
-    return join([*parts, _partial(numbers)])
+    tiles_shown = Html(f'<dl class="tiles">\n{shown}\n</dl>')
+    parts = [element("p", _sentence(numbers), "lead"), _covers(numbers), tiles_shown, element("p", _HONEST)]
+    return join(part for part in parts if part)
 
 
 _HONEST = (
@@ -78,8 +79,11 @@ _HONEST = (
 )
 
 
-def _sentence(of_all: Totals) -> str:
+def _sentence(numbers: Numbers) -> str:
+    of_all = numbers.totals
     if not of_all.entries:
+        if _in_all(numbers):
+            return "No entries: the last run found nothing new, and nothing that changed."
         return "No entries: there was nothing in the inputs that could be judged."
     trusted = share(of_all.verified, of_all.entries)
     return (
@@ -92,13 +96,26 @@ def _counted(count: int, one: str, several: str) -> str:
     return f"{count:,} {one if count == 1 else several}"
 
 
-def _partial(numbers: Numbers) -> Html:
-    """A word if the summary counts other entries than the table has."""
+def _in_all(numbers: Numbers) -> int:
+    """How many entries the verification's summary counts, if these are not the ones of its table; else 0."""
     said = numbers.said.get("entries")
-    if not isinstance(said, int) or said == numbers.totals.entries:
+    return said if isinstance(said, int) and said != numbers.totals.entries else 0
+
+
+def _covers(numbers: Numbers) -> Html:
+    """What the page is about, if that is not simply the inputs of a verification."""
+    if numbers.of_state:
+        return element("p", "This page is about everything that the state knows, from all runs with it.", "covers")
+    said = _in_all(numbers)
+    if not said:
         return Html("")
-    text = (
-        f"The verification's summary counts {said:,} entries. This page is about the {numbers.totals.entries:,} in its"
-        " table: a run with a state writes only what is new or has changed."
+    return element(
+        "p",
+        Html(
+            f"This page covers a part only. The verification's summary counts {said:,} entries, its table has"
+            f" {numbers.totals.entries:,}: a run with a state writes those that are new or of which something else is"
+            " said now. Whatever is said here of coverage, missing numbers, growth and shares is said of these alone."
+            " For all entries make a report on the state itself: <code>culm spark report STATE</code>."
+        ),
+        "covers",
     )
-    return element("p", text)

@@ -211,6 +211,9 @@ def _copies(numbers: Numbers) -> Html:
 
 def _rejects(numbers: Numbers) -> Html:
     if not numbers.rejects:
+        if numbers.totals.rejects:
+            count = f"{numbers.totals.rejects:,}, over all runs."
+            return element("p", f"{count} A state only counts them: the results of each run have them.")
         return element("p", "Everything in the inputs could be read.")
     rows = [(foreign(row.source), foreign(row.reason), row.rejects, row.first_offset) for row in numbers.rejects]
     shown = _shown(len(rows), numbers.rejects_in_all, "rows")
@@ -224,12 +227,12 @@ def _cost(numbers: Numbers) -> Html:
     rows: list[tuple[str, Html]] = []
     if taken is not None:
         rows.append(("verification, seconds from start to end", number(taken)))
-        if taken > 0:
+        if taken > 0 and numbers.said.get("entries") == numbers.totals.entries:
             rows.append(("entries a second", number(numbers.totals.entries / taken)))
     if cpu is not None:
         rows.append(("verification, seconds of CPU", number(cpu)))
     rows.append(("this report, seconds until the page was drawn", number(numbers.seconds)))
-    parts = [table("Time, Spark's start included", ("what", "value"), rows)]
+    parts = [table("Time", ("what", "value"), rows)]
     if numbers.cost:
         stages = [(foreign(one.stage), number(one.seconds), number(one.cpu_seconds)) for one in numbers.cost]
         parts.append(table("Stages of the verification", ("stage", "seconds", "CPU seconds"), stages))

@@ -14,15 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from culm.spark.columns import UNSIGNED
-from culm.spark.verdicts import VERDICTS
-from culm.store.schema import from_sql, to_sql
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
 CELLS = 96
 WIDEST = Fraction(9, 10)
@@ -166,72 +159,3 @@ def strips(
                 again[log] = cut(spans)
         waiting = again
     return {log: made[log] for log in newest}
-
-
-# -- counting the cells in Spark ----------------------------------------------------------------------------------
-
-
-def counter(
-    spark: SparkSession, runs: DataFrame
-) -> Callable[[Mapping[Log, Sequence[Piece]]], dict[Log, list[Counted]]]:
-    """The function that ``strips`` needs. ``runs``: what ``culm.spark.report.tables.runs`` gives."""
-
-    def count(wanted: Mapping[Log, Sequence[Piece]]) -> dict[Log, list[Counted]]:
-        found: dict[Log, list[Counted]] = {}
-        for row in _counted(runs, spark.createDataFrame(_table(wanted))).collect():
-            log = bytes(row.author), from_sql(row.log)
-            first = wanted[log][row.piece].first
-            cell = (row.piece, row.cell, row.verified, row.unverified, row.invalid)
-            found.setdefault(log, []).append(Counted(*cell, first + int(row.low), first + int(row.high)))
-        return found
-
-    return count
-
-
-def _table(wanted: Mapping[Log, Sequence[Piece]]) -> pa.Table:
-    """The pieces, with logs and numbers as runs have them."""
-    import pyarrow as pa
-
-    rows = [
-        (author, to_sql(log_id), at, to_sql(piece.first - 1), to_sql(piece.last - 1), piece.width)
-        for (author, log_id), pieces in wanted.items()
-        for at, piece in enumerate(pieces)
-    ]
-    kinds = {
-        "of": pa.binary(),
-        "id": pa.int64(),
-        "piece": pa.int32(),
-        "begin": pa.int64(),
-        "end": pa.int64(),
-        "width": pa.decimal128(20, 0),
-    }
-    columns = zip(*rows, strict=True)
-    return pa.table({name: pa.array(column, kinds[name]) for name, column in zip(kinds, columns, strict=True)})
-
-
-def _counted(runs: DataFrame, pieces: DataFrame) -> DataFrame:
-    """The cells that are not empty; ``low`` and ``high`` count from the piece's first number, 0.
-
-    Runs are clipped to pieces, then to cells. They are short, so that few of them reach into many cells.
-    """
-    from pyspark.sql import functions
-
-    reached = functions.expr("author = of AND log = id AND low <= end AND high >= begin")
-    offset = "CAST({} AS " + UNSIGNED + ") - begin"
-    inside = runs.join(functions.broadcast(pieces), reached).selectExpr(
-        *("author", "log", "piece", "width", "state"),
-        offset.format("greatest(low, begin)") + " AS low",
-        offset.format("least(high, end)") + " AS high",
-    )
-    reach = "explode(sequence(CAST(low div width AS INT), CAST(high div width AS INT))) AS cell"
-    clipped = inside.selectExpr("*", reach).selectExpr(
-        *("author", "log", "piece", "cell", "state"),
-        "greatest(low, cell * width) AS low",
-        "least(high, (cell + 1) * width - 1) AS high",
-    )
-    numbers = "sum(IF(state = {}, CAST(high - low + 1 AS BIGINT), 0L)) AS {}"
-    return clipped.groupBy("author", "log", "piece", "cell").agg(
-        *(functions.expr(numbers.format(state, name)) for state, name in enumerate(VERDICTS)),
-        functions.expr("min(low) AS low"),
-        functions.expr("max(high) AS high"),
-    )

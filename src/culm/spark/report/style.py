@@ -39,6 +39,7 @@ code { font: 0.9em/1.4 ui-monospace, monospace; }
 .proof { display: block; padding: 0.5rem; background: var(--panel); font-size: 0.75rem; }
 .faint, footer { color: var(--faint); font-size: 0.9rem; }
 .lead { font-size: 1.1rem; }
+.covers { border-left: 0.3rem solid var(--unverified); padding-left: 0.75rem; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: 0.5rem; margin: 1rem 0; }
 .tiles div { background: var(--panel); border: 1px solid var(--rule); border-radius: 0.3rem; padding: 0.5rem 0.75rem; }
 .tiles dt { color: var(--faint); font-size: 0.85rem; }

@@ -20,11 +20,12 @@ from culm.cli.command import Commands, _Parser
 from culm.cli.spark_select import register
 from culm.errors import ConfigError, PayloadMismatch
 from culm.ranges import Range, RangeSet, write_range
-from culm.spark import gather, payload_places, read, select
+from culm.spark import gather, payload_places, read
 from culm.spark.payload_places import PLACES, Payloads, placed
 from culm.spark.select import items as select_items
 from culm.spark.select import places as select_places
 from culm.spark.select import rejects, select_entries
+from culm.spark.select import steps as select_steps
 from culm.spark.select.bundles import bundle_name
 from culm.store import SQLiteStore, State
 from culm.store.exchange import Importer, export_bundle, export_plain
@@ -314,7 +315,7 @@ class TestWithSpark:
 
     def test_results(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         """The folder has what the store tells of the same entries; each bundle, imported, is what was selected."""
-        monkeypatch.setattr(select, "_SHARE_PAIRS", 100)
+        monkeypatch.setattr(select_steps, "_SHARE_PAIRS", 100)
         inputs, output = Inputs(tmp_path), tmp_path / "results [1]"
         call = ("--input", *inputs.paths, "--requests", inputs.requests, "--output", output, "--bundles", "--json")
         assert 1 == command("select", *call)

@@ -25,7 +25,18 @@ from culm.errors import ConfigError
 from culm.spark.columns import Columns
 from culm.spark.gather import PACKS
 from culm.spark.inputs import plan
-from culm.spark.output import SUMMARY, check_output, kept, read_table, whole_folder, write_from_workers
+from culm.spark.job import SETTINGS
+from culm.spark.output import (
+    SUMMARY,
+    check_output,
+    count_rows,
+    kept,
+    read_batches,
+    read_table,
+    whole_folder,
+    write_from_workers,
+    write_table,
+)
 from culm.spark.payload import HELD
 from culm.spark.payload_places import PLACES
 from culm.spark.plan.given import read_rows
@@ -34,7 +45,7 @@ from culm.spark.running import running, silent
 from culm.spark.select.bundles import READ, gather_with_places, write_bundles
 from culm.spark.select.items import ITEMS, chosen
 from culm.spark.select.requests import ASKED
-from culm.spark.select.steps import MISSING, REJECTS, selection
+from culm.spark.select.steps import selection
 from culm.spark.steps import OUTCOMES, SEGMENTS
 from culm.spark.verify import chosen as signatures_chosen
 from culm.spark.verify import outcomes, packed_splits, segments
@@ -107,7 +118,7 @@ def run_select(
     for path in [*inputs, requests] if overwrite else ():
         if Path(path).resolve().is_relative_to(output.resolve()):
             raise ConfigError(f"{path}: is inside the output {output}, which is to be replaced")
-    with running(master, job.say) as spark, whole_folder(output) as folder:
+    with running(master, job.say, SETTINGS) as spark, whole_folder(output) as folder:
         counts = job.run(spark, folder, bundles=bundles)
         rmtree(folder / "work")
         summary = SelectSummary(**counts, seconds=round(time.monotonic() - started, 3))
@@ -134,24 +145,28 @@ class _Job:
         selected = selection(
             found, reached, requests, keep=lambda name, table, schema: kept(table, work / name, schema)
         )
-        rejects = kept(selected.rejects, folder / "rejects", REJECTS).count()
+        write_table(selected.rejects, folder / "rejects")
         self.say("writing the items")
         write_from_workers(selected.together, _counted, ITEMS, _COUNTED, folder / "items", work / "counts")
         self.say("writing what is missing")
-        missing = kept(selected.missing, folder / "missing", MISSING)
+        write_table(selected.missing, folder / "missing")
+        # A job of Spark's for each of these would take longer than reading the columns here.
         counts = {
             **_asked(read_table(spark, work / "asked", ASKED.ddl)),
-            **_sums(read_table(spark, work / "counts", _COUNTED.ddl), _COUNTED.names),
-            "rejects": rejects,
-            "missing": _sums(missing.where("reason = 'not held'"), ("entries",))["entries"],
-            "unreadable": found.where("reason IS NOT NULL").count(),
+            **_sums(work / "counts", _COUNTED.names),
+            "rejects": count_rows(folder / "rejects"),
+            "missing": _missing(folder / "missing"),
+            "unreadable": sum(
+                len(batch) - batch.column(0).null_count for batch in read_batches(work / "segments", ["reason"])
+            ),
         }
         if places is None:
             return {**counts, "bundles": 0, "bundle_bytes": 0, "lacking": 0}
         self.say("writing the bundles")
-        manifest = write_bundles(read_table(spark, folder / "items", ITEMS.ddl), places, folder / "bundles")
+        write_bundles(read_table(spark, folder / "items", ITEMS.ddl), places, folder / "bundles")
+        manifest = folder / "bundles" / "manifest"
         sums = _sums(manifest, ("bytes", "lacking"))
-        return {**counts, "bundles": manifest.count(), "bundle_bytes": sums["bytes"], "lacking": sums["lacking"]}
+        return {**counts, "bundles": count_rows(manifest), "bundle_bytes": sums["bytes"], "lacking": sums["lacking"]}
 
     def _read(self, spark: SparkSession, work: Path, *, bundles: bool) -> tuple[DataFrame, DataFrame | None]:
         """The packs of the inputs, and where payloads are if that will be needed."""
@@ -182,8 +197,23 @@ def _asked(asked: DataFrame) -> dict[str, int]:
     return {"requesters": row[0], "ranges": row[1]}
 
 
-def _sums(table: DataFrame, names: Sequence[str]) -> dict[str, int]:
-    from pyspark.sql import functions as sql
+def _sums(folder: Path, names: Sequence[str]) -> dict[str, int]:
+    """The sums of columns of a table."""
+    from pyarrow import compute
 
-    row = table.agg(*(sql.sum(name) for name in names)).collect()[0]
-    return {name: int(value or 0) for name, value in zip(names, row, strict=True)}
+    sums = dict.fromkeys(names, 0)
+    for batch in read_batches(folder, names):
+        for name in names:
+            sums[name] += int(compute.sum(batch.column(name)).as_py() or 0)
+    return sums
+
+
+def _missing(folder: Path) -> int:
+    """How many entries are missing that are not beyond the newest one."""
+    from pyarrow import compute
+
+    missing = 0
+    for batch in read_batches(folder, ("entries", "reason")):
+        not_held = batch.filter(compute.equal(batch.column("reason"), "not held"))
+        missing += int(compute.sum(not_held.column("entries")).as_py() or 0)
+    return missing

@@ -78,7 +78,7 @@ def measure(requests: DataFrame, segments: DataFrame, outcomes: DataFrame, work:
 
 
 def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    from culm.spark.select_items import chosen  # noqa: PLC0415
+    from culm.spark.select.items import chosen  # noqa: PLC0415
 
     yield from _COUNT.batches((len(batch), batch.column("encoded").nbytes) for batch in chosen()(batches))
 

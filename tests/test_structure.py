@@ -96,3 +96,13 @@ def test_importing_culm_needs_no_spark() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_importing_the_pipeline_loads_no_spark() -> None:
+    """``culm.spark`` and its parts load neither Spark nor Arrow until there is something to do."""
+    code = (
+        "import sys, culm.spark, culm.spark.plan, culm.spark.report, culm.spark.select, culm.spark.simulate;"
+        " print([name for name in ('pyspark', 'pyarrow', 'pandas') if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

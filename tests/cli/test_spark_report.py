@@ -67,7 +67,7 @@ def test_the_counts_are_printed(
     assert "counting\n" == err
     lines = {" ".join(line.split()) for line in out.splitlines()}
     assert {"entries 12,345", "forked logs 1", f"missing {2**64:,}", "out/report.html: 97.7 KiB"} <= lines
-    assert [(("verified", Path("out")), {"logs": 25, "master": "local[*]", "overwrite": False})] == calls
+    assert [(("verified", Path("out")), {"logs": 25, "master": None, "overwrite": False})] == calls
 
 
 def test_options_and_json(

@@ -13,7 +13,7 @@ import pytest
 from culm.cli.command import Commands, _Parser
 from culm.cli.spark_select import register
 from culm.errors import ConfigError, StoreError
-from culm.spark.select_job import SelectSummary
+from culm.spark.select.job import SelectSummary
 from culm.testing import build_log
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def test_what_it_prints(
         told.update(settings, inputs=inputs, requests=requests, output=str(output))
         return replace(SUMMARY, **changes)
 
-    monkeypatch.setattr(import_module("culm.spark.select_job"), "run_select", run_select)
+    monkeypatch.setattr(import_module("culm.spark.select.job"), "run_select", run_select)
     call = ("--input", "a", "b", "--requests", "r.csv", "--output", "out", "--bundles", "--signatures", "heads")
     assert code == select(*call, "--json", "--master", "local[2]", "--overwrite")
     assert json.loads(capsys.readouterr().out) == {**SUMMARY.as_dict(), **changes}
@@ -67,7 +67,7 @@ def test_what_it_prints(
 
 def test_what_cannot_work_is_refused_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inputs and requests that are not there, an output that is, and an input inside it cost no start of Spark."""
-    monkeypatch.setattr("culm.spark.select_job.running", None)
+    monkeypatch.setattr("culm.spark.select.job.running", None)
     log = build_log(1)
     plain = tmp_path / "plain"
     plain.write_bytes(log.entries[0].encoded + log.payloads[log.entries[0].hash])

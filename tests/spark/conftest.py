@@ -21,6 +21,10 @@ def spark() -> Iterator[SparkSession]:
     config = {
         "spark.sql.shuffle.partitions": "4",  # more tasks than cores, few enough to cost little
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100",  # small data sets still make several batches
+        # Much Java runs once, on little: compiling it well takes longer than it saves, and so does code for each query.
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     running = session("local[2]", config=config)
     yield running

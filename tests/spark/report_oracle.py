@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 from culm.spark.payload import STATES
-from culm.spark.report_numbers import LogNumbers, Totals
+from culm.spark.report.numbers import LogNumbers, Totals
 
 Row = dict[str, Any]
 Log = tuple[bytes, int]

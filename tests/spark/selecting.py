@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from culm.bamboo import path, spine
 from culm.ranges import Range
-from culm.spark import pack, select_items, select_missing, select_pieces, select_requests
+from culm.spark import pack
+from culm.spark.select import gaps as select_gaps
+from culm.spark.select import held as select_held
+from culm.spark.select import items as select_items
+from culm.spark.select import pages as select_pages
+from culm.spark.select import pieces as select_pieces
+from culm.spark.select import places as select_places
+from culm.spark.select import requests as select_requests
 from culm.spark.steps import SEGMENTS, mapped
 from culm.store import SQLiteStore, State
 from culm.store.schema import from_sql
@@ -25,7 +32,12 @@ Request = tuple[str, bytes, int, Range]
 Wanted = dict[tuple[str, bytes, int, int], tuple[bool, bool, bool]]
 """By requester, author, log and number: metadata, payload, certificate."""
 
-MODULES = (pack, select_items, select_missing, select_pieces)  # those that hold the size of a block
+MODULES = (pack, select_gaps, select_held, select_items, select_pieces, select_places)
+"""Those that hold the size of a block."""
+
+PAGED = (select_pages, select_pieces, select_places)
+"""Those that hold the size of a page."""
+
 Missing = dict[tuple[str, bytes, int], set[int]]
 
 
@@ -126,18 +138,18 @@ class Selected:
         self._shares = shares
         asked = _step(given_rows(requests), select_requests.GIVEN, select_requests.check, select_requests.ASKED)
         self.rejects = [row for row in asked if row["reason"] is not None]
-        blocks = _step(self._segments, select_items.SEGMENT, select_items.present, select_items.BLOCKS)
+        blocks = _step(self._segments, select_held.SEGMENT, select_held.present, select_held.BLOCKS)
         self._blocks = {(row["author"], row["log"], row["block"]): row for row in blocks}
         self._pages = self._paged()
         pieces = self._pieces([row for row in asked if row["reason"] is None])
-        self.items = self._items([row for row in pieces if row["form"] == select_pieces.PIECE])
+        self.items = self._items([row for row in pieces if row["form"] == select_places.PIECE])
         self.gaps = self._missing(pieces)
 
     def _paged(self) -> dict[Row, list[dict[str, Any]]]:
-        rows = [{**row, "page": select_pieces.page_of(row["block"])} for row in self._blocks.values()]
+        rows = [{**row, "page": select_pages.page_of(row["block"])} for row in self._blocks.values()]
         rows.sort(key=lambda row: (row["author"], row["log"], row["block"]))
         pages: dict[Row, list[dict[str, Any]]] = defaultdict(list)
-        for row in _step(rows, select_pieces.UNPAGED, select_pieces.paged, select_pieces.PAGES):
+        for row in _step(rows, select_pages.UNPAGED, select_pages.paged, select_pages.PAGES):
             of_log = pages[row["author"], row["log"]]
             if of_log:
                 of_log[-1]["next"] = row["page"]
@@ -152,13 +164,13 @@ class Selected:
             rows.append({**row, "newest": there[0], "blocks": there[1]})
         pieces = _batches(rows, select_pieces.REQUESTS, select_pieces.cut)
         far = []
-        bits = pack.BLOCK_BITS + select_pieces.PAGE_BITS
+        bits = pack.BLOCK_BITS + select_pages.PAGE_BITS
         for row in pieces:
             pages = self._pages.get((row["author"], row["log"]), [])
-            if row["form"] == select_pieces.FAR and row["block"] is not None:
+            if row["form"] == select_places.FAR and row["block"] is not None:
                 found = {page["page"]: page["blocks"] for page in pages}.get(row["block"])
                 far.append({**row, "page": row["block"], "next": None, "blocks": found})
-            elif row["form"] == select_pieces.FAR:
+            elif row["form"] == select_places.FAR:
                 low, high = from_sql(row["first"]) >> bits, from_sql(row["last"]) >> bits
                 far += [
                     {**row, **page}
@@ -174,7 +186,7 @@ class Selected:
             for row in self._segments
             if (row["author"], row["log"], row["block"]) in wanted
         ]
-        held = _step(segments, select_items.HELD, select_items.held, select_items.TOGETHER)
+        held = _step(segments, select_held.HELD, select_held.held, select_items.TOGETHER)
         together = [*held, *({**row, "share": hash(row["requester"]) % self._shares} for row in pieces)]
         order = ("author", "log", "block", "share")
         together.sort(key=lambda row: (*(row[name] for name in order), row["requester"] is not None, row["requester"]))
@@ -183,13 +195,13 @@ class Selected:
     def _missing(self, pieces: list[dict[str, Any]]) -> list[tuple[str, bytes, int, int, int, int]]:
         wanting = []
         for row in pieces:
-            if row["form"] == select_pieces.PIECE:
+            if row["form"] == select_places.PIECE:
                 there = self._blocks.get((row["author"], row["log"], row["block"]), {"newest": None, "bits": None})
                 wanting.append({**row, "newest": there["newest"], "bits": there["bits"]})
-        gaps = _step(wanting, select_missing.WANTING, select_missing.lacking, select_missing.GAPS)
-        gaps += [{**row, "reason": row["wants"]} for row in pieces if row["form"] == select_pieces.GAP]
-        gaps.sort(key=lambda row: tuple(row[name] for name in select_missing.GAPS.names))
-        merged = _step(gaps, select_missing.GAPS, select_missing.merged, select_missing.GAPS)
+        gaps = _step(wanting, select_gaps.WANTING, select_gaps.lacking, select_gaps.GAPS)
+        gaps += [{**row, "reason": row["wants"]} for row in pieces if row["form"] == select_places.GAP]
+        gaps.sort(key=lambda row: tuple(row[name] for name in select_gaps.GAPS.names))
+        merged = _step(gaps, select_gaps.GAPS, select_gaps.merged, select_gaps.GAPS)
         return [
             (row["requester"], row["author"], from_sql(row["log"]), row["reason"], from_sql(row["first"]),
              from_sql(row["last"]))

@@ -18,12 +18,13 @@ from culm.cli.command import Commands, _Parser
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, RangeSet, read_range, write_range
 from culm.spark.plan import plan
-from culm.spark.plan_balance import TOLERANCE, Class, PeerTerms, balance
-from culm.spark.plan_job import read_rows, run_plan
-from culm.spark.plan_ranges import METADATA, PAYLOAD, exact_range, held_runs, pack, read_ranges, unpack, wanted_runs
-from culm.spark.plan_rows import read_number
-from culm.spark.plan_split import Splitter, arcs_by_bucket
-from culm.spark.plan_sweep import NOBODY, SILENT, Demand, sweep
+from culm.spark.plan.balance import TOLERANCE, Class, PeerTerms, balance
+from culm.spark.plan.given import read_rows
+from culm.spark.plan.job import run_plan
+from culm.spark.plan.ranges import METADATA, PAYLOAD, exact_range, held_runs, pack, read_ranges, unpack, wanted_runs
+from culm.spark.plan.rows import read_number
+from culm.spark.plan.split import Splitter, arcs_by_bucket
+from culm.spark.plan.sweep import NOBODY, SILENT, Demand, sweep
 from culm.wire.places import author_text
 
 if TYPE_CHECKING:

@@ -6,10 +6,13 @@ import json
 import random
 import re
 from collections import Counter, defaultdict
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from html import escape, unescape
+from shutil import copytree
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,11 +22,14 @@ from hypothesis import strategies as st
 
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError, CulmError
-from culm.spark import report, report_tables, run
+from culm.spark import job as verify_job
+from culm.spark import report, run
 from culm.spark.columns import Columns
-from culm.spark.report_counts import completeness, cost, growth, lengths
-from culm.spark.report_html import Html, bytes_text, foreign, portions, share, strip
-from culm.spark.report_numbers import (
+from culm.spark.report import job as report_job
+from culm.spark.report import tables as report_tables
+from culm.spark.report.counts import completeness, cost, growth, lengths
+from culm.spark.report.html import Html, bytes_text, foreign, portions, share, strip
+from culm.spark.report.numbers import (
     SMALL,
     AuthorNumbers,
     ForkNumbers,
@@ -32,17 +38,19 @@ from culm.spark.report_numbers import (
     ReasonNumbers,
     RejectNumbers,
 )
-from culm.spark.report_page import page
-from culm.spark.report_strips import BREAKS, CELLS, Cell, Counted, Strip, strips
+from culm.spark.report.page import page
+from culm.spark.report.strips import BREAKS, CELLS, Cell, Counted, Strip, strips
 from culm.spark.steps import VERDICTS
+from culm.store.files import BundleWriter
 from culm.wire.base62 import encode_base62
 from tests.spark import report_oracle as oracle
+from tests.spark.random_logs import RandomLogs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from culm.spark.report_strips import Log, Piece
+    from culm.spark.report.strips import Log, Piece
     from tests.spark.defects import DataSet
 
 # One test waits for a verification and a report: some 40 s, and more where others work beside it.
@@ -141,30 +149,60 @@ def many_rows() -> Iterator[dict[str, Any]]:
             yield verdict(b"\xff" * 31 + bytes([number]), MAX_U64 - number, seqnum, size=MAX_U64, payload="absent")
 
 
-@pytest.fixture(scope="module")
-def made(spark: Any, data: DataSet, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """The report on the inputs with every defect, and on 5,000 logs more that only have verdicts.
+@contextmanager
+def without_spark() -> Iterator[None]:
+    """What runs meanwhile runs in this process, though a session may be active."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (verify_job, report_job):
+            patch.setattr(module, "is_running", lambda: False)
+        yield
 
-    Blocks have 8 numbers, so that most logs cross the edges of blocks.
-    """
-    assert spark
+
+@pytest.fixture(scope="module")
+def made(data: DataSet, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The report on the inputs with every defect, and on 5,000 logs more that only have verdicts."""
     folder = tmp_path_factory.mktemp("report")
     results = folder / "verified"
-    run(data.inputs, results, with_forks=True)
+    with without_spark():
+        run(data.inputs, results, with_forks=True)
     rejects = [
         {"source": f"{HOSTILE}{number}", "offset": number, "reason": f"no entry: 0x{number:x} at {number}"}
         for number in range(300)
     ]
     add_rows(results, list(many_rows()), rejects)
     lines: list[str] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report_tables, "BLOCK_BITS", 3)
+    with without_spark():
         found = report.run(str(results), folder / "report", logs=40, progress=lines.append)
     assert len(lines) == len(set(lines)) >= 4
     return Made(results, folder / "report", found)
 
 
+def all_numbers(output: Path) -> dict[str, list[str]]:
+    """All tables of a report, but for the times; their rows in an order of their own."""
+    names = {path.name for path in (output / "numbers").iterdir()} - {"cost.parquet"}
+    return {name: sorted(map(repr, pq.read_table(output / "numbers" / name).to_pylist())) for name in names}
+
+
+def timeless(html: str) -> str:
+    """A page without the times at which it was made."""
+    return re.sub(r"<p>Made .* UTC|until the page was drawn</th><td[^>]*>[^<]*", "", html)
+
+
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_spark_counts_the_same(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Spark every table, and the page, is what it is without.
+
+    Blocks have 8 numbers, so that most logs cross the edges of blocks.
+    """
+    monkeypatch.setattr(report_tables, "BLOCK_BITS", 3)
+    found = report.run(str(made.results), tmp_path / "report", logs=40)
+    assert all_numbers(made.output) == all_numbers(tmp_path / "report")
+    assert timeless(made.html) == timeless((tmp_path / "report" / report.PAGE).read_text(encoding="utf-8"))
+    assert replace(made.report, seconds=0) == replace(found, seconds=0, page_bytes=made.report.page_bytes)
+    assert {"report.html", "numbers", "summary.json"} == {path.name for path in (tmp_path / "report").iterdir()}
+
+
 class TestNumbers:
     """Tests of what is counted."""
 
@@ -239,18 +277,23 @@ class TestNumbers:
                 counted.update(ranks)
             assert len(held) == counted.total()
 
-    def test_forks(self, made: Made, spark: Any) -> None:
+    def test_forks(self, made: Made, tmp_path: Path) -> None:
         """Forks are those of the verification with their proofs; where there are none, those that reasons tell of."""
         kept = pq.read_table(made.results / "forks").to_pylist()
         assert sorted(map(str, kept)) == sorted(map(str, pq.read_table(made.output / "numbers" / "forks").to_pylist()))
         rows = made.page.table("All 9 forks")
         assert {row["proof"].hex() for row in kept} == {row[-1].split()[-1] for row in rows}
         assert {f"{row['position']:,}" for row in kept} == {row[1] for row in rows}
-        logs = spark.read.parquet(str(made.output / "numbers" / "logs"))
-        found = {(bytes(row[0]), row[1], row[2], row[-1]) for row in report_tables.forked(logs).collect()}
-        forked = [log for log in made.logs.values() if log.forked_at is not None]
+        unproved = tmp_path / "unproved"
+        copytree(made.results, unproved, ignore=lambda *_: ["forks"])
+        with without_spark():
+            other = Made(unproved, tmp_path / "report", report.run(str(unproved), tmp_path / "report"))
+        found = {(row["author"], row["log_id"], row["position"], row["valid_to"]) for row in other.numbers("forks")}
+        forked = [log for log in other.logs.values() if log.forked_at is not None]
         assert {(log.author, log.log_id, log.forked_at, log.contiguous) for log in forked} == found
         assert len(forked) > 100
+        assert f"50 of {len(forked):,} forks" in other.page.text
+        assert "No proofs of forks were written" in other.page.text
 
     def test_rejects(self, made: Made) -> None:
         """Rejects are counted by source and reason; numbers in reasons make no difference."""
@@ -262,7 +305,6 @@ class TestNumbers:
         assert 300 == reasons["no entry: # at #"]
 
 
-@pytest.mark.spark
 class TestPage:
     """Tests of the page."""
 
@@ -313,7 +355,7 @@ class TestPage:
         hidden = sum(name == "aria-hidden" for _, name, _ in made.page.attributes)
         drawn = [name for tag, name, _ in made.page.attributes if tag == "svg" and name == "role"]
         assert made.page.tags["svg"] == hidden + len(drawn)
-        assert len(drawn) == len(re.findall(r"<svg[^>]*><title>[^<]", made.html))
+        assert len(drawn) == len(re.findall(r'<svg[^>]* role="img" aria-label="[^"]+"[^>]*><title>[^<]', made.html))
         assert all(title.strip() for title in made.page.titles)
         assert all(caption and rows for caption, rows in made.page.tables)
         assert "prefers-color-scheme: dark" in made.page.style
@@ -332,7 +374,8 @@ class TestPage:
     def test_it_says_what_it_is_about(self, made: Made) -> None:
         """Where the summary counts more than the table has, the page says so; and what the verification has cost."""
         assert "summary counts 123,456 entries" in made.page.text
-        assert [f"{len(made.rows) / 2:,.1f}"] == [row[1] for row in made.page.table("Time") if row[0].startswith("ent")]
+        assert ["verification, seconds from start to end", "2.0"] in made.page.table("Time")
+        assert not [row for row in made.page.table("Time") if row[0].startswith("ent")]  # of how many is not known
         assert [["1.5", "3.0"], ["\N{EN DASH}"] * 2] == [row[1:] for row in made.page.table("Stages")]
 
     def test_hostile_text_is_harmless(self, made: Made) -> None:
@@ -350,15 +393,14 @@ class TestPage:
         assert f"{MAX_U64 - 11:,} (11 to {MAX_U64 - 1:,})" in made.page.text
 
 
-@pytest.mark.spark
-@pytest.mark.usefixtures("spark")
 def test_no_entries(tmp_path: Path) -> None:
     """A verification that found nothing has a report, too, whose page says so."""
     results = tmp_path / "verified"
     add_rows(results, [])
-    made = Made(results, tmp_path / "report", report.run(str(results), tmp_path / "report"))
+    with without_spark():
+        made = Made(results, tmp_path / "report", report.run(str(results), tmp_path / "report"))
     assert {0} == {made.report.entries, made.report.logs, made.report.rejects, made.report.missing}
-    assert "No entries" in made.page.text
+    assert "No entries: the last run found nothing new" in made.page.text
     assert {"report.html", "numbers", "summary.json"} == {path.name for path in made.output.iterdir()}
     assert not made.numbers("logs")
     assert {*SMALL} <= {path.stem for path in (made.output / "numbers").glob("*.parquet")}
@@ -366,7 +408,7 @@ def test_no_entries(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_what_is_no_verdict_is_one_line(tmp_path: Path) -> None:
+def test_what_is_no_verdict_is_one_line_on_spark(tmp_path: Path) -> None:
     """A number that no entry can have ends the report with one line, and leaves nothing."""
     results = tmp_path / "verified"
     add_rows(results, [verdict(bytes(32), 0, 0)])
@@ -375,9 +417,118 @@ def test_what_is_no_verdict_is_one_line(tmp_path: Path) -> None:
     assert [results] == list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"seqnum": 0}, "its seqnum is not from 1"),
+        ({"seqnum": 2**64}, "its seqnum is not from 1"),
+        ({"seqnum": None}, "its seqnum is not from 1"),
+        ({"verdict": "good"}, "'good' is no verdict"),
+        ({"payload": None}, "None is no state of a payload"),
+    ],
+)
+def test_what_is_no_verdict_is_one_line(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
+    """What no verification writes ends the report with one line, and leaves nothing."""
+    results = tmp_path / "verified"
+    add_rows(results, [{**verdict(bytes(32), 0, 1), **wrong}])
+    with without_spark(), pytest.raises(CulmError, match=message):
+        report.run(str(results), tmp_path / "report")
+    assert [results] == list(tmp_path.iterdir())
+
+
+def test_tables_that_cannot_be_read(tmp_path: Path) -> None:
+    """A file that is no Parquet, or lacks a column, is named."""
+    results = tmp_path / "verified"
+    add_rows(results, [])
+    file = results / "verdicts" / "more.parquet"
+    pq.write_table(pq.read_table(file).drop_columns(["copies"]), file)
+    with without_spark(), pytest.raises(CulmError, match=r"more\.parquet: a table without the column 'copies'"):
+        report.run(str(results), tmp_path / "report")
+    file.write_bytes(b"PAR1")
+    with without_spark(), pytest.raises(CulmError, match=r"more\.parquet: not a Parquet file"):
+        report.run(str(results), tmp_path / "report")
+
+
+class TestStates:
+    """Reports on states, and on what a run with one wrote."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        """Two runs with a state, and one over everything."""
+        logs = RandomLogs(seed=9, count=40)
+        items = logs.items
+        for name, part in (("one", items[::2]), ("two", items[1::2]), ("all", items)):
+            with (tmp_path / name).open("wb") as stream:
+                writer = BundleWriter(stream)
+                for entry, payload in part:
+                    writer.entry(entry)
+                    if payload is not None:
+                        writer.payload(entry.place, len(payload), [payload])
+                writer.close()
+        (tmp_path / "rubbish").write_bytes(b"\x07no entry")
+        with without_spark():
+            run([str(tmp_path / "all")], tmp_path / "of all", with_forks=True)
+            for name in ("one", "two"):
+                inputs = [str(tmp_path / name), *([str(tmp_path / "rubbish")] if name == "one" else [])]
+                run(inputs, tmp_path / f"of {name}", state=tmp_path / "state")
+        return tmp_path
+
+    def test_all_that_a_state_knows(self, folder: Path) -> None:
+        """The report on a state is that on one verification of everything, whatever the runs were; copies count."""
+        with without_spark():
+            whole = report.run(str(folder / "of all"), folder / "whole")
+            found = report.run(str(folder / "state"), folder / "known")
+        assert found.forked_logs > 3
+        assert {**whole.as_dict(), "seconds": 0, "page_bytes": 0, "rejects": 1} == {
+            **found.as_dict(),
+            "seconds": 0,
+            "page_bytes": 0,
+        }
+        one, other = all_numbers(folder / "whole"), all_numbers(folder / "known")
+        assert one == other
+        page = (folder / "known" / report.PAGE).read_text(encoding="utf-8")
+        assert "everything that the state knows" in page
+        assert "A state only counts them" in page
+
+    @pytest.mark.spark
+    @pytest.mark.usefixtures("spark")
+    def test_on_spark(self, folder: Path) -> None:
+        """Spark counts the same of a state."""
+        with without_spark():
+            report.run(str(folder / "state"), folder / "known")
+        report.run(str(folder / "state"), folder / "spark")
+        assert all_numbers(folder / "known") == all_numbers(folder / "spark")
+
+    def test_what_a_run_changed(self, folder: Path) -> None:
+        """The report on a run with a state says, before any number, that it covers a part, and where the whole is."""
+        with without_spark():
+            found = report.run(str(folder / "of two"), folder / "part")
+        page = oracle.Page((folder / "part" / report.PAGE).read_text(encoding="utf-8")).text
+        said = json.loads((folder / "of two" / "summary.json").read_text())["entries"]
+        assert found.entries < said
+        told = page.index("This page covers a part only.")
+        assert told < page.index("wrong payloads")
+        assert f"counts {said:,} entries, its table has {found.entries:,}" in " ".join(page.split())
+        assert "culm spark report STATE" in page
+
+
+def test_large_results_go_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many entries for this process, or a master that is named: Spark counts."""
+    results = tmp_path / "verified"
+    add_rows(results, [verdict(bytes(32), 0, 1)])
+    monkeypatch.setattr(report_job, "is_running", lambda: False)
+    monkeypatch.setattr(report_job, "running", mock.Mock(side_effect=CulmError("Spark")))
+    with pytest.raises(CulmError, match="Spark"):
+        report.run(str(results), tmp_path / "report", master="local[1]")
+    monkeypatch.setattr(report_job, "SMALL_ENTRIES", 0)
+    with pytest.raises(CulmError, match="Spark"):
+        report.run(str(results), tmp_path / "report")
+    assert [results] == list(tmp_path.iterdir())
+
+
 def test_what_cannot_work_is_refused_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders that are no results, outputs that are there, and numbers of logs out of range."""
-    monkeypatch.setattr(report, "running", None)
+    monkeypatch.setattr("culm.spark.report.job.running", None)
     results = tmp_path / "verified"
     add_rows(results, [])
     with pytest.raises(ConfigError, match="there is no verdicts"):

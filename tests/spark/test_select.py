@@ -20,10 +20,13 @@ from culm.cli.command import Commands, _Parser
 from culm.cli.spark_select import register
 from culm.errors import ConfigError, PayloadMismatch
 from culm.ranges import Range, RangeSet, write_range
-from culm.spark import gather, payload_places, read, select, select_items, select_pieces
+from culm.spark import gather, payload_places, read
 from culm.spark.payload_places import PLACES, Payloads, placed
+from culm.spark.select import items as select_items
+from culm.spark.select import places as select_places
 from culm.spark.select import rejects, select_entries
-from culm.spark.select_bundles import bundle_name
+from culm.spark.select import steps as select_steps
+from culm.spark.select.bundles import bundle_name
 from culm.store import SQLiteStore, State
 from culm.store.exchange import Importer, export_bundle, export_plain
 from culm.testing import LogBuilder, build_log
@@ -37,7 +40,7 @@ from tests.spark.test_steps import rows_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NOT_HELD, BEYOND = select_pieces.NOT_HELD, select_pieces.BEYOND
+NOT_HELD, BEYOND = select_places.NOT_HELD, select_places.BEYOND
 
 
 @pytest.fixture(params=[1, 2, 12])
@@ -46,8 +49,9 @@ def block_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     bits: int = request.param
     for module in (gather, *selecting.MODULES):
         monkeypatch.setattr(module, "BLOCK_BITS", bits)
-    monkeypatch.setattr(select_pieces, "PAGE_BITS", 1)
-    monkeypatch.setattr(select_pieces, "NARROW_PAGES", 2)
+    for module in selecting.PAGED:
+        monkeypatch.setattr(module, "PAGE_BITS", 1)
+    monkeypatch.setattr(select_places, "NARROW_PAGES", 2)
     return bits
 
 
@@ -311,7 +315,7 @@ class TestWithSpark:
 
     def test_results(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         """The folder has what the store tells of the same entries; each bundle, imported, is what was selected."""
-        monkeypatch.setattr(select, "_SHARE_PAIRS", 100)
+        monkeypatch.setattr(select_steps, "_SHARE_PAIRS", 100)
         inputs, output = Inputs(tmp_path), tmp_path / "results [1]"
         call = ("--input", *inputs.paths, "--requests", inputs.requests, "--output", output, "--bundles", "--json")
         assert 1 == command("select", *call)

@@ -19,12 +19,12 @@ from culm.errors import ConfigError
 from culm.negentropy import ArrayStorage, Negentropy
 from culm.spark.output import read_table
 from culm.spark.simulate import CONVERGENCE, ROUNDS
-from culm.spark.simulate_costs import Costs, compare, costs_of
-from culm.spark.simulate_engine import RoundResult, simulate
-from culm.spark.simulate_job import run_simulations, sweep_of
-from culm.spark.simulate_model import DIRECTIONS, PROTOCOLS, Chance, Scenario
-from culm.spark.simulate_plots import varied
-from culm.spark.simulate_talk import (
+from culm.spark.simulate.costs import Costs, compare, costs_of
+from culm.spark.simulate.engine import RoundResult, simulate
+from culm.spark.simulate.job import run_simulations, sweep_of
+from culm.spark.simulate.model import DIRECTIONS, PROTOCOLS, Chance, Scenario
+from culm.spark.simulate.plots import varied
+from culm.spark.simulate.talk import (
     talk_bushbaby,
     talk_fetching,
     talk_intervals,
@@ -314,7 +314,7 @@ def test_the_printed_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     """A line for each scenario: what was varied, how long it took, what it cost; "never" where it never got there."""
     row = {"rounds_99": 9, "rounds_all": None, "seconds_all": None, "bytes": 3 * 2**20, "bytes_bound": 2**20}
     monkeypatch.setattr(
-        "culm.spark.simulate_job.run_simulations",
+        "culm.spark.simulate.job.run_simulations",
         lambda scenarios, *_, **__: [scenario.as_dict() | row for scenario in scenarios],
     )
     arguments = command(f"simulate --nodes 2000 --loss 0.25 --output {tmp_path}")

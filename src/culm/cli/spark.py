@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from culm.cli import spark_plan, spark_reconcile, spark_report, spark_select, spark_simulate
+from culm.cli import spark_forks, spark_plan, spark_reconcile, spark_report, spark_select, spark_simulate
 from culm.cli.output import Stages, print_json
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def register(commands: Commands) -> None:
     )
     verify.add_argument("--state", metavar="DIR", help="verify only what is new since the last run with this folder")
     verify.add_argument("--forks", action="store_true", help="write the proofs of forks, too")
-    for group in (spark_report, spark_select, spark_reconcile, spark_plan, spark_simulate):
+    for group in (spark_forks, spark_report, spark_select, spark_reconcile, spark_plan, spark_simulate):
         group.register(spark)
 
 

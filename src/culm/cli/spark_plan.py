@@ -31,7 +31,7 @@ def register(spark: Commands) -> None:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from culm.spark.plan_job import run_plan  # noqa: PLC0415 - Spark is an extra
+    from culm.spark.plan.job import run_plan  # noqa: PLC0415 - Spark is an extra
 
     capacity = None if arguments.capacity is None else parse_number(arguments.capacity, "capacity in bytes")
     rounds = parse_number(arguments.rounds, "number of rounds", 1)

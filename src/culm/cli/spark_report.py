@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def register(spark: Commands) -> None:
     """Add the command of this module to the group of Spark's commands."""
     report = spark.add("report", _report, "make a page and tables of what culm spark verify found")
-    report.add_argument("results", metavar="VERIFY_DIR", help="what culm spark verify wrote")
+    report.add_argument("results", metavar="VERIFY_DIR|STATE", help="what culm spark verify wrote, or a state")
     report.add_argument("--output", metavar="DIR", required=True, help="where the report goes; made by this command")
     report.add_argument(
         "--logs",
@@ -25,7 +25,9 @@ def register(spark: Commands) -> None:
         default="25",
         help="show the coverage of the N largest logs and of the N with most trouble (default: 25, at most 100)",
     )
-    report.add_argument("--master", metavar="URL", default="local[*]", help="the Spark master (default: local[*])")
+    report.add_argument(
+        "--master", metavar="URL", help="the Spark master (default: local[*]; up to 2 million entries go without Spark)"
+    )
     report.add_argument("--overwrite", action="store_true", help="replace an earlier output")
 
 

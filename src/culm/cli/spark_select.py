@@ -33,7 +33,7 @@ def register(spark: Commands) -> None:
 
 
 def _select(arguments: argparse.Namespace) -> int:
-    from culm.spark.select_job import run_select  # noqa: PLC0415 - Spark is an extra
+    from culm.spark.select.job import run_select  # noqa: PLC0415 - Spark is an extra
 
     summary = run_select(
         arguments.input,

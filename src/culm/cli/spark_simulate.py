@@ -48,7 +48,7 @@ def register(spark: Commands) -> None:
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
-    from culm.spark.simulate_job import run_simulations, sweep_of  # noqa: PLC0415 - Spark is an extra
+    from culm.spark.simulate.job import run_simulations, sweep_of  # noqa: PLC0415 - Spark is an extra
 
     if arguments.seeds < 1:
         raise ConfigError(f"--seeds {arguments.seeds}: at least one run is needed")

@@ -9,8 +9,8 @@
     verdicts = spark.verify(session, entries)
 
 ``run`` does the whole, from paths to a folder of Parquet tables, on top of an earlier run if there is a ``State``.
-What else there is has modules of its own: ``forks``, ``select``, ``fingerprint``, ``reconcile``, ``plan``,
-``simulate``, ``report``. Importing this loads neither Spark nor Arrow.
+What else there is has modules of its own: ``forks`` and ``forks_job``, ``select``, ``fingerprint``, ``reconcile``,
+``plan``, ``simulate``, ``report``. Importing this loads neither Spark nor Arrow.
 """
 
 from culm.spark.job import run

@@ -251,7 +251,7 @@ class _Page:
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(self._title)}"'
             f' viewBox="0 0 {self._width} {self._height}" width="{self._width}" height="{self._height}"'
-            f' style="max-width:100%;height:auto;{_FONT}">'
+            f' style="max-width:100%;height:auto;{_FONT}"><title>{escape(self._title)}</title>'
         )
         background = f'<rect width="{self._width}" height="{self._height}" fill="#ffffff"/>'
         return "\n".join([head, background, *self._parts, "</svg>"]) + "\n"

@@ -87,11 +87,19 @@ def witnesses(rows: Iterable[Row]) -> Iterator[Row]:
             yield author, log, to_sql(position), to_sql(int(records.seq[row])), records.pack.record(row), None
         found = Findings.decode(findings)
         judged = JudgedSegment(author, from_sql(log), found, Summary.decode(summary), decided)
-        valid = found.seq[judged.verdict == 0]
-        if len(valid):
-            steps = (np.diff(valid) != 1).nonzero()[0]
-            last = valid[steps[0]] if len(steps) else valid[-1]
-            yield author, log, to_sql(position), to_sql(int(valid[0])), None, to_sql(int(last))
+        stretch = first_stretch(found, judged)
+        if stretch is not None:
+            first, last = stretch
+            yield author, log, to_sql(position), to_sql(first), None, to_sql(last)
+
+
+def first_stretch(found: Findings, judged: JudgedSegment) -> tuple[int, int] | None:
+    """The first verified entries of a segment that have neighbouring numbers: the lowest number and the greatest."""
+    valid = found.seq[judged.verdict == 0]
+    if not len(valid):
+        return None
+    steps = (np.diff(valid) != 1).nonzero()[0]
+    return int(valid[0]), int(valid[steps[0]] if len(steps) else valid[-1])
 
 
 def _concerned(records: Records, position: int) -> Iterator[int]:

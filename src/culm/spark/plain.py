@@ -16,6 +16,7 @@ from culm.spark.gather import PACKS, gather
 from culm.spark.incremental import LOADED, MOST_SEGMENTS, reloaded
 from culm.spark.merge import merge_logs
 from culm.spark.output import whole_table, write_file, write_rows
+from culm.spark.prefixes import PREFIXES, joined, stretches
 from culm.spark.read import split_batches
 from culm.spark.segment import Signatures
 from culm.spark.state import INDEX
@@ -162,6 +163,12 @@ class PlainRun:
             rows += self._forked_before()
         found = sorted(witnesses(rows), key=lambda row: (*row[:2], row[3], row[4] or b""))
         write_rows(proofs(found), FORKS, self._folder / "forks")
+
+    def write_prefixes(self) -> None:
+        """Write how far each log can be trusted, of the logs in these inputs."""
+        rows = [(row[3], row[4], row[8], row[9], self._outcome(row)) for row in self._made]
+        found = sorted(stretches(rows), key=lambda row: (*row[:2], row[2] is not None, row[2]))
+        write_rows(joined(found), PREFIXES, self._folder / "logs")
 
     def _forked_before(self) -> Iterator[Row]:
         assert self._state is not None  # noqa: S101 - asked for only with one

@@ -1,0 +1,66 @@
+"""``culm spark forks``: every fork across many stores and files, with its proof."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from culm.cli.output import Stages, note, print_json, print_table
+
+if TYPE_CHECKING:
+    import argparse
+
+    from culm.cli.command import Commands
+    from culm.spark.forks_job import Forks
+
+_SHOWN = 20
+
+
+def register(spark: Commands) -> None:
+    """Add the command of this module to the group of Spark's commands."""
+    forks = spark.add("forks", _forks, "find every fork, its proof, and what is valid of each log")
+    forks.add_argument("inputs", metavar="STORE_OR_FILE", nargs="+", help="stores, export files, Parquet of entries")
+    forks.add_argument("--output", metavar="DIR", required=True, help="where the results go; made by this command")
+    forks.add_argument(
+        "--master", metavar="URL", help="the Spark master (default: local[*]; small inputs go without Spark)"
+    )
+    forks.add_argument("--overwrite", action="store_true", help="replace an earlier output")
+    forks.add_argument(
+        "--signatures",
+        choices=("all", "heads"),
+        default="all",
+        help="check every signature (default), or only those of entries that no later one vouches for by its links",
+    )
+
+
+def _forks(arguments: argparse.Namespace) -> int:
+    from culm.spark.forks_job import run_forks  # noqa: PLC0415 - Spark is an extra
+
+    found = run_forks(
+        arguments.inputs,
+        Path(arguments.output),
+        master=arguments.master,
+        overwrite=arguments.overwrite,
+        signatures=arguments.signatures,
+        progress=Stages(),
+    )
+    if arguments.json:
+        print_json(found.as_dict())
+    else:
+        _print(found, Path(arguments.output))
+    return 1 if found.forks or found.rejects else 0
+
+
+def _print(found: Forks, output: Path) -> None:
+    counts = {"entries": found.entries, "logs": found.logs, "forked logs": found.forks, "rejects": found.rejects}
+    if found.unproved:
+        counts["unproved forks"] = found.unproved
+    print_table(("", "count"), [(name, f"{value:,}") for name, value in counts.items()], right=("count",))
+    if not found.first:
+        return
+    shown = found.first[:_SHOWN]
+    rows = [(fork.log, fork.position, fork.valid_to, fork.explain()) for fork in shown]
+    print()
+    print_table(("log", "forked at", "valid to", "proof"), rows, right=("forked at", "valid to"))
+    if found.forks > len(shown):
+        note(f"... and {found.forks - len(shown):,} more: {output / 'forks'} has all")

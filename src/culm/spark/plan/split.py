@@ -1,0 +1,233 @@
+"""From shares to transfers: which items of a class come from which of its peers.
+
+The items of a class stand in a line, log by log, and each peer takes the next stretch of it, as long as its share. So a
+class of k peers is cut k - 1 times, whatever the number of logs; everything else is moved in one piece, and each peer
+gives its share but for one entry at each cut. The line is cut beforehand into *buckets*, in which the logs stand by
+their hash. What a bucket gets of each class is known from counting, so that buckets can be worked on independently, and
+the result does not depend on who works on which.
+
+With ``rounds=1`` all copies of an item come from those who have it at the beginning. With two rounds only one copy has
+to: it goes to a wanter, the *relay*, or straight on, and the relay gives all the others theirs in the second round. An
+item with holders H, wanters W and b bytes is then two items of work:
+
+- the first copy: b bytes, which somebody in H has to give;
+- the others: (|W| - 1) b bytes, which anybody in H or W can give (one in W as the relay).
+
+More rounds cannot do better. For any set of peers P, in any number of rounds in which nobody is given what it does not
+want: if H is inside P, somebody in P has to give the first copy that leaves H; and if W is inside P, too, nobody else
+ever has the item, so that P gives all |W| copies. Both are counted in full by the classes H and H + W of the two items
+of work, so that the bound of ``culm.spark.plan.balance`` holds for any number of rounds, and two rounds reach it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from culm.spark.plan.sweep import Demand
+
+MOST_MEMBERS = 4096  # of a class that is kept whole
+MOST_CLASSES = 20_000  # of a bucket that are kept whole
+_FIRST, _OTHERS = b"1", b"2"  # the two items of work; apart, since their pieces differ in size
+
+Arcs = list[tuple[str, int]]
+"""The peers of a class in a bucket, in order, with the bytes that each gives."""
+
+
+class Key(NamedTuple):
+    """A class: its name, the peers that are considered, and whether these are all."""
+
+    digest: bytes
+    members: tuple[str, ...]
+    is_whole: bool
+
+
+class Transfer(NamedTuple):
+    """Items that ``requester`` fetches from ``source`` in a round (1 or 2)."""
+
+    requester: str
+    source: str
+    round: int
+    first: int
+    last: int
+
+
+class Keys:
+    """Names for classes. Those with too many members, and those that are too many, are made smaller."""
+
+    def __init__(self, most_members: int = MOST_MEMBERS) -> None:
+        self._most = most_members
+        self._known: dict[tuple[bytes, tuple[str, ...]], Key] = {}
+
+    def of(self, work: bytes, peers: tuple[str, ...]) -> Key:
+        """The class of some work that these peers, in order, can do."""
+        key = self._known.get((work, peers))
+        if key is None:
+            if len(self._known) > 100_000:  # a bound on memory; it only saves hashing
+                self._known.clear()
+            kept = peers if len(peers) <= self._most else _drawn(peers, self._most, work)
+            key = self._known[work, peers] = _key(work, kept, is_whole=len(kept) == len(peers))
+        return key
+
+    def pair_of(self, key: Key) -> Key:
+        """A class of two of the members, for when there are too many classes: a choice of two balances well."""
+        kept = _drawn(key.members, 2, key.digest)
+        return _key(b"pair", kept, is_whole=False)
+
+
+def _key(work: bytes, members: tuple[str, ...], *, is_whole: bool) -> Key:
+    text = json.dumps([work.decode(), is_whole, *members])
+    return Key(blake2b(text.encode(), digest_size=16).digest(), members, is_whole)
+
+
+def _drawn(peers: tuple[str, ...], count: int, salt: bytes) -> tuple[str, ...]:
+    """Some of the peers, as if drawn by lot, the same ones every time."""
+    if len(peers) <= count:
+        return peers
+    by_lot = sorted(peers, key=lambda peer: blake2b(salt + peer.encode(), digest_size=8).digest())
+    return tuple(sorted(by_lot[:count]))
+
+
+class Splitter:
+    """How demands become classes, and later transfers. ``serves``: whether a peer uploads anything."""
+
+    def __init__(
+        self,
+        rounds: int,
+        serves: Callable[[str], bool],
+        *,
+        most_members: int = MOST_MEMBERS,
+        most_classes: int = MOST_CLASSES,
+    ) -> None:
+        self._rounds = rounds
+        self._serves = serves
+        self._most_classes = most_classes
+        self._keys = Keys(most_members)
+
+    # -- counting ------------------------------------------------------------------------------------------------
+
+    def count(self, demands: Iterable[tuple[Demand, int]]) -> list[tuple[Key, int]]:
+        """The classes of a bucket's demands (each with the bytes of an entry) and their bytes, in a fixed order."""
+        amounts: Counter[Key] = Counter()
+        for demand, size in demands:
+            for key, unit in self._work(demand, size):
+                amounts[key] += unit * demand.entries
+        ranked = sorted(amounts.items(), key=lambda pair: (-pair[1], pair[0].digest))
+        kept = Counter(dict(ranked[: self._most_classes]))
+        for key, amount in ranked[self._most_classes :]:
+            kept[self._keys.pair_of(key)] += amount
+        return sorted(kept.items())
+
+    def _work(self, demand: Demand, size: int) -> Iterator[tuple[Key, int]]:
+        """The classes of a demand and the bytes of each entry in them."""
+        if self._rounds == 1:
+            yield self._keys.of(_FIRST, demand.holders), size * len(demand.wanters)
+            return
+        yield self._keys.of(_FIRST, demand.holders), size
+        if len(demand.wanters) > 1:
+            yield self._keys.of(_OTHERS, self._distributors(demand)), size * (len(demand.wanters) - 1)
+
+    def _distributors(self, demand: Demand) -> tuple[str, ...]:
+        return tuple(sorted({*demand.holders, *filter(self._serves, demand.wanters)}))
+
+    # -- splitting -----------------------------------------------------------------------------------------------
+
+    def lines(self, arcs: Mapping[bytes, Arcs]) -> Lines:
+        """What was shared out in a bucket, to be taken from by its demands in the order in which they were counted."""
+        return {digest: _Line(arc) for digest, arc in arcs.items()}
+
+    def transfers(self, demand: Demand, size: int, lines: Lines) -> Iterator[Transfer]:
+        """Who fetches what of a demand from whom; ``size`` is that of an entry, in bytes."""
+        return self._direct(demand, size, lines) if self._rounds == 1 else self._relayed(demand, size, lines)
+
+    def _line(self, lines: Lines, work: bytes, peers: tuple[str, ...]) -> _Line:
+        key = self._keys.of(work, peers)
+        line = lines.get(key.digest)
+        return lines[self._keys.pair_of(key).digest] if line is None else line
+
+    def _direct(self, demand: Demand, size: int, lines: Lines) -> Iterator[Transfer]:
+        line = self._line(lines, _FIRST, demand.holders)
+        for wanter in demand.wanters:
+            for source, first, last in line.take(demand.first, demand.last, size):
+                yield Transfer(wanter, source, 1, first, last)
+
+    def _relayed(self, demand: Demand, size: int, lines: Lines) -> Iterator[Transfer]:
+        wanters = demand.wanters
+        first_copies = self._line(lines, _FIRST, demand.holders)
+        pieces: Iterable[tuple[str, int, int]] = [(wanters[0], demand.first, demand.last)]
+        if len(wanters) > 1:
+            others = self._line(lines, _OTHERS, self._distributors(demand))
+            pieces = others.take(demand.first, demand.last, size * (len(wanters) - 1))
+        for giver, first, last in pieces:
+            is_relay = giver in wanters
+            receiver = giver if is_relay else wanters[first % len(wanters)]
+            for source, low, high in first_copies.take(first, last, size):
+                yield Transfer(receiver, source, 1, low, high)
+            for wanter in wanters:
+                if wanter != receiver:
+                    yield Transfer(wanter, giver, 1 + is_relay, first, last)
+
+
+class _Line:
+    """A class in a bucket: whose turn it is, and how much of it is left."""
+
+    def __init__(self, arcs: Arcs) -> None:
+        self._arcs = arcs
+        self._at = 0
+        self._left = arcs[0][1]
+
+    def take(self, first: int, last: int, size: int) -> Iterator[tuple[str, int, int]]:
+        """Give out the next entries, of ``size`` bytes each: who gives which of them.
+
+        A peer gives an entry if at least half of it is within its share; the rest is settled with the next one.
+        """
+        while first <= last:
+            count = last - first + 1
+            if size and self._at < len(self._arcs) - 1:
+                count = min(count, max(0, (2 * self._left + size) // (2 * size)))
+            if count:
+                yield self._arcs[self._at][0], first, first + count - 1
+            first += count
+            self._left -= count * size
+            if first <= last:
+                self._at += 1
+                self._left += self._arcs[self._at][1]
+
+
+def arcs_by_bucket(
+    counted: Sequence[tuple[int, Key, int]], shares: Mapping[bytes, Sequence[int]]
+) -> dict[int, dict[bytes, Arcs]]:
+    """The line of each class, cut into buckets. ``counted``: bucket, class and bytes, the buckets ascending.
+
+    ``shares``: what each member of a class gives of all of it.
+    """
+    turns: dict[bytes, list[int]] = {}  # whose turn it is, and how much of its share is given
+    found: dict[int, dict[bytes, Arcs]] = {}
+    for bucket, key, amount in counted:
+        turn = turns.setdefault(key.digest, [0, 0])
+        found.setdefault(bucket, {})[key.digest] = _next_arcs(key.members, shares[key.digest], turn, amount)
+    return found
+
+
+def _next_arcs(members: Sequence[str], shares: Sequence[int], turn: list[int], amount: int) -> Arcs:
+    arcs: Arcs = []
+    while amount:
+        at, given = turn
+        count = min(amount, shares[at] - given)
+        if count:
+            arcs.append((members[at], count))
+        amount -= count
+        turn[1] += count
+        if turn[1] == shares[at] and at < len(shares) - 1:
+            turn[:] = at + 1, 0
+    return arcs or [(members[turn[0]], 0)]
+
+
+Lines = Mapping[bytes, _Line]
+"""The lines of a bucket's classes."""

@@ -1,0 +1,162 @@
+"""The report on a verification, from its folder to another: what ``culm spark report`` runs.
+
+::
+
+    OUTPUT/report.html         one page, without anything from elsewhere
+    OUTPUT/numbers/logs/       Parquet: a row for each log (``culm.spark.report.numbers.LOGS``)
+    OUTPUT/numbers/authors/    a row for each author
+    OUTPUT/numbers/forks/      a row for each fork
+    OUTPUT/numbers/rejects/    what could not be read, by source and reason
+    OUTPUT/numbers/*.parquet   the small tables of the page (``culm.spark.report.numbers.SMALL``)
+    OUTPUT/summary.json        the counts
+
+Up to ``SMALL_ENTRIES`` are counted in this process (``plain``), where that takes seconds. Of more of them Spark counts
+(``sql``): the verdicts are read four times, each time a few of their columns, and all that comes to this process is
+bounded: some rows of the large tables, and counts by a few hundred kinds.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING
+
+from culm.errors import ConfigError
+from culm.spark.failures import check_installed
+from culm.spark.fingerprint import check_not_inside
+from culm.spark.output import SUMMARY, whole_folder
+from culm.spark.report.counts import completeness, copies, cost, growth, lengths, payloads, totals
+from culm.spark.report.numbers import Numbers, Totals, write_small
+from culm.spark.report.page import page
+from culm.spark.report.source import source_of
+from culm.spark.running import is_running, running, silent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from culm.spark.report.counting import Counting
+    from culm.spark.report.source import Source
+
+PAGE = "report.html"
+DEFAULT_LOGS, MOST_LOGS = 25, 100
+
+SMALL_ENTRIES = 2_000_000
+"""Up to so many entries and rejects are counted without Spark, unless a master is named: in 250 bytes each."""
+
+SETTINGS = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
+"""What a session for this job is started with, beyond ``culm.spark.session``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Totals):
+    """What was reported on; the counts are those of the page's headline, ``page_bytes`` is its size."""
+
+    page_bytes: int
+    seconds: float
+
+    def as_dict(self) -> dict[str, int | float]:
+        """The numbers by name."""
+        return asdict(self)
+
+
+def run(
+    results: str,
+    output: Path,
+    *,
+    logs: int = DEFAULT_LOGS,
+    master: str | None = None,
+    overwrite: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Report:
+    """Report on what a verification wrote, or on a state, and write the folder ``output``: all of it, or none.
+
+    ``logs``: of how many logs the page shows the coverage: the largest ones, and as many of those with most trouble.
+    ``master`` is Spark's; a session that is active already is used instead. Without either, up to ``SMALL_ENTRIES``
+    are counted without Spark, more on ``local[*]``. ``overwrite`` and ``progress`` are those of ``culm.spark.job.run``.
+
+    ``ConfigError``, before Spark is started, if ``results`` is no such folder, ``logs`` is out of range, or the output
+    cannot be written; ``ConfigError`` if Spark, Java or the master is not there; ``CulmError`` if Spark fails, or a
+    table cannot be read.
+    """
+    started = time.monotonic()
+    if not 1 <= logs <= MOST_LOGS:
+        raise ConfigError(f"{logs} logs: a page shows 1 to {MOST_LOGS}")
+    check_installed()
+    source = source_of(Path(results).absolute())
+    output = output.absolute()
+    check_not_inside(source.folder, output, overwrite=overwrite)
+    say = progress or silent
+    with whole_folder(output) as folder:
+        (folder / "numbers").mkdir()
+        with _counting(source, folder, master, say) as counts:
+            numbers = _numbers(source, counts, logs, started, say)
+        write_small(numbers, folder / "numbers")
+        text = page(numbers).encode("utf-8", "xmlcharrefreplace")
+        (folder / PAGE).write_bytes(text)
+        summed: dict[str, int] = asdict(numbers.totals)
+        made = Report(**summed, page_bytes=len(text), seconds=round(time.monotonic() - started, 3))
+        (folder / SUMMARY).write_text(json.dumps(made.as_dict(), indent=2) + "\n", encoding="utf-8")
+    return made
+
+
+@contextmanager
+def _counting(source: Source, folder: Path, master: str | None, say: Callable[[str], None]) -> Iterator[Counting]:
+    """Whoever counts: this process, or Spark."""
+    entries = source.entries()
+    looking = f"looking for gaps in the logs ({entries:,} entries)"
+    if master is None and entries + source.rejected() <= SMALL_ENTRIES and not is_running():
+        from culm.spark.report.plain import PlainCounts
+
+        say(f"{looking}, without Spark")
+        yield PlainCounts(source, folder / "numbers")
+        return
+    from culm.spark.report.sql import SqlCounts
+
+    work = folder / "work"
+    with running(master or "local[*]", say, SETTINGS) as spark:
+        say(looking)
+        yield SqlCounts(spark, source, folder / "numbers", work)
+    rmtree(work)
+
+
+def _numbers(source: Source, counts: Counting, most: int, started: float, say: Callable[[str], None]) -> Numbers:
+    """Everything the page shows."""
+    say("counting log by log")
+    troubled, largest, log_kinds = counts.logs(most)
+    authors, authors_in_all = counts.authors()
+    say("counting verdicts, payloads and reasons")
+    entry_kinds, reasons, found_copies = counts.entries()
+    say("counting forks and rejects")
+    forks, forks_in_all = counts.forks()
+    rejects, rejects_in_all = counts.rejects()
+    say("looking at single logs")
+    drawn = counts.strips({(log.author, log.log_id): log.newest for log in (*troubled, *largest)})
+    return Numbers(
+        name=source.folder.name,
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        totals=totals(entry_kinds, log_kinds, authors_in_all, source.rejected()),
+        troubled=troubled,
+        largest=largest,
+        strips=drawn,
+        authors=authors,
+        forks=forks,
+        forks_in_all=forks_in_all,
+        proofs=source.has_proofs,
+        rejects=rejects,
+        rejects_in_all=rejects_in_all,
+        reasons=reasons,
+        payloads=payloads(entry_kinds),
+        copies=copies(found_copies),
+        completeness=completeness(log_kinds),
+        lengths=lengths(log_kinds),
+        growth=growth(entry_kinds),
+        cost=cost(source.said),
+        said=source.said,
+        of_state=source.of_state,
+        seconds=round(time.monotonic() - started, 3),
+    )

@@ -1,0 +1,156 @@
+"""What is held of a block: which of its entries are verified, and those entries, for pieces to meet them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from culm.spark.columns import Columns
+from culm.spark.fields import DIGEST_BYTES
+from culm.spark.findings import Findings
+from culm.spark.merge import Outcome
+from culm.spark.pack import BLOCK_BITS, Pack
+from culm.spark.records import Records
+from culm.spark.segment import Summary
+from culm.spark.verdicts import JudgedSegment
+from culm.store.schema import from_sql, to_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from culm.spark.fields import Bytes, Flags, Numbers
+
+    Row = tuple[Any, ...]
+
+SEGMENT = Columns(author="BINARY", log="BIGINT", block="BIGINT", summary="BINARY", findings="BINARY", outcome="BINARY")
+"""A segment with its outcome."""
+
+BLOCKS = Columns(author="BINARY", log="BIGINT", block="BIGINT", newest="BIGINT", ends="BOOLEAN", bits="BINARY")
+"""A block with verified entries: the greatest, whether that is the block's last number, and which are there.
+
+``bits`` has a bit for each number of the block; null if up to the greatest none is missing.
+"""
+
+HELD = Columns(
+    author="BINARY",
+    log="BIGINT",
+    block="BIGINT",
+    shares="BIGINT",
+    summary="BINARY",
+    packed="BINARY",
+    outcome="BINARY",
+)
+"""A segment with its entries, its outcome, and how many tasks share in the block's pieces."""
+
+_COUNT_BYTES = 4
+
+
+def present(rows: Iterable[Row]) -> Iterator[Row]:
+    """``SEGMENT`` to ``BLOCKS``; blocks without verified entries are left out."""
+    for author, log, block, summary, findings, outcome in rows:
+        found = Findings.decode(findings)
+        verified = found.seq[_verified(author, log, found, summary, outcome)]
+        if not len(verified):
+            continue
+        newest = int(verified[-1])
+        mask = np.zeros(1 << BLOCK_BITS, np.bool_)
+        mask[_offsets(verified)] = True
+        first = max(1, block << BLOCK_BITS)
+        whole = newest - first + 1 == len(verified)
+        ends = newest == ((block + 1) << BLOCK_BITS) - 1
+        yield author, log, block, to_sql(newest), ends, None if whole else np.packbits(mask).tobytes()
+
+
+def held(rows: Iterable[Row]) -> Iterator[Row]:
+    """``HELD`` to rows of ``culm.spark.select.items.TOGETHER``, one for each share."""
+    for author, log, block, shares, summary, packed, outcome in rows:
+        records = Records(Pack.decode(packed))
+        found = Findings.of(records)
+        verified = _verified(author, log, found, summary, outcome)
+        if verified.any():
+            data = Held.of(records, found, verified).encode()
+            for share in range(shares):
+                yield author, log, block, share, None, None, None, None, None, None, data
+
+
+def _verified(author: bytes, log: int, found: Findings, summary: bytes, outcome: bytes) -> Flags:
+    judged = JudgedSegment(author, from_sql(log), found, Summary.decode(summary), Outcome.decode(outcome))
+    verified: Flags = judged.verdict == 0
+    return verified
+
+
+def _offsets(seq: Numbers) -> npt.NDArray[np.int64]:
+    return (seq & np.uint64((1 << BLOCK_BITS) - 1)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """The verified entries of a block: columns of length n, ascending by number, and their bytes.
+
+    ``offset`` counts from the block's first number, digests are n rows of 64 bytes, ``state`` has ranks of
+    ``culm.spark.payload.STATES``.
+    """
+
+    offset: npt.NDArray[np.uint16]
+    size: Numbers
+    digest: Bytes
+    payload_hash: Bytes
+    state: npt.NDArray[np.int8]
+    length: npt.NDArray[np.uint16]
+    data: bytes
+
+    @classmethod
+    def of(cls, records: Records, found: Findings, verified: Flags) -> Held:
+        """Some of the entries among records, of which the findings are known."""
+        rows = records.is_entry.nonzero()[0][verified]
+        pack = records.pack.take(rows)
+        length = pack.end - pack.start
+        return cls(
+            _offsets(found.seq[verified]).astype(np.uint16),
+            found.size[verified],
+            found.digest[verified],
+            found.payload_hash[verified],
+            found.payload[verified].astype(np.int8),
+            length.astype(np.uint16),
+            pack.data[: int(length.sum())].tobytes(),
+        )
+
+    def encode(self) -> bytes:
+        """The entries as bytes: a count (u32), then the columns, little-endian."""
+        columns = [np.ascontiguousarray(getattr(self, name)).tobytes() for name in _KINDS]
+        return len(self.offset).to_bytes(_COUNT_BYTES, "little") + b"".join(columns) + self.data
+
+    @classmethod
+    def decode(cls, data: bytes) -> Held:
+        """Read what ``encode`` wrote."""
+        count, at = int.from_bytes(data[:_COUNT_BYTES], "little"), _COUNT_BYTES
+        columns: list[Any] = []
+        for kind, width in _KINDS.values():
+            column = np.frombuffer(data, kind, count * width, at)
+            at += column.nbytes
+            columns.append(column.reshape(count, width) if width > 1 else column)
+        columns.append(data[at:])
+        return cls(*columns)
+
+    def records(self) -> pa.Array:
+        """The entries' bytes, one value each."""
+        import pyarrow as pa
+
+        bounds = np.append(0, np.cumsum(self.length, dtype=np.int32)).astype(np.int32)
+        return pa.Array.from_buffers(
+            pa.binary(), len(self.length), [None, pa.py_buffer(bounds), pa.py_buffer(self.data)]
+        )
+
+
+_KINDS: dict[str, tuple[str, int]] = dict(
+    zip(
+        (field.name for field in fields(Held)),
+        [("<u2", 1), ("<u8", 1), ("u1", DIGEST_BYTES), ("u1", DIGEST_BYTES), ("i1", 1), ("<u2", 1)],
+        strict=False,  # the bytes themselves are no column
+    )
+)

@@ -1,0 +1,255 @@
+"""The pass in which pieces meet the entries they denote, in a worker, block by block and thousands at once.
+
+The rows of a block come sorted: first the block's verified entries, then the pieces, by requester. Pieces are laid out
+as pairs of a piece and an entry, a bounded number at a time; the pairs of one requester and entry become one item.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from culm.spark.arrays import decimals, fixed_binary, hashes, names
+from culm.spark.columns import UNSIGNED, Columns
+from culm.spark.pack import BLOCK_BITS
+from culm.spark.payload import STATES
+from culm.spark.select.held import Held
+from culm.spark.select.places import OFFSET_BITS, numbers_of
+from culm.spark.select.requests import CERTIFICATE, METADATA, PAYLOAD
+from culm.store.schema import from_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from culm.spark.fields import Flags, Offsets
+
+    Row = tuple[Any, ...]
+    Wants = npt.NDArray[np.uint8]
+
+TOGETHER = Columns(
+    author="BINARY",
+    log="BIGINT",
+    block="BIGINT",
+    share="BIGINT",
+    requester="STRING",
+    wants="TINYINT",
+    least="BIGINT",
+    limit="BIGINT",
+    first="BIGINT",
+    last="BIGINT",
+    numbers="BINARY",
+)
+"""Pieces as in ``PIECES``, and before those of a block its verified entries: no requester, ``numbers`` a ``Held``."""
+
+ITEMS = Columns(
+    requester="STRING",
+    author="BINARY",
+    log_id=UNSIGNED,
+    seqnum=UNSIGNED,
+    metadata="BOOLEAN",
+    payload="BOOLEAN",
+    certificate="BOOLEAN",
+    entry_hash="BINARY",
+    size=UNSIGNED,
+    payload_hash="BINARY",
+    payload_state="STRING",
+    encoded="BINARY",
+)
+"""The columns of ``culm.spark.select.select``."""
+
+_PAIRS = 1 << 16  # laid out at once; a piece makes at most a block of them
+
+
+def chosen(*, encoded: bool = True) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """``TOGETHER``, sorted by block, share and requester, entries first, to ``ITEMS``, with their bytes if wanted."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        block: _Block | None = None
+        key: Row | None = None
+        for batch in batches:
+            for low, high in _groups(batch):
+                here = tuple(batch.column(name)[low].as_py() for name in ("author", "log", "block", "share"))
+                at = low
+                if here != key:
+                    if block is not None:
+                        yield from block.finish()
+                    key, block = here, None
+                    if not batch.column("requester")[low].is_valid:
+                        block = _Block(here, Held.decode(batch.column("numbers")[low].as_py()), encoded=encoded)
+                        at += 1
+                if block is not None and at < high:
+                    yield from block.take(batch.slice(at, high - at))
+        if block is not None:
+            yield from block.finish()
+
+    return run
+
+
+def _groups(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    """The rows of a batch that are of one block and share: the first, and the one behind the last."""
+    from pyarrow import compute
+
+    count = len(batch)
+    changed = np.zeros(max(count, 1), np.bool_)
+    changed[0] = count > 0
+    for name in ("author", "log", "block", "share"):
+        column = batch.column(name)
+        changed[1:] |= np.asarray(compute.not_equal(column[1:], column[:-1]))
+    starts = changed.nonzero()[0].tolist()
+    yield from zip(starts, [*starts[1:], count], strict=True)
+
+
+class _Block:
+    """One block as its pieces pass by, sorted by requester.
+
+    The last requester's items wait: more of its pieces may come.
+    """
+
+    def __init__(self, key: Row, entries: Held, *, encoded: bool) -> None:
+        self._author, self._log, block, _ = key
+        self._base = np.uint64(block << BLOCK_BITS)
+        self._entries = entries
+        self._encoded = encoded
+        self._row_of = np.full(1 << BLOCK_BITS, -1, np.int32)
+        self._row_of[entries.offset] = np.arange(len(entries.offset), dtype=np.int32)
+        self._waiting: str | None = None
+        self._rows = np.zeros(0, np.int64)  # of what waits: ascending, with what is wanted of each
+        self._wants = np.zeros(0, np.uint8)
+        self._columns: tuple[pa.Array, ...] | None = None
+
+    def take(self, pieces: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """More pieces; the items that are complete."""
+        count = self._counts(pieces)
+        total = np.cumsum(count)
+        at = done = 0
+        while at < len(count):
+            behind = max(at + 1, int(np.searchsorted(total, done + _PAIRS, "right")))
+            yield from self._take(pieces.slice(at, behind - at), count[at:behind])
+            at, done = behind, int(total[behind - 1])
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """The items of the last requester."""
+        import pyarrow as pa
+
+        if len(self._rows):
+            requesters = pa.array([self._waiting], pa.string())
+            yield self._batch(requesters, np.zeros(len(self._rows), np.int64), self._rows, self._wants)
+        self._rows, self._wants = self._rows[:0], self._wants[:0]
+
+    def _counts(self, pieces: pa.RecordBatch) -> Offsets:
+        """How many numbers each piece has."""
+        from pyarrow import compute
+
+        span = numbers_of(pieces.column("last")) - numbers_of(pieces.column("first")) + np.uint64(1)
+        listed = np.asarray(compute.fill_null(compute.binary_length(pieces.column("numbers")), -1))
+        counts: Offsets = np.where(listed >= 0, listed // 2, span.astype(np.int64))
+        return counts
+
+    def _take(self, pieces: pa.RecordBatch, count: Offsets) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        piece, rows, wants = self._pairs(pieces, count)
+        run, requesters = _runs(pieces.column("requester"))
+        shift = 1
+        if len(self._rows) and requesters[0].as_py() == self._waiting:
+            shift = 0
+        names_ = pa.array([self._waiting], pa.string()) if shift else requesters[:0]
+        names_ = pa.concat_arrays([names_, requesters])
+        who = np.concatenate((np.zeros(len(self._rows), np.int64), run[piece] + shift))
+        rows, wants = np.concatenate((self._rows, rows)), np.concatenate((self._wants, wants))
+        who, rows, wants = _once(who, rows, wants, len(self._entries.offset))
+        last = int(np.searchsorted(who, len(names_) - 1))
+        self._waiting, self._rows, self._wants = names_[-1].as_py(), rows[last:], wants[last:]
+        if last:
+            yield self._batch(names_, who[:last], rows[:last], wants[:last])
+
+    def _pairs(self, pieces: pa.RecordBatch, count: Offsets) -> tuple[Offsets, Offsets, Wants]:
+        """Each piece with each entry that it denotes: the piece, the entry's row, what is wanted of it."""
+        piece = np.repeat(np.arange(len(count)), count)
+        begin = np.cumsum(count) - count
+        listed = np.asarray(pieces.column("numbers").is_valid())
+        first = (numbers_of(pieces.column("first")) - self._base).astype(np.int64)
+        offset = np.arange(len(piece)) - np.repeat(begin - np.where(listed, 0, first), count)
+        wants = np.asarray(pieces.column("wants").fill_null(0)).astype(np.uint8)[piece]
+        if listed.any():
+            values = _listed(pieces.column("numbers"))
+            of_list = listed[piece]
+            offset[of_list] = values & ((1 << OFFSET_BITS) - 1)
+            wants[of_list] = values >> OFFSET_BITS
+        rows = self._row_of[offset].astype(np.int64)
+        there = rows >= 0
+        piece, rows, wants = piece[there], rows[there], wants[there]
+        wants[~self._fits(pieces, piece, rows)] &= np.uint8(255 - PAYLOAD)
+        some = wants != 0
+        return piece[some], rows[some], wants[some]
+
+    def _fits(self, pieces: pa.RecordBatch, piece: Offsets, rows: Offsets) -> Flags:
+        """Whether the entries' payloads are of the sizes that the pieces ask for."""
+        least, limit = numbers_of(pieces.column("least")), numbers_of(pieces.column("limit"))
+        if not (least.any() or limit.any()):
+            return np.ones(len(piece), np.bool_)
+        size, most = self._entries.size[rows], limit[piece]
+        fits: Flags = (least[piece] <= size) & ((most == 0) | (size < most))
+        return fits
+
+    def _batch(self, requesters: pa.Array, who: Offsets, rows: Offsets, wants: Wants) -> pa.RecordBatch:
+        """Items as ``ITEMS``."""
+        import pyarrow as pa
+
+        entries, count = self._entries, len(rows)
+        if self._columns is None:
+            self._columns = (hashes(entries.digest), hashes(entries.payload_hash), entries.records())
+        at = pa.array(rows)
+        entry_hash, payload_hash, records = self._columns
+        metadata = (wants & (METADATA | CERTIFICATE)) != 0
+        return pa.record_batch(
+            [
+                requesters.take(pa.array(who)),
+                fixed_binary(np.broadcast_to(np.frombuffer(self._author, np.uint8), (count, len(self._author)))),
+                decimals(np.full(count, from_sql(self._log), np.uint64)),
+                decimals(entries.offset[rows].astype(np.uint64) + self._base),
+                pa.array(metadata),
+                pa.array((wants & PAYLOAD) != 0),
+                pa.array(metadata & ((wants & METADATA) == 0)),
+                entry_hash.take(at),
+                decimals(entries.size[rows]),
+                payload_hash.take(at),
+                names(STATES, entries.state[rows]),
+                records.take(at) if self._encoded else pa.nulls(count, pa.binary()),
+            ],
+            names=list(ITEMS.names),
+        )
+
+
+def _runs(requesters: pa.Array) -> tuple[Offsets, pa.Array]:
+    """Which run of equal neighbours each value is in, and the runs' values."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    changed = np.zeros(len(requesters), np.bool_)
+    changed[1:] = np.asarray(compute.not_equal(requesters[1:], requesters[:-1]))
+    run: Offsets = np.cumsum(changed, dtype=np.int64)
+    changed[0] = True
+    return run, requesters.take(pa.array(changed.nonzero()[0]))
+
+
+def _listed(numbers: pa.Array) -> npt.NDArray[np.int64]:
+    """The u16s of all values, one behind the other."""
+    _, offsets, data = numbers.buffers()
+    bounds = np.frombuffer(offsets, np.int32, len(numbers) + 1, numbers.offset * 4)
+    return np.frombuffer(data, "<u2", (int(bounds[-1]) - int(bounds[0])) // 2, int(bounds[0])).astype(np.int64)
+
+
+def _once(who: Offsets, rows: Offsets, wants: Wants, count: int) -> tuple[Offsets, Offsets, Wants]:
+    """Pairs of requester and entry, ascending, each once with all that is wanted; ``count`` is that of the entries."""
+    key = who * count + rows
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    if not len(key):
+        return who, rows, wants
+    firsts = np.append(True, key[1:] != key[:-1]).nonzero()[0]
+    return who[order][firsts], rows[order][firsts], np.bitwise_or.reduceat(wants[order], firsts)

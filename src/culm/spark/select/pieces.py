@@ -1,0 +1,219 @@
+"""Cutting ranges into pieces, in a worker: what a range denotes of one block of a log, in one row.
+
+A dense range becomes a span in each block that is there; which those are, a *page* tells, a directory of ``PAGE``
+neighbouring blocks. A log's first page comes with every request for it, which is all there is of most logs; the rest
+of a range waits as *far* until it meets the other pages. Paths and certificates are numbers, some hundred at most
+whatever the log's length (docs/ranges.md, "What is denoted"), and need no directory.
+
+Forbidden numbers cut the payloads' spans, so that nothing further on knows of them. Whatever lies where no block is
+comes out as gaps, which cost their ends only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from culm.bamboo.lipmaa import SPINE, path, spine
+from culm.ranges.runs import Runs
+from culm.spark.columns import Columns
+from culm.spark.fields import lipmaa_of
+from culm.spark.pack import BLOCK_BITS
+from culm.spark.select.pages import PAGE_BITS, runs_of
+from culm.spark.select.places import BEYOND, OFFSET_BITS, PIECE, Places, batch_of, numbers_of, u64
+from culm.spark.select.requests import CERTIFICATE, METADATA, OPEN, PAYLOAD, RANGE, SPARSE
+from culm.store.schema import from_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from culm.spark.fields import Flags, Numbers, Offsets
+
+
+REQUESTS = Columns(**RANGE.types, newest="BIGINT", blocks="BINARY")
+"""A range with what there is of its log: the newest verified entry (null: none) and the first page."""
+
+FAR_SPANS = Columns(
+    author="BINARY",
+    log="BIGINT",
+    requester="STRING",
+    wants="TINYINT",
+    least="BIGINT",
+    limit="BIGINT",
+    first="BIGINT",
+    last="BIGINT",
+    page="BIGINT",
+    next="BIGINT",
+    blocks="BINARY",
+)
+"""A far span with a page that is there, or, ``blocks`` null, is not; ``next``: where the next page that is there."""
+
+_SPINE = np.array(SPINE[:42], np.uint64)
+
+
+def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``REQUESTS`` to ``PIECES``."""
+    for batch in batches:
+        if len(batch):
+            yield from _Cut(batch).pieces()
+
+
+def spread(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``FAR_SPANS`` to ``PIECES``."""
+    for batch in batches:
+        places = Places()
+        columns = (batch.column(name).to_pylist() for name in ("first", "last", "wants", "page", "next", "blocks"))
+        for row, (low, high, wants, page, after, blocks) in enumerate(zip(*columns, strict=True)):
+            span = (row, from_sql(low), from_sql(high), wants)
+            base = page << PAGE_BITS
+            places.put(span, runs_of(blocks or b""), base, base + (1 << PAGE_BITS) - 1)
+            if after is not None:
+                places.leave_out(span, (page + 1) << PAGE_BITS, (after << PAGE_BITS) - 1)
+        yield from places.batches(batch)
+
+
+class _Cut:
+    """The ranges of one batch: columns."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        self._start, self._last = numbers_of(batch.column("start")), numbers_of(batch.column("last"))
+        self._head, self._tail = numbers_of(batch.column("head")), numbers_of(batch.column("tail"))
+        self._newest = numbers_of(batch.column("newest"))
+        self._kind = np.asarray(batch.column("kind")).astype(np.int8)
+        self._sparse, self._open = self._has(SPARSE), self._has(OPEN)
+        self._reached = self._newest >= self._start
+        self._forbidden = {
+            row: np.frombuffer(data, "<u8")
+            for row, data in enumerate(batch.column("forbidden").to_pylist())
+            if data is not None
+        }
+        self._places = Places()
+
+    def _has(self, bits: int) -> Flags:
+        found: Flags = (self._kind & bits) != 0
+        return found
+
+    def pieces(self) -> Iterator[pa.RecordBatch]:
+        """What the ranges denote, as ``PIECES``."""
+        found = [self._paths(), *self._certificates()]
+        yield from self._of_numbers(*(np.concatenate(column) for column in zip(*found, strict=True)))
+        self._place_dense()
+        yield from self._places.batches(self._batch)
+
+    # -- numbers
+
+    def _paths(self) -> tuple[Offsets, Numbers, npt.NDArray[np.int8]]:
+        """The items of the sparse ranges: row, number, what is wanted."""
+        rows = (self._sparse & (self._reached | ~self._open)).nonzero()[0]
+        top = np.where(self._open, self._newest, self._last)
+        row, seq = _steps(rows, top[rows], self._start[rows])
+        beyond = seq > self._newest[row]
+        if beyond.any():
+            for at in np.unique(row[beyond]).tolist():
+                for first, last in Runs((number, number) for number in sorted(seq[beyond & (row == at)].tolist())):
+                    self._places.gap(at, first, last, BEYOND)
+            row, seq = row[~beyond], seq[~beyond]
+        wants = self._kind[row] & (METADATA | PAYLOAD)
+        for at, forbidden in self._forbidden.items():
+            if self._sparse[at]:
+                wants[(row == at) & np.isin(seq, forbidden)] &= ~PAYLOAD
+        return row, seq, wants
+
+    def _certificates(self) -> Iterator[tuple[Offsets, Numbers, npt.NDArray[np.int8]]]:
+        """What is needed to verify the items: below the start, and above the end of closed ranges."""
+        wanted = self._has(METADATA) & self._reached
+        rows = wanted.nonzero()[0]
+        row, seq = _steps(rows, self._start[rows], np.ones(len(rows), np.uint64))
+        kept = (seq > self._head[row]) & (seq < self._start[row])
+        yield _certificates(row[kept], seq[kept])
+        # Of a path from above, what is behind the newest entry does not exist.
+        closed = (wanted & ~self._open & (self._last < self._newest)).nonzero()[0]
+        low = self._last[closed] <= _SPINE[-1]
+        rows = closed[low]
+        row, seq = _steps(rows, _SPINE[np.searchsorted(_SPINE, self._last[rows])], self._last[rows])
+        for at in closed[~low].tolist():  # their spine number has more than 64 bits
+            end = int(self._last[at])
+            high = [number for number in path(spine(end), end) if number <= self._newest[at]]
+            row = np.append(row, np.full(len(high), at))
+            seq = np.append(seq, u64(high))
+        limit = self._tail[row]
+        kept = (seq > self._last[row]) & (seq <= self._newest[row]) & ((limit == 0) | (seq < limit))
+        yield _certificates(row[kept], seq[kept])
+
+    def _of_numbers(self, row: Offsets, seq: Numbers, wants: npt.NDArray[np.int8]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        some = wants != 0
+        row, seq, wants = row[some], seq[some], wants[some]
+        if not len(row):
+            return
+        order = np.lexsort((seq, row))
+        row, seq = row[order], seq[order]
+        block = seq >> np.uint64(BLOCK_BITS)
+        first = np.ones(len(row), np.bool_)
+        first[1:] = (row[1:] != row[:-1]) | (block[1:] != block[:-1])
+        starts = first.nonzero()[0]
+        offset = seq & np.uint64((1 << BLOCK_BITS) - 1)
+        values = (offset | wants[order].astype(np.uint64) << np.uint64(OFFSET_BITS)).astype("<u2")
+        bounds = (np.append(starts, len(row)) * 2).astype(np.int32)
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(values)]
+        numbers = pa.Array.from_buffers(pa.binary(), len(starts), buffers)
+        yield batch_of(self._batch, PIECE, row[starts], block=block[starts].astype(np.int64), numbers=numbers)
+
+    # -- spans
+
+    def _place_dense(self) -> None:
+        blocks = self._batch.column("blocks")
+        top = (1 << PAGE_BITS) - 1
+        for row in (~self._sparse).nonzero()[0].tolist():
+            newest, last = int(self._newest[row]), int(self._last[row])
+            if not self._open[row]:
+                self._places.gap(row, max(int(self._start[row]), newest + 1), last, BEYOND)
+            if not self._reached[row]:
+                continue
+            runs = runs_of(blocks[row].as_py())
+            for first, end, wants in self._spans(row, min(last, newest)):
+                span = (row, first, end, wants)
+                if first >> BLOCK_BITS <= top:
+                    self._places.put(span, runs, 0, top)
+                if end >> BLOCK_BITS > top:
+                    self._places.far(span, top + 1)
+
+    def _spans(self, row: int, last: int) -> Iterator[tuple[int, int, int]]:
+        """First, last, what is wanted; forbidden numbers are between the spans of the payloads."""
+        first, wants = int(self._start[row]), int(self._kind[row]) & (METADATA | PAYLOAD)
+        forbidden = self._forbidden.get(row)
+        if forbidden is None:
+            yield first, last, wants
+            return
+        if wants & METADATA:
+            yield first, last, METADATA
+        for number in forbidden.tolist():
+            if first < number and first <= last:
+                yield first, min(number - 1, last), PAYLOAD
+            first = number + 1
+        if first <= last:
+            yield first, last, PAYLOAD
+
+
+def _steps(rows: Offsets, top: Numbers, goal: Numbers) -> tuple[Offsets, Numbers]:
+    """The numbers on the paths from ``top`` down to ``goal``, both included, each with its row."""
+    found_rows, found = [rows], [top]
+    at = top
+    while len(rows):
+        going = at > goal
+        rows, at, goal = rows[going], at[going], goal[going]
+        jump = lipmaa_of(at)
+        at = np.where(jump >= goal, jump, at - np.uint64(1))
+        found_rows.append(rows)
+        found.append(at)
+    return np.concatenate(found_rows), np.concatenate(found)
+
+
+def _certificates(row: Offsets, seq: Numbers) -> tuple[Offsets, Numbers, npt.NDArray[np.int8]]:
+    return row, seq, np.full(len(row), CERTIFICATE, np.int8)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("culm", deadline=None)  # a slow machine is no failure
+settings.load_profile("culm")
 
 
 @pytest.hookimpl(tryfirst=True)  # before the names of groups are read

@@ -6,7 +6,7 @@ import hmac
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from culm.errors import LocalProtocolError, RemoteProtocolError
@@ -190,7 +190,6 @@ def storage(heads: list[bytes]) -> ArrayStorage:
     return ArrayStorage.of((0, head) for head in heads)
 
 
-@settings(deadline=None)
 @given(st.sets(st.integers(0, 40), max_size=30), st.sets(st.integers(0, 40), max_size=30))
 def test_a_discovery(ours: set[int], theirs: set[int]) -> None:
     """The caller finds out what differs, names what only it has and asks for the names of the rest; twice."""

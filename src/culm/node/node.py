@@ -90,8 +90,11 @@ class Node:
         *,
         stop: asyncio.Event,
         listening: Callable[[PeerUrl], None] = lambda _: None,
+        beside: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Listen, contact the peers, and go on until ``stop`` is set. ``listening`` is called for each listener.
+
+        ``beside`` is run for as long as the node is.
 
         ``ConfigError`` if an address cannot be listened at.
         """
@@ -99,6 +102,8 @@ class Node:
             for url in listen:
                 listening(await self._listen(url))
             self._start(self._watch_store())
+            if beside is not None:
+                self._start(beside())
             for url in peers:
                 self._start(self._keep_contact(url))
             async with folding(self._worker):
@@ -113,13 +118,12 @@ class Node:
         return entry
 
     async def change_policy(self, policy: Policy) -> None:
-        """Go on with other choices. Sessions with proposals change at once, the others when they are made anew."""
+        """Go on with other choices, in the sessions there are, too."""
         self.config = replace(self.config, policy=policy)
         if self._source is not None:
             self._source.policy = policy
         for session in list(self.sessions):
-            if isinstance(session, ProposalSession):
-                await session.change_policy(policy)
+            await session.change_policy(policy)
 
     def _start(self, work: object) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]

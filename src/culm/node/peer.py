@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from culm.bamboo import Entry
     from culm.node.config import NodeConfig
+    from culm.node.policy import Policy
     from culm.node.source import StoreSource
     from culm.node.worker import StoreWorker
     from culm.store import ImportReport, Log
@@ -81,6 +82,14 @@ class PeerSession(ABC):
         """The store has changed: the peer may wait for what is new."""
         self._changed = True
         self._wake.set()
+
+    @abstractmethod
+    async def change_policy(self, policy: Policy) -> None:
+        """Go on with other choices."""
+
+    def _newly_wanted(self, policy: Policy) -> list[Log]:
+        """The logs of which anything is held and that are of interest."""
+        return [log for log in self._source.logs() if policy.wants(log)]
 
     def log_grew(self, log: Log) -> None:  # noqa: B027 - of no use to protocols that send what was verified only
         """More bytes of a payload that is being fetched are there."""

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import time
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from culm.bamboo import Identity
     from culm.bushbaby import BambooWriter, Event
     from culm.node.config import NodeConfig
+    from culm.node.policy import Policy
     from culm.node.serving import Message
     from culm.node.worker import StoreWorker
     from culm.store import ImportReport, Log, Offer, Sendable
@@ -98,6 +100,7 @@ class Session:
         self._handling = False
         self._answering = False  # WANTs came since our last HAVE: the next HAVE says "that is all"
         self._change = -1  # the store's change number that our announcements cover
+        self._reconsider = False  # the choices have changed
         self._held_back: set[Log] = set()
         now = time.monotonic()
         self._started = self._heard_at = self._spoke_at = self._news_at = now
@@ -111,6 +114,18 @@ class Session:
     def store_changed(self) -> None:
         """The store has changed: announce what is new."""
         self._announce = True
+        self._wake.set()
+
+    async def change_policy(self, policy: Policy) -> None:
+        """Go on with other choices: what the peer announced and is of interest now is asked for.
+
+        ``PeerRefused`` ends the session if the peer is not allowed any more.
+        """
+        old, self.config = self.config.policy, replace(self.config, policy=policy)
+        self._server.policy = policy
+        if any(getattr(old, name) != getattr(policy, name) for name in ("unshared", "allow_authors", "block_authors")):
+            self._announce, self._change = True, -1  # logs that are shared from now on are news
+        self._reconsider = True
         self._wake.set()
 
     @property
@@ -191,10 +206,16 @@ class Session:
         logs = []
         for author, log_id, newest in items:
             log = (author, log_id)
+            self._ledger.announced(log, newest)
             if self.config.policy.wants(log):
-                self._ledger.announced(log, newest)
                 logs.append(log)
         await self._ask(logs, answer=True)
+
+    async def _ask_anew(self) -> None:
+        self._reconsider = False
+        if self.peer is not None and not self.config.policy.admits_peer(self.peer):
+            raise PeerRefused("the peer is not allowed here any more")
+        await self._ask([log for log in self._ledger.peer_has if self.config.policy.wants(log)], answer=False)
 
     async def _ask(self, logs: list[Log], *, answer: bool) -> None:
         """Ask for what is missing of logs; to answer a HAVE, do so even if nothing is."""
@@ -223,6 +244,8 @@ class Session:
             self._wake.clear()
             await self._send_pending()
             if self._connection.replicating:
+                if self._reconsider:
+                    await self._ask_anew()
                 if self._server.busy:
                     await self._serve()
                     continue

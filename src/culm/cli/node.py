@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
-import sys
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,6 +20,7 @@ from culm.cli.nodeoptions import (
     node_config,
     proposal_options,
     settings_of,
+    start_logging,
 )
 from culm.cli.output import note, print_json, progress_bar, size_text
 from culm.errors import ConfigError
@@ -111,20 +110,14 @@ def _add_follow_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--notify-above", metavar="SIZE", help="be told of larger payloads instead of getting them")
 
 
-def _start_logging(settings: Settings) -> None:
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.INFO if settings["verbose"] else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(message)s",
-    )
-
-
 def _serve(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
-    _start_logging(settings)
+    start_logging(settings)
     listen, peers = settings["listen"], [peer.url for peer in settings.peers]
     if not listen and not peers:
         raise ConfigError("nothing to do: give --listen URL, or --peer URL, or say so in culm.toml")
+    if settings["http"] is not None:
+        raise ConfigError("http: this build has no status page")
     if arguments.index is not None:
         return _serve_index(arguments, settings)
     home = Home.find(arguments.home)
@@ -161,7 +154,7 @@ async def _until_stopped(run: Callable[..., Awaitable[None]]) -> None:
 
 def _sync(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
-    _start_logging(settings)
+    start_logging(settings)
     url = PeerUrl.parse(arguments.url)
     home = Home.find(arguments.home)
     policy = adapting(arguments, home, settings)(home.policy_file.load(clump_of(settings)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from culm.bushbaby import Dialect
 from culm.cli.home import Home
 from culm.errors import ConfigError
 from culm.node.config import NodeConfig
+from culm.node.logs import FORMATTERS
 from culm.node.propose import ProposalOptions
 from culm.node.settings.kinds import HOST_PORT, read_value
 from culm.node.settings.reading import peer_settings
@@ -256,3 +258,10 @@ def proposal_options(arguments: argparse.Namespace | None, settings: Settings) -
         window=window,
         small=profile == "small",
     )
+
+
+def start_logging(settings: Settings) -> None:
+    """Log to stderr as the configuration says."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(FORMATTERS[settings["log_format"]]())
+    logging.basicConfig(handlers=[handler], level=logging.INFO if settings["verbose"] else logging.WARNING)

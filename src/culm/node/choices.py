@@ -48,7 +48,7 @@ class ChoicesWatch:
         try:
             policy = self._adapt(self._file.load(self._clump))
         except ConfigError as error:
-            _logger.warning("the choices stay as they were: %s", error, extra={"reason": str(error)})
+            _logger.warning("the choices stay as they were", extra={"reason": str(error)})
             return None
         if policy == self._told:
             return None

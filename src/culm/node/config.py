@@ -44,7 +44,7 @@ class NodeLimits:
     penalty_seconds: float = 10.0
     max_penalty_seconds: float = 3600.0
     first_retry_seconds: float = 1.0
-    max_retry_seconds: float = 300.0
+    max_retry_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,11 @@ from culm.bushbaby.pacing import Pacer
 from culm.node.intake import Intake
 from culm.node.ledger import Ledger
 from culm.node.serving import PAGE_ENTRIES, Server
-from culm.node.stats import REFUSALS_KEPT, PeerRefused, PeerSilent, SessionStats
+from culm.node.stats import REFUSALS_KEPT, PeerRefused, PeerSilent, SessionStats, tell_refused
 from culm.node.tasks import run_together
 from culm.node.wants import missing
 from culm.wire.base62 import encode_base62
+from culm.wire.places import log_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +60,9 @@ _logger = logging.getLogger("culm.node")
 class Session:
     """Runs one connection until it is ended.
 
-    ``called``: we made the connection. ``stored`` is called whenever entries of this peer were stored.
+    ``called``: we made the connection. ``stored`` is called whenever entries of this peer were stored. ``refuses`` says
+    why a peer of some identity is refused beyond the policy, or None. ``peer`` is who the other side says it is,
+    ``proved`` is set once it has proved that.
     """
 
     def __init__(
@@ -71,9 +74,12 @@ class Session:
         *,
         called: bool,
         stored: Callable[[], None] = lambda: None,
+        refuses: Callable[[bytes], str | None] = lambda _: None,
     ) -> None:
         self.config = config
         self.peer: bytes | None = None
+        self.proved: bytes | None = None
+        self._refuses = refuses
         self.stats = SessionStats()
         self.done = asyncio.Event()
         self._worker = worker
@@ -143,7 +149,6 @@ class Session:
     # -- reading -----------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        limits = self.config.limits
         while data := await self._reader.read(_READ_BYTES):
             self.stats.bytes_received += len(data)
             self._handling = True  # what is being taken in is not yet in any count
@@ -152,8 +157,6 @@ class Session:
                 await self._handle(event)
             self._handling = False
             self._wake.set()
-            if limits.max_rate:
-                await asyncio.sleep(len(data) / limits.max_rate)
         await self._intake.flush()
 
     async def _handle(self, event: Event) -> None:
@@ -167,9 +170,12 @@ class Session:
             case PeerIdentified(public):
                 if not self.config.policy.admits_peer(public):
                     raise PeerRefused("the peer is not allowed here")
+                if (reason := self._refuses(public)) is not None:
+                    raise PeerRefused(reason)
                 self.peer = public
                 self._connection.accept()
             case Authenticated(public, is_culm):
+                self.proved = public
                 self._server.style = CULM_STYLE if is_culm else DEPLOYED_STYLE
                 if is_culm:
                     self._pacer = None
@@ -194,7 +200,7 @@ class Session:
         self.stats.forks += len(report.forks)
         for place, error in report.refused[: REFUSALS_KEPT - len(self.stats.refused)]:
             self.stats.refused.append(f"{place}: {error}")
-            _logger.warning("refused from %s: %s %s", self._name, place, error)
+            tell_refused(place, error, self._name)
         if report.added or report.payloads:
             self._stored()
         self._wake.set()
@@ -288,7 +294,7 @@ class Session:
     async def _serve(self) -> None:
         if self._connection.boxes_left < _BOXES_KEPT:
             # This connection carried as many messages as one may. The peer is to take them all, and then hangs up.
-            _logger.info("%s: out of messages for this connection; a new one can go on", self._name)
+            _logger.info("out of messages for this connection; a new one can go on", extra={"peer": self._name})
             self._writer.write_eof()
             await asyncio.Future()
         for message in await self._worker.run(self._server.next_messages, self._worker.store):
@@ -299,7 +305,8 @@ class Session:
         sizes = [item_size(item) for item in message]
         if len(sizes) == 1 and not self._connection.can_send(sizes[0]):
             entry = message[0][0]
-            _logger.warning("entry %d of a log is too large for a message (%d bytes): held back", entry.seq, sizes[0])
+            reason = f"too large for a message: {sizes[0]} bytes"
+            _logger.warning("held back an entry", extra={"peer": self._name, "seq": entry.seq, "reason": reason})
             return
         writer = self._connection.start_bamboo(sizes)
         for item in message:
@@ -349,11 +356,8 @@ class Session:
         log = (offer.author, offer.log_id)
         if offer.held_back is not None and log not in self._held_back:
             self._held_back.add(log)
-            _logger.info(
-                "entry %d of a log is held without its payload: the log is offered up to entry %d",
-                offer.held_back,
-                offer.newest,
-            )
+            reason = f"entry {offer.held_back} is held without its payload: offered up to entry {offer.newest}"
+            _logger.info("a log has a gap", extra={"log": log_text(log), "seq": offer.held_back, "reason": reason})
         if not offer.newest or not self.config.policy.shares(log):
             return False
         # No echo: what the peer itself announced or sent is no news to it.

@@ -11,6 +11,7 @@ from culm.errors import NetworkError
 from culm.node.folding import folding
 from culm.node.intervals import IntervalSession
 from culm.node.node import changes, connect
+from culm.node.peering import Peering
 from culm.node.proposals import ProposalSession
 from culm.node.propose import ProposalOptions
 from culm.node.session import Session
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from culm.node.config import NodeConfig
     from culm.node.follow import FollowOptions
     from culm.node.peer import PeerSession
+    from culm.node.rates import Streams
     from culm.node.urls import PeerUrl
     from culm.ranges import RangeSet
     from culm.store import Log, SQLiteStore
@@ -55,7 +57,7 @@ async def sync(
     worker = StoreWorker(store)
     try:
         while True:
-            session = Session(identity, config, worker, await connect(url), called=True)
+            session = Session(identity, config, worker, await _connected(config, url), called=True)
             try:
                 await _until_done(session, progress)
                 break
@@ -91,7 +93,7 @@ async def sync_logs(
     worker, source = StoreWorker(store), StoreSource(store, config.policy)
     session: PeerSession | None = None
     try:
-        streams = await connect(url)
+        streams = await _connected(config, url)
         if isinstance(options, ProposalOptions):
             session = ProposalSession(
                 config,
@@ -131,6 +133,11 @@ async def sync_logs(
         worker.close()
         source.close()
     return summary
+
+
+async def _connected(config: NodeConfig, url: PeerUrl) -> Streams:
+    """Connect to a peer, at the pace that goes for it."""
+    return Peering(config).paced(await connect(url), config.for_peer(url)[1])
 
 
 async def _tell_of_changes(session: PeerSession, worker: StoreWorker) -> None:

@@ -33,6 +33,8 @@ _GROUPS = (
     "following",
     "policy",
     "config",
+    "backup",
+    "doctor",
     "reconcile",
     "ranges",
     "wire",

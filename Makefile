@@ -13,8 +13,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The folders that hold Python, as far as they are there.
-CODE := $(wildcard src tests bench fuzz examples docs)
-TYPED := $(wildcard src tests bench fuzz examples)
+CODE := $(wildcard src tests bench fuzz examples docs deploy)
+TYPED := $(wildcard src tests bench fuzz examples deploy)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format types storm cluster bench fuzz docs lock clean python-check

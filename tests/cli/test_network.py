@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -134,7 +134,7 @@ def test_a_connection_that_is_worn_out_is_made_anew(culm: Culm, sender: str) -> 
         assert bob("logs", "--json").json == culm("logs", "--json").json
         process.send_signal(signal.SIGTERM)
         _, log_lines = process.communicate(timeout=10)
-    assert log_lines.count("a caller ended the session") > 1
+    assert log_lines.count("the peer ended the session") > 1
 
 
 def test_nobody_there(culm: Culm) -> None:
@@ -209,3 +209,44 @@ def test_a_listener_that_cannot_know_its_callers(culm: Culm) -> None:
     result = culm("serve", "--clump", "x", "--listen", "negentropy://127.0.0.1:0")
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert "allow list" in result.err
+
+
+def test_a_peer_that_comes_back_is_reached_again(culm: Culm) -> None:
+    """A node that is away and comes back at the same place is found by itself, and what is new passes on."""
+    bob = culm.at("bob")
+    bob("init")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    listen = ("--listen", f"bushbaby://127.0.0.1:{port}")
+    with serving(bob.home, "--peer", f"bushbaby://127.0.0.1:{port}", "--interval", 0.2):
+        for number in (1, 2):
+            culm("append", 1, "--text", f"news {number}")
+            with serving(culm.home, *listen):
+                while not any(log["newest"] == number for log in bob("logs", "--json").json):
+                    pass
+
+
+def test_whoever_breaks_the_rules_is_refused_for_a_while(culm: Culm) -> None:
+    """One who sends nonsense is dropped and its address refused; a node that proves itself good gets in meanwhile."""
+    bob = culm.at("bob")
+    bob("init")
+    with serving(culm.home, "--listen", "intervals://127.0.0.1:0", "--log-format", "json") as (url, process):
+        assert process.stdout is not None
+        other = process.stdout.readline().split()[1]
+        assert bob("sync", url, "--clump", "x").code == 0
+        culm("append", 1, "--text", "news")
+        assert bob("sync", url, "--clump", "x").code == 0  # it is known now
+        host, _, port = other.removeprefix("intervals://").rpartition(":")
+        for _ in range(2):
+            with suppress(ConnectionError), socket.create_connection((host, int(port)), timeout=10) as rogue:
+                rogue.sendall(b"\xff" * 1000)
+                while rogue.recv(4096):
+                    pass
+        culm("append", 1, "--text", "more")
+        assert bob("sync", url, "--clump", "x").code == 0
+        assert bob("sync", other, f"{culm('logs', '--json').json[0]['author']}/1").code == 3
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=10)
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert [line["event"] for line in lines][:2] == ["dropped the peer", "refusing address 127.0.0.1 for 10 s"]
+    assert all(line["reason"] and line["peer"].startswith("127.0.0.1:") for line in lines)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 ALL = RangeSet([Range(1)])
 FORK_AT = 4
+PATIENT = replace(CONFIG, limits=replace(CONFIG.limits, handshake_seconds=30, idle_seconds=30))
 
 
 class Peer:
@@ -55,7 +56,7 @@ class Peer:
 
     def session(self, streams: Any, *, policy: Policy | None = None, **settings: Any) -> SecureSession:
         """A session over some streams."""
-        config = replace(CONFIG, policy=policy or Policy())
+        config = replace(PATIENT, policy=policy or Policy())
         config = replace(config, clump=settings.pop("clump", config.clump))
         self.source = self.source or StoreSource(self.store, config.policy)
         self.source.policy = config.policy

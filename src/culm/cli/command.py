@@ -25,7 +25,21 @@ if TYPE_CHECKING:
 
 EXIT_DATA, EXIT_CALL, EXIT_NETWORK, EXIT_INTERRUPTED = 1, 2, 3, 130
 
-_GROUPS = ("identity", "logs", "exchange", "node", "reconcile", "ranges", "wire", "spark")
+_GROUPS = (
+    "identity",
+    "logs",
+    "exchange",
+    "node",
+    "following",
+    "policy",
+    "config",
+    "backup",
+    "doctor",
+    "reconcile",
+    "ranges",
+    "wire",
+    "spark",
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -36,7 +50,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class Commands:
-    """Where a command group adds its commands; ``--home`` and ``--json`` come with each."""
+    """Where a command group adds its commands; ``--home``, ``--config`` and ``--json`` come with each."""
 
     def __init__(self, parser: argparse.ArgumentParser, common: _Parser) -> None:
         self._common = common
@@ -61,10 +75,12 @@ def make_parser() -> argparse.ArgumentParser:
     # Given before the command or after it: the ones after it must not reset those before.
     common = _Parser(add_help=False)
     common.add_argument("--home", metavar="DIR", default=argparse.SUPPRESS, help="default: $CULM_HOME, else ~/.culm")
+    common.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="default: culm.toml in the home")
     common.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     parser = _Parser(prog="culm", description=culm.__doc__, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"culm {culm.__version__}")
     parser.add_argument("--home", metavar="DIR", help="default: $CULM_HOME, else ~/.culm")
+    parser.add_argument("--config", metavar="FILE", help="default: culm.toml in the home")
     parser.add_argument("--json", action="store_true", help="print JSON")
     commands = Commands(parser, common)
     for group in _GROUPS:

@@ -4,6 +4,8 @@
 
     HOME/store.db          the store
     HOME/identities/NAME   one file for each identity, mode 0600
+    HOME/policy.json       what is allowed, blocked, shared and followed, for each clump
+    HOME/culm.toml         the configuration, if there is one
 
 HOME is ``--home DIR``, else ``$CULM_HOME``, else ``~/.culm``.
 """
@@ -14,6 +16,7 @@ import getpass
 import os
 import re
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +30,8 @@ from culm.bamboo.keyfile import (
     write_private,
 )
 from culm.errors import ConfigError
+from culm.node.policy import PolicyFile
+from culm.node.settings import Settings, load
 from culm.store import SQLiteStore
 
 if TYPE_CHECKING:
@@ -52,6 +57,16 @@ class Home:
     def store_path(self) -> Path:
         """The store's file."""
         return self.path / "store.db"
+
+    @property
+    def policy_file(self) -> PolicyFile:
+        """The choices of each clump."""
+        return PolicyFile(self.path / "policy.json")
+
+    def settings(self, given: str | None) -> Settings:
+        """The configuration: of the file given, else of the home's if there is one; ``ConfigError`` if it is wrong."""
+        path = self.path / "culm.toml" if given is None else Path(given).expanduser()
+        return load(path, must_exist=given is not None)
 
     def create(self) -> bool:
         """Make the directory and its store; whether they were not there before."""
@@ -99,6 +114,14 @@ class Home:
     def identity_public(self, name: str) -> bytes:
         """An identity's public key, with no need for its passphrase."""
         return public_key(self._identity_text(name))
+
+    def own_authors(self) -> frozenset[bytes]:
+        """The public keys of all identities that can be read."""
+        found = set()
+        for name in self.identity_names():
+            with suppress(ConfigError):
+                found.add(self.identity_public(name))
+        return frozenset(found)
 
     def identity_is_sealed(self, name: str) -> bool:
         """Whether an identity is kept under a passphrase."""

@@ -1,41 +1,50 @@
-"""``culm serve``, ``culm sync``, and what a node shares and with whom."""
+"""``culm serve``, ``culm sync``, ``culm fetch``: a node, and one-time syncs."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
-import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from culm.bamboo import MAX_U64, YAMF_BYTES
+from culm.bamboo import YAMF_BYTES
 from culm.bamboo.yamf import YAMF_PREFIX
-from culm.bushbaby import Dialect
 from culm.cli.home import Home
+from culm.cli.nodeoptions import (
+    adapting,
+    add_node,
+    add_proposals,
+    add_serving,
+    clump_of,
+    node_config,
+    proposal_options,
+    settings_of,
+    start_logging,
+)
 from culm.cli.output import note, print_json, progress_bar, size_text
 from culm.errors import ConfigError
 from culm.intervals import Forks
+from culm.node.choices import ChoicesWatch
 from culm.node.config import NodeConfig
 from culm.node.follow import FollowOptions
 from culm.node.indexed import IndexNode
 from culm.node.node import Node, logs_to_ask_for
-from culm.node.policy import PolicyFile
-from culm.node.propose import ProposalOptions
 from culm.node.sync import SyncSummary, sync, sync_logs, sync_securely
-from culm.node.urls import LISTENER_SCHEMES, PeerUrl
+from culm.node.urls import PeerUrl
 from culm.node.wants import EVERYTHING
-from culm.ranges import Range, RangeSet, read_range
+from culm.ranges import Range, RangeSet
 from culm.ranges.text import read_size
 from culm.store import PayloadState
-from culm.wire.places import author_text, log_text, parse_author, parse_log, parse_number
+from culm.wire.places import log_text, parse_log, parse_number
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Awaitable, Callable, Sequence
 
     from culm.cli.command import Commands
+    from culm.node.propose import ProposalOptions
+    from culm.node.settings import Settings
     from culm.node.stats import SessionStats
     from culm.store import Log, SQLiteStore
 
@@ -58,37 +67,17 @@ _ONLY_WITH: dict[str, tuple[object, tuple[str, ...]]] = {
     "notify_only": (False, ("proposals",)),
     "notify_above": (None, ("proposals",)),
 }
-_LISTS = {
-    ("allow", "peer"): "allow_peers",
-    ("block", "peer"): "block_peers",
-    ("allow", "author"): "allow_authors",
-    ("block", "author"): "block_authors",
-}
 
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
     serve = commands.add("serve", _serve, "run a node: listen, keep contact with peers, pass on what is new")
     serve.add_argument(
-        "--listen",
-        metavar="URL",
-        action="append",
-        default=[],
-        help="bushbaby://, intervals:// or proposals://HOST:PORT, or negentropy:// for culm reconcile (port 0: any)",
-    )
-    serve.add_argument("--peer", metavar="URL", action="append", default=[], help="a peer to keep contact with")
-    serve.add_argument(
         "--index",
         metavar="DIR",
         help="serve the record index in this folder (culm spark fingerprint), not a store; negentropy:// only",
     )
-    serve.add_argument("--interval", type=float, default=30.0, metavar="SECONDS", help="between contacts (default: 30)")
-    serve.add_argument(
-        "--promote", metavar="AUTHOR/LOG", action="append", default=[], help="send this log to every peer unasked"
-    )
-    serve.add_argument("-v", "--verbose", action="store_true", help="log what goes well, too")
-    _add_proposal_arguments(serve)
-    _add_node_arguments(serve)
+    add_serving(serve)
     once = commands.add("sync", _sync, "exchange everything with a peer, once")
     once.add_argument("url", metavar="URL", help="bushbaby://HOST:PORT, intervals://HOST:PORT or proposals://HOST:PORT")
     once.add_argument(
@@ -98,31 +87,10 @@ def register(commands: Commands) -> None:
         help="with intervals and proposals: the logs to ask for (default: the interests, or all held)",
     )
     _add_follow_arguments(once)
-    once.add_argument(
-        "--promote", metavar="AUTHOR/LOG", action="append", default=[], help="send this log to the peer unasked"
-    )
-    once.add_argument("-v", "--verbose", action="store_true", help="log what goes well, too")
-    _add_node_arguments(once)
+    add_node(once)
     fetch = commands.add("fetch", _fetch, "get single entries from an intervals:// peer, forgotten payloads included")
     fetch.add_argument("url", metavar="URL", help="intervals://HOST:PORT")
     fetch.add_argument("entries", metavar="AUTHOR/LOG/SEQ[..SEQ]", nargs="+")
-    for verb, description in (("share", "announce and send a log again"), ("unshare", "keep a log to oneself")):
-        parser = commands.add(verb, _share, description)
-        parser.add_argument("log", metavar="AUTHOR/LOG")
-        _add_clump(parser)
-        parser.set_defaults(verb=verb)
-    for verb, description in (
-        ("allow", "talk to, or keep logs of, nobody but those allowed"),
-        ("block", "never talk to a peer, or keep an author's logs"),
-    ):
-        parser = commands.add(verb, _list, description)
-        parser.add_argument("kind", choices=("peer", "author"))
-        parser.add_argument("key", metavar="KEY", help="43 base62 characters or 64 hex digits")
-        parser.add_argument("--remove", action="store_true", help="take the key off the list")
-        _add_clump(parser)
-        parser.set_defaults(verb=verb)
-    policy = commands.add("policy", _policy, "show whom a clump allows and blocks, and what is not shared")
-    _add_clump(policy)
 
 
 def _add_follow_arguments(parser: argparse.ArgumentParser) -> None:
@@ -136,120 +104,36 @@ def _add_follow_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--unverified", action="store_true", help="take what the peer has not checked; we do")
     group.add_argument("--fork", choices=("default", "local"), default="default", help="how forked logs are answered")
     group.add_argument("--anchor", metavar="SEQ:HASH", help="with --fork local: an entry that is trusted")
-    group = _add_proposal_arguments(parser)
+    group = add_proposals(parser)
     group.add_argument("--mandatory", action="store_true", help="let no payload be left out: wait for it")
     group.add_argument("--notify-only", action="store_true", help="be told what there is, and get nothing of it")
     group.add_argument("--notify-above", metavar="SIZE", help="be told of larger payloads instead of getting them")
 
 
-def _add_proposal_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    group = parser.add_argument_group("with proposals://")
-    group.add_argument("--greedy", action="store_true", help="pass on payloads before they are checked, and take such")
-    group.add_argument("--window", metavar="SIZE", help="compress payloads, with so much history (as in 64kB)")
-    group.add_argument("--profile", choices=("normal", "small"), default="normal", help="small: little memory")
-    return group
-
-
-def _add_clump(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    clump = parser.add_mutually_exclusive_group(required=required)
-    clump.add_argument("--clump", metavar="NAME", help="the clump, as text")
-    clump.add_argument("--clump-hex", metavar="HEX", help="the clump, as any bytes")
-
-
-def _add_node_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_clump(parser, required=False)
-    parser.add_argument("--identity", metavar="NAME", help="who we are to peers (default: the default identity)")
-    parser.add_argument("--dialect", choices=[dialect.value for dialect in Dialect], default=Dialect.DEPLOYED.value)
-    parser.add_argument(
-        "--limit", metavar="NAME=VALUE", action="append", default=[], help="change a limit; see the docs"
-    )
-    parser.add_argument(
-        "--interest",
-        metavar="AUTHOR[/LOG] [RANGE]",
-        action="append",
-        help="ask only for this, or for this range of it, as in 'AUTHOR/LOG 100.. sparse' (may be repeated)",
-    )
-    parser.add_argument("--hoard", action="store_true", help="ask for everything announced, beyond the interests")
-    parser.add_argument(
-        "--wait-for-hello", action="store_true", default=None, help="let callers say first who they are"
-    )
-    parser.add_argument(
-        "--wait-for-auth", action="store_true", default=None, help="let callers prove first who they are"
-    )
-
-
-def _clump(arguments: argparse.Namespace) -> bytes:
-    if arguments.clump is not None:
-        return arguments.clump.encode("utf-8", errors="surrogateescape")  # type: ignore[no-any-return]
-    if arguments.clump_hex is None:
-        return b""  # the other protocols have none
-    try:
-        return bytes.fromhex(arguments.clump_hex)
-    except ValueError:
-        raise ConfigError(f"{arguments.clump_hex!r} is not hex") from None
-
-
-def _interest(text: str) -> tuple[bytes | Log, RangeSet]:
-    name, _, ranges = text.partition(" ")
-    what = RangeSet(read_range(part) for part in ranges.split(";")) if ranges.strip() else EVERYTHING
-    return parse_log(name) if "/" in name else parse_author(name), what
-
-
-def _config(arguments: argparse.Namespace, home: Home, urls: Sequence[PeerUrl]) -> NodeConfig:
-    if any(url.scheme == "bushbaby" for url in urls) and arguments.clump is None and arguments.clump_hex is None:
-        raise ConfigError("bushbaby:// needs a clump: give --clump NAME")
-    clump = _clump(arguments)
-    policy = PolicyFile(home.path / "policy.json").load(clump)
-    interests = None
-    if arguments.interest is not None:
-        interests = dict(map(_interest, arguments.interest))
-    policy = replace(
-        policy,
-        interests=interests,
-        hoard=arguments.hoard,
-        promote=frozenset(parse_log(text) for text in arguments.promote),
-    )
-    config = NodeConfig(
-        clump,
-        Dialect(arguments.dialect),
-        policy,
-        wait_for_hello=arguments.wait_for_hello,
-        wait_for_auth=arguments.wait_for_auth,
-        interval=getattr(arguments, "interval", 30.0),
-        proposals=_proposal_options(arguments) if hasattr(arguments, "greedy") else ProposalOptions(),
-    )
-    return config.with_limits(arguments.limit)
-
-
-def _start_logging(arguments: argparse.Namespace) -> None:
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.INFO if arguments.verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(message)s",
-    )
-
-
 def _serve(arguments: argparse.Namespace) -> int:
-    _start_logging(arguments)
-    listen = [PeerUrl.parse(text, schemes=LISTENER_SCHEMES, may_be_zero=True) for text in arguments.listen]
-    peers = [PeerUrl.parse(text) for text in arguments.peer]
+    settings = settings_of(arguments)
+    start_logging(settings)
+    listen, peers = settings["listen"], [peer.url for peer in settings.peers]
     if not listen and not peers:
-        raise ConfigError("nothing to do: give --listen URL, or --peer URL")
-    if arguments.interval <= 0:
-        raise ConfigError("--interval must be more than 0 seconds")
+        raise ConfigError("nothing to do: give --listen URL, or --peer URL, or say so in culm.toml")
+    if settings["http"] is not None:
+        raise ConfigError("http: this build has no status page")
     if arguments.index is not None:
-        return _serve_index(arguments, listen)
+        return _serve_index(arguments, settings)
     home = Home.find(arguments.home)
-    config = _config(arguments, home, [*listen, *peers])
+    watch = ChoicesWatch(home.policy_file, clump_of(settings), adapting(arguments, home, settings))
+    bushbaby = any(url.scheme == "bushbaby" for url in [*listen, *peers])
+    config = node_config(settings, watch.start(), bushbaby=bushbaby)
     with home.store() as store:
-        identity = home.identity(arguments.identity)
-
-        asyncio.run(_until_stopped(partial(Node(identity, config, store).run, listen, peers)))
+        node = Node(home.identity(settings["identity"]), config, store)
+        run = partial(node.run, listen, peers, beside=partial(watch.run, node.change_policy))
+        asyncio.run(_until_stopped(run))
     return 0
 
 
-def _serve_index(arguments: argparse.Namespace, listen: Sequence[PeerUrl]) -> int:
-    if arguments.peer or any(url.scheme != "negentropy" for url in listen):
+def _serve_index(arguments: argparse.Namespace, settings: Settings) -> int:
+    listen = settings["listen"]
+    if settings.peers or any(url.scheme != "negentropy" for url in listen):
         raise ConfigError("with --index there are negentropy:// listeners only, and no peers")
     from culm.store.recordindex import IndexStorage  # noqa: PLC0415 - numpy takes long to load
 
@@ -269,14 +153,16 @@ async def _until_stopped(run: Callable[..., Awaitable[None]]) -> None:
 
 
 def _sync(arguments: argparse.Namespace) -> int:
-    _start_logging(arguments)
+    settings = settings_of(arguments)
+    start_logging(settings)
     url = PeerUrl.parse(arguments.url)
     home = Home.find(arguments.home)
-    config = _config(arguments, home, [url])
+    policy = adapting(arguments, home, settings)(home.policy_file.load(clump_of(settings)))
+    config, _ = node_config(settings, policy, bushbaby=url.scheme == "bushbaby").for_peer(url)
     follow = _named_logs(arguments, url)
-    options = _proposal_options(arguments) if url.scheme == "proposals" else _options(arguments)
+    options = proposal_options(arguments, settings) if url.scheme == "proposals" else _options(arguments)
     with home.store() as store, progress_bar(f"syncing with {url}") as bar:
-        identity = home.identity(arguments.identity)
+        identity = home.identity(settings["identity"])
 
         def progress(stats: SessionStats) -> None:
             done = stats.entries_received + stats.entries_sent
@@ -301,24 +187,6 @@ def _named_logs(arguments: argparse.Namespace, url: PeerUrl) -> list[Log]:
             peers = " and ".join(f"{scheme}://" for scheme in schemes)
             raise ConfigError(f"{option} can be said to {peers} peers only")
     return [parse_log(text) for text in arguments.logs]
-
-
-def _proposal_options(arguments: argparse.Namespace) -> ProposalOptions:
-    def size(name: str) -> int | None:
-        text = getattr(arguments, name, None)
-        return None if text is None else read_size(text)
-
-    greatest = size("max_payload")
-    return ProposalOptions(
-        least_size=size("min_payload") or 0,
-        greatest_size=MAX_U64 if greatest is None else greatest,
-        mandatory=getattr(arguments, "mandatory", False),
-        notify_only=getattr(arguments, "notify_only", False),
-        notify_above=size("notify_above"),
-        greedy=arguments.greedy,
-        window=size("window") or 0,
-        small=arguments.profile == "small",
-    )
 
 
 def _options(arguments: argparse.Namespace) -> FollowOptions:
@@ -433,35 +301,3 @@ def _print_summary(arguments: argparse.Namespace, summary: SyncSummary) -> None:
         note(f"refused {line}")
     if summary.forks:
         note(f"{summary.forks} fork proofs came to light; see: culm logs")
-
-
-def _share(arguments: argparse.Namespace) -> int:
-    file, clump = PolicyFile(Home.find(arguments.home).path / "policy.json"), _clump(arguments)
-    policy = file.load(clump)
-    log: frozenset[Log] = frozenset({parse_log(arguments.log)})
-    unshared = policy.unshared - log if arguments.verb == "share" else policy.unshared | log
-    file.save(clump, replace(policy, unshared=unshared))
-    return 0
-
-
-def _list(arguments: argparse.Namespace) -> int:
-    file, clump = PolicyFile(Home.find(arguments.home).path / "policy.json"), _clump(arguments)
-    policy = file.load(clump)
-    name = _LISTS[arguments.verb, arguments.kind]
-    keys: frozenset[bytes] = getattr(policy, name)
-    key = {parse_author(arguments.key)}
-    changed: dict[str, frozenset[bytes]] = {name: keys - key if arguments.remove else keys | key}
-    file.save(clump, replace(policy, **changed))  # type: ignore[arg-type]
-    return 0
-
-
-def _policy(arguments: argparse.Namespace) -> int:
-    policy = PolicyFile(Home.find(arguments.home).path / "policy.json").load(_clump(arguments))
-    shown = {name: sorted(author_text(key) for key in getattr(policy, name)) for name in _LISTS.values()}
-    shown["unshared"] = sorted(log_text(log) for log in policy.unshared)
-    if arguments.json:
-        print_json(shown)
-    else:
-        for name, values in shown.items():
-            print(f"{name.replace('_', ' '):14} {', '.join(values) or '-'}")
-    return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from culm.bushbaby import Dialect, Limits
 from culm.errors import ConfigError
@@ -11,7 +11,9 @@ from culm.node.policy import Policy
 from culm.node.propose import ProposalOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+    from culm.node.urls import PeerUrl
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,10 @@ class NodeLimits:
     ``handshake_seconds``: until the peer has proved who it is. ``idle_seconds``: without a valid message from it, or
     without it taking what we write. ``keepalive_seconds``: after which a sign of life is sent. ``settle_seconds``: of
     silence after which a one-time sync with a peer that does not say when it is content counts as done.
-    ``max_sessions``: connections at once. ``max_rate``: bytes a second taken from one peer, 0 for any.
+    ``max_sessions``: connections at once. ``max_rate``, ``max_send_rate``: bytes a second taken from one peer, and sent
+    to it, 0 for any. ``max_address_sessions``, ``max_address_calls``: connections from one address at once, and a
+    minute. ``penalty_seconds``, ``max_penalty_seconds``: how long one who broke the rules is refused, at first and at
+    most. ``first_retry_seconds``, ``max_retry_seconds``: between attempts to reach a peer, at first and at most.
     """
 
     max_logs: int = 1_000_000
@@ -33,11 +38,37 @@ class NodeLimits:
     settle_seconds: float = 3.0
     max_sessions: int = 256
     max_rate: int = 0
+    max_send_rate: int = 0
+    max_address_sessions: int = 128
+    max_address_calls: int = 600
+    penalty_seconds: float = 10.0
+    max_penalty_seconds: float = 3600.0
+    first_retry_seconds: float = 1.0
+    max_retry_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSettings:
+    """What goes for one peer that contact is kept with.
+
+    ``name`` is what it is called in logs. ``download``, ``upload``: bytes a second, 0 for any. ``limits``: those of
+    ``NodeLimits`` that are others for this peer.
+    """
+
+    url: PeerUrl
+    name: str
+    download: int = 0
+    upload: int = 0
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """Everything a node is told. ``interval`` is the time between contacts with configured peers, in seconds."""
+    """Everything a node is told.
+
+    ``interval`` is the time between contacts with configured peers, in seconds. ``download``, ``upload``: bytes a
+    second for all peers together, 0 for any. ``peers``: what goes for single ones.
+    """
 
     clump: bytes
     dialect: Dialect = Dialect.DEPLOYED
@@ -48,6 +79,17 @@ class NodeConfig:
     wait_for_auth: bool | None = None
     interval: float = 30.0
     proposals: ProposalOptions = field(default_factory=ProposalOptions)
+    download: int = 0
+    upload: int = 0
+    peers: tuple[PeerSettings, ...] = ()
+
+    def for_peer(self, url: PeerUrl) -> tuple[NodeConfig, PeerSettings]:
+        """What goes for one peer: the configuration with its limits, and its settings."""
+        limits = self.limits
+        for peer in self.peers:
+            if peer.url == url:
+                return replace(self, limits=replace(limits, **peer.limits)), peer
+        return self, PeerSettings(url, str(url), limits.max_rate, limits.max_send_rate)
 
     def with_limits(self, settings: Iterable[str]) -> NodeConfig:
         """The same with limits changed by ``NAME=VALUE`` texts; ``ConfigError`` for what is not one."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from culm.errors import RemoteProtocolError
 from culm.negentropy import Negentropy
-from culm.node.telling import offer_of
+from culm.node.offers import offer_of
 from culm.node.worker import Worker
 from culm.session import Asked, Ended, Named, Offer, Reconcile
 from culm.store.views import View

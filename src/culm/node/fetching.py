@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from culm.errors import RemoteProtocolError
 from culm.node.claims import STALL_SECONDS
-from culm.node.telling import doubted, lacks, lowest_fork, newest_held
+from culm.node.offers import doubted, lacks, lowest_fork, newest_held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -12,7 +12,7 @@ number is ours: naming its hash makes a fork show even when neither side has new
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -167,6 +167,20 @@ class Follower:
             del self._logs[log]
         return finished
 
+    def reconsider(self, interest: Callable[[Log], RangeSet]) -> None:
+        """The interests have changed: take back what is asked for and not wanted any more, and ask for what is."""
+        self._interest = interest
+        for log, followed in list(self._logs.items()):
+            wanted = interest(log)
+            if wanted == followed.interest:
+                continue
+            for request_id in [at for at, (of, _) in self._by_id.items() if of is followed]:
+                self._drop(request_id)
+            self._todo = deque(other for other in self._todo if other is not followed)
+            self._storing = [other for other in self._storing if other is not followed]
+            del self._logs[log]
+            self.add([log])
+
     @property
     def count(self) -> int:
         """How many logs are followed."""
@@ -318,35 +332,14 @@ class Follower:
     def _spans(
         self, followed: _Followed, item: Range, lowest: int, least: int | None, greatest: int | None
     ) -> list[tuple[int, int]]:
-        """The missing spans of one range, ascending."""
+        """The missing spans of one range, ascending. Payloads that are not wanted are not missing."""
         source, log = self._source, followed.log
-        if item.sparse:
-            newest = followed.newest or 0
-            numbers = item.numbers(newest if item.is_open else item.last)
-            spans = [(seq, seq) for seq in numbers if seq >= lowest and source.missing(log, seq, seq, 1)]
-        else:
-            spans = source.missing(log, max(item.start, lowest), item.last, _SPANS)
-        if least is None and greatest is None and item.payloads:
-            return spans
-        # Payloads that are not wanted are not missing.
-        return [span for low, high in spans for span in self._without_unwanted(log, item, low, high, least, greatest)]
-
-    def _without_unwanted(
-        self, log: Log, item: Range, low: int, high: int, least: int | None, greatest: int | None
-    ) -> list[tuple[int, int]]:
-        spans = []
-        with self._source.lock:
-            for stored in self._source.store.entries(log, low, high):
-                size = stored.entry.size
-                wanted = item.payloads and (least or 0) <= size and (greatest is None or size <= greatest)
-                if wanted and not stored.payload_complete:
-                    continue
-                if stored.entry.seq > low:
-                    spans.append((low, stored.entry.seq - 1))
-                low = stored.entry.seq + 1
-        if low <= high:
-            spans.append((low, high))
-        return spans
+        if not item.sparse:
+            return source.lacking(log, item, lowest, _SPANS, least, greatest)
+        newest = followed.newest or 0
+        numbers = item.numbers(newest if item.is_open else item.last)
+        singles = (replace(item, start=seq, end=seq) for seq in numbers if seq >= lowest)
+        return [span for single in singles for span in source.lacking(log, single, 1, 1, least, greatest)]
 
     def _cut(
         self, followed: _Followed, item: Range, low: int, high: int, least: int | None, greatest: int | None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from culm.errors import CulmError, RemoteProtocolError
 from culm.negentropy import Negentropy
 from culm.node.node import listen_at
+from culm.node.peering import place_of
 from culm.node.reconcile import FRAME_LIMIT, Answering
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class IndexNode:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._tasks) >= self._limits.max_sessions:
-            _logger.warning("refused a connection: %d sessions are open", len(self._tasks))
+            reason = f"{len(self._tasks)} sessions are open"
+            _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": reason})
             writer.close()
             return
         if (task := asyncio.current_task()) is not None:
@@ -80,4 +82,5 @@ class IndexNode:
         try:
             await IndexAnswering(self._index, self._limits, (reader, writer)).run()
         except CulmError as error:
-            _logger.warning("dropped a caller who compares: %s", error)
+            extra = {"peer": place_of(writer), "reason": str(error)}
+            _logger.warning("dropped a caller who compares", extra=extra)

@@ -5,7 +5,9 @@ A peer that asks for a log is asked for it in turn: the protocol has no way to l
 
 from __future__ import annotations
 
+import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from culm.intervals import Connection, Event, Limits, Requested, RequestEnded
@@ -14,10 +16,10 @@ from culm.node.peer import MIRRORED_LOGS, WRITE_BYTES, PeerSession
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Iterable, Iterator
 
     from culm.node.config import NodeConfig
+    from culm.node.policy import Policy
     from culm.node.source import StoreSource
     from culm.node.worker import StoreWorker
     from culm.ranges import RangeSet
@@ -61,6 +63,8 @@ class IntervalSession(PeerSession):
         self._mirrors = mirrors
         self._finished = finished
         self._polled_at = time.monotonic()
+        logs = list(logs)
+        self._asks = bool(logs)
         self.follower.add(logs)
 
     async def ask_for(self, logs: Iterable[Log], doubted: Iterable[tuple[Log, int]] = ()) -> None:
@@ -69,6 +73,15 @@ class IntervalSession(PeerSession):
             self.follower.add(logs)
             for log, seq in doubted:
                 self.follower.doubt(log, seq)
+        self._wake.set()
+
+    async def change_policy(self, policy: Policy) -> None:
+        """Go on with other interests: what is not wanted any more is taken back, and what is asked for."""
+        logs = await asyncio.to_thread(self._newly_wanted, policy) if self._asks else []
+        async with self._lock:
+            self.config = replace(self.config, policy=policy)
+            self.follower.reconsider(policy.interest)
+            self.follower.add([log for log in policy.interests or () if isinstance(log, tuple)] + logs)
         self._wake.set()
 
     # -- reading -----------------------------------------------------------------------------------------------

@@ -13,17 +13,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
+from culm.node.backoff import Backoff
 from culm.node.claims import Claims
 from culm.node.folding import folding
 from culm.node.intervals import IntervalSession
 from culm.node.peer import PeerSession
+from culm.node.peering import Peering, address_of, network_of, place_of
 from culm.node.proposals import ProposalSession
 from culm.node.reconcile import Listening
 from culm.node.secure import SecureSession
 from culm.node.session import Session
 from culm.node.source import StoreSource
-from culm.node.stats import PeerRefused
+from culm.node.stats import PeerRefused, SessionStats
 from culm.node.tls import calling_context, listening_context, peer_key
+from culm.node.urls import PeerUrl
 from culm.node.worker import StoreWorker
 from culm.wire.places import author_text
 
@@ -40,13 +43,21 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.02  # how often is looked whether another process wrote to the store
 _POLL_SECONDS = 0.25  # how often the store is asked for changes, whatever it looks like
-_MAX_BACKOFF = 10.0  # times the interval between contacts
 _STREAM_LIMIT = 512 * 1024
 CONNECT_SECONDS = 10.0
 
 _logger = logging.getLogger("culm.node")
 AnySession = Session | PeerSession | SecureSession
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def _told(error: CulmError) -> tuple[int, str]:
+    """How important the end of a session is, and what to say of it."""
+    if isinstance(error, PeerRefused):
+        return logging.WARNING, "refused the peer"
+    if isinstance(error, NetworkError | ProtocolError):
+        return logging.WARNING, "dropped the peer"
+    return logging.ERROR, "ended the session"
 
 
 async def connect(url: PeerUrl) -> Streams:
@@ -100,6 +111,7 @@ class Node:
         self._tasks: set[asyncio.Task[None]] = set()
         self._comparisons = 0
         self._claims = Claims()
+        self._peering = Peering(config)
         self._source: StoreSource | None = None
 
     async def run(
@@ -109,8 +121,11 @@ class Node:
         *,
         stop: asyncio.Event,
         listening: Callable[[PeerUrl], None] = lambda _: None,
+        beside: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Listen, contact the peers, and go on until ``stop`` is set. ``listening`` is called for each listener.
+
+        ``beside`` is run for as long as the node is.
 
         ``ConfigError`` if an address cannot be listened at.
         """
@@ -118,6 +133,8 @@ class Node:
             for url in listen:
                 listening(await self._listen(url))
             self._start(self._watch_store())
+            if beside is not None:
+                self._start(beside())
             for url in peers:
                 self._start(self._keep_contact(url))
             async with folding(self._worker):
@@ -132,13 +149,12 @@ class Node:
         return entry
 
     async def change_policy(self, policy: Policy) -> None:
-        """Go on with other choices. Sessions with proposals change at once, the others when they are made anew."""
-        self.config = replace(self.config, policy=policy)
+        """Go on with other choices, in the sessions there are, too."""
+        self.config = self._peering.config = replace(self.config, policy=policy)
         if self._source is not None:
             self._source.policy = policy
         for session in list(self.sessions):
-            if isinstance(session, ProposalSession | SecureSession):
-                await session.change_policy(policy)
+            await session.change_policy(policy)
 
     def _start(self, work: object) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]
@@ -164,66 +180,94 @@ class Node:
         return place
 
     async def _accept_secure(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._admitted(writer):
-            with suppress(CulmError, asyncio.CancelledError):  # it was logged; or the node stops
-                await self._run(self._secure((reader, writer)), "a caller")
+        if self._admitted(writer, proves=True):
+            await self._run_call(self._secure(self._peering.paced((reader, writer))), writer)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._admitted(writer):
-            with suppress(CulmError, asyncio.CancelledError):  # it was logged; or the node stops
-                await self._run(self._bushbaby((reader, writer), called=False), "a caller")
+        if self._admitted(writer, proves=True):
+            streams = self._peering.paced((reader, writer))
+            await self._run_call(self._bushbaby(streams, called=False), writer)
 
     async def _accept_intervals(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._admitted(writer):
-            with suppress(CulmError, asyncio.CancelledError):
-                await self._run(self._intervals((reader, writer)), "a caller")
+            await self._run_call(self._intervals(self._peering.paced((reader, writer))), writer)
 
     async def _accept_proposals(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._admitted(writer):
-            with suppress(CulmError, asyncio.CancelledError):
-                await self._run(self._proposals((reader, writer), called=False), "a caller")
+            streams = self._peering.paced((reader, writer))
+            await self._run_call(self._proposals(streams, called=False), writer)
+
+    async def _run_call(self, session: AnySession, writer: asyncio.StreamWriter) -> None:
+        with suppress(CulmError, asyncio.CancelledError):  # it was logged; or the node stops
+            await self._run(session, place_of(writer), address_of(writer))
 
     async def _accept_comparison(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self._admitted(writer):
             return
         self._comparisons += 1
         try:
-            await Listening(self._worker, self.config.policy, self.config.limits, (reader, writer)).run()
+            streams = self._peering.paced((reader, writer))
+            await Listening(self._worker, self.config.policy, self.config.limits, streams).run()
         except CulmError as error:
-            _logger.warning("dropped a caller who compares: %s", error)
+            extra = {"peer": place_of(writer), "reason": str(error)}
+            _logger.warning("dropped a caller who compares", extra=extra)
+            self._peering.ended(place_of(writer), address_of(writer), None, SessionStats(), error)
         finally:
             self._comparisons -= 1
 
-    def _admitted(self, writer: asyncio.StreamWriter) -> bool:
-        """Whether there is room for a connection, whose task is then among the node's; else it is closed."""
-        count = len(self.sessions) + self._comparisons
+    def _admitted(self, writer: asyncio.StreamWriter, *, proves: bool = False) -> bool:
+        """Whether a connection is taken, whose task is then among the node's; else it is closed.
+
+        ``proves``: the peer is going to prove who it is.
+        """
+        count, address = len(self.sessions) + self._comparisons, address_of(writer)
         if count >= self.config.limits.max_sessions:
-            _logger.warning("refused a connection: %d sessions are open", count)
+            reason = f"{count} sessions are open"
+            _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": reason})
+            writer.close()
+            return False
+        if self._peering.refuses_call(address, proves=proves) is not None:
             writer.close()
             return False
         if (task := asyncio.current_task()) is not None:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(lambda _: self._peering.left(address))
         return True
 
-    def _secure(self, streams: Streams, peer: bytes | None = None) -> SecureSession:
+    def _secure(
+        self, streams: Streams, *, peer: bytes | None = None, config: NodeConfig | None = None
+    ) -> SecureSession:
+        address = address_of(streams[1])
         return SecureSession(
             self._identity,
-            self.config,
+            config or self.config,
             self._worker,
             self._shared_source(),
             self._claims,
             streams,
             peer=peer,
+            refuses=lambda identity: self._peering.refuses_peer(identity, address),
             stored=self._tell_sessions,
         )
 
-    def _bushbaby(self, streams: Streams, *, called: bool) -> Session:
-        return Session(self._identity, self.config, self._worker, streams, called=called, stored=self._tell_sessions)
+    def _bushbaby(self, streams: Streams, *, called: bool, config: NodeConfig | None = None) -> Session:
+        address = address_of(streams[1])
+        return Session(
+            self._identity,
+            config or self.config,
+            self._worker,
+            streams,
+            called=called,
+            stored=self._tell_sessions,
+            refuses=lambda identity: self._peering.refuses_peer(identity, address),
+        )
 
-    def _intervals(self, streams: Streams, *, logs: Iterable[Log] = ()) -> IntervalSession:
+    def _intervals(
+        self, streams: Streams, *, logs: Iterable[Log] = (), config: NodeConfig | None = None
+    ) -> IntervalSession:
         return IntervalSession(
-            self.config,
+            config or self.config,
             self._worker,
             self._shared_source(),
             streams,
@@ -232,9 +276,11 @@ class Node:
             grew=self._tell_of_growth,
         )
 
-    def _proposals(self, streams: Streams, *, called: bool, logs: Iterable[Log] = ()) -> ProposalSession:
+    def _proposals(
+        self, streams: Streams, *, called: bool, logs: Iterable[Log] = (), config: NodeConfig | None = None
+    ) -> ProposalSession:
         return ProposalSession(
-            self.config,
+            config or self.config,
             self._worker,
             self._shared_source(),
             streams,
@@ -250,46 +296,55 @@ class Node:
             self._source = StoreSource(self._worker.store, self.config.policy)
         return self._source
 
-    async def _run(self, session: AnySession, name: str) -> None:
+    async def _run(self, session: AnySession, name: str, address: str | None) -> None:
         self.sessions.add(session)
+        failure: CulmError | None = None
         try:
             await session.run()
-        except PeerRefused as error:
-            _logger.warning("%s: %s", name, error)
-            raise
-        except (NetworkError, ProtocolError) as error:
-            _logger.warning("dropped %s: %s", name, error)
-            raise
         except CulmError as error:
-            _logger.error("ended the session with %s: %s", name, error)  # noqa: TRY400 - the reason says it
+            failure = error
+            _logger.log(*_told(error), extra={"peer": name, "reason": str(error)})
             raise
         else:
-            _logger.info("%s ended the session", name)
+            _logger.info("the peer ended the session", extra={"peer": name})
         finally:
             self.sessions.discard(session)
+            self._peering.ended(name, address, getattr(session, "proved", None), session.stats, failure)
 
     async def _keep_contact(self, url: PeerUrl) -> None:
-        backoff = 1.0
+        config, peer = self.config.for_peer(url)
+        limits = config.limits
+        backoff = Backoff(min(limits.first_retry_seconds, config.interval), limits.max_retry_seconds, random.random)
         while True:
+            address = network_of(url.host)
+            session: AnySession | None = None
             try:
                 streams = await connect(url)
-                await self._run(await self._calling(url, streams), str(url))
-                backoff = 1.0
+                address = address_of(streams[1]) or address
+                session = await self._calling(url, self._peering.paced(streams, peer))
+                await self._run(session, peer.name, address)
+                wait = backoff.after(config.interval)
             except CulmError as error:
-                _logger.info("%s: %s", url, error)
-                backoff = min(backoff * 2, _MAX_BACKOFF)
-            await asyncio.sleep(self.config.interval * backoff * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+                if session is None:
+                    _logger.info("not reached", extra={"peer": peer.name, "reason": str(error)})
+                elif session.stats.entries_received + session.stats.entries_sent:
+                    backoff.succeeded()
+                wait = max(backoff.failed(), self._peering.refused_for(address))
+            else:
+                backoff.succeeded()
+            await asyncio.sleep(wait)
 
     async def _calling(self, url: PeerUrl, streams: Streams) -> AnySession:
         """The session of a connection that we opened."""
+        config, _ = self.config.for_peer(url)
         if url.scheme == "culm":
-            return self._secure(streams, url.key)
+            return self._secure(streams, peer=url.key, config=config)
         if url.scheme == "bushbaby":
-            return self._bushbaby(streams, called=True)
+            return self._bushbaby(streams, called=True, config=config)
         logs = await self._worker.run(logs_to_ask_for, self._worker.store, self.config.policy)
         if url.scheme == "intervals":
-            return self._intervals(streams, logs=logs)
-        return self._proposals(streams, called=True, logs=logs)
+            return self._intervals(streams, logs=logs, config=config)
+        return self._proposals(streams, called=True, logs=logs, config=config)
 
     async def _watch_store(self) -> None:
         async for _ in changes(self._worker):

@@ -8,7 +8,6 @@ asks for, a bounded amount at a time, and waits for the socket. The *watch* look
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from culm.bamboo import ForkProof
 from culm.errors import RemoteProtocolError
 from culm.node.arrivals import Arrivals
-from culm.node.stats import REFUSALS_KEPT, PeerSilent, SessionStats
+from culm.node.stats import REFUSALS_KEPT, PeerSilent, SessionStats, tell_refused
 from culm.node.tasks import run_together
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from culm.bamboo import Entry
     from culm.node.config import NodeConfig
+    from culm.node.policy import Policy
     from culm.node.source import StoreSource
     from culm.node.worker import StoreWorker
     from culm.store import ImportReport, Log
@@ -34,8 +34,6 @@ WRITE_BYTES = 256 * 1024  # made at once for the socket
 _INLINE_BYTES = 4096  # what is so small is taken at once, without a thread
 MIRRORED_LOGS = 16_384  # that a peer is asked for because it asked for them
 _CHECK_SECONDS = 0.25
-
-_logger = logging.getLogger("culm.node")
 
 
 class PeerSession(ABC):
@@ -86,6 +84,14 @@ class PeerSession(ABC):
         """The store has changed: the peer may wait for what is new."""
         self._changed = True
         self._wake.set()
+
+    @abstractmethod
+    async def change_policy(self, policy: Policy) -> None:
+        """Go on with other choices."""
+
+    def _newly_wanted(self, policy: Policy) -> list[Log]:
+        """The logs of which anything is held and that are of interest."""
+        return [log for log in self._source.logs() if policy.wants(log)]
 
     def log_grew(self, log: Log) -> None:  # noqa: B027 - of no use to protocols that send what was verified only
         """More bytes of a payload that is being fetched are there."""
@@ -147,7 +153,6 @@ class PeerSession(ABC):
     # -- reading -----------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        limits = self.config.limits
         while data := await self._reader.read(_READ_BYTES):
             self._heard_at = time.monotonic()
             self.stats.bytes_received += len(data)
@@ -167,8 +172,6 @@ class PeerSession(ABC):
             async with self._lock:
                 self._put(self._refill())
             self._wake.set()
-            if limits.max_rate:
-                await asyncio.sleep(len(data) / limits.max_rate)
 
     def _receive(self, data: bytes) -> tuple[list[Any], RemoteProtocolError | None]:
         """What some bytes say, up to where they break the protocol."""
@@ -203,13 +206,13 @@ class PeerSession(ABC):
     def _refuse(self, entry: Entry, reason: str) -> None:
         if len(self.stats.refused) < REFUSALS_KEPT:
             self.stats.refused.append(f"{entry.place}: {reason}")
-        _logger.warning("refused: %s %s", entry.place, reason)
+        tell_refused(entry.place, reason)
 
     def _was_stored(self, report: ImportReport) -> None:
         self.stats.forks += len(report.forks)
         for place, error in report.refused[: REFUSALS_KEPT - len(self.stats.refused)]:
             self.stats.refused.append(f"{place}: {error}")
-            _logger.warning("refused: %s %s", place, error)
+            tell_refused(place, error)
         if report.added or report.payloads:
             self.store_changed()
             self._stored()

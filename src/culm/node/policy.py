@@ -1,7 +1,8 @@
 """Whom a node talks to, what it takes and what it gives: the operator's choices, not the protocol's.
 
 Kept for each clump in ``HOME/policy.json``. An allow list that is not empty admits only what it names; a block list
-wins over it. Logs are shared unless they were unshared.
+wins over it. Logs are shared unless they were unshared. What is followed narrows what is asked for; whoever follows
+nothing in particular asks for everything allowed.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError
 from culm.node.wants import EVERYTHING
-from culm.ranges import RangeSet
+from culm.ranges import Range, RangeSet, read_range, write_range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from culm.bamboo import Entry
@@ -31,9 +33,10 @@ class Policy:
     """The choices for one clump. Keys are 32 bytes.
 
     ``interests`` narrows what is asked for, to ranges of the logs it names and of all logs of the authors it names
-    (None: everything allowed), unless ``hoard`` is set. ``promote`` names logs that are sent to every peer unasked.
-    ``curate`` is called with each entry and its payload before it is kept; what it turns down is neither kept nor
-    passed on.
+    (None: everything allowed), unless ``hoard`` is set. The logs of the authors in ``own``, our identities, are of
+    interest in any case: whoever lost the end of their own log must not append to what is left. ``promote`` names logs
+    that are sent to every peer unasked. ``curate`` is called with each entry and its payload before it is kept; what it
+    turns down is neither kept nor passed on.
     """
 
     allow_peers: frozenset[Key] = frozenset()
@@ -44,6 +47,7 @@ class Policy:
     interests: Mapping[Key | Log, RangeSet] | None = None
     hoard: bool = False
     promote: frozenset[Log] = frozenset()
+    own: frozenset[Key] = frozenset()
     curate: Callable[[Entry, memoryview], bool] | None = field(default=None, compare=False)
 
     def admits_peer(self, key: Key) -> bool:
@@ -62,7 +66,7 @@ class Policy:
         """What to ask for of a log; nothing, if its author is not admitted."""
         if not self.admits_author(log[0]):
             return _NOTHING
-        if self.hoard or self.interests is None:
+        if self.hoard or self.interests is None or log[0] in self.own:
             return EVERYTHING
         return self.interests.get(log) or self.interests.get(log[0]) or _NOTHING
 
@@ -82,7 +86,7 @@ class Policy:
 
 
 class PolicyFile:
-    """``HOME/policy.json``: the lists of each clump, as hex."""
+    """``HOME/policy.json``: the lists of each clump, as hex, and what is followed, with ranges as text."""
 
     _KEYS = ("allow_peers", "block_peers", "allow_authors", "block_authors")
 
@@ -97,16 +101,23 @@ class PolicyFile:
                 frozenset(bytes.fromhex(key) for key in lists.get(name, ())) for name in self._KEYS
             )
             unshared = frozenset((bytes.fromhex(author), int(log_id)) for author, log_id in lists.get("unshared", ()))
-        except (ValueError, TypeError, AttributeError) as error:
+            followed = lists.get("interests")
+            interests = None if followed is None else dict(map(_read_interest, followed))
+        except (ConfigError, ValueError, TypeError, AttributeError) as error:
             msg = f"{self.path} is damaged: {error}"
             raise ConfigError(msg) from None
-        return Policy(allow_peers, block_peers, allow_authors, block_authors, unshared)
+        return Policy(allow_peers, block_peers, allow_authors, block_authors, unshared, interests)
 
     def save(self, clump: bytes, policy: Policy) -> None:
-        """Keep the lists of a clump (interests, promotions and callbacks are not kept)."""
+        """Keep the lists and the interests of a clump (promotions and callbacks are not kept)."""
         document = self._read()
         lists: dict[str, Any] = {name: sorted(key.hex() for key in getattr(policy, name)) for name in self._KEYS}
         lists["unshared"] = sorted([author.hex(), log_id] for author, log_id in policy.unshared)
+        if policy.interests is not None:
+            lists["interests"] = sorted(
+                (_written_interest(*item) for item in policy.interests.items()),
+                key=lambda item: (item[0], item[1] is not None, item[1] or 0),
+            )
         document[clump.hex()] = lists
         temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
@@ -127,3 +138,19 @@ class PolicyFile:
         if not isinstance(document, dict):
             raise ConfigError(f"{self.path} is damaged: not a table of clumps")
         return document
+
+
+def _read_interest(item: object) -> tuple[Key | Log, RangeSet]:
+    """What is followed, from ``[author, log id or null, [range, ...]]``; ``ValueError`` or ``TypeError`` otherwise."""
+    if not isinstance(item, list):
+        raise TypeError("what is followed is not a list")
+    author, log_id, texts = item
+    key = bytes.fromhex(author)
+    if len(key) != AUTHOR_BYTES:
+        raise ValueError(f"{author!r} is not an author")
+    return (key if log_id is None else (key, int(log_id))), RangeSet(map(read_range, texts))
+
+
+def _written_interest(what: Key | Log, ranges: Iterable[Range]) -> list[Any]:
+    author, log_id = what if isinstance(what, tuple) else (what, None)
+    return [author.hex(), log_id, [write_range(item) for item in ranges]]

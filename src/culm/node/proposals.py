@@ -7,6 +7,7 @@ moment, and the peer has answered a ping since.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from dataclasses import replace
@@ -29,7 +30,6 @@ from culm.proposals import (
 )
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Iterable, Iterator
 
     from culm.bamboo import Entry
@@ -86,6 +86,8 @@ class ProposalSession(PeerSession):
             self.connection, source, interest or config.policy.interest, config.policy.shares, options
         )
         self._mirrors = mirrors
+        logs = list(logs)
+        self._asks = bool(logs)
         self._fetching: dict[int, Entry] = {}  # by proposals: the entry whose payload is coming
         self._fetched: deque[Entry] = deque()  # payloads on their way to the store
         self._grown: set[Log] = set()
@@ -103,10 +105,11 @@ class ProposalSession(PeerSession):
 
     async def change_policy(self, policy: Policy) -> None:
         """Go on with other interests: what is not wanted any more is taken back, and what is asked for."""
+        logs = await asyncio.to_thread(self._newly_wanted, policy) if self._asks else []
         async with self._lock:
             self.config = replace(self.config, policy=policy)
             self.proposer.reconsider(policy.interest, policy.shares)
-        self.proposer.add(log for log in policy.interests or () if isinstance(log, tuple))
+            self.proposer.add([log for log in policy.interests or () if isinstance(log, tuple)] + logs)
         self._wake.set()
 
     def log_grew(self, log: Log) -> None:

@@ -8,7 +8,7 @@ payload, and names its hash: so a fork shows even when neither side has news, an
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, path
@@ -29,6 +29,7 @@ from culm.proposals import (
     can_rebuild,
 )
 from culm.proposals.states import Said
+from culm.ranges import Range
 from culm.ranges.text import inclusive_sizes
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from culm.bamboo import Entry, PayloadHasher
     from culm.node.source import StoreSource
     from culm.proposals import Connection, Event
-    from culm.ranges import Range, RangeSet
+    from culm.ranges import RangeSet
     from culm.store import Log
 
 _SPANS = 16  # of one log, proposed at once
@@ -211,16 +212,29 @@ class Proposer:
         return is_complete
 
     def _spans(self, followed: _Followed) -> list[Span]:
-        """The first spans that are missing, by the parts of the interest."""
+        """The first spans that are missing, by the parts of the interest.
+
+        A forbidden number is a span of its own, without its payload.
+        """
+        source, options, log = self._source, self.options, followed.log
         found: list[Span] = []
         for item in followed.interest:
-            high = MAX_U64 if item.is_open else item.last
+            least, greatest = options.least_size, options.greatest_size
             if item.sparse and not item.is_open:
-                if self._source.missing(followed.log, item.start, item.last, 1):
+                members = (replace(item, start=seq, end=seq) for seq in item.numbers(item.last))
+                if any(source.lacking(log, member, 1, 1, least, greatest) for member in members):
                     found.append((item.start, item.last, item))
                 continue
-            spans = self._source.missing(followed.log, item.start, high, _SPANS)
-            found += [(low, last, item) for low, last in spans]
+            for low, high in source.lacking(log, item, 1, _SPANS, least, greatest):
+                for seq in item.forbidden:
+                    if low <= seq <= high:
+                        if low < seq:
+                            found.append((low, seq - 1, item))
+                        if item.metadata:
+                            found.append((seq, seq, Range(seq, seq, payloads=False)))
+                        low = seq + 1  # noqa: PLW2901 - the rest of the span
+                if low <= high:
+                    found.append((low, high, item))
         return found[:_SPANS]
 
     def _is_covered(self, log: Log, low: int, high: int) -> bool:
@@ -240,7 +254,7 @@ class Proposer:
         """A proposal for a span: behind what is held, as far as that is known."""
         source, options = self._source, self.options
         end = None if high == MAX_U64 else high
-        least, greatest = inclusive_sizes(item)
+        least, greatest = inclusive_sizes(item) if item.payloads else (0, 0)
         start, lower, value, offset, begun = low, 1 if low == 1 else None, None, None, None
         lookup = source.lookup(log)
         run = lookup.entries_around(low)
@@ -356,13 +370,20 @@ class Proposer:
                 return
             wanted = False
         options = self.options
+        least, greatest = self._sizes(interest)
         connection.confirm(
             proposal.id,
             options.eagerness if wanted else NOTHING,
-            least=options.least_size or None,
-            greatest=None if options.greatest_size == MAX_U64 else options.greatest_size,
+            least=least or None,
+            greatest=None if greatest == MAX_U64 else greatest,
             may_skip=not options.mandatory,
         )
+
+    def _sizes(self, interest: RangeSet) -> tuple[int, int]:
+        """The sizes of payloads that anything in an interest asks for: the widest, and those of the session."""
+        sizes = [inclusive_sizes(item) if item.payloads else (0, 0) for item in interest] or [(0, MAX_U64)]
+        least = max(min(low for low, _ in sizes), self.options.least_size)
+        return least, min(max(high for _, high in sizes), self.options.greatest_size)
 
     @staticmethod
     def _wants(interest: RangeSet, proposal: Proposal) -> bool:

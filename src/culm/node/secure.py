@@ -16,9 +16,10 @@ from culm.node.discovery import Discovery
 from culm.node.fetching import Fetching
 from culm.node.intervals import IntervalSession
 from culm.node.muxed import TransferReader, TransferWriter
+from culm.node.offers import offer_of
 from culm.node.stats import PeerRefused, PeerSilent, SessionStats
 from culm.node.tasks import run_together
-from culm.node.telling import offer_of, told_interests
+from culm.node.told import told_interests
 from culm.session import (
     Asked,
     Connection,
@@ -58,7 +59,8 @@ class SecureSession:
     """Runs one connection until it is ended.
 
     ``peer``: the listener's key, if we called. ``live``: stay for what is new; else ``done`` is set once both sides
-    have all that they want of each other.
+    have all that they want of each other. ``refuses`` says why a caller that has proved its identity is sent away,
+    if it is.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class SecureSession:
         *,
         peer: bytes | None = None,
         live: bool = True,
+        refuses: Callable[[bytes], str | None] = lambda _: None,
         stored: Callable[[], None] = lambda: None,
     ) -> None:
         self.config = config
@@ -82,7 +85,9 @@ class SecureSession:
         self._bytes = [0, 0]
         nonce = secrets.token_bytes(NONCE_BYTES)
         if peer is None:
-            self.connection = Connection.listening(identity, config.clump, nonce, config.policy.admits_peer)
+            self.connection = Connection.listening(
+                identity, config.clump, nonce, lambda key: config.policy.admits_peer(key) and not refuses(key)
+            )
         else:
             self.connection = Connection.calling(identity, peer, config.clump, nonce)
         self._wake = asyncio.Event()
@@ -115,6 +120,11 @@ class SecureSession:
         return self.connection.peer
 
     @property
+    def proved(self) -> bytes | None:
+        """The other side's identity, if it has proved it."""
+        return self.peer if self.connection.is_open else None
+
+    @property
     def stats(self) -> SessionStats:
         """What went through the session."""
         return replace(self._transfer.stats, bytes_received=self._bytes[0], bytes_sent=self._bytes[1])
@@ -138,7 +148,7 @@ class SecureSession:
                 await self._opened.wait()
         except TimeoutError:
             raise PeerSilent("the peer did not prove in time who it is") from None
-        self.connection.tell_interests(told_interests(self.config.policy))
+        self.connection.tell_interests(told_interests(self._source, self.config.policy))
         self._wake.set()
         works = [self._transfer.run(), self.discovery.run(), self._fetching.run(), self._tell()]
         tasks = [asyncio.create_task(work) for work in works]
@@ -164,7 +174,7 @@ class SecureSession:
         self.config = replace(self.config, policy=policy)
         self.discovery.config = self._transfer.config = self.config
         if self._opened.is_set():
-            self.connection.tell_interests(told_interests(policy))
+            self.connection.tell_interests(told_interests(self._source, policy))
             self.discovery.again()
             self._wake.set()
 

@@ -36,7 +36,7 @@ class Server:
     def __init__(self, policy: Policy, max_wants: int) -> None:
         self.style: Style = CULM_STYLE
         self.served: dict[Log, None] = {}
-        self._policy = policy
+        self.policy = policy
         self._max_wants = max_wants
         self._wants: deque[WantItem] = deque()
         self._spans: deque[tuple[Log, int, int]] = deque()
@@ -83,7 +83,7 @@ class Server:
         else:
             logs = [(want.author, want.log_id)]
         for log in logs:
-            if self._policy.shares(log):
+            if self.policy.shares(log):
                 self.served[log] = None
                 self._spans.extend((log, low, high) for low, high in spans_of(want))
 

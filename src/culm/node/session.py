@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import time
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -30,10 +31,11 @@ from culm.bushbaby.pacing import Pacer
 from culm.node.intake import Intake
 from culm.node.ledger import Ledger
 from culm.node.serving import PAGE_ENTRIES, Server
-from culm.node.stats import REFUSALS_KEPT, PeerRefused, PeerSilent, SessionStats
+from culm.node.stats import REFUSALS_KEPT, PeerRefused, PeerSilent, SessionStats, tell_refused
 from culm.node.tasks import run_together
 from culm.node.wants import missing
 from culm.wire.base62 import encode_base62
+from culm.wire.places import log_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from culm.bamboo import Identity
     from culm.bushbaby import BambooWriter, Event
     from culm.node.config import NodeConfig
+    from culm.node.policy import Policy
     from culm.node.serving import Message
     from culm.node.worker import StoreWorker
     from culm.store import ImportReport, Log, Offer, Sendable
@@ -57,7 +60,9 @@ _logger = logging.getLogger("culm.node")
 class Session:
     """Runs one connection until it is ended.
 
-    ``called``: we made the connection. ``stored`` is called whenever entries of this peer were stored.
+    ``called``: we made the connection. ``stored`` is called whenever entries of this peer were stored. ``refuses`` says
+    why a peer of some identity is refused beyond the policy, or None. ``peer`` is who the other side says it is,
+    ``proved`` is set once it has proved that.
     """
 
     def __init__(
@@ -69,9 +74,12 @@ class Session:
         *,
         called: bool,
         stored: Callable[[], None] = lambda: None,
+        refuses: Callable[[bytes], str | None] = lambda _: None,
     ) -> None:
         self.config = config
         self.peer: bytes | None = None
+        self.proved: bytes | None = None
+        self._refuses = refuses
         self.stats = SessionStats()
         self.done = asyncio.Event()
         self._worker = worker
@@ -98,6 +106,7 @@ class Session:
         self._handling = False
         self._answering = False  # WANTs came since our last HAVE: the next HAVE says "that is all"
         self._change = -1  # the store's change number that our announcements cover
+        self._reconsider = False  # the choices have changed
         self._held_back: set[Log] = set()
         now = time.monotonic()
         self._started = self._heard_at = self._spoke_at = self._news_at = now
@@ -111,6 +120,18 @@ class Session:
     def store_changed(self) -> None:
         """The store has changed: announce what is new."""
         self._announce = True
+        self._wake.set()
+
+    async def change_policy(self, policy: Policy) -> None:
+        """Go on with other choices: what the peer announced and is of interest now is asked for.
+
+        ``PeerRefused`` ends the session if the peer is not allowed any more.
+        """
+        old, self.config = self.config.policy, replace(self.config, policy=policy)
+        self._server.policy = policy
+        if any(getattr(old, name) != getattr(policy, name) for name in ("unshared", "allow_authors", "block_authors")):
+            self._announce, self._change = True, -1  # logs that are shared from now on are news
+        self._reconsider = True
         self._wake.set()
 
     @property
@@ -128,7 +149,6 @@ class Session:
     # -- reading -----------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        limits = self.config.limits
         while data := await self._reader.read(_READ_BYTES):
             self.stats.bytes_received += len(data)
             self._handling = True  # what is being taken in is not yet in any count
@@ -137,8 +157,6 @@ class Session:
                 await self._handle(event)
             self._handling = False
             self._wake.set()
-            if limits.max_rate:
-                await asyncio.sleep(len(data) / limits.max_rate)
         await self._intake.flush()
 
     async def _handle(self, event: Event) -> None:
@@ -152,9 +170,12 @@ class Session:
             case PeerIdentified(public):
                 if not self.config.policy.admits_peer(public):
                     raise PeerRefused("the peer is not allowed here")
+                if (reason := self._refuses(public)) is not None:
+                    raise PeerRefused(reason)
                 self.peer = public
                 self._connection.accept()
             case Authenticated(public, is_culm):
+                self.proved = public
                 self._server.style = CULM_STYLE if is_culm else DEPLOYED_STYLE
                 if is_culm:
                     self._pacer = None
@@ -179,7 +200,7 @@ class Session:
         self.stats.forks += len(report.forks)
         for place, error in report.refused[: REFUSALS_KEPT - len(self.stats.refused)]:
             self.stats.refused.append(f"{place}: {error}")
-            _logger.warning("refused from %s: %s %s", self._name, place, error)
+            tell_refused(place, error, self._name)
         if report.added or report.payloads:
             self._stored()
         self._wake.set()
@@ -191,10 +212,16 @@ class Session:
         logs = []
         for author, log_id, newest in items:
             log = (author, log_id)
+            self._ledger.announced(log, newest)
             if self.config.policy.wants(log):
-                self._ledger.announced(log, newest)
                 logs.append(log)
         await self._ask(logs, answer=True)
+
+    async def _ask_anew(self) -> None:
+        self._reconsider = False
+        if self.peer is not None and not self.config.policy.admits_peer(self.peer):
+            raise PeerRefused("the peer is not allowed here any more")
+        await self._ask([log for log in self._ledger.peer_has if self.config.policy.wants(log)], answer=False)
 
     async def _ask(self, logs: list[Log], *, answer: bool) -> None:
         """Ask for what is missing of logs; to answer a HAVE, do so even if nothing is."""
@@ -223,6 +250,8 @@ class Session:
             self._wake.clear()
             await self._send_pending()
             if self._connection.replicating:
+                if self._reconsider:
+                    await self._ask_anew()
                 if self._server.busy:
                     await self._serve()
                     continue
@@ -265,7 +294,7 @@ class Session:
     async def _serve(self) -> None:
         if self._connection.boxes_left < _BOXES_KEPT:
             # This connection carried as many messages as one may. The peer is to take them all, and then hangs up.
-            _logger.info("%s: out of messages for this connection; a new one can go on", self._name)
+            _logger.info("out of messages for this connection; a new one can go on", extra={"peer": self._name})
             self._writer.write_eof()
             await asyncio.Future()
         for message in await self._worker.run(self._server.next_messages, self._worker.store):
@@ -276,7 +305,8 @@ class Session:
         sizes = [item_size(item) for item in message]
         if len(sizes) == 1 and not self._connection.can_send(sizes[0]):
             entry = message[0][0]
-            _logger.warning("entry %d of a log is too large for a message (%d bytes): held back", entry.seq, sizes[0])
+            reason = f"too large for a message: {sizes[0]} bytes"
+            _logger.warning("held back an entry", extra={"peer": self._name, "seq": entry.seq, "reason": reason})
             return
         writer = self._connection.start_bamboo(sizes)
         for item in message:
@@ -326,11 +356,8 @@ class Session:
         log = (offer.author, offer.log_id)
         if offer.held_back is not None and log not in self._held_back:
             self._held_back.add(log)
-            _logger.info(
-                "entry %d of a log is held without its payload: the log is offered up to entry %d",
-                offer.held_back,
-                offer.newest,
-            )
+            reason = f"entry {offer.held_back} is held without its payload: offered up to entry {offer.newest}"
+            _logger.info("a log has a gap", extra={"log": log_text(log), "seq": offer.held_back, "reason": reason})
         if not offer.newest or not self.config.policy.shares(log):
             return False
         # No echo: what the peer itself announced or sent is no news to it.

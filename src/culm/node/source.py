@@ -12,12 +12,14 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from culm.errors import Place
+from culm.node.wants import lacking
 from culm.store import SQLiteStore
 from culm.transfer import Kept
 
 if TYPE_CHECKING:
     from culm.bamboo import Entry, ForkProof
     from culm.node.policy import Policy
+    from culm.ranges import Range
     from culm.store import Log, StoredEntry
     from culm.store.lookup import Lookup
 
@@ -157,6 +159,18 @@ class StoreSource:
         """The first spans that are missing and wanted."""
         with self._lock:
             return self._store.missing(log, high, limit, low=low)
+
+    def forgotten(self, log: Log, limit: int = 1000) -> list[Run]:
+        """The first runs of entries whose payload was forgotten."""
+        with self._lock:
+            return self._store.forgotten(log, limit)
+
+    def lacking(
+        self, log: Log, item: Range, low: int, limit: int, least: int | None = None, greatest: int | None = None
+    ) -> list[Run]:
+        """The first spans of a range's items that are not held; see ``culm.node.wants.lacking``."""
+        with self._lock:
+            return lacking(self._store, log, item, low, limit, least, greatest)
 
     def fetches(self, log: Log, seq: int) -> None:
         """A session begins to fetch a payload."""

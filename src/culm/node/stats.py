@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
 from culm.errors import NetworkError
+from culm.wire.places import log_text
+
+if TYPE_CHECKING:
+    from culm.errors import Place
 
 REFUSALS_KEPT = 100
+_logger = logging.getLogger("culm.node")
 
 
 class PeerRefused(NetworkError):
@@ -15,6 +22,12 @@ class PeerRefused(NetworkError):
 
 class PeerSilent(NetworkError):
     """The peer took too long."""
+
+
+def tell_refused(place: Place | None, reason: object, peer: str | None = None) -> None:
+    """A line in the log: what came for a place was not taken."""
+    about = {} if place is None else {"log": log_text((place.author, place.log_id)), "seq": place.seq}
+    _logger.warning("refused an entry", extra={"peer": peer, **about, "reason": str(reason)})
 
 
 @dataclass(slots=True)

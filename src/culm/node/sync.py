@@ -13,6 +13,7 @@ from culm.node.claims import Claims
 from culm.node.folding import folding
 from culm.node.intervals import IntervalSession
 from culm.node.node import changes, connect
+from culm.node.peering import Peering
 from culm.node.proposals import ProposalSession
 from culm.node.propose import ProposalOptions
 from culm.node.secure import SecureSession
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from culm.node.follow import FollowOptions
     from culm.node.node import AnySession
     from culm.node.peer import PeerSession
+    from culm.node.rates import Streams
     from culm.node.urls import PeerUrl
     from culm.ranges import RangeSet
     from culm.store import Log, SQLiteStore
@@ -59,7 +61,7 @@ async def sync(
     worker = StoreWorker(store)
     try:
         while True:
-            session = Session(identity, config, worker, await connect(url), called=True)
+            session = Session(identity, config, worker, await _connected(config, url), called=True)
             try:
                 await _until_done(session, progress)
                 break
@@ -92,7 +94,7 @@ async def sync_securely(
     worker, source = StoreWorker(store), StoreSource(store, config.policy)
     session: SecureSession | None = None
     try:
-        streams = await connect(url)
+        streams = await _connected(config, url)
         session = SecureSession(identity, config, worker, source, Claims(), streams, peer=url.key, live=live)
         async with folding(worker), _watched(session, worker):
             await _until_done(session, progress)
@@ -126,7 +128,7 @@ async def sync_logs(
     worker, source = StoreWorker(store), StoreSource(store, config.policy)
     session: PeerSession | None = None
     try:
-        streams = await connect(url)
+        streams = await _connected(config, url)
         if isinstance(options, ProposalOptions):
             session = ProposalSession(
                 config,
@@ -177,6 +179,11 @@ async def _watched(session: PeerSession | SecureSession, worker: StoreWorker) ->
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def _connected(config: NodeConfig, url: PeerUrl) -> Streams:
+    """Connect to a peer, at the pace that goes for it."""
+    return Peering(config).paced(await connect(url), config.for_peer(url)[1])
 
 
 async def _until_done(session: AnySession, progress: Callable[[SessionStats], None]) -> None:

@@ -1,8 +1,9 @@
-"""Interests as requests of the Bushbaby protocol.
+"""Interests against what is held: which spans to ask for; and as requests of the Bushbaby protocol.
 
 A WANT names spans of entries, and what it brings are entries with their payloads. So filters that it cannot express
-(sizes, forbidden numbers, metadata or payloads alone) are left out: more comes than was asked for, never less. The
-certificates of a range are asked for with it, or its entries could not be verified.
+(sizes, forbidden numbers, metadata or payloads alone) are left out: more comes than was asked for, never less. What is
+held of an entry says what its payload is, though: one that is not wanted is not asked for again. The certificates of a
+range are asked for with it, or its entries could not be verified.
 """
 
 from __future__ import annotations
@@ -10,27 +11,81 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from culm.ranges import Range, RangeSet
+from culm.bamboo import MAX_U64
+from culm.ranges import Range, RangeSet, inclusive_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from culm.store import Log, Store
 
 EVERYTHING = RangeSet([Range(1)])
 Span = tuple[int, int]
+_PAGE = 256  # spans looked at at once
 
 
 def missing(store: Store, interest: RangeSet, log: Log, high: int, limit: int) -> list[Span]:
     """The first ``limit`` spans to ask for of a log that the peer has up to ``high``."""
     if interest == EVERYTHING:
         return store.missing(log, high, limit)
+    unwanted = not all(map(_wants_all, interest))
     found: list[Span] = []
     for low, last in wanted(interest, high):
-        found += store.missing(log, last, limit - len(found), low=low)
-        if len(found) >= limit:
-            break
+        for span in _pages(store, log, low, last):
+            found += _still_wanted(store, log, interest, span) if unwanted else [span]
+            if len(found) >= limit:
+                return found[:limit]
     return found
+
+
+def lacking(
+    store: Store, log: Log, item: Range, low: int, limit: int, least: int | None = None, greatest: int | None = None
+) -> list[Span]:
+    """The first ``limit`` spans from ``low`` on of what a range denotes and is not held; a path is taken as dense.
+
+    ``least`` and ``greatest``, sizes in bytes, narrow the payloads that are wanted further.
+    """
+    low_size, high_size = inclusive_sizes(item)
+    least, greatest = max(least or 0, low_size), high_size if greatest is None else min(greatest, high_size)
+    narrowed = replace(item, least_size=least, size_limit=greatest + 1 if greatest < MAX_U64 else 0)
+    if narrowed.is_empty:
+        return []
+    found: list[Span] = []
+    for span in _pages(store, log, max(item.start, low), item.last):
+        found += [span] if _wants_all(narrowed) else _still_wanted(store, log, [narrowed], span)
+        if len(found) >= limit:
+            return found[:limit]
+    return found
+
+
+def _wants_all(item: Range) -> bool:
+    return item.payloads and not (item.least_size or item.size_limit or item.forbidden)
+
+
+def _pages(store: Store, log: Log, low: int, high: int) -> Iterator[Span]:
+    """All that is missing, a page at a time."""
+    while page := store.missing(log, high, _PAGE, low=low):
+        yield from page
+        if len(page) < _PAGE or page[-1][1] >= high:
+            return
+        low = page[-1][1] + 1
+
+
+def _still_wanted(store: Store, log: Log, interest: Iterable[Range], span: Span) -> Iterator[Span]:
+    """A missing span without the entries that are held and whose payload nobody wants."""
+    low, high = span
+    for stored in store.entries(log, low, high):
+        entry = stored.entry
+        if not stored.payload_complete and any(
+            item.start <= entry.seq <= item.last and item.fits(entry.size) and not item.forbids(entry.seq)
+            for item in interest
+        ):
+            continue
+        if entry.seq > low:
+            yield low, entry.seq - 1
+        low = entry.seq + 1
+    if low <= high:
+        yield low, high
 
 
 def wanted(interest: Iterable[Range], newest: int) -> list[Span]:

@@ -6,10 +6,12 @@ folded back into the database.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, Entry, ForkProof
 from culm.store.interface import Log, LogSummary, Offer, Sendable, StoredEntry
+from culm.store.runs import runs_of
 from culm.store.schema import PayloadState, State, from_sql, to_sql
 
 if TYPE_CHECKING:
@@ -194,6 +196,17 @@ def missing(database: Database, log: Log, low: int, high: int, limit: int) -> li
         if low <= high:
             spans.append((low, high))
         return spans
+
+
+def forgotten(database: Database, log: Log, limit: int) -> list[tuple[int, int]]:
+    """The first ``limit`` runs of verified entries whose payload was forgotten, ascending."""
+    with database.snapshot() as connection:
+        rows = connection.execute(
+            "SELECT DISTINCT seq FROM entries WHERE log = (SELECT id FROM logs WHERE author = ? AND log_id = ?)"
+            " AND state = 2 AND payload_state <> 2 AND payload_state = 3 ORDER BY seq",
+            (log[0], to_sql(log[1])),
+        )
+        return list(islice(runs_of(from_sql(seq) for (seq,) in rows), limit))
 
 
 def fork_proofs(database: Database, log: Log | None) -> Iterator[ForkProof]:

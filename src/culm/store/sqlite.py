@@ -229,6 +229,10 @@ class SQLiteStore:
         """The first ``limit`` spans from ``low`` to ``high`` of which entries or payloads are missing and wanted."""
         return queries.missing(self._database, log, low, high, limit)
 
+    def forgotten(self, log: Log, limit: int = 1000) -> list[tuple[int, int]]:
+        """The first ``limit`` runs of entries of a log whose payload was forgotten, ascending."""
+        return queries.forgotten(self._database, log, limit)
+
     def held(self, author: bytes, log_id: int) -> RangeSet:
         """Which verified entries of a log are held, and with which payloads; costs its gaps, not its length."""
         with self._database.snapshot() as connection:

@@ -1,4 +1,4 @@
-"""What a node tells its peers: what it wants, and what it has got."""
+"""What is offered to a peer of ``culm://``, and what a peer's offer is worth."""
 
 from __future__ import annotations
 
@@ -8,36 +8,14 @@ from culm.bamboo import MAX_U64
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import Place
 from culm.node.wants import EVERYTHING
-from culm.ranges import RangeSet
-from culm.session import Interests, Offer
+from culm.session import Offer
 from culm.session.messages import TIP_BYTES
 from culm.store import State
 
 if TYPE_CHECKING:
     from culm.node.policy import Policy
+    from culm.ranges import RangeSet
     from culm.store import Log, SQLiteStore
-
-_NOTHING = RangeSet()
-
-
-def told_interests(policy: Policy) -> Interests:
-    """The interests of a policy, as they are told to a peer. Blocked authors are among them, as ones of no interest."""
-    found = Interests()
-    ranges = found.ranges
-    everything = policy.hoard or policy.interests is None
-    if policy.allow_authors:
-        ranges[()] = _NOTHING
-        if everything:
-            ranges.update({(author,): EVERYTHING for author in sorted(policy.allow_authors)})
-    else:
-        ranges[()] = EVERYTHING if everything else _NOTHING
-    if not everything:
-        for key, wanted in (policy.interests or {}).items():
-            author = key[0] if isinstance(key, tuple) else key
-            if policy.admits_author(author):
-                ranges[key if isinstance(key, tuple) else (key,)] = wanted
-    ranges.update({(author,): _NOTHING for author in sorted(policy.block_authors)})
-    return found
 
 
 def offer_of(store: SQLiteStore, log: Log) -> Offer:

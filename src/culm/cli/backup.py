@@ -1,0 +1,287 @@
+"""``culm backup`` and ``culm restore``: a whole home in one file or folder.
+
+::
+
+    BACKUP/backup.json           what there is: sizes and BLAKE2b-256 of all files
+    BACKUP/store.db, store.db-payloads/NAME, identities/NAME, policy.json, culm.toml
+
+A file is a tar archive of the same, backup.json first. Either is made beside its place, and put there when it is whole
+and on the disk. What is restored is checked, down to every signature, before it is put in place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tarfile
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import culm
+from culm.cli.home import Home
+from culm.cli.output import note, print_json, progress_bar, size_text
+from culm.errors import ConfigError, StoreDamaged
+from culm.store import SQLiteStore
+from culm.store.copying import StoreCopy, copy_store
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from culm.cli.command import Commands
+
+_VERSION = 1
+_MANIFEST = "backup.json"
+_MAX_MANIFEST = 256 * 1024 * 1024
+_PIECE = 1024 * 1024
+_ARCHIVES = (".tar", ".tar.gz", ".tgz")
+_NAME = re.compile(r"store\.db|policy\.json|culm\.toml|(store\.db-payloads|identities)/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def register(commands: Commands) -> None:
+    """Add the commands of this module."""
+    backup = commands.add("backup", _backup, "copy a home, identities included, while nodes use it")
+    backup.add_argument(
+        "target", metavar="FILE|DIR", help="a FILE ends with .tar, .tar.gz or .tgz; anything else is a DIR"
+    )
+    restore = commands.add("restore", _restore, "make a home from a backup, where there is none")
+    restore.add_argument("source", metavar="FILE|DIR")
+
+
+# -- making one ------------------------------------------------------------------------------------------------------
+
+
+def _backup(arguments: argparse.Namespace) -> int:
+    home, target = Home.find(arguments.home), Path(arguments.target)
+    if not home.store_path.exists():
+        raise ConfigError(f"{home.path} is not a Culm home yet; make one with: culm init")
+    if os.path.lexists(target):
+        raise ConfigError(f"{target} is there already; a backup is never written over another")
+    config = home.path / "culm.toml" if arguments.config is None else Path(arguments.config)
+    with _beside(target) as staging, progress_bar("copying") as bar:
+        folder = staging / "copy"
+        folder.mkdir(mode=0o700)
+        copied = copy_store(home.store_path, folder / "store.db", lambda size: bar.update(0, size))
+        (folder / "store.db").chmod(0o600)
+        for name in home.identity_names():
+            _copy_private(home.path / "identities" / name, folder / "identities" / name)
+        for path, name in ((home.path / "policy.json", "policy.json"), (config, "culm.toml")):
+            if path.exists():
+                _copy_private(path, folder / name)
+        _write_manifest(folder, copied)
+        if target.name.endswith(_ARCHIVES):
+            _pack(folder, staging / "packed", compress=not target.name.endswith(".tar"))
+            (staging / "packed").rename(target)
+        else:
+            folder.rename(target)
+        _sync(target.parent)
+    found = {
+        "backup": str(target),
+        "entries": copied.entries,
+        "payload_files": copied.payload_files,
+        "identities": home.identity_names(),
+        "size": copied.size,
+    }
+    if arguments.json:
+        print_json(found)
+    else:
+        print(
+            f"backed up {copied.entries} entries ({size_text(copied.size)}) and {len(home.identity_names())} identities"
+            f" to {target}"
+        )
+        note("keep it where only you can read it: it holds the secrets of your identities")
+    return 0
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """A folder beside a place, gone at the end; ``ConfigError`` if it cannot be made."""
+    staging = target.absolute().parent / f".{target.name}.{os.getpid()}.part"
+    try:
+        staging.mkdir(mode=0o700)
+    except OSError as error:
+        raise ConfigError(f"cannot write {target}: {error.strerror}") from None
+    try:
+        yield staging
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _copy_private(source: Path, target: Path) -> None:
+    target.parent.mkdir(exist_ok=True, mode=0o700)
+    with source.open("rb") as file:
+        _write_private(file, target)
+
+
+def _write_private(source: IO[bytes], target: Path, size: int | None = None) -> str:
+    """Write what a stream has (or its first ``size`` bytes) to a new file of ours alone; the hash."""
+    digest = blake2b(digest_size=32)
+    target.parent.mkdir(exist_ok=True, mode=0o700)
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        while data := source.read(_PIECE if size is None else min(_PIECE, size)):
+            size = None if size is None else size - len(data)
+            digest.update(data)
+            file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return digest.hexdigest()
+
+
+def _write_manifest(folder: Path, copied: StoreCopy) -> None:
+    files: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as file:
+                digest = blake2b(digest_size=32)
+                while data := file.read(_PIECE):
+                    digest.update(data)
+            files[path.relative_to(folder).as_posix()] = {"size": path.stat().st_size, "blake2b": digest.hexdigest()}
+    document = {
+        "culm-backup": _VERSION,
+        "culm": culm.__version__,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "entries": copied.entries,
+        "files": files,
+    }
+    descriptor = os.open(folder / _MANIFEST, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(document, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    for path in [folder, *(path for path in folder.iterdir() if path.is_dir())]:
+        _sync(path)
+
+
+def _pack(folder: Path, target: Path, *, compress: bool) -> None:
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        with tarfile.open(fileobj=file, mode="w:gz" if compress else "w") as archive:
+            names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+            for name in [_MANIFEST, *(name for name in names if name != _MANIFEST)]:
+                archive.add(folder / name, name, recursive=False)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# -- taking it back --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Expected:
+    size: int
+    digest: str
+
+
+def _restore(arguments: argparse.Namespace) -> int:
+    home, source = Home.find(arguments.home), Path(arguments.source)
+    if home.path.exists() and (not home.path.is_dir() or any(home.path.iterdir())):
+        raise ConfigError(f"{home.path} is not empty; a backup is restored only where nothing is: give --home DIR")
+    home.path.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with _beside(home.path) as staging:
+        folder = staging / "home"
+        folder.mkdir(mode=0o700)
+        _unpack(source, folder)
+        (folder / "identities").mkdir(exist_ok=True, mode=0o700)
+        with SQLiteStore(folder / "store.db") as store, progress_bar("verifying") as bar:
+            report = store.verify(None, lambda entries: bar.update(entries, 0))
+        if report.problems:
+            place, reason = report.problems[0]
+            raise StoreDamaged(f"{source}: the store in it is damaged: {reason}" + (f" ({place})" if place else ""))
+        for path in [folder, *(path for path in folder.iterdir() if path.is_dir())]:
+            _sync(path)
+        folder.rename(home.path)
+        _sync(home.path.absolute().parent)
+    if arguments.json:
+        print_json({"home": str(home.path), "entries": report.entries, "payloads": report.payloads})
+    else:
+        print(f"restored {report.entries} entries and {report.payloads} payloads to {home.path}, all checked")
+        note(
+            "if you published after this backup was made, sync with a peer before you append:"
+            " an entry on top of an old one forks your log"
+        )
+    return 0
+
+
+def _unpack(source: Path, folder: Path) -> None:
+    """Copy what a backup has; ``StoreDamaged`` if anything is missing, or other than it was."""
+    try:
+        if source.is_dir():
+            _unpack_folder(source, folder)
+        else:
+            with tarfile.open(source) as archive:
+                _unpack_archive(source, archive, folder)
+    except tarfile.ReadError as error:
+        if "could not be opened" in str(error):
+            raise ConfigError(f"{source} is not a backup: neither a folder nor a tar archive") from None
+        raise StoreDamaged(f"{source} is not a whole backup: {error}") from None
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise StoreDamaged(f"{source} is not a whole backup: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"cannot read {source}: {error.strerror or error}") from None
+
+
+def _unpack_folder(source: Path, folder: Path) -> None:
+    try:
+        with (source / _MANIFEST).open("rb") as file:
+            expected = _read_manifest(source, file)
+    except FileNotFoundError:
+        raise ConfigError(f"{source} is not a backup: there is no {_MANIFEST} in it") from None
+    for name, of_file in expected.items():
+        try:
+            with (source / name).open("rb") as file:
+                _take(source, name, file, of_file, folder)
+        except FileNotFoundError:
+            raise StoreDamaged(f"{source}: {name} is missing") from None
+
+
+def _unpack_archive(source: Path, archive: tarfile.TarFile, folder: Path) -> None:
+    first = archive.next()
+    if first is None or first.name != _MANIFEST or (file := archive.extractfile(first)) is None:
+        raise ConfigError(f"{source} is not a backup: it does not begin with {_MANIFEST}")
+    expected = _read_manifest(source, file)
+    while (member := archive.next()) is not None:
+        of_file = expected.pop(member.name, None)
+        if of_file is not None and (file := archive.extractfile(member)) is not None:
+            _take(source, member.name, file, of_file, folder)
+    if expected:
+        raise StoreDamaged(f"{source}: {next(iter(expected))} is missing")
+
+
+def _read_manifest(source: Path, file: IO[bytes]) -> dict[str, _Expected]:
+    try:
+        document = json.loads(file.read(_MAX_MANIFEST))
+        if document["culm-backup"] != _VERSION:
+            raise ConfigError(
+                f"{source} is a backup of version {document['culm-backup']!r}; this program reads {_VERSION}"
+            )
+        files = {
+            str(name): _Expected(int(of_file["size"]), str(of_file["blake2b"]))
+            for name, of_file in document["files"].items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise StoreDamaged(f"{source}: {_MANIFEST} is damaged") from None
+    if "store.db" not in files or not all(map(_NAME.fullmatch, files)):
+        raise StoreDamaged(f"{source}: {_MANIFEST} names what is no part of a home")
+    return files
+
+
+def _take(source: Path, name: str, file: IO[bytes], expected: _Expected, folder: Path) -> None:
+    digest = _write_private(file, folder / name, expected.size)
+    if (folder / name).stat().st_size != expected.size or digest != expected.digest or file.read(1):
+        raise StoreDamaged(f"{source}: {name} is not what was backed up")

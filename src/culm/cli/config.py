@@ -1,0 +1,68 @@
+"""``culm config``: what a node would be told, and by whom."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from culm.cli.nodeoptions import add_serving, settings_of
+from culm.cli.output import note, print_json, print_table
+from culm.node.settings import SECTIONS, example
+from culm.node.settings.pages import written
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from culm.cli.command import Commands
+    from culm.node.settings import Key, Settings
+
+
+def register(commands: Commands) -> None:
+    """Add the commands of this module."""
+    config = commands.add("config", _config, "show the settings of a node, and where each is from")
+    config.add_argument("--example", action="store_true", help="print a file with every setting, to begin with")
+    add_serving(config)
+
+
+def _config(arguments: argparse.Namespace) -> int:
+    if arguments.example:
+        sys.stdout.write(example())
+        return 0
+    settings = settings_of(arguments)
+    rows = list(_rows(settings))
+    peers = [
+        {
+            "url": str(peer.url),
+            "name": peer.name,
+            "download": peer.download,
+            "upload": peer.upload,
+            "limits": dict(peer.limits),
+        }
+        for peer in settings.peers
+    ]
+    if arguments.json:
+        found = {name: {"value": _plain(key, value), "from": origin} for name, key, value, origin in rows}
+        print_json({"settings": found, "peers": peers, "peers_from": settings.peers_origin})
+        return 0
+    table = [(name, written(key, value) or "-", origin) for name, key, value, origin in rows]
+    print_table(("setting", "value", "from"), table)
+    for peer in peers:
+        print(f"peer {peer['name']}: {json.dumps(peer)}")
+    if not peers:
+        note("no peers")
+    return 0
+
+
+def _rows(settings: Settings) -> Iterator[tuple[str, Key, Any, str]]:
+    for section in SECTIONS:
+        for key in section.keys:
+            name = f"{section.name}.{key.name}" if section.name else key.name
+            if name in settings.values:
+                yield name, key, settings[name], settings.origin(name)
+
+
+def _plain(key: Key, value: Any) -> Any:  # noqa: ANN401 - each key has its own kind
+    """A value as JSON has it."""
+    return None if value is None else json.loads(written(key, value))

@@ -1,0 +1,297 @@
+"""``culm doctor``: what is wrong with a home, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import stat
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from culm.bamboo.keyfile import is_sealed, load_identity, public_key, read_private
+from culm.cli.home import Home
+from culm.cli.output import print_json
+from culm.errors import ConfigError, CulmError
+from culm.node.node import connect
+from culm.store.database import Database
+from culm.store.schema import from_sql
+from culm.wire.places import log_text
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from culm.cli.command import Commands
+    from culm.node.settings import Settings
+
+_LEAST_FREE = 100 * 1024 * 1024  # bytes, below which writing is about to fail
+_LITTLE_FREE = 0.05  # of the disk
+_EARLIEST = 1_735_689_600  # 2025: a clock that says less was never set
+_SLACK_SECONDS = 120.0
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``level``: "ok", "note" (worth knowing) or "problem". ``todo`` says what to do, if there is anything."""
+
+    check: str
+    level: str
+    what: str
+    todo: str = ""
+
+
+def register(commands: Commands) -> None:
+    """Add the commands of this module."""
+    doctor = commands.add(
+        "doctor", _doctor, "check a home: store, identities, configuration, disk, clock; exit code 1 if sick"
+    )
+    doctor.add_argument("--peers", action="store_true", help="try to connect to the configured peers, too")
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    home = Home.find(arguments.home)
+    findings = list(_examined(home, arguments.config, peers=arguments.peers))
+    sick = sum(finding.level == "problem" for finding in findings)
+    if arguments.json:
+        print_json({"healthy": not sick, "findings": [asdict(finding) for finding in findings]})
+    else:
+        for finding in findings:
+            print(f"{finding.level:8} {finding.check}: {finding.what}")
+            if finding.todo:
+                print(f"{'':8} -> {finding.todo}")
+        print("all is well" if not sick else f"{sick} problem{'s' * (sick > 1)}")
+    return 1 if sick else 0
+
+
+def _examined(home: Home, config: str | None, *, peers: bool) -> Iterator[Finding]:
+    if not home.store_path.exists():
+        yield Finding(
+            "home", "problem", f"{home.path} is not a Culm home", "make one: culm init, or culm restore BACKUP"
+        )
+        return
+    yield from _home(home)
+    yield from _store(home)
+    yield from _identities(home)
+    settings: Settings | None = None
+    try:
+        settings = home.settings(config)
+    except ConfigError as error:
+        yield Finding(
+            "configuration", "problem", str(error), "mend that line; culm config --example shows all settings"
+        )
+    if settings is not None:
+        yield from _configuration(home, settings)
+    yield from _choices(home)
+    yield from _disk(home)
+    yield from _clock(home)
+    if peers and settings is not None:
+        yield from asyncio.run(_peers(settings))
+
+
+def _home(home: Home) -> Iterator[Finding]:
+    mode = home.path.stat().st_mode
+    if mode & 0o022:
+        yield Finding("home", "problem", f"{home.path} can be written by others", f"chmod go-w {home.path}")
+    else:
+        yield Finding("home", "ok", str(home.path))
+
+
+# -- the store -------------------------------------------------------------------------------------------------------
+
+
+def _store(home: Home) -> Iterator[Finding]:
+    rescue = "restore a backup into another home, or culm export what can still be read and import it there"
+    try:
+        database = Database(home.store_path, read_only=True)
+    except CulmError as error:
+        yield Finding("store", "problem", str(error), rescue)
+        return
+    try:
+        damage = [row[0] for row in database.read("PRAGMA quick_check(3)") if row[0] != "ok"]
+        if damage:
+            yield Finding("store", "problem", f"{home.store_path} is damaged: {damage[0]}", rescue)
+            return
+        ((entries, waiting, invalid),) = database.read(
+            "SELECT coalesce(sum(state = 2), 0), coalesce(sum(state = 1), 0), coalesce(sum(state = 3), 0) FROM entries"
+        )
+        yield Finding("store", "ok", f"{entries} verified entries; culm verify checks every signature of them")
+        if waiting:
+            yield Finding(
+                "store", "note", f"{waiting} entries wait for their certificate path", "sync with a peer that has it"
+            )
+        if invalid:
+            yield Finding(
+                "store", "note", f"{invalid} entries are invalid: they stand behind a fork or a lie", "see culm logs"
+            )
+        yield from _forks(home, database)
+        yield from _payload_files(database)
+    except CulmError as error:
+        yield Finding("store", "problem", str(error), rescue)
+    finally:
+        database.close()
+
+
+def _forks(home: Home, database: Database) -> Iterator[Finding]:
+    forked = database.read("SELECT author, log_id FROM logs WHERE forked_at IS NOT NULL")
+    own = home.own_authors()
+    mine = [log_text((author, from_sql(log_id))) for author, log_id in forked if author in own]
+    if mine:
+        yield Finding(
+            "forks", "problem", f"your own log {mine[0]} is forked: it was written from two copies of its state",
+            "begin a new log (culm append with another LOG_ID); never use one identity's log on two machines",
+        )  # fmt: skip
+    elif forked:
+        yield Finding(
+            "forks", "note", f"{len(forked)} logs of others are forked", "see culm logs, culm show AUTHOR/LOG"
+        )
+
+
+def _payload_files(database: Database) -> Iterator[Finding]:
+    known = dict(database.read("SELECT name, payload_held FROM payload_files JOIN entries ON entries.id = entry"))
+    complete = {
+        name for (name,) in database.read(
+            "SELECT name FROM payload_files JOIN entries ON entries.id = entry WHERE payload_state = 2"
+        )
+    }  # fmt: skip
+    # A payload that is forgotten meanwhile takes its file along: what is short is looked at again.
+    short = [name for name, held in known.items() if database.folder.size(name) < held]
+    still = dict(database.read("SELECT name, payload_held FROM payload_files JOIN entries ON entries.id = entry"))
+    short = [name for name in short if name in still and name in complete]
+    if short:
+        yield Finding(
+            "payload files", "problem", f"{len(short)} in {database.folder.path} are missing or short, as {short[0]}",
+            "culm verify names the entries; culm forget those, then culm fetch them from a peer",
+        )  # fmt: skip
+    else:
+        yield Finding("payload files", "ok", f"{len(known)} large payloads")
+    left = [name for name in database.folder.names() if name not in known and name not in still]
+    if left:
+        yield Finding("payload files", "note", f"{len(left)} files belong to no payload", "culm serve sweeps them up")
+
+
+# -- identities and choices ------------------------------------------------------------------------------------------
+
+
+def _identities(home: Home) -> Iterator[Finding]:
+    names = home.identity_names()
+    if not names:
+        yield Finding("identities", "note", "there is none: this home can only read", "culm identity new")
+    folder = home.path / "identities"
+    if folder.is_dir() and folder.stat().st_mode & 0o077:
+        yield Finding("identities", "problem", f"{folder} is open to others", f"chmod 700 {folder}")
+    for name in names:
+        path = home.identity_path(name)
+        try:
+            text = read_private(path)
+            public_key(text)
+            if not is_sealed(text):
+                load_identity(text)
+        except ConfigError as error:
+            yield Finding(
+                "identities",
+                "problem",
+                str(error),
+                f"chmod 600 {path}" if _is_open(path) else "restore it from a backup",
+            )
+        else:
+            yield Finding("identities", "ok", f"{name}{' (under a passphrase)' if is_sealed(text) else ''}")
+
+
+def _is_open(path: Path) -> bool:
+    with suppress(OSError):
+        return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+    return False
+
+
+def _choices(home: Home) -> Iterator[Finding]:
+    path = home.policy_file.path
+    if not path.exists():
+        return
+    try:
+        clumps = [bytes.fromhex(name) for name in json.loads(path.read_text())]
+        for clump in clumps:
+            home.policy_file.load(clump)
+    except (ConfigError, OSError, ValueError, TypeError) as error:
+        text = str(error) if str(path) in str(error) else f"{path} is damaged: {error}"
+        yield Finding("choices", "problem", text, f"restore {path.name} from a backup, or remove it and choose again")
+    else:
+        yield Finding("choices", "ok", f"{path.name} for {len(clumps)} clumps")
+
+
+# -- configuration ---------------------------------------------------------------------------------------------------
+
+
+def _configuration(home: Home, settings: Settings) -> Iterator[Finding]:
+    found = False
+    if settings["identity"] is not None and settings["identity"] not in home.identity_names():
+        found = True
+        yield Finding(
+            "configuration", "problem", f"identity {settings['identity']!r} is not in this home",
+            "culm identity list shows those that are",
+        )  # fmt: skip
+    if settings["http_token_file"] is not None:
+        try:
+            read_private(Path(settings["http_token_file"]))
+        except ConfigError as error:
+            found = True
+            yield Finding(
+                "configuration", "problem", f"http_token_file: {error}", "make it, with mode 0600, or take the line out"
+            )
+    bushbaby = [
+        url for url in [*settings["listen"], *(peer.url for peer in settings.peers)] if url.scheme == "bushbaby"
+    ]
+    if bushbaby and settings["clump"] is None and settings["clump_hex"] is None:
+        found = True
+        yield Finding("configuration", "problem", f"{bushbaby[0]} needs a clump", 'set clump = "NAME"')
+    if not found:
+        yield Finding("configuration", "ok", f"{len(settings['listen'])} listeners, {len(settings.peers)} peers")
+
+
+# -- the machine -----------------------------------------------------------------------------------------------------
+
+
+def _disk(home: Home) -> Iterator[Finding]:
+    usage = shutil.disk_usage(home.path)
+    text = f"{usage.free // 2**20} MiB free of {usage.total // 2**20}"
+    if usage.free < _LEAST_FREE:
+        yield Finding("disk", "problem", text, "make room: culm forget payloads, or move the home to a larger disk")
+    elif usage.free < _LITTLE_FREE * usage.total:
+        yield Finding("disk", "note", text, "soon there will be no room for payloads")
+    else:
+        yield Finding("disk", "ok", text)
+    if not os.access(home.store_path, os.W_OK) or not os.access(home.path, os.W_OK):
+        yield Finding("disk", "problem", f"{home.path} may not be written", "run as the user that the home belongs to")
+
+
+def _clock(home: Home, now: float | None = None) -> Iterator[Finding]:
+    now = time.time() if now is None else now
+    written = max(path.stat().st_mtime for path in (home.store_path, home.path))
+    if now < _EARLIEST:
+        yield Finding("clock", "problem", "the clock was never set", "set it, or let it be set over the network")
+    elif written > now + _SLACK_SECONDS:
+        yield Finding(
+            "clock", "problem", f"the store was written {written - now:.0f} s in the future: the clock was set back",
+            "see that the clock is right; logs and TLS depend on it",
+        )  # fmt: skip
+    else:
+        yield Finding("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))
+
+
+async def _peers(settings: Settings) -> list[Finding]:
+    async def reached(at: int) -> Finding:
+        peer = settings.peers[at]
+        try:
+            _, writer = await connect(peer.url)
+        except CulmError as error:
+            return Finding("peers", "problem", f"{peer.name}: {error}", "is it running, and its address right?")
+        writer.close()
+        return Finding("peers", "ok", f"{peer.name} answers")
+
+    found = await asyncio.gather(*map(reached, range(len(settings.peers))))
+    return found or [Finding("peers", "note", "none are configured", "name them in culm.toml as [[peers]]")]

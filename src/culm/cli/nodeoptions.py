@@ -1,0 +1,267 @@
+"""The options of ``culm serve``, ``sync`` and others that speak for a node, over what its configuration says."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from culm.bamboo import MAX_U64
+from culm.bushbaby import Dialect
+from culm.cli.home import Home
+from culm.errors import ConfigError
+from culm.node.config import NodeConfig
+from culm.node.logs import FORMATTERS
+from culm.node.propose import ProposalOptions
+from culm.node.settings.kinds import HOST_PORT, read_value
+from culm.node.settings.reading import peer_settings
+from culm.node.settings.schema import NODE_LIMITS, PROPOSAL_KEYS, PROTOCOL_LIMITS
+from culm.node.urls import LISTENER_SCHEMES, PeerUrl
+from culm.node.wants import EVERYTHING
+from culm.ranges import RangeSet, read_range, read_size
+from culm.wire.places import parse_author, parse_log
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from culm.node.policy import Policy
+    from culm.node.settings import Settings
+    from culm.store import Log
+
+ORIGIN = "command line"
+
+
+# -- the arguments ---------------------------------------------------------------------------------------------------
+
+
+def add_clump(parser: argparse.ArgumentParser) -> None:
+    """The arguments that name a clump."""
+    clump = parser.add_mutually_exclusive_group()
+    clump.add_argument("--clump", metavar="NAME", help="the clump, as text (default: the configuration's)")
+    clump.add_argument("--clump-hex", metavar="HEX", help="the clump, as any bytes")
+
+
+def add_node(parser: argparse.ArgumentParser) -> None:
+    """What all that speak for a node take."""
+    add_clump(parser)
+    parser.add_argument("--identity", metavar="NAME", help="who we are to peers (default: the default identity)")
+    parser.add_argument("--dialect", choices=[dialect.value for dialect in Dialect])
+    parser.add_argument(
+        "--limit", metavar="NAME=VALUE", action="append", default=[], help="change a limit; see the docs"
+    )
+    parser.add_argument(
+        "--interest",
+        metavar="AUTHOR[/LOG] [RANGE]",
+        action="append",
+        help="ask only for this, or for this range of it, as in 'AUTHOR/LOG 100.. sparse' (may be repeated);"
+        " in place of what is followed",
+    )
+    parser.add_argument(
+        "--hoard", action="store_true", default=None, help="ask for everything announced, beyond the interests"
+    )
+    parser.add_argument(
+        "--promote", metavar="AUTHOR/LOG", action="append", default=[], help="send this log to every peer unasked"
+    )
+    parser.add_argument(
+        "--wait-for-hello", action="store_true", default=None, help="let callers say first who they are"
+    )
+    parser.add_argument(
+        "--wait-for-auth", action="store_true", default=None, help="let callers prove first who they are"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", default=None, help="log what goes well, too")
+    parser.add_argument("--log-format", choices=("text", "json"), help="lines for people, or JSON (default: text)")
+
+
+def add_serving(parser: argparse.ArgumentParser) -> None:
+    """What a node takes that goes on until it is stopped."""
+    parser.add_argument(
+        "--listen",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="bushbaby://, intervals:// or proposals://HOST:PORT, or negentropy:// for culm reconcile (port 0: any)",
+    )
+    parser.add_argument("--peer", metavar="URL", action="append", default=[], help="a peer to keep contact with")
+    parser.add_argument("--interval", type=float, metavar="SECONDS", help="between contacts (default: 30)")
+    parser.add_argument("--http", metavar="HOST:PORT", help="serve the status page there")
+    parser.add_argument("--http-token-file", metavar="FILE", help="the token that readers of the status page need")
+    add_proposals(parser)
+    add_node(parser)
+
+
+def add_proposals(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """How to talk to ``proposals://`` peers."""
+    group = parser.add_argument_group("with proposals://")
+    group.add_argument("--greedy", action="store_true", help="pass on payloads before they are checked, and take such")
+    group.add_argument("--window", metavar="SIZE", help="compress payloads, with so much history (as in 64kB)")
+    group.add_argument("--profile", choices=("normal", "small"), default="normal", help="small: little memory")
+    return group
+
+
+# -- what they and the configuration say -----------------------------------------------------------------------------
+
+_AS_THEY_ARE = (
+    "identity",
+    "dialect",
+    "hoard",
+    "wait_for_hello",
+    "wait_for_auth",
+    "http_token_file",
+    "verbose",
+    "log_format",
+)
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    """The configuration with what the command line says in its place; ``ConfigError`` for what makes no sense."""
+    settings = Home.find(arguments.home).settings(arguments.config)
+    given = {name: value for name in _AS_THEY_ARE if (value := getattr(arguments, name, None)) is not None}
+    if getattr(arguments, "clump", None) is not None:
+        given |= {"clump": arguments.clump, "clump_hex": None}
+    if getattr(arguments, "clump_hex", None) is not None:
+        given |= {"clump": None, "clump_hex": arguments.clump_hex}
+    if (interval := getattr(arguments, "interval", None)) is not None:
+        if not 0 < interval < float("inf"):
+            raise ConfigError("--interval must be more than 0 seconds")
+        given["interval"] = interval
+    if getattr(arguments, "http", None) is not None:
+        try:
+            given["http"] = read_value(HOST_PORT, arguments.http)
+        except ValueError as error:
+            raise ConfigError(f"--http: {error}") from None
+    if listen := getattr(arguments, "listen", None):
+        given["listen"] = tuple(PeerUrl.parse(text, schemes=LISTENER_SCHEMES, may_be_zero=True) for text in listen)
+    if promote := getattr(arguments, "promote", None):
+        given["promote"] = tuple(map(parse_log, promote))
+    given |= _limits(getattr(arguments, "limit", None) or [])
+    given |= _proposals(arguments)
+    settings = settings.with_values(given, ORIGIN)
+    if peers := getattr(arguments, "peer", None):
+        known = {peer.url: peer for peer in settings.peers}
+        urls = dict.fromkeys(map(PeerUrl.parse, peers))
+        found = tuple(known.get(url) or peer_settings(settings, url) for url in urls)
+        settings = replace(settings, peers=found, peers_origin=ORIGIN)
+    return settings
+
+
+def _limits(texts: list[str]) -> dict[str, Any]:
+    config = NodeConfig(b"").with_limits(texts)
+    names = {text.partition("=")[0] for text in texts}
+    parts = (config.limits, config.protocol_limits)
+    return {f"limits.{name}": getattr(part, name) for part in parts for name in names if hasattr(part, name)}
+
+
+def _proposals(arguments: argparse.Namespace) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    if getattr(arguments, "greedy", False):
+        given["proposals.greedy"] = True
+    if getattr(arguments, "window", None) is not None:
+        given["proposals.window"] = read_size(arguments.window)
+    if getattr(arguments, "profile", "normal") != "normal":
+        given["proposals.profile"] = arguments.profile
+    return given
+
+
+def clump_of(settings: Settings) -> bytes:
+    """The clump; empty where none is said: most protocols have none. ``ConfigError`` if it is not hex."""
+    if settings["clump"] is not None:
+        return settings["clump"].encode("utf-8", errors="surrogateescape")  # type: ignore[no-any-return]
+    try:
+        return bytes.fromhex(settings["clump_hex"] or "")
+    except ValueError:
+        raise ConfigError(f"{settings['clump_hex']!r} is not hex") from None
+
+
+def has_clump(settings: Settings) -> bool:
+    """Whether a clump is said, if only an empty one."""
+    return settings["clump"] is not None or settings["clump_hex"] is not None
+
+
+def chosen_clump(arguments: argparse.Namespace) -> bytes:
+    """The clump that a command is about; ``ConfigError`` if none is said."""
+    settings = settings_of(arguments)
+    if not has_clump(settings):
+        raise ConfigError(
+            "which clump? give --clump NAME, or set clump in culm.toml (--clump '' for a node that has none)"
+        )
+    return clump_of(settings)
+
+
+def clump_text(clump: bytes) -> str:
+    """A clump for people."""
+    if not clump:
+        return "without a clump"
+    try:
+        text = clump.decode()
+    except UnicodeDecodeError:
+        text = ""
+    return f"in clump {text}" if text.isprintable() and text else f"in clump {clump.hex()} (hex)"
+
+
+def read_interest(text: str) -> tuple[bytes | Log, RangeSet]:
+    """``AUTHOR[/LOG] [RANGE[; RANGE]...]``; ``ConfigError`` otherwise."""
+    name, _, ranges = text.partition(" ")
+    what = RangeSet(read_range(part) for part in ranges.split(";")) if ranges.strip() else EVERYTHING
+    return parse_log(name) if "/" in name else parse_author(name), what
+
+
+def adapting(arguments: argparse.Namespace, home: Home, settings: Settings) -> Callable[[Policy], Policy]:
+    """What makes of the choices that are kept those that go for this call."""
+    changes: dict[str, Any] = {"hoard": settings["hoard"], "promote": frozenset(settings["promote"])}
+    if arguments.interest is not None:
+        changes["interests"] = dict(map(read_interest, arguments.interest))
+    return lambda policy: replace(policy, own=home.own_authors(), **changes)
+
+
+def node_config(settings: Settings, policy: Policy, *, bushbaby: bool) -> NodeConfig:
+    """What a node is told; ``ConfigError`` if ``bushbaby`` is to be spoken and there is no clump."""
+    if bushbaby and not has_clump(settings):
+        raise ConfigError("bushbaby:// needs a clump: give --clump NAME, or set clump in culm.toml")
+    config = NodeConfig(clump_of(settings))
+    return replace(
+        config,
+        dialect=Dialect(settings["dialect"]),
+        policy=policy,
+        protocol_limits=replace(config.protocol_limits, **_of(settings, PROTOCOL_LIMITS)),
+        limits=replace(config.limits, **_of(settings, NODE_LIMITS)),
+        wait_for_hello=settings["wait_for_hello"],
+        wait_for_auth=settings["wait_for_auth"],
+        interval=settings["interval"],
+        proposals=proposal_options(None, settings),
+        download=settings["download"],
+        upload=settings["upload"],
+        peers=settings.peers,
+    )
+
+
+def _of(settings: Settings, keys: tuple[Any, ...]) -> dict[str, Any]:
+    return {key.name: settings[f"limits.{key.name}"] for key in keys}
+
+
+def proposal_options(arguments: argparse.Namespace | None, settings: Settings) -> ProposalOptions:
+    """How to ask a ``proposals://`` peer: by the configuration, and by the options of a single sync."""
+
+    def size(name: str) -> int | None:
+        text = getattr(arguments, name, None)
+        return None if text is None else read_size(text)
+
+    greatest = size("max_payload")
+    greedy, window, profile = (settings[f"proposals.{key.name}"] for key in PROPOSAL_KEYS)
+    return ProposalOptions(
+        least_size=size("min_payload") or 0,
+        greatest_size=MAX_U64 if greatest is None else greatest,
+        mandatory=getattr(arguments, "mandatory", False),
+        notify_only=getattr(arguments, "notify_only", False),
+        notify_above=size("notify_above"),
+        greedy=greedy,
+        window=window,
+        small=profile == "small",
+    )
+
+
+def start_logging(settings: Settings) -> None:
+    """Log to stderr as the configuration says."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(FORMATTERS[settings["log_format"]]())
+    logging.basicConfig(handlers=[handler], level=logging.INFO if settings["verbose"] else logging.WARNING)

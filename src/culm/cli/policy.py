@@ -1,0 +1,77 @@
+"""``culm share``, ``unshare``, ``allow``, ``block``, ``policy``: what a node gives, and whom it deals with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from culm.cli.home import Home
+from culm.cli.nodeoptions import add_clump, chosen_clump
+from culm.cli.output import print_json
+from culm.wire.places import author_text, log_text, parse_author, parse_log
+
+if TYPE_CHECKING:
+    import argparse
+
+    from culm.cli.command import Commands
+    from culm.store import Log
+
+_LISTS = {
+    ("allow", "peer"): "allow_peers",
+    ("block", "peer"): "block_peers",
+    ("allow", "author"): "allow_authors",
+    ("block", "author"): "block_authors",
+}
+
+
+def register(commands: Commands) -> None:
+    """Add the commands of this module."""
+    for verb, description in (("share", "announce and send a log again"), ("unshare", "keep a log to oneself")):
+        parser = commands.add(verb, _share, description)
+        parser.add_argument("log", metavar="AUTHOR/LOG")
+        add_clump(parser)
+        parser.set_defaults(verb=verb)
+    for verb, description in (
+        ("allow", "talk to, or keep logs of, nobody but those allowed"),
+        ("block", "never talk to a peer, or keep an author's logs"),
+    ):
+        parser = commands.add(verb, _list, description)
+        parser.add_argument("kind", choices=("peer", "author"))
+        parser.add_argument("key", metavar="KEY", help="43 base62 characters or 64 hex digits")
+        parser.add_argument("--remove", action="store_true", help="take the key off the list")
+        add_clump(parser)
+        parser.set_defaults(verb=verb)
+    policy = commands.add("policy", _policy, "show whom a clump allows and blocks, and what is not shared")
+    add_clump(policy)
+
+
+def _share(arguments: argparse.Namespace) -> int:
+    file, clump = Home.find(arguments.home).policy_file, chosen_clump(arguments)
+    policy = file.load(clump)
+    log: frozenset[Log] = frozenset({parse_log(arguments.log)})
+    unshared = policy.unshared - log if arguments.verb == "share" else policy.unshared | log
+    file.save(clump, replace(policy, unshared=unshared))
+    return 0
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    file, clump = Home.find(arguments.home).policy_file, chosen_clump(arguments)
+    policy = file.load(clump)
+    name = _LISTS[arguments.verb, arguments.kind]
+    keys: frozenset[bytes] = getattr(policy, name)
+    key = {parse_author(arguments.key)}
+    changed: dict[str, frozenset[bytes]] = {name: keys - key if arguments.remove else keys | key}
+    file.save(clump, replace(policy, **changed))  # type: ignore[arg-type]
+    return 0
+
+
+def _policy(arguments: argparse.Namespace) -> int:
+    policy = Home.find(arguments.home).policy_file.load(chosen_clump(arguments))
+    shown = {name: sorted(author_text(key) for key in getattr(policy, name)) for name in _LISTS.values()}
+    shown["unshared"] = sorted(log_text(log) for log in policy.unshared)
+    if arguments.json:
+        print_json(shown)
+    else:
+        for name, values in shown.items():
+            print(f"{name.replace('_', ' '):14} {', '.join(values) or '-'}")
+    return 0

@@ -1,0 +1,72 @@
+"""The node's log: one line for each thing that happened, as text or as JSON.
+
+What a line is about stands in fields beside its words: ``peer``, ``log``, ``seq``, ``reason``, ``seconds``, ``count``.
+Only these are written, never a payload and never a secret; whatever a peer had a say in is written so that it can
+neither end the line nor talk to a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+
+FIELDS = ("peer", "log", "seq", "reason", "seconds", "count")
+_LONGEST = 500  # characters of one field
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    return {name: value for name in FIELDS if (value := getattr(record, name, None)) is not None}
+
+
+def harmless(value: object) -> str:
+    """A value as text of one line that any terminal shows as it is."""
+    text = str(value)[:_LONGEST]
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _failure(record: logging.LogRecord) -> str | None:
+    """What an exception that was logged says, without the lines of its trace."""
+    if record.exc_info and record.exc_info[1] is not None:
+        return f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+    return None
+
+
+class TextFormatter(logging.Formatter):
+    """``2026-01-01T10:00:00.000Z WARNING dropped the peer: REASON (peer alice, log AUTHOR/1)``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        fields = _fields(record)
+        reason = fields.pop("reason", None) or _failure(record)
+        line = f"{_time(record)} {record.levelname} {harmless(record.getMessage())}"
+        if reason is not None:
+            line += f": {harmless(reason)}"
+        if fields:
+            line += " (" + ", ".join(f"{name} {harmless(value)}" for name, value in fields.items()) + ")"
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """An object with ``time``, ``level``, ``event`` and those of the fields that there are."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        fields: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "event": record.getMessage()[:_LONGEST],
+            **_fields(record),
+        }
+        if "reason" not in fields and (failure := _failure(record)) is not None:
+            fields["reason"] = failure
+        return json.dumps(
+            {name: value if isinstance(value, int | float) else str(value)[:_LONGEST] for name, value in fields.items()}
+        )
+
+
+FORMATTERS: dict[str, type[logging.Formatter]] = {"text": TextFormatter, "json": JsonFormatter}

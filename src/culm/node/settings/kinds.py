@@ -1,0 +1,150 @@
+"""The kinds of values that a setting may have: what is accepted, and how it is said what was expected.
+
+``read`` turns a value of the file into the one that is used; ``ValueError`` if it is none. ``write`` is the TOML of a
+value, for the example and for showing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from culm.errors import ConfigError
+from culm.node.urls import LISTENER_SCHEMES, SCHEMES, PeerUrl
+from culm.ranges import read_size
+from culm.wire.places import log_text, parse_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):(\d{1,5})")
+_MAX_PORT = 65535
+_SHOWN = 60  # characters of a wrong value
+LEAST_RATE = 16_000  # bytes a second: below that, one message of a protocol takes longer than peers wait
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of values."""
+
+    expected: str
+    read: Callable[[Any], Any]
+    write: Callable[[Any], str] = json.dumps
+
+
+def _is(value: object, *kinds: type) -> bool:
+    return isinstance(value, kinds) and not (isinstance(value, bool) and bool not in kinds)
+
+
+def _checked(condition: bool, value: Any) -> Any:  # noqa: ANN401 - any kind of value
+    if not condition:
+        raise ValueError
+    return value
+
+
+def _text(value: object) -> object:
+    return _checked(_is(value, str), value)
+
+
+def _flag(value: object) -> object:
+    return _checked(_is(value, bool), value)
+
+
+def _count(value: Any) -> int:  # noqa: ANN401 - checked here
+    return int(_checked(_is(value, int) and value >= 0, value))
+
+
+def _seconds(value: Any) -> float:  # noqa: ANN401 - checked here
+    return float(_checked(_is(value, int, float) and 0 <= value < float("inf"), value))
+
+
+def _interval(value: Any) -> float:  # noqa: ANN401 - checked here
+    return _seconds(_checked(_seconds(value) > 0, value))
+
+
+def _size(value: Any) -> int:  # noqa: ANN401 - checked here
+    return read_size(value) if isinstance(value, str) else _count(value)
+
+
+def _rate(value: Any) -> int:  # noqa: ANN401 - checked here
+    rate = _size(value)
+    return int(_checked(rate == 0 or rate >= LEAST_RATE, rate))
+
+
+def _hex(value: Any) -> str:  # noqa: ANN401 - checked here
+    return bytes.fromhex(_checked(_is(value, str), value)).hex()
+
+
+def _host_port(value: Any) -> str:  # noqa: ANN401 - checked here
+    match = _HOST_PORT.fullmatch(_checked(_is(value, str), value))
+    return str(_checked(match is not None and int(match[2]) <= _MAX_PORT, value))
+
+
+def _each(read: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    def read_list(values: Any) -> tuple[Any, ...]:  # noqa: ANN401 - checked here
+        return tuple(read(value) for value in _checked(_is(values, list, tuple), values))
+
+    return read_list
+
+
+def _written_list(write: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda values: "[" + ", ".join(json.dumps(write(value)) for value in values) + "]"
+
+
+def _written_number(value: float) -> str:
+    return f"{value:g}" if value < 1e6 else str(value)  # not as a power
+
+
+def choice(*values: str) -> Kind:
+    """One of several words."""
+
+    def read(value: Any) -> Any:  # noqa: ANN401 - checked here
+        return _checked(value in values, value)
+
+    return Kind("one of " + ", ".join(json.dumps(value) for value in values), read)
+
+
+def _forms(schemes: tuple[str, ...]) -> str:
+    return ", ".join(f"{scheme}://HOST:PORT" for scheme in schemes)
+
+
+TEXT = Kind("a text", _text)
+HEX = Kind("hex digits, two for each byte", _hex)
+FLAG = Kind("true or false", _flag)
+COUNT = Kind("a whole number, 0 or more", _count, str)
+SECONDS = Kind("a number of seconds", _seconds, _written_number)
+INTERVAL = Kind("a number of seconds above 0", _interval, _written_number)
+SIZE = Kind('a number of bytes, or a text as in "64kB"', _size, str)
+RATE = Kind(f'0, or {LEAST_RATE} and more bytes a second, also as in "1MB"', _rate, str)
+HOST_PORT = Kind('"HOST:PORT"', _host_port)
+PEER = Kind(
+    f"an address to connect to: {_forms(SCHEMES)}",
+    lambda value: PeerUrl.parse(str(_text(value))),
+    lambda url: json.dumps(str(url)),
+)
+LISTENERS = Kind(
+    f"a list of addresses to listen at: {_forms(LISTENER_SCHEMES)}",
+    _each(lambda value: PeerUrl.parse(str(_text(value)), schemes=LISTENER_SCHEMES, may_be_zero=True)),
+    _written_list(str),
+)
+LOGS = Kind(
+    'a list of logs, each "AUTHOR/LOG"', _each(lambda value: parse_log(str(_text(value)))), _written_list(log_text)
+)
+
+
+def read_value(kind: Kind, value: object) -> Any:  # noqa: ANN401 - what the kind makes of it
+    """What a kind makes of a value; ``ValueError`` with the reason if it is none of that kind."""
+    try:
+        return kind.read(value)
+    except ConfigError as error:  # which part of it is wrong
+        raise ValueError(str(error)) from None
+    except ValueError:
+        raise ValueError(f"expected {kind.expected}, not {shown(value)}") from None
+
+
+def shown(value: object) -> str:
+    """A wrong value, for a message."""
+    text = repr(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

@@ -1,0 +1,58 @@
+"""What people read about the settings: the commented example, the tables of the docs page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.node.settings.schema import SECTIONS
+
+if TYPE_CHECKING:
+    from culm.node.settings.schema import Key, Section
+
+
+def example() -> str:
+    """A file with every setting as a comment, its default or a sample in it: what is to be changed is uncommented."""
+    lines = [
+        "# Culm's configuration: HOME/culm.toml, or --config FILE.",
+        "# Every setting stands here with its default, or with a sample where it has none.",
+    ]
+    for section in SECTIONS:
+        lines += ["", f"# {section.meaning[:1].upper()}{section.meaning[1:]}."]
+        if section.name:
+            lines.append(f"#{_header(section)}")
+        for key in section.keys:
+            line = f"#{key.name} = {_value(key)}"
+            lines.append(f"{line:<44} # {key.meaning}")
+    return "\n".join(lines) + "\n"
+
+
+def _header(section: Section) -> str:
+    return f"[[{section.name}]]" if section.is_list else f"[{section.name}]"
+
+
+def _value(key: Key) -> str:
+    return written(key, key.kind.read(key.sample) if key.default is None else key.default)
+
+
+def written(key: Key, value: object) -> str:
+    """A setting's value as it stands in a file; nothing if there is none."""
+    return "" if value is None else key.kind.write(value)
+
+
+def tables() -> str:
+    """The settings as tables in Markdown, for ``docs/configuration.md``."""
+    parts = []
+    for section in SECTIONS:
+        title = f"`{_header(section)}`: {section.meaning}" if section.name else f"At the top: {section.meaning}"
+        rows = [
+            f"| `{key.name}` | {key.kind.expected.replace('|', chr(92) + '|')} | {_default(key)} | {key.meaning} |"
+            for key in section.keys
+        ]
+        parts.append(
+            "\n".join([f"### {title}", "", "| key | value | default | what it says |", "|---|---|---|---|", *rows])
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def _default(key: Key) -> str:
+    return "none" if key.default is None else f"`{written(key, key.default)}`"

@@ -1,0 +1,189 @@
+"""Reading ``culm.toml``, and what came of it: every setting with where it is from.
+
+What is wrong is one ``ConfigError`` that names the file, the line, the key and what was expected.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from culm.errors import ConfigError
+from culm.node.config import PeerSettings
+from culm.node.settings.kinds import read_value, shown
+from culm.node.settings.lines import line_of
+from culm.node.settings.schema import LIMITS, NODE, PEER_LIMITS, PEERS, PROPOSALS, Key, Section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from culm.node.settings.lines import Path as KeyPath
+
+MAX_FILE_BYTES = 1024 * 1024
+DEFAULT = "default"
+_PLACE = re.compile(r" ?\(at (?:line (\d+), column \d+|end of document)\)\Z")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every setting's value, by its full name (``limits.max_logs``), where it is from, and the peers."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    peers: tuple[PeerSettings, ...] = ()
+    peers_origin: str = DEFAULT
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - each has its own kind
+        return self.values[name]
+
+    def origin(self, name: str) -> str:
+        """Where a setting is from."""
+        return self.origins.get(name, DEFAULT)
+
+    def with_values(self, values: dict[str, Any], origin: str) -> Settings:
+        """The same with other values for some settings."""
+        origins = {**self.origins, **dict.fromkeys(values, origin)}
+        return replace(self, values={**self.values, **values}, origins=origins)
+
+
+def defaults() -> Settings:
+    """Every setting as it is without a file."""
+    return Settings({_full(section, key): key.default for section in (NODE, LIMITS, PROPOSALS) for key in section.keys})
+
+
+def _full(section: Section, key: Key) -> str:
+    return f"{section.name}.{key.name}" if section.name else key.name
+
+
+def load(path: Path, *, must_exist: bool = True) -> Settings:
+    """Read a file. ``ConfigError`` if it cannot be read, or says what makes no sense."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        if not must_exist:
+            return defaults()
+        raise ConfigError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(f"{path} is larger than {MAX_FILE_BYTES} bytes")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{path}, line {line}: not UTF-8 text") from None
+    return _Reader(path, text).read()
+
+
+class _Reader:
+    """One file."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self._path = path
+        self._text = text.replace("\r\n", "\n")
+        self._limits: dict[str, Any] = {}
+
+    def read(self) -> Settings:
+        """All of it."""
+        try:
+            document = tomllib.loads(self._text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise ConfigError(self._syntax(str(error))) from None
+        found = defaults()
+        tables = {section.name: section for section in (LIMITS, PROPOSALS)}
+        for name, value in document.items():
+            if name in tables:
+                found = self._into(found, tables[name], (name,), self._table((name,), value))
+            elif name == PEERS.name:
+                continue
+            else:
+                self._known((), name, [key.name for key in NODE.keys] + [*tables, PEERS.name])
+        top = {name: value for name, value in document.items() if name not in tables and name != PEERS.name}
+        found = self._into(found, NODE, (), top)
+        if found["clump"] is not None and found["clump_hex"] is not None:
+            raise self._error(("clump_hex",), "give clump or clump_hex, not both")
+        if PEERS.name in document:
+            origin = self._origin((PEERS.name,))
+            found = replace(found, peers=tuple(self._peers(found, document[PEERS.name])), peers_origin=origin)
+        return found
+
+    def _into(self, found: Settings, section: Section, path: KeyPath, table: dict[str, Any]) -> Settings:
+        for name, value in self._values(section, path, table).items():
+            full = f"{section.name}.{name}" if section.name else name
+            found = found.with_values({full: value}, self._origin((*path, name)))
+        return found
+
+    def _values(self, section: Section, path: KeyPath, table: dict[str, Any]) -> dict[str, Any]:
+        keys = {key.name: key for key in section.keys}
+        values = {}
+        for name, value in table.items():
+            self._known(path, name, keys)
+            try:
+                values[name] = read_value(keys[name].kind, value)
+            except ValueError as error:
+                raise self._error((*path, name), str(error)) from None
+        return values
+
+    def _peers(self, found: Settings, tables: Any) -> Iterable[PeerSettings]:  # noqa: ANN401 - whatever stands there
+        if not isinstance(tables, list):
+            raise self._error((PEERS.name,), "expected tables that begin with [[peers]]")
+        seen = set()
+        for at, given in enumerate(tables):
+            path = (PEERS.name, at)
+            table = dict(self._table(path, given))
+            limits = self._table((*path, "limits"), table.pop("limits", {}))
+            values = self._values(PEERS, path, table)
+            if "url" not in values:
+                raise self._error(path, "a peer needs a url")
+            if values["url"] in seen:
+                raise self._error((*path, "url"), f"{values['url']} stands there twice")
+            seen.add(values["url"])
+            own = self._values(PEER_LIMITS, (*path, "limits"), limits)
+            yield peer_settings(found, **values, limits=own)
+
+    def _table(self, path: KeyPath, value: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever stands there
+        if not isinstance(value, dict):
+            raise self._error(path, f"expected a table, not {shown(value)}")
+        return value
+
+    def _known(self, path: KeyPath, name: str, names: Iterable[str]) -> None:
+        if name not in names:
+            near = get_close_matches(name, list(names), 1)
+            hint = f"did you mean {near[0]}?" if near else "expected one of " + ", ".join(sorted(names))
+            raise self._error((*path, name), f"there is no such setting; {hint}")
+
+    def _origin(self, path: KeyPath) -> str:
+        return f"{self._path}:{line_of(self._text, path)}"
+
+    def _error(self, path: KeyPath, reason: str) -> ConfigError:
+        name = "".join(f"[{step + 1}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+        return ConfigError(f"{self._path}, line {line_of(self._text, path)}: {name}: {reason}")
+
+    def _syntax(self, reason: str) -> str:
+        match = _PLACE.search(reason)
+        line = int(match[1]) if match and match[1] else max(1, len(self._text.splitlines()))
+        text = _PLACE.sub("", reason)
+        return f"{self._path}, line {line}: not TOML: {text[:1].lower()}{text[1:]}"
+
+
+def peer_settings(
+    settings: Settings,
+    url: Any,  # noqa: ANN401 - a PeerUrl
+    name: str | None = None,
+    download: int | None = None,
+    upload: int | None = None,
+    limits: dict[str, Any] | None = None,
+) -> PeerSettings:
+    """What goes for a peer: its own settings, where it has none those for all."""
+    return PeerSettings(
+        url,
+        name or str(url),
+        settings["limits.max_rate"] if download is None else download,
+        settings["limits.max_send_rate"] if upload is None else upload,
+        limits or {},
+    )

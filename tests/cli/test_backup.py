@@ -1,0 +1,199 @@
+"""``culm backup`` and ``culm restore``: consistent while others write, whole or not at all, checked, over nothing."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from culm import Identity, SQLiteStore
+from culm.errors import StoreError
+from culm.store.copying import copy_store
+from culm.testing import build_log
+from tests.cli.test_network import serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.culm import Culm
+
+
+@pytest.fixture
+def full(culm: Culm) -> Culm:
+    """A home with entries, a large payload, a part of one, choices and a configuration."""
+    with SQLiteStore(culm.home / "store.db") as store:
+        log = build_log(30)
+        store.add(log.items())
+        me = Identity(b"m" * 32)
+        store.append(me, 1, [bytes(2_000_000)])
+        other = build_log(1, seed=5, payload_size=3_000_000)
+        store.add([(other.entries[0], None)])
+        sink = store.payload_sink(other.entries[0].place)
+        sink.write(other.payloads[other.entries[0].hash][:1_500_000])
+        sink.close()
+    culm("follow", "a" * 43, "--clump", "x")
+    (culm.home / "culm.toml").write_text('clump = "x"\n')
+    return culm
+
+
+@pytest.mark.parametrize("name", ["kept.tar", "kept.tar.gz", "kept"])
+def test_there_and_back(full: Culm, name: str) -> None:
+    """What is restored is what was backed up: entries, payloads, also begun ones, identities, choices, settings."""
+    target = full.home.parent / name
+    made = full("backup", target)
+    assert made.code == 0, made
+    assert "secrets" in made.err
+    assert target.stat().st_mode & 0o077 == 0
+    again = full.at("again")
+    result = again("restore", target)
+    assert result.code == 0, result
+    assert "backed up 32 entries" in made.out
+    assert again("logs", "--json").json == full("logs", "--json").json
+    for path in ("identities/default", "policy.json", "culm.toml"):
+        assert (again.home / path).read_bytes() == (full.home / path).read_bytes()
+    assert (again.home / "identities" / "default").stat().st_mode & 0o777 == 0o600
+    held = [log for log in again("logs", "--json").json if log["entries"] != log["payloads"]]
+    with SQLiteStore(again.home / "store.db") as store:
+        (stored,) = store.entries((build_log(1, seed=5).identity.public, held[0]["log_id"]))
+        assert stored.payload_held >= 1_000_000
+    assert again("verify").code == again("doctor").code == 0
+    assert sorted(path.name for path in full.home.parent.iterdir()) == sorted(["alice", "again", name])
+
+
+def test_nothing_is_overwritten(full: Culm) -> None:
+    """A backup is never written over anything, and nothing is restored where something is: exit code 2."""
+    target = full.home.parent / "kept.tar"
+    target.write_text("mine")
+    assert full("backup", target).code == 2
+    assert target.read_text() == "mine"
+    assert full("backup", full.home.parent / "none" / "kept.tar").code == 2
+    folder = full.home.parent / "kept"
+    assert full("backup", folder).code == 0
+    before = (full.home / "store.db").read_bytes()
+    assert full("restore", folder).code == 2
+    assert (full.home / "store.db").read_bytes() == before
+    assert full.at("fresh")("backup", full.home.parent / "other").code == 2
+    (full.home.parent / "empty").mkdir()
+    assert full.at("empty")("restore", folder).code == 0
+
+
+@pytest.mark.parametrize(
+    "harm", ["missing", "changed", "longer", "manifest", "version", "outside", "no backup", "signature", "cut", "text"]
+)
+def test_damaged_backups(full: Culm, harm: str) -> None:
+    """A backup that is not whole, or says what makes no sense, is refused in one line, and nothing is left behind."""
+    folder = full.home.parent / "kept"
+    assert full("backup", folder).code == 0
+    manifest = json.loads((folder / "backup.json").read_text())
+    payload = next((folder / "store.db-payloads").iterdir())
+    source = folder
+    if harm == "missing":
+        payload.unlink()
+    elif harm == "changed":
+        payload.write_bytes(b"x" + payload.read_bytes()[1:])
+    elif harm == "longer":
+        payload.write_bytes(payload.read_bytes() + b"x")
+    elif harm == "manifest":
+        (folder / "backup.json").write_text("{")
+    elif harm == "version":
+        (folder / "backup.json").write_text(json.dumps({**manifest, "culm-backup": 9}))
+    elif harm == "outside":
+        manifest["files"]["../evil"] = manifest["files"]["culm.toml"]
+        (folder / "backup.json").write_text(json.dumps(manifest))
+    elif harm == "no backup":
+        (folder / "backup.json").unlink()
+    elif harm == "signature":
+        with SQLiteStore(full.home / "store.db") as store:
+            store._database.connection.execute("UPDATE entries SET hash = zeroblob(64) WHERE id = 3")
+        source = full.home.parent / "second"
+        assert full("backup", source).code == 0
+    else:
+        source = full.home.parent / "kept.tar"
+        assert full("backup", source).code == 0
+        data = source.read_bytes()
+        source.write_bytes(data[: len(data) // 2] if harm == "cut" else b"no archive")
+    result = full.at("again")("restore", source)
+    assert (result.code, result.err.count("\n")) in ((1, 1), (2, 1)), result
+    assert not (full.home.parent / "again").exists()
+    assert not list(full.home.parent.glob(".*"))
+
+
+def test_an_archive_is_only_read_where_it_says(full: Culm) -> None:
+    """What an archive has beyond its list, links and names that lead elsewhere among it, is left alone."""
+    target = full.home.parent / "kept.tar"
+    assert full("backup", target).code == 0
+    with tarfile.open(target, "a") as archive:
+        link = tarfile.TarInfo("../evil")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+        archive.add(full.home / "culm.toml", "../other")
+    assert full.at("again")("restore", target).code == 0
+    assert not (full.home.parent / "evil").is_symlink()
+    assert not (full.home.parent / "other").exists()
+
+
+def test_a_copy_while_others_write(tmp_path: Path) -> None:
+    """Copies made while entries with large payloads are added and forgotten are each consistent, down to every hash."""
+    path = tmp_path / "store.db"
+    me = Identity(b"m" * 32)
+    SQLiteStore(path).close()
+    stop = threading.Event()
+
+    def work() -> None:
+        with SQLiteStore(path) as store:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                entry = store.append(me, 1, [bytes([number % 251]) * 1_200_000])
+                if number > 3:
+                    store.forget(type(entry.place)(entry.author, 1, number - 3))
+
+    writer = threading.Thread(target=work)
+    writer.start()
+    try:
+        entries = -1
+        for number in range(6):
+            while True:
+                with SQLiteStore(path, read_only=True) as store:
+                    if sum(log.entries for log in store.logs()) > max(entries, 2):
+                        break
+            target = tmp_path / f"copy{number}.db"
+            copied = copy_store(path, target)
+            entries = copied.entries
+            with SQLiteStore(target) as store:
+                report = store.verify()
+                assert report.problems == []
+                assert report.verified == entries > 0
+                assert len(store._database.folder.names()) == copied.payload_files
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_a_copy_of_what_is_not_whole(full: Culm) -> None:
+    """A store that lacks a payload file cannot be backed up: that is said, and no half backup is left."""
+    next((full.home / "store.db-payloads").iterdir()).unlink()
+    with pytest.raises(StoreError, match="missing"):
+        copy_store(full.home / "store.db", full.home.parent / "copy.db")
+    result = full("backup", full.home.parent / "kept.tar")
+    assert (result.code, "doctor" in result.err) == (1, True)
+    assert not list(full.home.parent.glob("*kept*"))
+
+
+def test_a_backup_of_a_running_node(full: Culm) -> None:
+    """While a node serves and takes entries, a backup is made that verifies."""
+    bob = full.at("bob")
+    bob("init")
+    with SQLiteStore(bob.home / "store.db") as store:
+        store.add(build_log(3000, seed=77, payload_size=100).items(), authenticated=True)
+    with serving(full.home) as (url, _):
+        syncing = threading.Thread(target=bob, args=("sync", url, "--clump", "x"))
+        syncing.start()
+        copied = copy_store(full.home / "store.db", full.home.parent / "copy.db")
+        syncing.join()
+    with SQLiteStore(full.home.parent / "copy.db") as store:
+        assert store.verify().problems == []
+    assert copied.entries >= 31

@@ -1,0 +1,64 @@
+"""The node's log: one line each, its fields, nothing that a peer could do with it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from culm.errors import Place
+from culm.node.logs import FIELDS, JsonFormatter, TextFormatter
+from culm.node.stats import tell_refused
+
+
+def record(message: str, **fields: object) -> logging.LogRecord:
+    """A line to be written."""
+    made = logging.LogRecord("culm.node", logging.WARNING, __file__, 1, message, (), None)
+    made.created = 0.25
+    made.__dict__.update(fields)
+    return made
+
+
+def test_both_forms() -> None:
+    """As text the reason follows what happened and the fields stand behind; as JSON each has its name."""
+    line = record("dropped the peer", peer="alice", reason="gone", seconds=3, secret="x")
+    assert TextFormatter().format(line) == (
+        "1970-01-01T00:00:00.250Z WARNING dropped the peer: gone (peer alice, seconds 3)"
+    )
+    assert json.loads(JsonFormatter().format(line)) == {
+        "time": "1970-01-01T00:00:00.250Z", "level": "warning", "event": "dropped the peer", "peer": "alice",
+        "reason": "gone", "seconds": 3,
+    }  # fmt: skip
+
+
+@given(st.text(), st.text(), st.integers())
+def test_a_line_is_a_line(message: str, field: str, number: int) -> None:
+    """Whatever stands in it, a line has no line ends and nothing that a terminal obeys, and JSON can be read."""
+    line = record("what %s", peer=field, reason=message, seq=number)
+    line.args = (message,)
+    assert TextFormatter().format(line).isprintable()
+    found = json.loads(JsonFormatter().format(line))
+    assert found["peer"] == field[:500]
+    assert set(found) <= {"time", "level", "event", *FIELDS}
+    assert "\n" not in JsonFormatter().format(line)
+
+
+def test_exceptions_are_one_line() -> None:
+    """What was raised is the reason, without its trace."""
+    line = record("failed")
+    try:
+        int("first\nsecond")
+    except ValueError:
+        line.exc_info = sys.exc_info()
+    assert TextFormatter().format(line).endswith("base 10: 'first\\nsecond'")
+    assert json.loads(JsonFormatter().format(line))["reason"].startswith("ValueError: ")
+
+
+def test_refused_entries_name_their_log(caplog) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    """A refusal says of which log and entry, and nothing of the payload."""
+    tell_refused(Place(b"\0" * 32, 3, 9), "the signature does not verify", "alice")
+    (line,) = caplog.records
+    assert (line.log, line.seq, line.peer) == ("0" * 43 + "/3", 9, "alice")

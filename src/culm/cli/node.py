@@ -31,7 +31,7 @@ from culm.node.follow import FollowOptions
 from culm.node.indexed import IndexNode
 from culm.node.node import Node, logs_to_ask_for
 from culm.node.sync import SyncSummary, sync, sync_logs, sync_securely
-from culm.node.urls import PeerUrl
+from culm.node.urls import SCHEMES, PeerUrl, forms
 from culm.node.wants import EVERYTHING
 from culm.ranges import Range, RangeSet
 from culm.ranges.text import read_size
@@ -79,7 +79,7 @@ def register(commands: Commands) -> None:
     )
     add_serving(serve)
     once = commands.add("sync", _sync, "exchange everything with a peer, once")
-    once.add_argument("url", metavar="URL", help="bushbaby://HOST:PORT, intervals://HOST:PORT or proposals://HOST:PORT")
+    once.add_argument("url", metavar="URL", help=" or ".join(forms(SCHEMES)))
     once.add_argument(
         "logs",
         metavar="AUTHOR/LOG",

@@ -14,8 +14,12 @@ if TYPE_CHECKING:
 
 SCHEMES = ("culm", "bushbaby", "intervals", "proposals")  # protocols in which we contact peers
 LISTENER_SCHEMES = (*SCHEMES, "negentropy")
-_FORMS = {"culm": "culm://KEY@HOST:PORT"}
 _MAX_PORT = 65535
+
+
+def forms(schemes: Sequence[str], *, listening: bool = False) -> list[str]:
+    """What addresses look like. To connect by ``culm://`` the listener's key is needed."""
+    return [f"{scheme}://{'KEY@' if scheme == 'culm' and not listening else ''}HOST:PORT" for scheme in schemes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class PeerUrl:
             host = port = None
             parts = urlsplit("")
         if host is None or port is None or parts.scheme not in schemes or parts.path or parts.query or parts.password:
-            expected = " or ".join(_FORMS.get(scheme, "{}://HOST:PORT").format(scheme) for scheme in schemes)
+            expected = " or ".join(forms(schemes, listening=may_be_zero))
             msg = f"{text!r} is not an address; expected {expected}"
             raise ConfigError(msg)
         if port == 0 and not may_be_zero:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from culm.errors import ConfigError
-from culm.node.urls import LISTENER_SCHEMES, SCHEMES, PeerUrl
+from culm.node.urls import LISTENER_SCHEMES, SCHEMES, PeerUrl, forms
 from culm.ranges import read_size
 from culm.wire.places import log_text, parse_log
 
@@ -106,10 +106,6 @@ def choice(*values: str) -> Kind:
     return Kind("one of " + ", ".join(json.dumps(value) for value in values), read)
 
 
-def _forms(schemes: tuple[str, ...]) -> str:
-    return ", ".join(f"{scheme}://HOST:PORT" for scheme in schemes)
-
-
 TEXT = Kind("a text", _text)
 HEX = Kind("hex digits, two for each byte", _hex)
 FLAG = Kind("true or false", _flag)
@@ -120,12 +116,12 @@ SIZE = Kind('a number of bytes, or a text as in "64kB"', _size, str)
 RATE = Kind(f'0, or {LEAST_RATE} and more bytes a second, also as in "1MB"', _rate, str)
 HOST_PORT = Kind('"HOST:PORT"', _host_port)
 PEER = Kind(
-    f"an address to connect to: {_forms(SCHEMES)}",
+    f"an address to connect to: {', '.join(forms(SCHEMES))}",
     lambda value: PeerUrl.parse(str(_text(value))),
     lambda url: json.dumps(str(url)),
 )
 LISTENERS = Kind(
-    f"a list of addresses to listen at: {_forms(LISTENER_SCHEMES)}",
+    f"a list of addresses to listen at: {', '.join(forms(LISTENER_SCHEMES, listening=True))}",
     _each(lambda value: PeerUrl.parse(str(_text(value)), schemes=LISTENER_SCHEMES, may_be_zero=True)),
     _written_list(str),
 )

@@ -80,7 +80,7 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         action="append",
         default=[],
-        help="culm://, bushbaby://, intervals:// or proposals://HOST:PORT, or negentropy:// for culm reconcile (port 0: any)",
+        help="culm, bushbaby, intervals or proposals://HOST:PORT, or negentropy:// for culm reconcile (port 0: any)",
     )
     parser.add_argument("--peer", metavar="URL", action="append", default=[], help="a peer to keep contact with")
     parser.add_argument("--interval", type=float, metavar="SECONDS", help="between contacts (default: 30)")

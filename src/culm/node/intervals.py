@@ -6,7 +6,7 @@ A peer that asks for a log is asked for it in turn: the protocol has no way to l
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from culm.intervals import Connection, Event, Limits, Requested, RequestEnded
 from culm.node.follow import Follower, FollowOptions
@@ -34,6 +34,8 @@ class IntervalSession(PeerSession):
     says what of each log, by default the policy does. ``live``: go on with what is new; otherwise ``done`` is set once
     everything came and the peer has what it asked for.
     """
+
+    scheme: ClassVar[str] = "intervals"
 
     def __init__(
         self,

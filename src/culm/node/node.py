@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import random
+import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +18,7 @@ from culm.node.intervals import IntervalSession
 from culm.node.peer import PeerSession
 from culm.node.proposals import ProposalSession
 from culm.node.reconcile import Listening
+from culm.node.roster import Roster
 from culm.node.session import Session
 from culm.node.source import StoreSource
 from culm.node.stats import PeerRefused
@@ -76,6 +78,7 @@ class Node:
     def __init__(self, identity: Identity, config: NodeConfig, store: SQLiteStore) -> None:
         self.config = config
         self.sessions: set[Session | PeerSession] = set()
+        self.roster = Roster(identity.public, store.path)
         self._identity = identity
         self._worker = StoreWorker(store)
         self._servers: list[asyncio.Server] = []
@@ -138,6 +141,7 @@ class Node:
         }[url.scheme]
         server, place = await listen_at(url, accept)
         self._servers.append(server)
+        self.roster.listeners.append(place)
         return place
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -212,6 +216,7 @@ class Node:
 
     async def _run(self, session: Session | PeerSession, name: str) -> None:
         self.sessions.add(session)
+        self.roster.began(session, name)
         try:
             await session.run()
         except PeerRefused as error:
@@ -227,16 +232,20 @@ class Node:
             _logger.info("%s ended the session", name)
         finally:
             self.sessions.discard(session)
+            self.roster.ended(session, sys.exception())
 
     async def _keep_contact(self, url: PeerUrl) -> None:
         backoff = 1.0
+        self.roster.troubles[url] = None
         while True:
             try:
                 streams = await connect(url)
+                self.roster.troubles[url] = None
                 await self._run(await self._calling(url, streams), str(url))
                 backoff = 1.0
             except CulmError as error:
                 _logger.info("%s: %s", url, error)
+                self.roster.troubles[url] = str(error)
                 backoff = min(backoff * 2, _MAX_BACKOFF)
             await asyncio.sleep(self.config.interval * backoff * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
 

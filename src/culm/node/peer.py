@@ -11,13 +11,13 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from culm.bamboo import ForkProof
 from culm.errors import RemoteProtocolError
 from culm.node.arrivals import Arrivals
 from culm.node.stats import REFUSALS_KEPT, PeerSilent, SessionStats
-from culm.node.tasks import run_together
+from culm.node.tasks import peer_address, run_together
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ _logger = logging.getLogger("culm.node")
 
 class PeerSession(ABC):
     """Runs one connection until it is ended. ``done`` is set once a one-time sync has nothing left to do."""
+
+    scheme: ClassVar[str]
+    peer: bytes | None = None  # nobody proves who they are
 
     def __init__(
         self,
@@ -76,6 +79,11 @@ class PeerSession(ABC):
 
     async def _flush(self) -> None:
         await self.arrivals.close()
+
+    @property
+    def address(self) -> str:
+        """Where the peer is, as ``HOST:PORT``."""
+        return peer_address(self._writer)
 
     def store_changed(self) -> None:
         """The store has changed: the peer may wait for what is new."""

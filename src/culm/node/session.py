@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from culm.bushbaby import (
     Authenticated,
@@ -31,7 +31,7 @@ from culm.node.intake import Intake
 from culm.node.ledger import Ledger
 from culm.node.serving import PAGE_ENTRIES, Server
 from culm.node.stats import REFUSALS_KEPT, PeerRefused, PeerSilent, SessionStats
-from culm.node.tasks import run_together
+from culm.node.tasks import peer_address, run_together
 from culm.node.wants import missing
 from culm.wire.base62 import encode_base62
 
@@ -59,6 +59,8 @@ class Session:
 
     ``called``: we made the connection. ``stored`` is called whenever entries of this peer were stored.
     """
+
+    scheme: ClassVar[str] = "bushbaby"
 
     def __init__(
         self,
@@ -112,6 +114,11 @@ class Session:
         """The store has changed: announce what is new."""
         self._announce = True
         self._wake.set()
+
+    @property
+    def address(self) -> str:
+        """Where the peer is, as ``HOST:PORT``."""
+        return peer_address(self._writer)
 
     @property
     def worn_out(self) -> bool:

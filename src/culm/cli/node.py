@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from culm.bamboo import MAX_U64, YAMF_BYTES
+from culm.bamboo.keyfile import read_private
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.bushbaby import Dialect
 from culm.cli.home import Home
@@ -23,6 +26,7 @@ from culm.node.indexed import IndexNode
 from culm.node.node import Node, logs_to_ask_for
 from culm.node.policy import PolicyFile
 from culm.node.propose import ProposalOptions
+from culm.node.status import StatusSettings, status_server
 from culm.node.sync import SyncSummary, sync, sync_logs
 from culm.node.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.wants import EVERYTHING
@@ -85,6 +89,12 @@ def register(commands: Commands) -> None:
     serve.add_argument("--interval", type=float, default=30.0, metavar="SECONDS", help="between contacts (default: 30)")
     serve.add_argument(
         "--promote", metavar="AUTHOR/LOG", action="append", default=[], help="send this log to every peer unasked"
+    )
+    serve.add_argument("--http", metavar="HOST:PORT", help="show a status page there, as in 127.0.0.1:8484")
+    serve.add_argument(
+        "--http-token-file",
+        metavar="FILE",
+        help="the token that the page asks for, in a file of yours alone (or CULM_HTTP_TOKEN)",
     )
     serve.add_argument("-v", "--verbose", action="store_true", help="log what goes well, too")
     _add_proposal_arguments(serve)
@@ -233,8 +243,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     _start_logging(arguments)
     listen = [PeerUrl.parse(text, schemes=LISTENER_SCHEMES, may_be_zero=True) for text in arguments.listen]
     peers = [PeerUrl.parse(text) for text in arguments.peer]
-    if not listen and not peers:
-        raise ConfigError("nothing to do: give --listen URL, or --peer URL")
+    if not listen and not peers and arguments.http is None:
+        raise ConfigError("nothing to do: give --listen URL, --peer URL, or --http HOST:PORT")
     if arguments.interval <= 0:
         raise ConfigError("--interval must be more than 0 seconds")
     if arguments.index is not None:
@@ -244,11 +254,33 @@ def _serve(arguments: argparse.Namespace) -> int:
     with home.store() as store:
         identity = home.identity(arguments.identity)
 
-        asyncio.run(_until_stopped(partial(Node(identity, config, store).run, listen, peers)))
+        node = Node(identity, config, store)
+        asyncio.run(_until_stopped(_with_status(arguments, node, partial(node.run, listen, peers))))
     return 0
 
 
+def _with_status(
+    arguments: argparse.Namespace, node: Node, run: Callable[..., Awaitable[None]]
+) -> Callable[..., Awaitable[None]]:
+    """What runs a node, with its status page beside it if one is asked for."""
+    if arguments.http is None:
+        return run
+    token = os.environ.get("CULM_HTTP_TOKEN") or None
+    if arguments.http_token_file is not None:
+        token = read_private(Path(arguments.http_token_file)).strip()
+    page = status_server(node, StatusSettings.parse(arguments.http, token))
+
+    async def both(**settings: Any) -> None:  # noqa: ANN401 - passed on as they are
+        async with page:
+            print(f"status {page.url}", flush=True)
+            await run(**settings)
+
+    return both
+
+
 def _serve_index(arguments: argparse.Namespace, listen: Sequence[PeerUrl]) -> int:
+    if arguments.http is not None:
+        raise ConfigError("with --index there is no status page")
     if arguments.peer or any(url.scheme != "negentropy" for url in listen):
         raise ConfigError("with --index there are negentropy:// listeners only, and no peers")
     from culm.store.recordindex import IndexStorage  # noqa: PLC0415 - numpy takes long to load

@@ -77,7 +77,9 @@ _CONDITIONS = {
 _COUNT = f"(SELECT count(*) FROM (SELECT 1 FROM entries WHERE log = logs.id AND state = %d LIMIT {MOST_COUNTED}))"
 _LINE = (
     "author, log_id, newest, greatest, contiguous, ended_at, forked_at, invalid_from, entry_count, payload_count,"
-    f" change, {_COUNT % State.WAITING}, {_COUNT % State.INVALID}"
+    f" change, {_COUNT % State.WAITING}, {_COUNT % State.INVALID},"
+    " (SELECT count(*) FROM (SELECT DISTINCT seq FROM entries WHERE log = logs.id AND state = 1 AND seq < newest"
+    f" LIMIT {MOST_COUNTED}))"
 )
 
 
@@ -87,8 +89,8 @@ class LogLine:
 
     ``newest`` is the newest verified sequence number, ``greatest`` the greatest one held, whatever is made of it,
     ``complete_to`` the one up to which nothing is missing (0: none). ``entries`` counts those verified, ``payloads``
-    those of them whose payload is complete, ``waiting`` and ``invalid`` the others, up to ``MOST_COUNTED``.
-    ``changed`` grows with every change.
+    those of them whose payload is complete, ``waiting`` and ``invalid`` the others, up to ``MOST_COUNTED``;
+    ``missing`` the numbers below ``newest`` of which nothing is held. ``changed`` grows with every change.
     """
 
     author: bytes
@@ -104,6 +106,7 @@ class LogLine:
     changed: int
     waiting: int
     invalid: int
+    missing: int
 
     @property
     def log(self) -> Log:
@@ -258,7 +261,7 @@ def _line(row: tuple[bytes, int, *tuple[int | None, ...]]) -> LogLine:
     newest, greatest, contiguous, ended_at, forked_at, invalid_from = (
         None if number is None else from_sql(number) for number in numbers[:6]
     )
-    entries, payloads, changed, waiting, invalid = (number or 0 for number in numbers[6:])
+    entries, payloads, changed, waiting, invalid, waiting_below = (number or 0 for number in numbers[6:])
     return LogLine(
         author=author,
         log_id=from_sql(log_id),
@@ -273,6 +276,7 @@ def _line(row: tuple[bytes, int, *tuple[int | None, ...]]) -> LogLine:
         changed=changed,
         waiting=waiting,
         invalid=invalid,
+        missing=max((newest or 0) - entries - waiting_below, 0),
     )
 
 

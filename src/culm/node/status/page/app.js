@@ -1,7 +1,7 @@
 // The frame around the views: which one is shown, what all of them are told, and the figures above.
 
 import { h, replace, copyButton } from "/dom.js";
-import { brief, count, duration, number } from "/format.js";
+import { brief, duration, number } from "/format.js";
 import { follow } from "/live.js";
 import { forksView } from "/forks.js";
 import { logView } from "/log.js";
@@ -49,7 +49,6 @@ function frame() {
   replace(at("foot"), h("p", {}, `Culm ${overview.version} · up ${duration(seconds)} · `,
     overview.listeners.length ? `listens at ${overview.listeners.join(", ")}` : "listens nowhere: it only calls others", " · ",
     h("a", { href: "/metrics" }, "metrics")), h("p", {}, "This page only shows; nothing can be changed here."));
-  at("foot").title = count(overview.totals.proofs, "fork proof");
 }
 
 function told(kind, value) {

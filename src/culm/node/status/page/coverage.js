@@ -26,19 +26,25 @@ export function strip(cells, greatest) {
 }
 
 /** A field of cells; `choose(low, high)` is called with the numbers of the one that is chosen. */
-export function field(coverage, choose, chosen) {
+export function field(coverage, choose) {
   const { cells, starts, high } = coverage;
   const ends = starts.map((_, at) => (at + 1 < starts.length ? String(BigInt(starts[at + 1]) - 1n) : high));
-  const here = (at) => chosen !== null && BigInt(starts[at]) <= BigInt(chosen) && BigInt(chosen) <= BigInt(ends[at]);
-  let first = 0;
   const buttons = [...cells].map((kind, at) => {
     const [name, words] = CELLS[kind];
-    if (here(at)) first = at;
     const label = `${starts[at] === ends[at] ? "entry" : "entries"} ${span(starts[at], ends[at])}: ${words}`;
     return h("button", { type: "button", class: `cell k-${name}`, title: label, "aria-label": label, "data-key": `cell ${starts[at]}`,
-      "aria-current": here(at) ? "true" : null, onclick: () => choose(starts[at], ends[at]) });
+      "data-low": starts[at], "data-high": ends[at], onclick: () => choose(starts[at], ends[at]) });
   });
   const container = h("div", { class: "field", role: "group", "aria-label": "What is held, by number" }, buttons);
-  roving(container, "button", first);
+  roving(container, "button");
   return container;
+}
+
+/** Mark the cell that the chosen entry is in. */
+export function markChosen(picture, chosen) {
+  for (const cell of picture.querySelectorAll("button.cell")) {
+    const here = chosen && BigInt(cell.dataset.low) <= BigInt(chosen) && BigInt(chosen) <= BigInt(cell.dataset.high);
+    if (here) cell.setAttribute("aria-current", "true");
+    else cell.removeAttribute("aria-current");
+  }
 }

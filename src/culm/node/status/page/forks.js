@@ -15,13 +15,13 @@ function signed(entry, label) {
     entry.is_end && row("end", "ends the log")));
 }
 
-/** A proof with both of its entries. */
-export function forkCard(fork) {
+/** A proof with both of its entries; the first of a log's comes with the file that has them all. */
+export function forkCard(fork, index = 0) {
   return h("article", { class: "fork" }, h("p", {}, h("b", {}, `At entry ${number(fork.position)}: `), `${fork.why}.`),
     h("div", { class: "both" }, signed(fork.entries[0], "One"), h("span", { class: "versus", "aria-hidden": "true" }, "≠"), signed(fork.entries[1], "The other")),
-    h("p", { class: "tools" }, h("a", { class: "button", download: "", href: `/api/proof?${new URLSearchParams({ log: fork.log })}` }, "Download the proof"),
+    h("p", { class: "tools" }, index === 0 && h("a", { class: "button", download: "", href: `/api/proof?${new URLSearchParams({ log: fork.log })}` }, "Download the proof"), 
       copyButton("Copy as hex", fork.hex, "Copy the two signed entries as hex"),
-      h("span", { class: "faint" }, "Anyone can check it: ", h("code", {}, "culm import FILE"))));
+      index === 0 && h("span", { class: "faint" }, "Anyone can check it: ", h("code", {}, "culm import FILE"))));
 }
 
 export function forksView(root, _rest, query) {

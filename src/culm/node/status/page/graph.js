@@ -7,32 +7,34 @@ import { CELLS, glyph, letter } from "/legend.js";
 
 const PAD = 26;
 const BELOW = 46;
-const STEP = 32; // pixels between two entries, at least
+const STEP = 30; // pixels between two entries, at least
 
 /** How many entries fit a width. */
 export const entriesIn = (width) => Math.max(9, Math.min(81, Math.floor((width - 2 * PAD) / STEP) + 1));
 
 /** The height of a link's arc: it grows with the logarithm of its length, so that short and long ones can be seen. */
-const rise = (length) => Math.min(168, 12 + (27 * Math.log(length)) / Math.log(3));
+const rise = (length) => Math.min(150, 12 + (25 * Math.log(length)) / Math.log(3));
 
 /** The drawing; `choose(seq)` is called when an entry is chosen. */
 export function graph(links, width, choose) {
   const low = BigInt(links.low);
   const shown = Number(BigInt(links.high) - low) + 1;
   const step = shown > 1 ? Math.min((width - 2 * PAD) / (shown - 1), 64) : 0;
-  const longest = Math.max(1, ...[...links.links, ...links.pool_links].map(([from, to]) => Number(BigInt(from) - BigInt(to))));
-  const base = rise(Math.min(longest, 3 ** 7)) + 26;
   const x = (seq) => PAD + Number(BigInt(seq) - low) * step;
   const inside = (seq) => BigInt(seq) >= low && BigInt(seq) <= BigInt(links.high);
   const pool = new Set(links.pool);
   const poolLinks = new Set(links.pool_links.map((pair) => pair.join()));
+  // Of the pool also the links that come from outside, or pass over what is shown.
+  const through = links.pool_links.filter(([from, to]) => !inside(from) && (inside(to) || (BigInt(from) > low && BigInt(to) < low)));
+  const drawn = [...links.links, ...through].sort((one, other) => poolLinks.has(one.join()) - poolLinks.has(other.join()));
+  const base = rise(Math.max(1, ...drawn.map(([from, to]) => Number(BigInt(from) - BigInt(to))))) + 20;
 
-  function edge([from, to], extra) {
+  function edge([from, to]) {
     const far = Number(BigInt(from) - BigInt(to));
     const start = Math.min(x(from), width + 300);
     const end = Math.max(x(to), -300);
     const inPool = poolLinks.has(`${from},${to}`);
-    const kind = `link ${far === 1 ? "back" : "lipmaa"}${inPool ? " pool" : ""}${extra ?? ""}`;
+    const kind = `link ${far === 1 ? "back" : "lipmaa"}${inPool ? " pool" : ""}`;
     if (far === 1) return s("line", { class: kind, x1: start, y1: base, x2: end, y2: base });
     const top = base - rise(far) * 1.33;
     return s("path", { class: kind, d: `M${start} ${base}C${start} ${top} ${end} ${top} ${end} ${base}` });
@@ -64,10 +66,7 @@ export function graph(links, width, choose) {
   }
 
   const seqs = Array.from({ length: shown }, (_, at) => String(low + BigInt(at)));
-  const through = links.pool_links.filter(([from, to]) => !inside(from) && (inside(to) || (BigInt(from) > low && BigInt(to) < low)));
-  const ordered = [...links.links, ...through].sort((one, other) => poolLinks.has(one.join()) - poolLinks.has(other.join()));
-  const picture = s("svg", { class: "graph", viewBox: `0 0 ${width} ${base + BELOW}`, width, height: base + BELOW, role: "group",
+  return s("svg", { class: "graph", viewBox: `0 0 ${width} ${base + BELOW}`, width, height: base + BELOW, role: "group",
     "aria-label": `Links of the entries ${number(links.low)} to ${number(links.high)}. Arrow keys go from entry to entry, Enter chooses one.` },
-  s("g", { class: "links" }, ordered.map((pair) => edge(pair))), seqs.map(node), s("g", { class: "labels", "aria-hidden": "true" }, labels(seqs)));
-  return picture;
+  s("g", { class: "links" }, drawn.map(edge)), seqs.map(node), s("g", { class: "labels", "aria-hidden": "true" }, labels(seqs)));
 }

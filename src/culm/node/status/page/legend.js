@@ -43,18 +43,26 @@ export function legend(kinds, drawing = false) {
     CELLS[kind][1])));
 }
 
+// A browser may forbid to keep anything: then nothing is remembered.
+function kept(name) {
+  try { return localStorage.getItem(name); } catch { return null; }
+}
+
+function keep(name, value) {
+  try { localStorage.setItem(name, value); } catch { /* forbidden */ }
+}
+
 /** What stands behind all this, for those who see it for the first time. */
 export function introduction() {
-  const seen = localStorage.getItem("culm-intro") === "closed";
-  const details = h("details", { class: "intro", open: !seen }, h("summary", {}, "New here? What this page shows"),
+  const details = h("details", { class: "intro", open: kept("culm-intro") !== "closed" }, h("summary", {}, "New here? What this page shows"), h("div", {},
     h("p", {}, h("b", {}, "A log"), " is a numbered list of entries that only its author can extend. Every entry is signed, " +
       "and linked to two earlier ones, so that nobody can change it unnoticed, not even the author."),
     h("p", {}, h("b", {}, "This node"), " keeps copies of logs, passes them on to ", h("b", {}, "peers"), ", and trusts none of them: " +
       "it checks each entry itself. It may hold a log in part: an ", h("b", {}, "entry"), " without its ", h("b", {}, "payload"),
       " (the content), or some entries only. That is normal, and what is there can still be verified."),
     h("p", {}, h("b", {}, "A fork"), " is an author who signed two entries that contradict each other. Nothing from there on is trusted; " +
-      "the two entries prove it to everyone."));
-  details.addEventListener("toggle", () => localStorage.setItem("culm-intro", details.open ? "open" : "closed"));
+      "the two entries prove it to everyone.")));
+  details.addEventListener("toggle", () => keep("culm-intro", details.open ? "open" : "closed"));
   return details;
 }
 

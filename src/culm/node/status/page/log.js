@@ -1,7 +1,7 @@
 // One log: what is held of it, its links, the chosen entry, its forks.
 
 import { ask, throttled } from "/api.js";
-import { field } from "/coverage.js";
+import { field, markChosen } from "/coverage.js";
 import { copyButton, h, replace, roving, s } from "/dom.js";
 import { brief, count, number, size, span } from "/format.js";
 import { forkCard } from "/forks.js";
@@ -22,6 +22,17 @@ export function logView(root, [author, id], query) {
   const facts = h("div", { class: "facts" });
   const forks = h("div", {});
 
+  /** Shows what goes wrong in its place. */
+  const safely = (place, work) => async (...rest) => {
+    try {
+      return await work(...rest);
+    } catch (error) {
+      at.covered = at.drawn = "";
+      return replace(place, trouble(error));
+    }
+  };
+  const cover = safely(picture, showCoverage);
+  const draw = safely(drawing, showLinks);
   const remember = () => history.replaceState(null, "", `#/log/${author}/${id}?${new URLSearchParams(at.seq ? { seq: at.seq } : {})}`);
   const choose = (seq, low = null) => { at.seq = seq; at.low = low; remember(); return draw(); };
   const focusChosen = () => drawing.querySelector(".node.chosen")?.focus();
@@ -33,7 +44,7 @@ export function logView(root, [author, id], query) {
       heading(found);
       replace(forks, found.forks.length > 0 && h("section", { class: "panel bad" }, h("h2", {}, "Fork"),
         h("p", {}, `The author signed entries that contradict each other. ${count(found.proofs, "proof is", "proofs are")} held; from entry ${number(found.forked_at)} on nothing of this log is trusted.`),
-        found.forks.slice(0, 3).map((fork) => forkCard(fork))));
+        forkCard(found.forks[0]), found.forks.length > 1 && h("details", { class: "more" }, h("summary", {}, `${count(found.proofs - 1, "more proof")}`), found.forks.slice(1).map((fork) => forkCard(fork, 1)))));
       await Promise.all([cover(), draw()]);
     } catch (error) {
       replace(head, h("p", {}, h("a", { href: "#/logs" }, "← All logs")), trouble(error));
@@ -49,9 +60,12 @@ export function logView(root, [author, id], query) {
         figure(number(found.payloads), "with their payload"), figure(number(found.complete_to), "nothing missing up to")));
   }
 
-  async function cover() {
+  async function showCoverage() {
     const [low, high] = at.window.at(-1) ?? [1, null];
     const coverage = await ask("coverage", { log, low, high, cells: CELLS_SHOWN });
+    const text = JSON.stringify(coverage);
+    if (text === at.covered) return;
+    at.covered = text;
     const zoom = (from, to) => {
       if (from === to) choose(from);
       else { at.window.push([from, to]); cover(); }
@@ -61,13 +75,17 @@ export function logView(root, [author, id], query) {
     replace(picture, h("p", { class: "faint" }, `Entries ${span(coverage.low, coverage.high)}. `,
       each > 1n ? `A cell stands for about ${number(each)}; choose one to look closer. ` : "A cell is an entry; choose one to see its links. ",
       at.window.length > 0 && h("button", { type: "button", class: "small", "data-key": "out", onclick: () => { at.window.pop(); cover(); } }, "Zoom out")),
-    field(coverage, zoom, at.seq), legend([..."fbpwxn"].filter((kind) => kinds.has(kind))));
+    field(coverage, zoom), legend([..."fbpwxn"].filter((kind) => kinds.has(kind))));
+    markChosen(picture, at.seq);
   }
 
-  async function draw() {
+  async function showLinks() {
     const width = Math.max(drawing.clientWidth, 260);
     const links = await ask("links", { log, seq: at.seq, count: entriesIn(width), low: at.low });
     at.seq = links.chosen;
+    const text = JSON.stringify([width, links]);
+    if (text === at.drawn) return;
+    at.drawn = text;
     const svg = graph(links, width, async (seq) => { await choose(seq, links.low); focusChosen(); });
     const nodes = [...svg.querySelectorAll(".node")];
     roving(svg, ".node", Math.max(0, nodes.findIndex((node) => node.dataset.seq === links.chosen)));
@@ -79,8 +97,7 @@ export function logView(root, [author, id], query) {
     replace(drawing, svg);
     replace(facts, ...entryFacts(links));
     bar.firstChild.value = links.chosen;
-    for (const cell of picture.querySelectorAll("[aria-current]")) cell.removeAttribute("aria-current");
-    [...picture.querySelectorAll(".cell")].find((cell) => cell.dataset.key === `cell ${links.chosen}`)?.setAttribute("aria-current", "true");
+    markChosen(picture, links.chosen);
     at.shown = links;
   }
 
@@ -93,13 +110,13 @@ export function logView(root, [author, id], query) {
       "aria-current": seq === links.chosen ? "true" : null }, s("svg", { viewBox: "-9 -9 18 18", width: 16, height: 16, "aria-hidden": "true" }, glyph(letter(links.held[seq]))), number(seq)));
     const row = (name, ...value) => [h("dt", {}, name), h("dd", {}, ...value)];
     const hash = (text) => [h("code", { title: text }, brief(text, 14, 8)), copyButton("Copy", text, "Copy the hash")];
-    return [h("h3", {}, `Entry ${number(links.chosen)}`), h("p", {}, `${KINDS[kind]}.`),
+    return [h("div", {}, h("h3", {}, `Entry ${number(links.chosen)}`), h("p", {}, `${KINDS[kind]}.`),
       entry && h("dl", { class: "pairs" }, row("hash", hash(entry.hash)), row("payload", `${size(entry.size)}, `, ...hash(entry.payload_hash)),
         entry.payload === "partial" && row("of it held", size(entry.payload_held)), entry.payload === "forgotten" && row("payload", "deleted here on purpose"),
-        entry.is_end && row("end", "this entry ends the log")),
-      h("h3", {}, "Certificate pool"),
+        entry.is_end && row("end", "this entry ends the log"))),
+      h("div", {}, h("h3", {}, "Certificate pool"),
       h("p", {}, `${count(links.pool.length, "entry", "entries")}, ${number(links.pool_held)} of them held and verified. ${state}`),
-      h("ul", { class: "chips", "aria-label": "The certificate pool" }, links.pool.map(chip))];
+      h("ul", { class: "chips", "aria-label": "The certificate pool" }, links.pool.map(chip)))];
   }
 
   const step = (by) => () => {
@@ -116,11 +133,11 @@ export function logView(root, [author, id], query) {
     h("section", { class: "panel" }, h("h2", {}, "Links"),
       h("p", { class: "faint" }, "Each entry holds the hash of the one before it, and of one farther back (the arcs). Choose an entry: marked is its ",
         h("b", { class: "pool-word" }, "certificate pool"), ", the few entries with which anyone can verify it."),
-      bar, h("div", { class: "two" }, drawing, facts), legend("fbwxn", true)));
+      bar, drawing, legend("fbwxn", true), facts));
   const refresh = throttled(load, 700);
   refresh();
   let resizing = 0;
-  const onResize = () => { clearTimeout(resizing); resizing = setTimeout(draw, 150); };
+  const onResize = () => { clearTimeout(resizing); resizing = setTimeout(() => at.seq && draw(), 150); };
   addEventListener("resize", onResize);
   return {
     told(kind, value) { if (kind === "changed" && (value.more || value.logs.includes(log))) refresh(); },

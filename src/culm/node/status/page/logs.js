@@ -81,7 +81,9 @@ export function logsView(root, _rest, query) {
     }
     const more = offset + logs.length < all;
     const turn = (to, label) => h("button", { type: "button", "data-key": label, onclick: () => change({ offset: to }) }, label);
-    replace(list, h("ul", { class: "rows" }, logs.map(row)), h("div", { class: "pager" },
+    const head = h("li", { "aria-hidden": "true" }, h("div", { class: "row head" }, h("span", {}, "author / log"), h("span", {}, "what is here, from entry 1 to the newest"),
+      h("span", { class: "figures" }, "entries"), h("span", {}, "")));
+    replace(list, h("ul", { class: "rows" }, head, logs.map(row)), h("div", { class: "pager" },
       h("span", {}, logs.length ? `${number(offset + 1)}–${number(offset + logs.length)} of ${count(all, "log")}` : `none of ${count(all, "log")}`),
       offset > 0 && turn(Math.max(0, offset - PAGE), "Previous"), more && turn(offset + PAGE, "Next")));
   }

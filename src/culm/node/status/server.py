@@ -39,6 +39,7 @@ _HEARTBEAT_SECONDS = 15.0
 _CHANGED_LOGS = 50  # named in one message; beyond them it only says that there are more
 _MOST_BODY = 1024  # bytes of a request's body: nothing here takes one
 _MAX_CONNECTIONS = 256
+_REST = 10  # times as long as adding up took, before it is done again
 
 
 class StatusServer:
@@ -55,6 +56,7 @@ class StatusServer:
         self._runner: web.AppRunner | None = None
         self._task: asyncio.Task[None] | None = None
         self._totals: tuple[int, dict[str, int]] = (-1, {})
+        self._totals_at = 0.0  # when they may be asked for again
 
     async def __aenter__(self) -> Self:
         """Begin to serve; ``ConfigError`` if the address cannot be listened at."""
@@ -127,10 +129,13 @@ class StatusServer:
         return overview(self._roster, self._rates, culm.__version__) | {"totals": await self._held()}
 
     async def _held(self) -> dict[str, int]:
-        """The store's totals, asked again only if something has changed."""
+        """The store's totals: asked again only if something has changed, and for a small part of the time only."""
         change = await self._store.ask(lambda store: store.change())
-        if change != self._totals[0]:
+        if change != self._totals[0] and time.monotonic() >= self._totals_at:
+            begun = time.monotonic()
             self._totals = change, await self._store.ask(holdings.totals)
+            now = time.monotonic()
+            self._totals_at = now + _REST * (now - begun)
         return self._totals[1]
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:

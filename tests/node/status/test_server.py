@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import sys
@@ -105,6 +106,41 @@ def test_other_names_are_refused(store: SQLiteStore) -> None:
                 assert 421 == status, path
                 assert "identity" not in str(text)
             assert 200 == (await page.get("/", headers={"Host": "localhost:1"}))[0]
+
+    run(main)
+
+
+def test_other_sites_may_only_link_to_it(store: SQLiteStore) -> None:
+    """A page from elsewhere gets nothing by itself; a user who follows its link does."""
+
+    async def main() -> None:
+        async with served(store.path) as page:
+            for path in PATHS:
+                headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+                assert 403 == (await page.get(path, headers=headers))[0], path
+                assert 200 == (await page.get(path, headers={**headers, "Sec-Fetch-Site": "same-origin"}))[0]
+            link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+            assert 200 == (await page.get("/", headers=link))[0]
+
+    run(main)
+
+
+def test_connections_are_bounded(store: SQLiteStore) -> None:
+    """Of more connections than may be open the last ones are ended; once there is room others are answered."""
+
+    async def main() -> None:
+        async with served(store.path, most_connections=3) as page:
+            port = urlsplit(page.server.url).port
+            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+            reader, beyond = await asyncio.open_connection("127.0.0.1", port)
+            with contextlib.suppress(ConnectionError):
+                assert b"" == await reader.read()
+            for _, writer in (*idle, (reader, beyond)):
+                writer.close()
+                with contextlib.suppress(ConnectionError):
+                    await writer.wait_closed()
+            await until(lambda: not page.server._runner.server.connections)  # type: ignore[union-attr]
+            assert 200 == (await page.get("/healthz"))[0]
 
     run(main)
 

@@ -1,7 +1,8 @@
 """Who may see the page, and what a browser may do with it.
 
-Three things are looked at before anything is answered. The ``Host`` of a request, where only this machine can reach the
-page: a page from elsewhere whose name was pointed at this machine (DNS rebinding) names itself there. The method:
+Four things are looked at before anything is answered. The ``Host`` of a request, where only this machine can reach the
+page: a page from elsewhere whose name was pointed at this machine (DNS rebinding) names itself there. Where a
+browser says that a request comes from: other sites may link to the page, and use nothing of it. The method:
 nothing can be changed. The token, if there is one: in ``Authorization: Bearer``, or in a cookie that
 ``?token=`` was turned into, which scripts cannot read and other sites' requests do not carry.
 
@@ -59,6 +60,12 @@ _LOGIN = """<!doctype html>
 """
 
 
+def _is_foreign(request: web.Request) -> bool:
+    """Whether another site's page asks for something by itself, without anybody going there."""
+    site = request.headers.get("Sec-Fetch-Site", "none")
+    return site not in ("none", "same-origin") and request.headers.get("Sec-Fetch-Mode") != "navigate"
+
+
 class Guard:
     """Looks at every request before it is answered."""
 
@@ -82,10 +89,8 @@ class Guard:
 
         @web.middleware
         async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-            if self._settings.is_local and not self._settings.is_ours(request.host):
-                return web.Response(status=421, text="this page is served under the name of this machine only\n")
-            if request.method not in ("GET", "HEAD"):
-                return web.Response(status=405, text="nothing can be changed here\n", headers={"Allow": "GET, HEAD"})
+            if (objection := self._objection(request)) is not None:
+                return objection
             if self._settings.token is None or request.path in OPEN:
                 return await handler(request)
             if request.path == "/" and "token" in request.query:
@@ -95,6 +100,16 @@ class Guard:
             return self._refused(request)
 
         return guarded
+
+    def _objection(self, request: web.Request) -> web.Response | None:
+        """Why a request is not answered, whoever it comes from."""
+        if self._settings.is_local and not self._settings.is_ours(request.host):
+            return web.Response(status=421, text="this page is served under the name of this machine only\n")
+        if _is_foreign(request):
+            return web.Response(status=403, text="other sites may link to this page, no more\n")
+        if request.method not in ("GET", "HEAD"):
+            return web.Response(status=405, text="nothing can be changed here\n", headers={"Allow": "GET, HEAD"})
+        return None
 
     def _is_token(self, text: str) -> bool:
         token = self._settings.token or ""

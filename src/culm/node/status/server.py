@@ -11,7 +11,7 @@ import os
 import time
 from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from aiohttp import web
 
@@ -38,8 +38,15 @@ _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg"
 _HEARTBEAT_SECONDS = 15.0
 _CHANGED_LOGS = 50  # named in one message; beyond them it only says that there are more
 _MOST_BODY = 1024  # bytes of a request's body: nothing here takes one
-_MAX_CONNECTIONS = 256
 _REST = 10  # times as long as adding up took, before it is done again
+
+
+class _Refusal(asyncio.Protocol):
+    """Ends a connection for which there is no room."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """End it."""
+        cast("asyncio.Transport", transport).abort()
 
 
 class StatusServer:
@@ -54,6 +61,7 @@ class StatusServer:
         self._rates = Rates()
         self._reader: Reader | None = None
         self._runner: web.AppRunner | None = None
+        self._listener: asyncio.Server | None = None
         self._task: asyncio.Task[None] | None = None
         self._totals: tuple[int, dict[str, int]] = (-1, {})
         self._totals_at = 0.0  # when they may be asked for again
@@ -66,13 +74,15 @@ class StatusServer:
         await runner.setup()
         self._runner = runner
         try:
-            await web.TCPSite(runner, settings.host, settings.port, backlog=_MAX_CONNECTIONS).start()
+            self._listener = await asyncio.get_running_loop().create_server(
+                self._connected, settings.host, settings.port
+            )
         except OSError as error:
             await self.close()
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             raise ConfigError(f"cannot serve the status page at {settings.host}:{settings.port}: {reason}") from None
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        self.url = f"http://{host}:{runner.addresses[0][1]}/"
+        self.url = f"http://{host}:{self._listener.sockets[0].getsockname()[1]}/"
         self._task = asyncio.create_task(self._watch())
         return self
 
@@ -86,11 +96,20 @@ class StatusServer:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        if self._listener is not None:
+            self._listener.close()
         self.hub.close()
         if self._runner is not None:
             await self._runner.cleanup()
         if self._reader is not None:
             self._reader.close()
+
+    def _connected(self) -> asyncio.BaseProtocol:
+        """What deals with a new connection: HTTP, or nobody if as many are open as may."""
+        server = self._runner.server if self._runner is not None else None
+        if server is None or len(server.connections) >= self._settings.most_connections:
+            return _Refusal()
+        return server()
 
     def _app(self) -> web.Application:
         guard = Guard(self._settings)

@@ -19,7 +19,8 @@ class StatusSettings:
     """``port`` 0 is any free one. ``token`` is what a viewer has to show; None: nobody has to, on this machine.
 
     ``tick`` is the time between two looks at what has changed, ``patience`` the longest that a request may take and
-    that a viewer may take nothing of what is sent to it, all in seconds. ``most_viewers`` may follow live at once.
+    that a viewer may take nothing of what is sent to it, all in seconds. ``most_viewers`` may follow live at once, and
+    ``most_connections`` be open: the node needs files, too.
     """
 
     host: str
@@ -28,6 +29,7 @@ class StatusSettings:
     tick: float = 1.0
     patience: float = 10.0
     most_viewers: int = 32
+    most_connections: int = 256
 
     @classmethod
     def parse(cls, text: str, token: str | None = None) -> Self:

@@ -113,16 +113,14 @@ class Guard:
 
     def _is_token(self, text: str) -> bool:
         token = self._settings.token or ""
-        return len(text) <= _MOST_TOKEN_TEXT and hmac.compare_digest(
-            text.encode(errors="surrogateescape"), token.encode()
-        )
+        return len(text) <= _MOST_TOKEN_TEXT and hmac.compare_digest(text.encode(errors="replace"), token.encode())
 
     def _is_known(self, request: web.Request) -> bool:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         if kind.lower() == "bearer" and self._is_token(token.strip()):
             return True
         cookie = request.cookies.get(self._cookie, "")
-        return hmac.compare_digest(cookie.encode(errors="surrogateescape"), self._pass.encode())
+        return hmac.compare_digest(cookie.encode(errors="replace"), self._pass.encode())
 
     def _login(self, request: web.Request) -> web.StreamResponse:
         if not self._is_token(request.query["token"]):

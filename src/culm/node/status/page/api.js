@@ -3,7 +3,9 @@
 /** The answer to a question, or an Error with the node's own words. */
 export async function ask(path, parameters = {}) {
   const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  const response = await fetch(`/api/${path}?${new URLSearchParams(given)}`, { headers: { Accept: "application/json" } });
+  const response = await fetch(`/api/${path}?${new URLSearchParams(given)}`, {
+    headers: { Accept: "application/json" },
+  });
   if (response.status === 401) location.reload(); // the node was started anew: it asks for the token
   const answer = await response.json().catch(() => ({}));
   if (!response.ok) throw new Error(answer.error ?? `the node answered ${response.status}`);
@@ -15,14 +17,20 @@ export function throttled(work, pause = 1000) {
   let running = false;
   let again = false;
   return async function run() {
-    if (running) { again = true; return; }
+    if (running) {
+      again = true;
+      return;
+    }
     running = true;
     try {
       await work();
     } finally {
       setTimeout(() => {
         running = false;
-        if (again) { again = false; run(); }
+        if (again) {
+          again = false;
+          run();
+        }
       }, pause);
     }
   };

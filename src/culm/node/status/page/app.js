@@ -34,21 +34,52 @@ function show() {
 }
 
 function navigation() {
-  const counts = overview && { logs: overview.totals.logs, peers: overview.session_count, forks: overview.totals.forked };
+  const counts = overview && {
+    logs: overview.totals.logs,
+    peers: overview.session_count,
+    forks: overview.totals.forked,
+  };
   const current = view?.name === "log" ? "logs" : view?.name;
-  replace(at("nav"), Object.entries(NAMES).map(([name, label]) => h("a", {
-    href: `#/${name}`, "data-key": name, "aria-current": name === current ? "page" : null,
-    class: name === "forks" && counts?.forks ? "alarm" : null,
-  }, label, counts && h("span", { class: "count" }, number(counts[name])))));
+  replace(
+    at("nav"),
+    Object.entries(NAMES).map(([name, label]) =>
+      h(
+        "a",
+        {
+          href: `#/${name}`,
+          "data-key": name,
+          "aria-current": name === current ? "page" : null,
+          class: name === "forks" && counts?.forks ? "alarm" : null,
+        },
+        label,
+        counts && h("span", { class: "count" }, number(counts[name])),
+      ),
+    ),
+  );
 }
 
 function frame() {
-  replace(at("who"), h("span", { class: "faint" }, "identity "), h("code", { title: overview.identity }, brief(overview.identity)),
-    copyButton("Copy", overview.identity, "Copy the node's identity"));
+  replace(
+    at("who"),
+    h("span", { class: "faint" }, "identity "),
+    h("code", { title: overview.identity }, brief(overview.identity)),
+    copyButton("Copy", overview.identity, "Copy the node's identity"),
+  );
   const seconds = Date.now() / 1000 - overview.started;
-  replace(at("foot"), h("p", {}, `Culm ${overview.version} · up ${duration(seconds)} · `,
-    overview.listeners.length ? `listens at ${overview.listeners.join(", ")}` : "listens nowhere: it only calls others", " · ",
-    h("a", { href: "/metrics" }, "metrics")), h("p", {}, "This page only shows; nothing can be changed here."));
+  replace(
+    at("foot"),
+    h(
+      "p",
+      {},
+      `Culm ${overview.version} · up ${duration(seconds)} · `,
+      overview.listeners.length
+        ? `listens at ${overview.listeners.join(", ")}`
+        : "listens nowhere: it only calls others",
+      " · ",
+      h("a", { href: "/metrics" }, "metrics"),
+    ),
+    h("p", {}, "This page only shows; nothing can be changed here."),
+  );
 }
 
 function told(kind, value) {
@@ -62,7 +93,11 @@ function told(kind, value) {
 
 const WORDS = { on: "live", off: "connection lost, trying again" };
 
-addEventListener("hashchange", () => { show(); at("view").focus({ preventScroll: true }); scrollTo(0, 0); });
+addEventListener("hashchange", () => {
+  show();
+  at("view").focus({ preventScroll: true });
+  scrollTo(0, 0);
+});
 show();
 follow(told, (state) => {
   at("live").dataset.state = state;

@@ -33,7 +33,9 @@ export function roving(container, selector, first = 0) {
   container.onkeydown = (event) => {
     const at = all.indexOf(document.activeElement);
     const last = all.length - 1;
-    const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: last }[event.key];
+    const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: last }[
+      event.key
+    ];
     if (at < 0 || to === undefined || to < 0 || to > last) return;
     event.preventDefault();
     all[at].setAttribute("tabindex", "-1");
@@ -47,7 +49,9 @@ export function copyButton(label, text, what) {
   const button = h("button", { type: "button", class: "small", "aria-label": what, title: what }, label);
   button.addEventListener("click", async () => {
     button.textContent = (await copied(text)) ? "Copied" : "Copying failed";
-    setTimeout(() => { button.textContent = label; }, 1500);
+    setTimeout(() => {
+      button.textContent = label;
+    }, 1500);
   });
   return button;
 }
@@ -56,7 +60,8 @@ async function copied(text) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
-  } catch { // not at localhost and not over TLS: the old way
+  } catch {
+    // not at localhost and not over TLS: the old way
     const area = h("textarea", { class: "offscreen", "aria-hidden": "true" });
     area.value = text;
     document.body.append(area);

@@ -12,7 +12,8 @@ export const count = (value, one, many = `${one}s`) => `${number(value)} ${BigIn
 export function size(bytes) {
   let value = Number(bytes);
   for (const unit of ["B", "KiB", "MiB", "GiB", "TiB"]) {
-    if (value < 1024 || unit === "TiB") return `${value < 10 && unit !== "B" ? value.toFixed(1) : Math.round(value)} ${unit}`;
+    if (value < 1024 || unit === "TiB")
+      return `${value < 10 && unit !== "B" ? value.toFixed(1) : Math.round(value)} ${unit}`;
     value /= 1024;
   }
 }
@@ -30,7 +31,8 @@ export function duration(seconds) {
 export const ago = (moment) => `${duration(Date.now() / 1000 - moment)} ago`;
 
 /** A long name shortened in its middle. */
-export const brief = (text, start = 10, end = 4) => (text.length > start + end + 1 ? `${text.slice(0, start)}…${text.slice(-end)}` : text);
+export const brief = (text, start = 10, end = 4) =>
+  text.length > start + end + 1 ? `${text.slice(0, start)}…${text.slice(-end)}` : text;
 
 /** From one number to another. */
 export const span = (low, high) => (low === high ? number(low) : `${number(low)}–${number(high)}`);

@@ -25,8 +25,12 @@ export function graph(links, width, choose) {
   const pool = new Set(links.pool);
   const poolLinks = new Set(links.pool_links.map((pair) => pair.join()));
   // Of the pool also the links that come from outside, or pass over what is shown.
-  const through = links.pool_links.filter(([from, to]) => !inside(from) && (inside(to) || (BigInt(from) > low && BigInt(to) < low)));
-  const drawn = [...links.links, ...through].sort((one, other) => poolLinks.has(one.join()) - poolLinks.has(other.join()));
+  const through = links.pool_links.filter(
+    ([from, to]) => !inside(from) && (inside(to) || (BigInt(from) > low && BigInt(to) < low)),
+  );
+  const drawn = [...links.links, ...through].sort(
+    (one, other) => poolLinks.has(one.join()) - poolLinks.has(other.join()),
+  );
   const base = rise(Math.max(1, ...drawn.map(([from, to]) => Number(BigInt(from) - BigInt(to))))) + 20;
 
   function edge([from, to]) {
@@ -45,28 +49,71 @@ export function graph(links, width, choose) {
     const beyond = BigInt(seq) > BigInt(links.greatest);
     const chosen = seq === links.chosen;
     const words = `Entry ${number(seq)}: ${CELLS[kind][1]}${pool.has(seq) ? "; in the certificate pool" : ""}${chosen ? "; chosen" : ""}`;
-    return s("g", { class: `node${pool.has(seq) ? " pool" : ""}${chosen ? " chosen" : ""}${beyond ? " beyond" : ""}`, role: "button", tabindex: "-1",
-      "data-key": `node ${seq}`, "data-seq": seq, "aria-label": words, "aria-pressed": String(chosen), onclick: () => choose(seq) },
-    s("title", {}, words), s("rect", { class: "hit", x: x(seq) - Math.max(step, 24) / 2, y: base - 16, width: Math.max(step, 24), height: 46 }),
-    pool.has(seq) && s("circle", { class: "halo", cx: x(seq), cy: base, r: chosen ? 14 : 11 }), glyph(kind, x(seq), base));
+    return s(
+      "g",
+      {
+        class: `node${pool.has(seq) ? " pool" : ""}${chosen ? " chosen" : ""}${beyond ? " beyond" : ""}`,
+        role: "button",
+        tabindex: "-1",
+        "data-key": `node ${seq}`,
+        "data-seq": seq,
+        "aria-label": words,
+        "aria-pressed": String(chosen),
+        onclick: () => choose(seq),
+      },
+      s("title", {}, words),
+      s("rect", {
+        class: "hit",
+        x: x(seq) - Math.max(step, 24) / 2,
+        y: base - 16,
+        width: Math.max(step, 24),
+        height: 46,
+      }),
+      pool.has(seq) && s("circle", { class: "halo", cx: x(seq), cy: base, r: chosen ? 14 : 11 }),
+      glyph(kind, x(seq), base),
+    );
   }
 
   function labels(seqs) {
     // The chosen one first, then the pool, then as many others as have room.
     const rank = (seq) => (seq === links.chosen ? 0 : pool.has(seq) ? 1 : Number(BigInt(seq) % 5n === 0n ? 2n : 3n));
     const taken = [];
-    return [...seqs].sort((one, other) => rank(one) - rank(other)).flatMap((seq) => {
-      const text = number(seq);
-      const half = text.length * 3.6 + 4;
-      if (taken.some(([from, to]) => x(seq) + half > from && x(seq) - half < to)) return [];
-      taken.push([x(seq) - half, x(seq) + half]);
-      const anchor = x(seq) < half ? "start" : x(seq) + half > width ? "end" : "middle";
-      return [s("text", { class: seq === links.chosen ? "chosen" : pool.has(seq) ? "pool" : "", x: x(seq), y: base + 30, "text-anchor": anchor }, text)];
-    });
+    return [...seqs]
+      .sort((one, other) => rank(one) - rank(other))
+      .flatMap((seq) => {
+        const text = number(seq);
+        const half = text.length * 3.6 + 4;
+        if (taken.some(([from, to]) => x(seq) + half > from && x(seq) - half < to)) return [];
+        taken.push([x(seq) - half, x(seq) + half]);
+        const anchor = x(seq) < half ? "start" : x(seq) + half > width ? "end" : "middle";
+        return [
+          s(
+            "text",
+            {
+              class: seq === links.chosen ? "chosen" : pool.has(seq) ? "pool" : "",
+              x: x(seq),
+              y: base + 30,
+              "text-anchor": anchor,
+            },
+            text,
+          ),
+        ];
+      });
   }
 
   const seqs = Array.from({ length: shown }, (_, at) => String(low + BigInt(at)));
-  return s("svg", { class: "graph", viewBox: `0 0 ${width} ${base + BELOW}`, width, height: base + BELOW, role: "group",
-    "aria-label": `Links of the entries ${number(links.low)} to ${number(links.high)}. Arrow keys go from entry to entry, Enter chooses one.` },
-  s("g", { class: "links" }, drawn.map(edge)), seqs.map(node), s("g", { class: "labels", "aria-hidden": "true" }, labels(seqs)));
+  return s(
+    "svg",
+    {
+      class: "graph",
+      viewBox: `0 0 ${width} ${base + BELOW}`,
+      width,
+      height: base + BELOW,
+      role: "group",
+      "aria-label": `Links of the entries ${number(links.low)} to ${number(links.high)}. Arrow keys go from entry to entry, Enter chooses one.`,
+    },
+    s("g", { class: "links" }, drawn.map(edge)),
+    seqs.map(node),
+    s("g", { class: "labels", "aria-hidden": "true" }, labels(seqs)),
+  );
 }

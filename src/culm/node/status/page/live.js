@@ -5,13 +5,17 @@ export function follow(told, state) {
   let wait = 1000;
   const open = () => {
     const source = new EventSource("/events");
-    source.onopen = () => { wait = 1000; state("on"); };
+    source.onopen = () => {
+      wait = 1000;
+      state("on");
+    };
     for (const kind of ["overview", "changed"]) {
       source.addEventListener(kind, (event) => told(kind, JSON.parse(event.data)));
     }
     source.onerror = () => {
       state("off");
-      if (source.readyState === EventSource.CLOSED) { // refused: the browser does not try again by itself
+      if (source.readyState === EventSource.CLOSED) {
+        // refused: the browser does not try again by itself
         setTimeout(open, wait);
         wait = Math.min(wait * 2, 30000);
       }

@@ -28,24 +28,56 @@ export function badges(log) {
 export const logHref = (log, seq) => `#/log/${log.author}/${log.id}${seq ? `?seq=${seq}` : ""}`;
 
 function row(log) {
-  return h("li", {}, h("a", { class: "row", href: logHref(log), "data-key": log.log },
-    h("span", { class: "name" }, h("code", { title: log.log }, brief(log.author)), h("b", {}, ` / ${log.id}`)),
-    strip(log.cells, log.greatest),
-    h("span", { class: "figures" }, `${number(log.entries)} of ${number(log.newest)}`),
-    h("span", { class: "badges" }, badges(log))));
+  return h(
+    "li",
+    {},
+    h(
+      "a",
+      { class: "row", href: logHref(log), "data-key": log.log },
+      h("span", { class: "name" }, h("code", { title: log.log }, brief(log.author)), h("b", {}, ` / ${log.id}`)),
+      strip(log.cells, log.greatest),
+      h("span", { class: "figures" }, `${number(log.entries)} of ${number(log.newest)}`),
+      h("span", { class: "badges" }, badges(log)),
+    ),
+  );
 }
 
 function tiles(totals) {
-  const tile = (value, label, kind, title) => h("div", { class: `tile ${kind ?? ""}`, title }, h("dd", {}, number(value)), h("dt", {}, label));
-  return h("dl", { class: "tiles" },
+  const tile = (value, label, kind, title) =>
+    h("div", { class: `tile ${kind ?? ""}`, title }, h("dd", {}, number(value)), h("dt", {}, label));
+  return h(
+    "dl",
+    { class: "tiles" },
     tile(totals.logs, totals.logs === 1 ? "log" : "logs"),
-    tile(totals.entries, "verified entries", "", "Signed by their author, linked down to entry 1, contradicted by nothing"),
+    tile(
+      totals.entries,
+      "verified entries",
+      "",
+      "Signed by their author, linked down to entry 1, contradicted by nothing",
+    ),
     tile(totals.payloads, "payloads", "", "The content that entries name"),
-    tile(totals.gaps, "logs with gaps", totals.gaps ? "gap" : "", "An entry or a payload below the newest entry is not here"),
-    tile(totals.waiting, "waiting", totals.waiting ? "warn" : "", "Held until the entries arrive that connect them to entry 1"),
-    tile(totals.forked, "forked logs", totals.forked ? "bad" : "", "Their author signed entries that contradict each other"));
+    tile(
+      totals.gaps,
+      "logs with gaps",
+      totals.gaps ? "gap" : "",
+      "An entry or a payload below the newest entry is not here",
+    ),
+    tile(
+      totals.waiting,
+      "waiting",
+      totals.waiting ? "warn" : "",
+      "Held until the entries arrive that connect them to entry 1",
+    ),
+    tile(
+      totals.forked,
+      "forked logs",
+      totals.forked ? "bad" : "",
+      "Their author signed entries that contradict each other",
+    ),
+  );
 }
 
+/** The view of all logs; the query holds what is asked for, so that it can be kept as a link. */
 export function logsView(root, _rest, query) {
   const asked = { order: "recent", only: "all", search: "", offset: 0, ...Object.fromEntries(query) };
   const figures = h("div", { class: "figures-of-all" });
@@ -75,34 +107,101 @@ export function logsView(root, _rest, query) {
   function draw({ count: all, offset, logs }) {
     if (!all) {
       const filtered = asked.search || asked.only !== "all";
-      replace(list, filtered ? empty("No log fits", "Nothing of what this node holds is meant by that search.")
-        : empty("No logs yet", "They appear here as soon as a peer sends some, or when you publish one: ", h("code", {}, "culm append 1 --text hello")));
+      replace(
+        list,
+        filtered
+          ? empty("No log fits", "Nothing of what this node holds is meant by that search.")
+          : empty(
+              "No logs yet",
+              "They appear here as soon as a peer sends some, or when you publish one: ",
+              h("code", {}, "culm append 1 --text hello"),
+            ),
+      );
       return;
     }
     const more = offset + logs.length < all;
-    const turn = (to, label) => h("button", { type: "button", "data-key": label, onclick: () => change({ offset: to }) }, label);
-    const head = h("li", { "aria-hidden": "true" }, h("div", { class: "row head" }, h("span", {}, "author / log"), h("span", {}, "what is here, from entry 1 to the newest"),
-      h("span", { class: "figures" }, "entries"), h("span", {}, "")));
-    replace(list, h("ul", { class: "rows" }, head, logs.map(row)), h("div", { class: "pager" },
-      h("span", {}, logs.length ? `${number(offset + 1)}–${number(offset + logs.length)} of ${count(all, "log")}` : `none of ${count(all, "log")}`),
-      offset > 0 && turn(Math.max(0, offset - PAGE), "Previous"), more && turn(offset + PAGE, "Next")));
+    const turn = (to, label) =>
+      h("button", { type: "button", "data-key": label, onclick: () => change({ offset: to }) }, label);
+    const head = h(
+      "li",
+      { "aria-hidden": "true" },
+      h(
+        "div",
+        { class: "row head" },
+        h("span", {}, "author / log"),
+        h("span", {}, "what is here, from entry 1 to the newest"),
+        h("span", { class: "figures" }, "entries"),
+        h("span", {}, ""),
+      ),
+    );
+    replace(
+      list,
+      h("ul", { class: "rows" }, head, logs.map(row)),
+      h(
+        "div",
+        { class: "pager" },
+        h(
+          "span",
+          {},
+          logs.length
+            ? `${number(offset + 1)}–${number(offset + logs.length)} of ${count(all, "log")}`
+            : `none of ${count(all, "log")}`,
+        ),
+        offset > 0 && turn(Math.max(0, offset - PAGE), "Previous"),
+        more && turn(offset + PAGE, "Next"),
+      ),
+    );
   }
 
   let typing = 0;
-  const search = h("input", { type: "search", value: asked.search, placeholder: "author begins with …, or /log", "aria-label": "Search by author or /log",
-    maxlength: 100, spellcheck: "false", oninput: () => { clearTimeout(typing); typing = setTimeout(() => change({ search: search.value }), 200); } });
-  const order = h("select", { "aria-label": "Sort by", onchange: () => change({ order: order.value }) },
-    Object.entries(ORDERS).map(([value, label]) => h("option", { value, selected: value === asked.order }, label)));
-  const only = h("div", { class: "choices", role: "group", "aria-label": "Which logs" }, Object.entries(ONLY).map(([value, label]) =>
-    h("button", { type: "button", "aria-pressed": String(value === asked.only), onclick: (event) => {
-      for (const button of only.children) button.setAttribute("aria-pressed", String(button === event.target));
-      change({ only: value });
-    } }, label)));
+  const search = h("input", {
+    type: "search",
+    value: asked.search,
+    placeholder: "author begins with …, or /log",
+    "aria-label": "Search by author or /log",
+    maxlength: 100,
+    spellcheck: "false",
+    oninput: () => {
+      clearTimeout(typing);
+      typing = setTimeout(() => change({ search: search.value }), 200);
+    },
+  });
+  const order = h(
+    "select",
+    { "aria-label": "Sort by", onchange: () => change({ order: order.value }) },
+    Object.entries(ORDERS).map(([value, label]) => h("option", { value, selected: value === asked.order }, label)),
+  );
+  const only = h(
+    "div",
+    { class: "choices", role: "group", "aria-label": "Which logs" },
+    Object.entries(ONLY).map(([value, label]) =>
+      h(
+        "button",
+        {
+          type: "button",
+          "aria-pressed": String(value === asked.only),
+          onclick: (event) => {
+            for (const button of only.children) button.setAttribute("aria-pressed", String(button === event.target));
+            change({ only: value });
+          },
+        },
+        label,
+      ),
+    ),
+  );
 
-  root.append(introduction(), figures, h("section", { class: "panel" },
-    h("h2", {}, "Logs"),
-    h("div", { class: "tools" }, search, only, h("label", {}, "sorted by ", order)),
-    legend("fbpwxn"), list));
+  root.append(
+    introduction(),
+    figures,
+    h(
+      "section",
+      { class: "panel" },
+      h("h2", {}, "Logs"),
+      h("div", { class: "tools" }, search, only, h("label", {}, "sorted by ", order)),
+      legend("fbpwxn"),
+      list,
+    ),
+  );
   const refresh = throttled(load, 700);
   refresh();
   return {

@@ -17,7 +17,7 @@ CODE := $(wildcard src tests bench fuzz examples docs deploy)
 TYPED := $(wildcard src tests bench fuzz examples deploy)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types storm cluster bench fuzz docs lock clean python-check
+.PHONY: help demo test lint format types storm screenshots cluster bench fuzz docs lock clean python-check
 
 help:  ## say what the verbs do
 	@echo "make VERB, each sets up .venv itself when it is needed:"
@@ -42,6 +42,9 @@ types: $(READY)  ## check the types
 
 storm: $(READY)  ## run ten thousand random sessions of each Point-2-Point protocol (STORM=number)
 	@CULM_STORM=$(STORM) $(BIN)/python -m pytest tests/intervals/test_storm.py tests/proposals/test_storm.py --timeout=0
+
+screenshots: $(READY)  ## take pictures of the status page, into build/screenshots (needs Debian's chromium-driver)
+	@CULM_SCREENSHOTS=build/screenshots $(BIN)/python -m pytest tests/node/status/test_browser.py
 
 cluster: $(READY)  ## run the tests on a standalone Spark cluster and through Spark Connect (minutes)
 	@$(BIN)/python -m pytest tests/spark/test_cluster.py -m cluster
@@ -71,7 +74,7 @@ lock: python-check  ## resolve the dependencies anew and write requirements/*.lo
 	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip --disable-pip-version-check --quiet install uv
 	@$(UV_COMPILE) --group build -o build/lock/build.lock >/dev/null
 	@$(UV_COMPILE) pyproject.toml -o build/lock/base.lock >/dev/null
-	@$(UV_COMPILE) pyproject.toml --extra spark --extra connect --group build --group dev --group docs --group fuzz \
+	@$(UV_COMPILE) pyproject.toml --extra spark --extra connect --extra status --group build --group dev --group docs --group fuzz \
 		-c build/lock/base.lock -c build/lock/build.lock -o build/lock/dev.lock >/dev/null
 	@for name in build base dev; do \
 		{ echo '$(LOCK_HEADER)'; cat build/lock/$$name.lock; } > requirements/$$name.lock; done

@@ -88,11 +88,12 @@ def test_protocols_do_no_io(part: str) -> None:
         assert not roots & FORBIDDEN, file
 
 
-def test_importing_culm_needs_no_spark() -> None:
-    """``import culm`` and the command line load neither Spark, Arrow nor numpy."""
+def test_importing_culm_needs_no_extras() -> None:
+    """``import culm`` and the command line load neither Spark, Arrow nor numpy, and no HTTP server."""
     code = (
         "import sys, culm, culm.cli.command as command; command.make_parser();"
-        " print([name for name in ('pyspark', 'pyarrow', 'numpy') if name in sys.modules])"
+        " extras = ('pyspark', 'pyarrow', 'numpy', 'aiohttp', 'prometheus_client');"
+        " print([name for name in extras if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from culm.bamboo import YAMF_BYTES
+from culm.bamboo.keyfile import read_private
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.cli.home import Home
 from culm.cli.nodeoptions import (
@@ -30,6 +33,7 @@ from culm.node.config import NodeConfig
 from culm.node.follow import FollowOptions
 from culm.node.indexed import IndexNode
 from culm.node.node import Node, logs_to_ask_for
+from culm.node.status import StatusSettings, status_server
 from culm.node.sync import SyncSummary, sync, sync_logs, sync_securely
 from culm.node.urls import SCHEMES, PeerUrl, forms
 from culm.node.wants import EVERYTHING
@@ -114,10 +118,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
     start_logging(settings)
     listen, peers = settings["listen"], [peer.url for peer in settings.peers]
-    if not listen and not peers:
-        raise ConfigError("nothing to do: give --listen URL, or --peer URL, or say so in culm.toml")
-    if settings["http"] is not None:
-        raise ConfigError("http: this build has no status page")
+    if not listen and not peers and settings["http"] is None:
+        raise ConfigError("nothing to do: give --listen URL, --peer URL or --http HOST:PORT, or say so in culm.toml")
     if arguments.index is not None:
         return _serve_index(arguments, settings)
     home = Home.find(arguments.home)
@@ -127,12 +129,31 @@ def _serve(arguments: argparse.Namespace) -> int:
     with home.store() as store:
         node = Node(home.identity(settings["identity"]), config, store)
         run = partial(node.run, listen, peers, beside=partial(watch.run, node.change_policy))
-        asyncio.run(_until_stopped(run))
+        asyncio.run(_until_stopped(_with_status(settings, node, run)))
     return 0
+
+
+def _with_status(settings: Settings, node: Node, run: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """What runs a node, with its status page beside it if one is asked for."""
+    if settings["http"] is None:
+        return run
+    token = os.environ.get("CULM_HTTP_TOKEN") or None
+    if settings["http_token_file"] is not None:
+        token = read_private(Path(settings["http_token_file"])).strip()
+    page = status_server(node, StatusSettings.parse(settings["http"], token))
+
+    async def both(**arguments: Any) -> None:  # noqa: ANN401 - passed on as they are
+        async with page:
+            print(f"status {page.url}", flush=True)
+            await run(**arguments)
+
+    return both
 
 
 def _serve_index(arguments: argparse.Namespace, settings: Settings) -> int:
     listen = settings["listen"]
+    if settings["http"] is not None:
+        raise ConfigError("with --index there is no status page")
     if settings.peers or any(url.scheme != "negentropy" for url in listen):
         raise ConfigError("with --index there are negentropy:// listeners only, and no peers")
     from culm.store.recordindex import IndexStorage  # noqa: PLC0415 - numpy takes long to load

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from culm.intervals import Connection, Event, Limits, Requested, RequestEnded
 from culm.node.follow import Follower, FollowOptions
@@ -37,6 +37,8 @@ class IntervalSession(PeerSession):
     everything came and the peer has what it asked for. ``finished``, if there is one, is called with logs of which
     everything came, which are then followed no longer, and asked again by ``ask_for``.
     """
+
+    scheme: ClassVar[str] = "intervals"
 
     def __init__(
         self,

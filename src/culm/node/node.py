@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import ssl
+import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +22,7 @@ from culm.node.peer import PeerSession
 from culm.node.peering import Peering, address_of, network_of, place_of
 from culm.node.proposals import ProposalSession
 from culm.node.reconcile import Listening
+from culm.node.roster import Roster
 from culm.node.secure import SecureSession
 from culm.node.session import Session
 from culm.node.source import StoreSource
@@ -105,6 +107,7 @@ class Node:
     def __init__(self, identity: Identity, config: NodeConfig, store: SQLiteStore) -> None:
         self.config = config
         self.sessions: set[AnySession] = set()
+        self.roster = Roster(identity.public, store.path)
         self._identity = identity
         self._worker = StoreWorker(store)
         self._servers: list[asyncio.Server] = []
@@ -177,6 +180,7 @@ class Node:
             context, url = listening_context(self._identity), replace(url, key=self._identity.public)
         server, place = await listen_at(url, accept, context)
         self._servers.append(server)
+        self.roster.listeners.append(place)
         return place
 
     async def _accept_secure(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -298,6 +302,7 @@ class Node:
 
     async def _run(self, session: AnySession, name: str, address: str | None) -> None:
         self.sessions.add(session)
+        self.roster.began(session, name)
         failure: CulmError | None = None
         try:
             await session.run()
@@ -309,22 +314,26 @@ class Node:
             _logger.info("the peer ended the session", extra={"peer": name})
         finally:
             self.sessions.discard(session)
+            self.roster.ended(session, sys.exception())
             self._peering.ended(name, address, getattr(session, "proved", None), session.stats, failure)
 
     async def _keep_contact(self, url: PeerUrl) -> None:
         config, peer = self.config.for_peer(url)
         limits = config.limits
         backoff = Backoff(min(limits.first_retry_seconds, config.interval), limits.max_retry_seconds, random.random)
+        self.roster.troubles[url] = None
         while True:
             address = network_of(url.host)
             session: AnySession | None = None
             try:
                 streams = await connect(url)
+                self.roster.troubles[url] = None
                 address = address_of(streams[1]) or address
                 session = await self._calling(url, self._peering.paced(streams, peer))
                 await self._run(session, peer.name, address)
                 wait = backoff.after(config.interval)
             except CulmError as error:
+                self.roster.troubles[url] = str(error)
                 if session is None:
                     _logger.info("not reached", extra={"peer": peer.name, "reason": str(error)})
                 elif session.stats.entries_received + session.stats.entries_sent:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from culm.bamboo import ForkProof
 from culm.errors import RemoteProtocolError
 from culm.node.arrivals import Arrivals
 from culm.node.stats import REFUSALS_KEPT, PeerSilent, SessionStats, tell_refused
-from culm.node.tasks import run_together
+from culm.node.tasks import peer_address, run_together
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ _CHECK_SECONDS = 0.25
 
 class PeerSession(ABC):
     """Runs one connection until it is ended. ``done`` is set once a one-time sync has nothing left to do."""
+
+    scheme: ClassVar[str]
+    peer: bytes | None = None  # nobody proves who they are
 
     def __init__(
         self,
@@ -79,6 +82,11 @@ class PeerSession(ABC):
 
     async def _flush(self) -> None:
         await self.arrivals.close()
+
+    @property
+    def address(self) -> str:
+        """Where the peer is, as ``HOST:PORT``."""
+        return peer_address(self._writer)
 
     def store_changed(self) -> None:
         """The store has changed: the peer may wait for what is new."""
@@ -155,7 +163,7 @@ class PeerSession(ABC):
     async def _read(self) -> None:
         while data := await self._reader.read(_READ_BYTES):
             self._heard_at = time.monotonic()
-            self.stats.bytes_received += len(data)
+            self._count(received=len(data))
             self._is_taking = True
             async with self._lock:
                 if len(data) <= _INLINE_BYTES or self._expects_payload(len(data)):
@@ -172,6 +180,11 @@ class PeerSession(ABC):
             async with self._lock:
                 self._put(self._refill())
             self._wake.set()
+
+    def _count(self, *, received: int = 0, sent: int = 0) -> None:
+        """Bytes went over the wire."""
+        self.stats.bytes_received += received
+        self.stats.bytes_sent += sent
 
     def _receive(self, data: bytes) -> tuple[list[Any], RemoteProtocolError | None]:
         """What some bytes say, up to where they break the protocol."""
@@ -242,7 +255,7 @@ class PeerSession(ABC):
         if data:
             self._spoke_at = time.monotonic()
             self._unsent_at = self._unsent_at or self._spoke_at
-            self.stats.bytes_sent += len(data)
+            self._count(sent=len(data))
             self._writer.write(data)
 
     # -- watching ----------------------------------------------------------------------------------------------

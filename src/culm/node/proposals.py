@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from culm.node.peer import MIRRORED_LOGS, WRITE_BYTES, PeerSession
 from culm.node.propose import ProposalOptions, Proposer
@@ -54,6 +54,8 @@ class ProposalSession(PeerSession):
     says what of each log, by default the policy does. ``live``: go on with what is new; otherwise ``done`` is set once
     everything came.
     """
+
+    scheme: ClassVar[str] = "proposals"
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from culm.intervals import Limits as IntervalLimits
 from culm.node.discovery import Discovery
@@ -17,8 +17,8 @@ from culm.node.fetching import Fetching
 from culm.node.intervals import IntervalSession
 from culm.node.muxed import TransferReader, TransferWriter
 from culm.node.offers import offer_of
-from culm.node.stats import PeerRefused, PeerSilent, SessionStats
-from culm.node.tasks import run_together
+from culm.node.stats import PeerRefused, PeerSilent
+from culm.node.tasks import peer_address, run_together
 from culm.node.told import told_interests
 from culm.session import (
     Asked,
@@ -55,6 +55,13 @@ _OFFERS_QUEUED = 256 * 1024  # bytes: a peer that does not take them is told no 
 _KNOWN_OFFERS = 4096  # of the peer that are remembered, so that it is not told what it said
 
 
+class _Transfers(IntervalSession):
+    """The transfer stream; its bytes are counted with those around them."""
+
+    def _count(self, *, received: int = 0, sent: int = 0) -> None:
+        """Somebody else counts."""
+
+
 class SecureSession:
     """Runs one connection until it is ended.
 
@@ -62,6 +69,8 @@ class SecureSession:
     have all that they want of each other. ``refuses`` says why a caller that has proved its identity is sent away,
     if it is.
     """
+
+    scheme: ClassVar[str] = "culm"
 
     def __init__(
         self,
@@ -82,7 +91,6 @@ class SecureSession:
         self._source = source
         self._reader, self._writer = streams
         self._live = live
-        self._bytes = [0, 0]
         nonce = secrets.token_bytes(NONCE_BYTES)
         if peer is None:
             self.connection = Connection.listening(
@@ -93,7 +101,7 @@ class SecureSession:
         self._wake = asyncio.Event()
         self._incoming = TransferReader(self._consumed)
         self._outgoing = TransferWriter(self.connection, self._wake.set)
-        self._transfer = IntervalSession(
+        self._transfer = _Transfers(
             replace(config, policy=config.policy),
             worker,
             source,
@@ -105,6 +113,7 @@ class SecureSession:
             finished=self._were_fetched,
             stored=stored,
         )
+        self.stats = self._transfer.stats  # what went through the session
         self._fetching = Fetching(source, claims, self._transfer, self._check_settled)
         self.discovery = Discovery(self.connection, worker, config, self._wake.set, self._check_settled)
         self._opened = asyncio.Event()
@@ -125,9 +134,9 @@ class SecureSession:
         return self.peer if self.connection.is_open else None
 
     @property
-    def stats(self) -> SessionStats:
-        """What went through the session."""
-        return replace(self._transfer.stats, bytes_received=self._bytes[0], bytes_sent=self._bytes[1])
+    def address(self) -> str:
+        """Where the peer is, as ``HOST:PORT``."""
+        return peer_address(self._writer)
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -182,7 +191,7 @@ class SecureSession:
 
     async def _read(self) -> None:
         while data := await self._reader.read(_READ_BYTES):
-            self._bytes[0] += len(data)
+            self.stats.bytes_received += len(data)
             for event in self.connection.receive_data(data):
                 self._handle(event)
             self._wake.set()
@@ -278,7 +287,7 @@ class SecureSession:
         while True:
             self._wake.clear()
             while data := self.connection.data_to_send(_WRITE_BYTES):
-                self._bytes[1] += len(data)
+                self.stats.bytes_sent += len(data)
                 self._writer.write(data)
                 self._outgoing.moved()
                 self._flushed.set()

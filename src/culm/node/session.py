@@ -14,7 +14,7 @@ import os
 import time
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from culm.bushbaby import (
     Authenticated,
@@ -32,7 +32,7 @@ from culm.node.intake import Intake
 from culm.node.ledger import Ledger
 from culm.node.serving import PAGE_ENTRIES, Server
 from culm.node.stats import REFUSALS_KEPT, PeerRefused, PeerSilent, SessionStats, tell_refused
-from culm.node.tasks import run_together
+from culm.node.tasks import peer_address, run_together
 from culm.node.wants import missing
 from culm.wire.base62 import encode_base62
 from culm.wire.places import log_text
@@ -64,6 +64,8 @@ class Session:
     why a peer of some identity is refused beyond the policy, or None. ``peer`` is who the other side says it is,
     ``proved`` is set once it has proved that.
     """
+
+    scheme: ClassVar[str] = "bushbaby"
 
     def __init__(
         self,
@@ -133,6 +135,11 @@ class Session:
             self._announce, self._change = True, -1  # logs that are shared from now on are news
         self._reconsider = True
         self._wake.set()
+
+    @property
+    def address(self) -> str:
+        """Where the peer is, as ``HOST:PORT``."""
+        return peer_address(self._writer)
 
     @property
     def worn_out(self) -> bool:

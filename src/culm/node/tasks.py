@@ -37,3 +37,12 @@ async def run_together(
                 await asyncio.wait_for(writer.wait_closed(), 1)
             except (OSError, TimeoutError):
                 writer.transport.abort()
+
+
+def peer_address(writer: asyncio.StreamWriter) -> str:
+    """Where the other end of a connection is, as ``HOST:PORT``; empty if it is nowhere."""
+    place = writer.get_extra_info("peername")
+    if not isinstance(place, tuple):
+        return ""  # a socket pair
+    host, port = place[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

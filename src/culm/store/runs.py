@@ -10,17 +10,19 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from culm.bamboo import MAX_U64
 from culm.ranges import Range, RangeSet
 from culm.store.rows import find_log
 from culm.store.schema import from_sql, to_sql
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from culm.store.interface import Log
 
 ENTRIES, PAYLOADS = 0, 1
+NONE, SOME, ALL = range(3)
 
 
 def held(connection: sqlite3.Connection, log: Log) -> RangeSet:
@@ -50,6 +52,24 @@ def around(connection: sqlite3.Connection, log: int | None, kind: int, seq: int)
     at = to_sql(seq) - 1
     run = None if log is None else _before(connection, log, kind, at)
     return (from_sql(run[0]) + 1, from_sql(run[1]) + 1) if run is not None and run[1] >= at else None
+
+
+def spread(connection: sqlite3.Connection, log: int | None, kind: int, spans: Sequence[tuple[int, int]]) -> list[int]:
+    """How much of each span of sequence numbers is held: ``NONE``, ``SOME`` or ``ALL``; spans ascend.
+
+    A run is looked up once, whatever spans it covers: the cost is that of the spans, not of what is held.
+    """
+    found = []
+    run: tuple[int, int] | None = (to_sql(MAX_U64), 0)  # behind everything
+    for first, last in reversed(spans):
+        low, high = to_sql(first) - 1, to_sql(last) - 1
+        if run is not None and run[0] > high:
+            run = None if log is None else _before(connection, log, kind, high)
+        if run is None or run[1] < low:
+            found.append(NONE)
+        else:
+            found.append(ALL if run[0] <= low and run[1] >= high else SOME)
+    return found[::-1]
 
 
 def extent(connection: sqlite3.Connection, log: int | None, kind: int) -> tuple[int, int] | None:

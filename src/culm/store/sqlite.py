@@ -16,6 +16,7 @@ from culm.store.logview import LogView
 from culm.store.lookup import Lookup
 from culm.store.rows import find_entry, next_change, next_entry_id
 from culm.store.schema import PayloadState, State
+from culm.store.survey import Survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -208,6 +209,10 @@ class SQLiteStore:
     def lookup(self, log: Log) -> Lookup:
         """What is held of a log, to be asked in small questions."""
         return Lookup(self._database, log)
+
+    def survey(self) -> Survey:
+        """What is held of all logs, in answers of bounded size: for people to look at."""
+        return Survey(self._database)
 
     def changed_logs(self, since: int) -> tuple[int, list[Log]]:
         """The number of the last change, and the logs that changed after change number ``since``."""

@@ -1,0 +1,32 @@
+"""The status page of a node: what it holds, whom it talks with, live, in a browser; and the same for programs.
+
+Everything is read only. ``holdings`` and ``overview`` make plain values of the store and of the node, with no HTTP;
+``server`` answers requests with them. The HTTP server is an optional part: nothing here imports it but ``server`` and
+what stands behind it, and ``status_server`` says what to install.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.errors import ConfigError
+from culm.node.status.settings import StatusSettings
+
+if TYPE_CHECKING:
+    from culm.node.node import Node
+    from culm.node.status.server import StatusServer
+
+__all__ = ["StatusSettings", "status_server"]
+
+_PARTS = ("aiohttp", "prometheus_client")
+
+
+def status_server(node: Node, settings: StatusSettings) -> StatusServer:
+    """A node's status page, to be entered as a context; ``ConfigError`` if what serves it is not installed."""
+    try:
+        from culm.node.status.server import StatusServer  # noqa: PLC0415 - optional
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in _PARTS:
+            raise
+        raise ConfigError(f"the status page needs {error.name}: pip install 'culm[status]'") from None
+    return StatusServer(node.roster, settings)

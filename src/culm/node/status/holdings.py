@@ -1,0 +1,229 @@
+"""What a store holds, as plain values that can be written as JSON: logs, coverage, links, forks.
+
+Numbers of logs and entries go up to 2^64 - 1 and are given as text: JavaScript's own end at 2^53. Counts are numbers.
+Everything is of bounded size.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import asdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from culm.bamboo import MAX_U64, certificate_pool, has_lipmaalink, lipmaa, path
+from culm.errors import NotHeld, Place
+from culm.store.files import BundleWriter
+from culm.store.survey import Only, Order, cells_between
+from culm.wire.places import author_text, log_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from culm.bamboo import Entry, ForkProof
+    from culm.store import Log, SQLiteStore
+    from culm.store.survey import LogLine, Mark
+
+Plain = dict[str, Any]
+
+MOST_LOGS = 100  # on a page
+MOST_CELLS = 1000
+MOST_LINKED = 243  # entries in a drawing
+_STRIP_CELLS = 48
+_MOST_PROOFS = 20  # of one log
+
+
+def totals(store: SQLiteStore) -> Plain:
+    """What is held in all."""
+    return asdict(store.survey().totals())
+
+
+def logs(
+    store: SQLiteStore,
+    *,
+    order: Order = Order.NAME,
+    only: Only = Only.ALL,
+    authors: tuple[bytes, bytes] | None = None,
+    log_id: int | None = None,
+    offset: int = 0,
+    limit: int = 50,
+) -> Plain:
+    """A page of the list of logs, each with a small picture of what is held."""
+    survey = store.survey()
+    limit = min(limit, MOST_LOGS)
+    count, lines = survey.logs(order=order, only=only, authors=authors, log_id=log_id, offset=offset, limit=limit)
+    found = []
+    for line in lines:
+        spans = cells_between(1, line.greatest, _STRIP_CELLS)
+        found.append(described(line) | {"cells": "".join(survey.cells(line, spans))})
+    return {"count": count, "offset": offset, "limit": limit, "logs": found}
+
+
+def described(line: LogLine) -> Plain:
+    """A log in a list."""
+    return {
+        "log": log_text(line.log),
+        "author": author_text(line.author),
+        "id": str(line.log_id),
+        "newest": str(line.newest),
+        "greatest": str(line.greatest),
+        "complete_to": str(min(line.complete_to, line.newest)),
+        "ended": line.ended,
+        "forked_at": _number(line.forked_at),
+        "invalid_from": _number(line.invalid_from),
+        "entries": line.entries,
+        "payloads": line.payloads,
+        "missing": str(line.missing),
+        "waiting": line.waiting,
+        "invalid": line.invalid,
+        "changed": line.changed,
+    }
+
+
+def log(store: SQLiteStore, which: Log) -> Plain:
+    """One log, with its fork proofs; ``NotHeld`` if nothing of it is held."""
+    count, proofs = store.survey().proofs(which, _MOST_PROOFS)
+    return described(_line(store, which)) | {"proofs": count, "forks": [fork(proof) for proof in proofs]}
+
+
+def coverage(store: SQLiteStore, which: Log, low: int, high: int, most: int) -> Plain:
+    """What is held of a log from ``low`` to ``high``, in at most so many cells; ``starts`` are their first numbers.
+
+    The numbers end at the greatest one that is held.
+    """
+    line = _line(store, which)
+    high = min(high, line.greatest)
+    low = min(low, high)
+    spans = cells_between(low, high, min(most, MOST_CELLS))
+    cells = store.survey().cells(line, spans)
+    return {
+        "low": str(low),
+        "high": str(high),
+        "greatest": str(line.greatest),
+        "cells": "".join(cells),
+        "starts": [str(first) for first, _ in spans],
+        "changed": line.changed,
+    }
+
+
+def links(store: SQLiteStore, which: Log, chosen: int, most: int, low: int | None = None) -> Plain:
+    """The link graph around an entry: so many neighbours from ``low`` on, and the certificate pool of ``chosen``.
+
+    ``links`` are those of the entries in the window, ``pool_links`` those along which the pool is checked: from the
+    spine down to the entry, from the entry down to entry 1. ``path_held``: all from here to 1 are verified.
+    """
+    line = _line(store, which)
+    most = max(1, min(most, MOST_LINKED))
+    greatest = max(line.greatest, 1)
+    chosen = min(max(chosen, 1), greatest)
+    first = chosen - most // 2 if low is None else low
+    first = max(1, min(first, greatest - most + 1))
+    last = min(first + most - 1, MAX_U64)
+    pool = certificate_pool(chosen, greatest)
+    survey = store.survey()
+    outside = [seq for seq in pool if not first <= seq <= last]
+    marks = survey.marks(which, first, min(last, greatest)) + survey.marks_at(which, outside)
+    down = path(chosen, 1)
+    verified = {mark.seq for mark in marks if mark.state.name == "VERIFIED"}
+    return {
+        "low": str(first),
+        "high": str(last),
+        "greatest": str(line.greatest),
+        "chosen": str(chosen),
+        "held": {str(mark.seq): _mark(mark) for mark in marks},
+        "links": [[str(seq), str(target)] for seq in range(first, min(last, greatest) + 1) for target in _targets(seq)],
+        "pool": [str(seq) for seq in pool],
+        "path": [str(seq) for seq in down],
+        "pool_links": [[str(one), str(other)] for one, other in pairwise(pool)],
+        "path_held": verified.issuperset(down),
+        "pool_held": len(verified.intersection(pool)),
+        "changed": line.changed,
+        "entry": _entry(store, Place(*which, chosen)),
+    }
+
+
+def forks(store: SQLiteStore, offset: int, limit: int) -> Plain:
+    """A page of the forked logs, each with the proof of its lowest position."""
+    survey = store.survey()
+    limit = min(limit, MOST_LOGS)
+    count, lines = survey.logs(only=Only.FORKED, offset=offset, limit=limit)
+    found = []
+    for line in lines:
+        proofs, lowest = survey.proofs(line.log, 1)
+        found.append(described(line) | {"proofs": proofs, "forks": [fork(proof) for proof in lowest]})
+    return {"count": count, "offset": offset, "limit": limit, "logs": found}
+
+
+def fork(proof: ForkProof) -> Plain:
+    """A fork proof; ``hex`` is its bytes: the two entries, one behind the other."""
+    return {
+        "log": log_text((proof.author, proof.log_id)),
+        "position": str(proof.position),
+        "why": proof.case.value,
+        "entries": [_signed(entry) for entry in (proof.first, proof.second)],
+        "hex": proof.encode().hex(),
+    }
+
+
+def proof_file(store: SQLiteStore, which: Log) -> bytes:
+    """The proofs of a log's fork as a bundle, which ``culm import`` takes; ``NotHeld`` if there is none."""
+    _, proofs = store.survey().proofs(which, _MOST_PROOFS)
+    if not proofs:
+        raise NotHeld(f"no fork of {log_text(which)} is known")
+    file = io.BytesIO()
+    writer = BundleWriter(file)
+    for proof in proofs:
+        writer.proof(proof)
+    writer.close()
+    return file.getvalue()
+
+
+def changes(store: SQLiteStore, since: int, most: int) -> tuple[int, list[str]]:
+    """The number of the last change, and the logs that changed last, after change number ``since``."""
+    last, changed = store.survey().changed(since, most)
+    return last, [log_text(one) for one in changed]
+
+
+def _line(store: SQLiteStore, which: Log) -> LogLine:
+    line = store.survey().line(which)
+    if line is None:
+        raise NotHeld(f"nothing of {log_text(which)} is held")
+    return line
+
+
+def _number(number: int | None) -> str | None:
+    return None if number is None else str(number)
+
+
+def _targets(seq: int) -> Sequence[int]:
+    if seq == 1:
+        return ()
+    return (seq - 1, lipmaa(seq)) if has_lipmaalink(seq) else (seq - 1,)
+
+
+def _mark(mark: Mark) -> Plain:
+    return {"state": mark.state.name.lower(), "payload": mark.payload_state.name.lower(), "variants": mark.variants}
+
+
+def _entry(store: SQLiteStore, place: Place) -> Plain | None:
+    stored = store.get(place)
+    if stored is None:
+        return None
+    return _signed(stored.entry) | {
+        "state": stored.state.name.lower(),
+        "payload": stored.payload_state.name.lower(),
+        "payload_held": stored.payload_held,
+    }
+
+
+def _signed(entry: Entry) -> Plain:
+    """What an author has signed."""
+    return {
+        "seq": str(entry.seq),
+        "hash": entry.hash.hex(),
+        "size": str(entry.size),
+        "payload_hash": entry.payload_hash.hex(),
+        "backlink": entry.backlink.hex() if entry.backlink else None,
+        "lipmaalink": entry.lipmaalink.hex() if entry.lipmaalink else None,
+        "is_end": entry.is_end,
+    }

@@ -1,0 +1,75 @@
+// What is known of the chosen entry, and of its certificate pool.
+
+import { copyButton, h, s } from "/dom.js";
+import { brief, count, number, size } from "/format.js";
+import { CELLS, glyph, letter } from "/legend.js";
+
+const KINDS = {
+  f: "Verified, with its payload",
+  b: "Verified; its payload is not here",
+  w: "Held, but not verified yet: entries that connect it to entry 1 are missing",
+  x: "Not trusted: it stands at or after the position of a fork, or of a false size",
+  n: "Not held here",
+};
+
+/** The chosen entry, and the pool with which it is verified; `choose(seq)` goes to another one. */
+export function entryFacts(links, choose) {
+  const kind = letter(links.held[links.chosen]);
+  const entry = links.entry;
+  const state = links.path_held
+    ? `The path from here down to entry 1 (${count(links.path.length, "entry", "entries")}) is complete: entry ${number(links.chosen)} can be verified without the rest of the log.`
+    : "The path from here down to entry 1 is not complete.";
+  const chip = (seq) =>
+    h(
+      "li",
+      {},
+      h(
+        "button",
+        {
+          type: "button",
+          class: "chip",
+          "data-key": `chip ${seq}`,
+          onclick: () => choose(seq),
+          "aria-label": `Entry ${number(seq)}: ${CELLS[letter(links.held[seq])][1]}`,
+          "aria-current": seq === links.chosen ? "true" : null,
+        },
+        s(
+          "svg",
+          { viewBox: "-9 -9 18 18", width: 16, height: 16, "aria-hidden": "true" },
+          glyph(letter(links.held[seq])),
+        ),
+        number(seq),
+      ),
+    );
+  const row = (name, ...value) => [h("dt", {}, name), h("dd", {}, ...value)];
+  const hash = (text) => [h("code", { title: text }, brief(text, 14, 8)), copyButton("Copy", text, "Copy the hash")];
+  return [
+    h(
+      "div",
+      {},
+      h("h3", {}, `Entry ${number(links.chosen)}`),
+      h("p", {}, `${KINDS[kind]}.`),
+      entry &&
+        h(
+          "dl",
+          { class: "pairs" },
+          row("hash", hash(entry.hash)),
+          row("payload", `${size(entry.size)}, `, ...hash(entry.payload_hash)),
+          entry.payload === "partial" && row("of it held", size(entry.payload_held)),
+          entry.payload === "forgotten" && row("payload", "deleted here on purpose"),
+          entry.is_end && row("end", "this entry ends the log"),
+        ),
+    ),
+    h(
+      "div",
+      {},
+      h("h3", {}, "Certificate pool"),
+      h(
+        "p",
+        {},
+        `${count(links.pool.length, "entry", "entries")}, ${number(links.pool_held)} of them held and verified. ${state}`,
+      ),
+      h("ul", { class: "chips", "aria-label": "The certificate pool" }, links.pool.map(chip)),
+    ),
+  ];
+}

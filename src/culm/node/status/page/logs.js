@@ -1,0 +1,213 @@
+// The list of logs: each with a small picture of what is held of it.
+
+import { ask, throttled } from "/api.js";
+import { strip } from "/coverage.js";
+import { h, replace } from "/dom.js";
+import { brief, count, number } from "/format.js";
+import { empty, introduction, legend, trouble } from "/legend.js";
+
+const ORDERS = { recent: "changed last", name: "author", entries: "most entries", missing: "most missing" };
+const ONLY = { all: "All", gaps: "With gaps", forked: "Forked", waiting: "Waiting" };
+const PAGE = 25;
+
+/** What is to be said of a log in a word or two. */
+export function badges(log) {
+  const found = [];
+  const add = (kind, text) => found.push(h("span", { class: `badge ${kind}` }, text));
+  if (log.forked_at !== null) add("bad", `forked at ${number(log.forked_at)}`);
+  else if (log.invalid_from !== null) add("bad", `not trusted from ${number(log.invalid_from)}`);
+  if (log.waiting) add("warn", `${number(log.waiting)} waiting`);
+  if (log.missing !== "0") add("gap", `${count(log.missing, "entry", "entries")} missing`);
+  if (log.entries > log.payloads) add("gap", `${count(log.entries - log.payloads, "payload")} missing`);
+  if (log.ended) add("plain", "ended");
+  if (!found.length) add("good", "complete");
+  return found;
+}
+
+/** The address of a log's own view. */
+export const logHref = (log, seq) => `#/log/${log.author}/${log.id}${seq ? `?seq=${seq}` : ""}`;
+
+function row(log) {
+  return h(
+    "li",
+    {},
+    h(
+      "a",
+      { class: "row", href: logHref(log), "data-key": log.log },
+      h("span", { class: "name" }, h("code", { title: log.log }, brief(log.author)), h("b", {}, ` / ${log.id}`)),
+      strip(log.cells, log.greatest),
+      h("span", { class: "figures" }, `${number(log.entries)} of ${number(log.newest)}`),
+      h("span", { class: "badges" }, badges(log)),
+    ),
+  );
+}
+
+function tiles(totals) {
+  const tile = (value, label, kind, title) =>
+    h("div", { class: `tile ${kind ?? ""}`, title }, h("dd", {}, number(value)), h("dt", {}, label));
+  return h(
+    "dl",
+    { class: "tiles" },
+    tile(totals.logs, totals.logs === 1 ? "log" : "logs"),
+    tile(
+      totals.entries,
+      "verified entries",
+      "",
+      "Signed by their author, linked down to entry 1, contradicted by nothing",
+    ),
+    tile(totals.payloads, "payloads", "", "The content that entries name"),
+    tile(
+      totals.gaps,
+      "logs with gaps",
+      totals.gaps ? "gap" : "",
+      "An entry or a payload below the newest entry is not here",
+    ),
+    tile(
+      totals.waiting,
+      "waiting",
+      totals.waiting ? "warn" : "",
+      "Held until the entries arrive that connect them to entry 1",
+    ),
+    tile(
+      totals.forked,
+      "forked logs",
+      totals.forked ? "bad" : "",
+      "Their author signed entries that contradict each other",
+    ),
+  );
+}
+
+/** The view of all logs; the query holds what is asked for, so that it can be kept as a link. */
+export function logsView(root, _rest, query) {
+  const asked = { order: "recent", only: "all", search: "", offset: 0, ...Object.fromEntries(query) };
+  const figures = h("div", { class: "figures-of-all" });
+  const list = h("div", { "aria-live": "off" });
+  let drawn = "";
+
+  const change = (part) => {
+    Object.assign(asked, { offset: 0 }, part);
+    history.replaceState(null, "", `#/logs?${new URLSearchParams(asked)}`);
+    refresh();
+  };
+
+  async function load() {
+    let answer;
+    try {
+      answer = await ask("logs", { ...asked, limit: PAGE });
+    } catch (error) {
+      drawn = "";
+      replace(list, trouble(error));
+      return;
+    }
+    const text = JSON.stringify(answer);
+    if (text !== drawn) draw(answer);
+    drawn = text;
+  }
+
+  function draw({ count: all, offset, logs }) {
+    if (!all) {
+      const filtered = asked.search || asked.only !== "all";
+      replace(
+        list,
+        filtered
+          ? empty("No log fits", "Nothing of what this node holds is meant by that search.")
+          : empty(
+              "No logs yet",
+              "They appear here as soon as a peer sends some, or when you publish one: ",
+              h("code", {}, "culm append 1 --text hello"),
+            ),
+      );
+      return;
+    }
+    const more = offset + logs.length < all;
+    const turn = (to, label) =>
+      h("button", { type: "button", "data-key": label, onclick: () => change({ offset: to }) }, label);
+    const head = h(
+      "li",
+      { "aria-hidden": "true" },
+      h(
+        "div",
+        { class: "row head" },
+        h("span", {}, "author / log"),
+        h("span", {}, "what is here, from entry 1 to the newest"),
+        h("span", { class: "figures" }, "entries"),
+        h("span", {}, ""),
+      ),
+    );
+    replace(
+      list,
+      h("ul", { class: "rows" }, head, logs.map(row)),
+      h(
+        "div",
+        { class: "pager" },
+        h(
+          "span",
+          {},
+          logs.length
+            ? `${number(offset + 1)}–${number(offset + logs.length)} of ${count(all, "log")}`
+            : `none of ${count(all, "log")}`,
+        ),
+        offset > 0 && turn(Math.max(0, offset - PAGE), "Previous"),
+        more && turn(offset + PAGE, "Next"),
+      ),
+    );
+  }
+
+  let typing = 0;
+  const search = h("input", {
+    type: "search",
+    value: asked.search,
+    placeholder: "author begins with …, or /log",
+    "aria-label": "Search by author or /log",
+    maxlength: 100,
+    spellcheck: "false",
+    oninput: () => {
+      clearTimeout(typing);
+      typing = setTimeout(() => change({ search: search.value }), 200);
+    },
+  });
+  const order = h(
+    "select",
+    { "aria-label": "Sort by", onchange: () => change({ order: order.value }) },
+    Object.entries(ORDERS).map(([value, label]) => h("option", { value, selected: value === asked.order }, label)),
+  );
+  const only = h(
+    "div",
+    { class: "choices", role: "group", "aria-label": "Which logs" },
+    Object.entries(ONLY).map(([value, label]) =>
+      h(
+        "button",
+        {
+          type: "button",
+          "aria-pressed": String(value === asked.only),
+          onclick: (event) => {
+            for (const button of only.children) button.setAttribute("aria-pressed", String(button === event.target));
+            change({ only: value });
+          },
+        },
+        label,
+      ),
+    ),
+  );
+
+  root.append(
+    introduction(),
+    figures,
+    h(
+      "section",
+      { class: "panel" },
+      h("h2", {}, "Logs"),
+      h("div", { class: "tools" }, search, only, h("label", {}, "sorted by ", order)),
+      legend("fbpwxn"),
+      list,
+    ),
+  );
+  const refresh = throttled(load, 700);
+  refresh();
+  return {
+    told(kind, value) {
+      if (kind === "overview") replace(figures, tiles(value.totals));
+      else refresh();
+    },
+  };
+}

@@ -1,0 +1,81 @@
+"""What a request asks for, read from its address. Whatever is wrong there is answered with 400 and one line."""
+
+from __future__ import annotations
+
+import string
+from typing import TYPE_CHECKING, TypeVar
+
+from culm.bamboo import MAX_U64
+from culm.bamboo.entry import AUTHOR_BYTES
+from culm.errors import ConfigError
+from culm.wire.base62 import BASE62_CHARS
+from culm.wire.places import parse_log, parse_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from enum import StrEnum
+
+    from culm.store import Log
+
+_E = TypeVar("_E", bound="StrEnum")
+_DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase  # of base62, by their values
+_HEX_CHARS = 2 * AUTHOR_BYTES
+
+
+def number(query: Mapping[str, str], name: str, default: int, *, least: int = 0, most: int = MAX_U64) -> int:
+    """A number; more than ``most`` counts as that. ``ConfigError`` if it is none."""
+    text = query.get(name)
+    return default if text is None else min(parse_number(text, name, least), most)
+
+
+def choice(query: Mapping[str, str], name: str, default: _E) -> _E:
+    """One of some words; ``ConfigError`` for another one."""
+    text = query.get(name)
+    if text is None:
+        return default
+    try:
+        return type(default)(text)
+    except ValueError:
+        known = ", ".join(type(default))
+        raise ConfigError(f"{name}: expected one of {known}") from None
+
+
+def log(query: Mapping[str, str]) -> Log:
+    """``AUTHOR/LOG``; ``ConfigError`` if it is not there, or none."""
+    return parse_log(query.get("log", ""))
+
+
+def authors(text: str) -> tuple[tuple[bytes, bytes] | None, int | None]:
+    """What a search is for: between which authors, and which log id. ``ConfigError`` if nothing can be meant.
+
+    A search is the beginning of an author, in base62 or hex, or ``/`` and a log id, or both.
+    """
+    start, slash, log_id = text.strip().partition("/")
+    wanted = parse_number(log_id, "log id") if log_id else None
+    if not start:
+        return None, wanted
+    if len(start) > BASE62_CHARS or (slash and len(start) == _HEX_CHARS):
+        low, high = _hex_span(start)
+    else:
+        low, high = _base62_span(start)
+    return (low, high), wanted
+
+
+def _hex_span(start: str) -> tuple[bytes, bytes]:
+    try:
+        return bytes.fromhex(start.ljust(_HEX_CHARS, "0")), bytes.fromhex(start.ljust(_HEX_CHARS, "f"))
+    except ValueError:
+        raise ConfigError("search for the beginning of an author, or for /LOG_ID") from None
+
+
+def _base62_span(start: str) -> tuple[bytes, bytes]:
+    """The least and the greatest author whose text begins so: the digits' order is the authors'."""
+    low = high = 0
+    for at in range(BASE62_CHARS):
+        digit = _DIGITS.find(start[at]) if at < len(start) else -1
+        if at < len(start) and digit < 0:
+            raise ConfigError("search for the beginning of an author, or for /LOG_ID")
+        low = low * len(_DIGITS) + max(digit, 0)
+        high = high * len(_DIGITS) + (digit if digit >= 0 else len(_DIGITS) - 1)
+    greatest = 2 ** (8 * AUTHOR_BYTES) - 1
+    return min(low, greatest).to_bytes(AUTHOR_BYTES, "big"), min(high, greatest).to_bytes(AUTHOR_BYTES, "big")

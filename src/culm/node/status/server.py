@@ -1,0 +1,303 @@
+"""The status page's HTTP server: which address answers with what.
+
+It runs beside the node, on its loop, and only reads: the node's roster, and the store through a ``Reader``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from functools import partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from aiohttp import web
+
+import culm
+from culm.errors import ConfigError, NotHeld, StoreError
+from culm.node.status import holdings, queries
+from culm.node.status.events import HEARTBEAT, Full, Hub, event
+from culm.node.status.guard import Guard
+from culm.node.status.metrics import NodeCollector, metrics_text
+from culm.node.status.overview import Rates, overview
+from culm.node.status.reader import Reader, TooBusy
+from culm.store.survey import Only, Order
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+
+    from aiohttp.typedefs import Handler
+
+    from culm.node.roster import Roster
+    from culm.node.status.settings import StatusSettings
+
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_HEARTBEAT_SECONDS = 15.0
+_CHANGED_LOGS = 50  # named in one message; beyond them it only says that there are more
+_MOST_BODY = 1024  # bytes of a request's body: nothing here takes one
+_REST = 10  # times as long as adding up took, before it is done again
+
+
+class _Refusal(asyncio.Protocol):
+    """Ends a connection for which there is no room."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """End it."""
+        cast("asyncio.Transport", transport).abort()
+
+
+class StatusServer:
+    """Serves the page for as long as the context lasts. ``url`` says where, with the port that it got."""
+
+    def __init__(self, roster: Roster, settings: StatusSettings) -> None:
+        settings.check()
+        self._roster = roster
+        self._settings = settings
+        self.hub = Hub(settings.most_viewers)
+        self.url = ""
+        self._rates = Rates()
+        self._reader: Reader | None = None
+        self._runner: web.AppRunner | None = None
+        self._listener: asyncio.Server | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._totals: tuple[int, dict[str, int]] = (-1, {})
+        self._totals_at = 0.0  # when they may be asked for again
+
+    async def __aenter__(self) -> Self:
+        """Begin to serve; ``ConfigError`` if the address cannot be listened at."""
+        settings = self._settings
+        self._reader = await asyncio.to_thread(Reader, self._roster.store_path, settings.patience)
+        runner = web.AppRunner(self._app(), access_log=None, keepalive_timeout=30, shutdown_timeout=1)
+        await runner.setup()
+        self._runner = runner
+        try:
+            self._listener = await asyncio.get_running_loop().create_server(
+                self._connected, settings.host, settings.port
+            )
+        except OSError as error:
+            await self.close()
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise ConfigError(f"cannot serve the status page at {settings.host}:{settings.port}: {reason}") from None
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        self.url = f"http://{host}:{self._listener.sockets[0].getsockname()[1]}/"
+        self._task = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Serve no longer; those who watch are let go."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._listener is not None:
+            self._listener.close()
+        self.hub.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._reader is not None:
+            self._reader.close()
+
+    def _connected(self) -> asyncio.BaseProtocol:
+        """What deals with a new connection: HTTP, or nobody if as many are open as may."""
+        server = self._runner.server if self._runner is not None else None
+        if server is None or len(server.connections) >= self._settings.most_connections:
+            return _Refusal()
+        return server()
+
+    def _app(self) -> web.Application:
+        guard = Guard(self._settings)
+        app = web.Application(middlewares=[guard.middleware(), _explained], client_max_size=_MOST_BODY)
+        app.on_response_prepare.append(guard.prepare)
+        routes: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
+            "/api/overview": self._overview,
+            "/api/logs": self._logs,
+            "/api/log": self._log,
+            "/api/coverage": self._coverage,
+            "/api/links": self._links,
+            "/api/forks": self._forks,
+            "/api/proof": self._proof,
+            "/events": self._events,
+            "/metrics": self._metrics,
+            "/healthz": self._healthz,
+        }
+        for path, handler in routes.items():
+            app.router.add_get(path, handler)
+        for name, (kind, content) in _page().items():
+            path = "/" if name == "index.html" else f"/{name}"
+            app.router.add_get(path, partial(_file, kind=kind, content=content))
+        return app
+
+    @property
+    def _store(self) -> Reader:
+        assert self._reader is not None  # noqa: S101 - the context was entered
+        return self._reader
+
+    # -- the page's questions ----------------------------------------------------------------------------------
+
+    async def _overview(self, _request: web.Request) -> web.StreamResponse:
+        return web.json_response(await self._now())
+
+    async def _now(self) -> dict[str, Any]:
+        return overview(self._roster, self._rates, culm.__version__) | {"totals": await self._held()}
+
+    async def _held(self) -> dict[str, int]:
+        """The store's totals: asked again only if something has changed, and for a small part of the time only."""
+        change = await self._store.ask(lambda store: store.change())
+        if change != self._totals[0] and time.monotonic() >= self._totals_at:
+            begun = time.monotonic()
+            self._totals = change, await self._store.ask(holdings.totals)
+            now = time.monotonic()
+            self._totals_at = now + _REST * (now - begun)
+        return self._totals[1]
+
+    async def _logs(self, request: web.Request) -> web.StreamResponse:
+        query = request.query
+        authors, log_id = queries.authors(query.get("search", ""))
+        question = partial(
+            holdings.logs,
+            order=queries.choice(query, "order", Order.NAME),
+            only=queries.choice(query, "only", Only.ALL),
+            authors=authors,
+            log_id=log_id,
+            offset=queries.number(query, "offset", 0, most=2**32),
+            limit=queries.number(query, "limit", 50, most=holdings.MOST_LOGS),
+        )
+        return web.json_response(await self._store.ask(question))
+
+    async def _log(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response(await self._store.ask(partial(holdings.log, which=queries.log(request.query))))
+
+    async def _coverage(self, request: web.Request) -> web.StreamResponse:
+        query = request.query
+        low = queries.number(query, "low", 1, least=1)
+        high = queries.number(query, "high", 2**64 - 1, least=1)
+        if high < low:
+            raise ConfigError("high is below low")
+        most = queries.number(query, "cells", 240, least=1, most=holdings.MOST_CELLS)
+        question = partial(holdings.coverage, which=queries.log(query), low=low, high=high, most=most)
+        return web.json_response(await self._store.ask(question))
+
+    async def _links(self, request: web.Request) -> web.StreamResponse:
+        query = request.query
+        question = partial(
+            holdings.links,
+            which=queries.log(query),
+            chosen=queries.number(query, "seq", 1, least=1),
+            most=queries.number(query, "count", 40, least=1, most=holdings.MOST_LINKED),
+            low=queries.number(query, "low", 1, least=1) if "low" in query else None,
+        )
+        return web.json_response(await self._store.ask(question))
+
+    async def _forks(self, request: web.Request) -> web.StreamResponse:
+        offset = queries.number(request.query, "offset", 0, most=2**32)
+        limit = queries.number(request.query, "limit", 20, most=holdings.MOST_LOGS)
+        return web.json_response(await self._store.ask(partial(holdings.forks, offset=offset, limit=limit)))
+
+    async def _proof(self, request: web.Request) -> web.StreamResponse:
+        which = queries.log(request.query)
+        content = await self._store.ask(partial(holdings.proof_file, which=which))
+        name = f"fork-{which[0].hex()[:16]}-{which[1]}.culm"
+        return web.Response(
+            body=content,
+            content_type="application/octet-stream",
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+    # -- for programs ------------------------------------------------------------------------------------------
+
+    async def _metrics(self, _request: web.Request) -> web.StreamResponse:
+        held = await self._held()
+        collector = NodeCollector(self._roster, culm.__version__, held, len(self.hub), self.hub.dropped)
+        text = metrics_text(collector)
+        return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    async def _healthz(self, _request: web.Request) -> web.StreamResponse:
+        await self._store.ask(lambda store: store.change())
+        return web.Response(text="ok\n")
+
+    # -- live --------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Look at the node in turns, and tell those who watch what has changed."""
+        change, told, quiet = -1, b"", 0.0
+        while True:
+            self._rates.update(self._roster.contacts(), time.monotonic())
+            if len(self.hub):
+                with contextlib.suppress(StoreError):  # the next turn may have more luck
+                    last, logs = await self._store.ask(partial(holdings.changes, since=change, most=_CHANGED_LOGS))
+                    if last != change:
+                        if change >= 0:
+                            value = {"change": last, "logs": logs, "more": len(logs) == _CHANGED_LOGS}
+                            self.hub.send(event("changed", value))
+                        change = last
+                    now = event("overview", await self._now())
+                    if now != told:
+                        self.hub.send(now)
+                        told, quiet = now, 0.0
+                quiet += self._settings.tick
+                if quiet >= _HEARTBEAT_SECONDS:
+                    self.hub.send(HEARTBEAT)
+                    quiet = 0.0
+            else:
+                change, told = -1, b""
+            await asyncio.sleep(self._settings.tick)
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        transport = request.transport
+        if transport is None or request.method == "HEAD":
+            return web.Response(content_type="text/event-stream")
+        try:
+            viewer = self.hub.join(transport.abort)
+        except Full:
+            return web.json_response(
+                {"error": "as many follow this page as may"}, status=503, headers={"Retry-After": "10"}
+            )
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+        try:
+            first = event("overview", await self._now())
+            await response.prepare(request)
+            await response.write(first)
+            while message := await viewer.next():
+                async with asyncio.timeout(self._settings.patience):
+                    await response.write(message)
+        except (TimeoutError, ConnectionError):
+            transport.abort()
+        finally:
+            self.hub.leave(viewer)
+        return response
+
+
+@web.middleware
+async def _explained(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn errors into answers of one line."""
+    try:
+        return await handler(request)
+    except NotHeld as error:
+        return web.json_response({"error": str(error)}, status=404)
+    except ConfigError as error:
+        return web.json_response({"error": str(error)}, status=400)
+    except TooBusy as error:
+        return web.json_response({"error": str(error)}, status=503, headers={"Retry-After": "2"})
+    except StoreError:
+        return web.json_response({"error": "the store cannot be read"}, status=503, headers={"Retry-After": "2"})
+
+
+def _page() -> dict[str, tuple[str, bytes]]:
+    """The page's files: content type and bytes by name."""
+    found = {}
+    for file in files("culm.node.status").joinpath("page").iterdir():
+        kind = _TYPES.get(file.name.rpartition(".")[2])
+        if kind is not None:
+            found[file.name] = kind, file.read_bytes()
+    return found
+
+
+async def _file(_request: web.Request, *, kind: str, content: bytes) -> web.StreamResponse:
+    return web.Response(body=content, content_type=kind, charset="utf-8")

@@ -1,0 +1,84 @@
+"""Where a status page is served, and who may see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Self
+from urllib.parse import urlsplit
+
+from culm.errors import ConfigError
+
+LEAST_TOKEN = 16  # characters
+MOST_TOKEN = 256
+_LOCAL_NAME = "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSettings:
+    """``port`` 0 is any free one. ``token`` is what a viewer has to show; None: nobody has to, on this machine.
+
+    ``tick`` is the time between two looks at what has changed, ``patience`` the longest that a request may take and
+    that a viewer may take nothing of what is sent to it, all in seconds. ``most_viewers`` may follow live at once, and
+    ``most_connections`` be open: the node needs files, too.
+    """
+
+    host: str
+    port: int
+    token: str | None = field(default=None, repr=False)
+    tick: float = 1.0
+    patience: float = 10.0
+    most_viewers: int = 32
+    most_connections: int = 256
+
+    @classmethod
+    def parse(cls, text: str, token: str | None = None) -> Self:
+        """Read ``HOST:PORT``; ``ConfigError`` if it is none, or is open to others without a good token."""
+        try:
+            parts = urlsplit(f"//{text}")
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            parts, host, port = urlsplit(""), None, None
+        if not host or port is None or parts.netloc != text or "@" in text:
+            raise ConfigError(f"--http {text}: expected HOST:PORT, as in 127.0.0.1:8484")
+        settings = cls(host, port, token)
+        settings.check()
+        return settings
+
+    def check(self) -> None:
+        """Raise ``ConfigError`` if others could see the page without a good token."""
+        if self.token is None:
+            if not self.is_local:
+                raise ConfigError(
+                    f"--http {self.host}:{self.port} could be seen by others: set a token, in a file of yours alone"
+                    " with --http-token-file FILE, or in CULM_HTTP_TOKEN"
+                )
+        elif not LEAST_TOKEN <= len(self.token) <= MOST_TOKEN or not self._is_plain(self.token):
+            raise ConfigError(
+                f"the token of the status page has to have {LEAST_TOKEN} to {MOST_TOKEN} letters, digits, '-' or '_'"
+            )
+
+    @staticmethod
+    def _is_plain(token: str) -> bool:
+        return token.isascii() and token.replace("-", "").replace("_", "").isalnum()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the page."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == _LOCAL_NAME
+
+    def is_ours(self, host: str) -> bool:
+        """Whether a request's ``Host`` names this machine by a name that nobody else can point at it."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        if name in (self.host, _LOCAL_NAME):
+            return True
+        try:
+            return ip_address(name).is_loopback
+        except ValueError:
+            return False

@@ -14,6 +14,7 @@ from bench import (
     ranges,
     replication,
     select,
+    sessions,
     verification,
 )
 from bench.harness import report
@@ -29,6 +30,7 @@ BENCHMARKS = {
     "pipeline": pipeline.run,
     "fingerprint": fingerprint.run,
     "select": select.run,
+    "sessions": sessions.run,
 }
 
 

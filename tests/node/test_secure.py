@@ -100,7 +100,9 @@ async def linked(caller: Peer, listener: Peer, **settings: Any) -> AsyncIterator
         yield sessions
     finally:
         tasks[0].cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        failures = [error for error in results if isinstance(error, Exception) and not isinstance(error, NetworkError)]
+        assert failures == []
         caller.sessions.remove(sessions[0])
         listener.sessions.remove(sessions[1])
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from culm.errors import RemoteProtocolError
 from culm.node.claims import STALL_SECONDS
-from culm.node.offers import doubted, lacks, lowest_fork, newest_held
+from culm.node.offers import asked_of, doubted, knows_lower_fork, lacks, lowest_fork, newest_held
+from culm.ranges import RangeSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,7 +21,17 @@ if TYPE_CHECKING:
     from culm.store import Log
 
 _AT_ONCE = 64  # logs
+_MOST_TRIES = 5
 _MOST_WANTED = 1_000_000  # logs that wait for their turn
+
+
+class _Wish(NamedTuple):
+    """What is asked for of a log: ranges, an entry that may contradict ours. ``fork``: the lowest one known then."""
+
+    offer: Offer | None
+    ranges: RangeSet
+    doubted: int | None
+    fork: int | None
 
 
 class Fetching:
@@ -39,7 +50,8 @@ class Fetching:
         self._progressed = progressed
         self._wanted: dict[Log, Offer | None] = {}  # None: to be asked for in any case
         self._waiting: set[Log] = set()  # of those wanted, what other sessions fetch
-        self._busy: dict[Log, int | None] = {}  # being fetched, with the lowest fork that was known at the beginning
+        self._busy: dict[Log, _Wish] = {}
+        self._tries: dict[Log, int] = {}  # that brought not all
         self._finished: list[Log] = []  # of those, what came
         self._news = asyncio.Event()
 
@@ -87,53 +99,75 @@ class Fetching:
         """Ask, until cancelled."""
         while True:
             self._news.clear()
-            chosen, doubts = await asyncio.to_thread(self._choose)
-            for log in chosen:
+            chosen, useless = await asyncio.to_thread(self._choose)
+            for log, offer in useless:
+                if self._wanted.get(log) is offer:
+                    del self._wanted[log]
+            taken = []
+            for log, wish in chosen.items():
                 if self._claims.take(log, self, time.monotonic()):
                     self._wanted.pop(log, None)
+                    taken.append((log, wish.ranges, wish.doubted))
                 else:
                     self._waiting.add(log)
                     self._busy.pop(log, None)
-            if taken := [log for log in chosen if log not in self._waiting]:
-                await self._transfer.ask_for(taken, doubts)
+            if taken:
+                await self._transfer.ask_for(taken)
             self._progressed()
             if chosen or self._finished:
                 continue
             try:
-                await asyncio.wait_for(self._news.wait(), STALL_SECONDS if self._waiting else None)
+                async with asyncio.timeout(STALL_SECONDS if self._waiting else None):
+                    await self._news.wait()
             except TimeoutError:
                 self._waiting.clear()  # who fetches them may have stalled
 
-    def _choose(self) -> tuple[list[Log], list[tuple[Log, int]]]:
-        """Logs to ask for now, and entries that may contradict ours; what turns out to be of no use is forgotten."""
-        self._look_for_forks()
-        chosen: list[Log] = []
-        doubts: list[tuple[Log, int]] = []
+    def _choose(self) -> tuple[dict[Log, _Wish], list[tuple[Log, Offer | None]]]:
+        """Logs to ask for now, and offers that are of no use."""
+        self._look_at_finished()
+        chosen: dict[Log, _Wish] = {}
+        useless: list[tuple[Log, Offer | None]] = []
         for log, offer in list(self._wanted.items()):
             if len(self._busy) >= _AT_ONCE:
                 break
             if log in self._busy or log in self._waiting:
                 continue
-            with self._source.lock:
-                store, policy = self._source.store, self._source.policy
-                wanted = offer is None or lacks(store, policy, offer)
-                fork = lowest_fork(store, log)
-                doubt = newest_held(store, log) if offer is None else doubted(store, offer)
-            if wanted and doubt:
-                doubts.append((log, doubt))
-            if wanted:
-                chosen.append(log)
-                self._busy[log] = fork
-            elif self._wanted.get(log) is offer:
-                del self._wanted[log]
-        return chosen, doubts
+            wish = self._wish(log, offer)
+            if wish is not None:
+                chosen[log] = self._busy[log] = wish
+            else:
+                useless.append((log, offer))
+        return chosen, useless
 
-    def _look_for_forks(self) -> None:
-        """A log of which a fork came to light is asked for again: there may be one at a lower place."""
+    def _wish(self, log: Log, offer: Offer | None) -> _Wish | None:
+        """What to ask for of a log; None if the peer has nothing for us."""
+        with self._source.lock:
+            store, policy = self._source.store, self._source.policy
+            fork = lowest_fork(store, log)
+            if offer is None:
+                return _Wish(None, RangeSet(), newest_held(store, log) or None, fork)
+            if not lacks(store, policy, offer):
+                return None
+            doubt = newest_held(store, log) if knows_lower_fork(store, offer) else doubted(store, offer)
+            return _Wish(offer, asked_of(policy, offer), doubt or None, fork)
+
+    def _look_at_finished(self) -> None:
+        """See what has become of the logs that were asked for.
+
+        One of which a fork came to light is asked for again: there may be one at a lower place. So is one of which the
+        peer has more, some times: it may have been too busy to answer.
+        """
         while self._finished:
             log = self._finished.pop()
+            wish = self._busy[log]
             with self._source.lock:
                 fork = lowest_fork(self._source.store, log)
-            if self._busy.get(log) != fork:
+                lacking = wish.offer is not None and lacks(self._source.store, self._source.policy, wish.offer)
+            if fork != wish.fork:
                 self._wanted[log] = None
-            self._busy.pop(log, None)
+            elif lacking and self._tries.get(log, 0) < _MOST_TRIES:
+                self._tries[log] = self._tries.get(log, 0) + 1
+                self._wanted.setdefault(log, wish.offer)
+            else:
+                self._tries.pop(log, None)
+            del self._busy[log]

@@ -115,6 +115,7 @@ class _Followed:
     gap_end: int = 0  # the last number that the peer lacks; what is behind it is asked for on its own
     fork_seen: bool = False
     is_last_round: bool = False  # nothing was asked for in this round
+    doubted: int | None = None  # the peer's entry of this number may be another than ours
 
 
 def _split(low: int, high: int, at: int) -> list[tuple[int, int]]:
@@ -154,6 +155,17 @@ class Follower:
             if log not in self._logs and len(interest := self._interest(log)):
                 followed = self._logs[log] = _Followed(log, interest)
                 self._todo.append(followed)
+
+    def add_offered(self, log: Log, ranges: RangeSet, doubted: int | None = None) -> None:
+        """Ask for ranges of a log that the peer is known to have, and for an entry that may contradict ours.
+
+        No questions are asked then: what the peer has is known.
+        """
+        if log not in self._logs:
+            newest = max((item.last for item in ranges), default=0)
+            followed = _Followed(log, ranges, newest=newest, were_asked={"newest", "head", "run"}, doubted=doubted)
+            self._logs[log] = followed
+            self._todo.append(followed)
 
     def doubt(self, log: Log, seq: int) -> None:
         """The peer seems to hold another entry of a number than we do: ask for it."""
@@ -258,6 +270,9 @@ class Follower:
         followed.spans = [span for span in followed.spans if self._is_open(span)]
         if not followed.were_asked:
             self._ask_questions(followed)
+        if followed.doubted is not None:
+            self._ask_doubted(followed, followed.doubted)
+            followed.doubted = None
         if followed.newest is None and self._needs_newest(followed):
             return
         for span in self._missing(followed):
@@ -279,6 +294,13 @@ class Follower:
         if extent is not None and (newest := self._source.get(followed.log, extent[1])) is not None:
             own = newest.entry.hash
             self._question(followed, "head", MetadataOnly(extent[1], ascending=False, dist=0, own=own))
+
+    def _ask_doubted(self, followed: _Followed, seq: int) -> None:
+        request_id = self._connection.request(
+            *followed.log, MetadataOnly(seq, ascending=True, dist=0), forks=self._forks(followed.log)
+        )
+        followed.questions[request_id] = "doubt"
+        self._by_id[request_id] = followed, None
 
     def _ask_behind_gap(self, followed: _Followed) -> None:
         """The peer has entries behind some that it lacks: ask where the last run of them begins."""

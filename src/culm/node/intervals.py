@@ -35,7 +35,7 @@ class IntervalSession(PeerSession):
     ``logs`` are asked for from the beginning, others when the peer asks for them if ``mirrors`` says so. ``interest``
     says what of each log, by default the policy does. ``live``: go on with what is new; otherwise ``done`` is set once
     everything came and the peer has what it asked for. ``finished``, if there is one, is called with logs of which
-    everything came, which are then followed no longer, and asked again by ``ask_for``.
+    everything came, which are then followed no longer; they were asked for by ``ask_for``.
     """
 
     scheme: ClassVar[str] = "intervals"
@@ -69,12 +69,11 @@ class IntervalSession(PeerSession):
         self._asks = bool(logs)
         self.follower.add(logs)
 
-    async def ask_for(self, logs: Iterable[Log], doubted: Iterable[tuple[Log, int]] = ()) -> None:
-        """Ask for logs, too, or again for those that were finished; and for entries that may contradict ours."""
+    async def ask_for(self, wishes: Iterable[tuple[Log, RangeSet, int | None]]) -> None:
+        """Ask for ranges of logs that the peer has, and for entries that may contradict ours."""
         async with self._lock:
-            self.follower.add(logs)
-            for log, seq in doubted:
-                self.follower.doubt(log, seq)
+            for log, ranges, doubted in wishes:
+                self.follower.add_offered(log, ranges, doubted)
         self._wake.set()
 
     async def change_policy(self, policy: Policy) -> None:

@@ -38,11 +38,25 @@ def _tip(store: SQLiteStore, log: Log, newest: int) -> bytes:
     return stored.entry.hash[len(YAMF_PREFIX) :][:TIP_BYTES]
 
 
+def asked_of(policy: Policy, offer: Offer) -> RangeSet:
+    """What we want of what a peer has."""
+    wanted = policy.interest(offer.log)
+    if wanted == EVERYTHING:
+        return offer.held
+    newest = _newest(offer.held)
+    return wanted.missing(wanted.missing(offer.held, newest), newest)
+
+
 def doubted(store: SQLiteStore, offer: Offer) -> int | None:
     """The number of which the peer's entry is another than ours, as far as its tip tells."""
     newest = _newest(offer.held)
     tip = _tip(store, offer.log, newest)
     return newest if tip and offer.tip and tip != offer.tip else None
+
+
+def knows_lower_fork(store: SQLiteStore, offer: Offer) -> bool:
+    """Whether the peer knows of a fork at a lower place than we do."""
+    return bool(offer.fork) and offer.fork < (lowest_fork(store, offer.log) or MAX_U64)
 
 
 def newest_held(store: SQLiteStore, log: Log) -> int:
@@ -55,9 +69,7 @@ def lacks(store: SQLiteStore, policy: Policy, offer: Offer) -> bool:
     wanted = policy.interest(offer.log)
     if not wanted:
         return False
-    if offer.fork and offer.fork < (lowest_fork(store, offer.log) or MAX_U64):
-        return True
-    if doubted(store, offer) is not None:
+    if knows_lower_fork(store, offer) or doubted(store, offer) is not None:
         return True
     if wanted == EVERYTHING:
         return any(_missing(store, offer.log, item.start, item.last, sparse=item.sparse) for item in offer.held)

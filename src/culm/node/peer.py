@@ -235,9 +235,9 @@ class PeerSession(ABC):
     async def _write(self) -> None:
         while True:
             self._wake.clear()
-            if self.arrivals.idle and not self._is_taking:
-                self._look_again()
             async with self._lock:
+                if self.arrivals.idle and not self._is_taking:
+                    self._look_again()
                 data, more = self._compose() if self._is_small_work else await asyncio.to_thread(self._compose)
                 self._put(data)
             for event in self._take_events():

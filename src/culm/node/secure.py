@@ -102,7 +102,7 @@ class SecureSession:
         self._incoming = TransferReader(self._consumed)
         self._outgoing = TransferWriter(self.connection, self._wake.set)
         self._transfer = _Transfers(
-            replace(config, policy=config.policy),
+            replace(config, limits=replace(config.limits, settle_seconds=config.limits.idle_seconds)),
             worker,
             source,
             (self._incoming, cast("asyncio.StreamWriter", self._outgoing)),

@@ -48,9 +48,6 @@ DEFAULT_LOGS, MOST_LOGS = 25, 100
 SMALL_ENTRIES = 2_000_000
 """Up to so many entries and rejects are counted without Spark, unless a master is named: in 250 bytes each."""
 
-SETTINGS = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
-"""What a session for this job is started with, beyond ``culm.spark.session``."""
-
 
 @dataclass(frozen=True, slots=True)
 class Report(Totals):
@@ -118,7 +115,7 @@ def _counting(source: Source, folder: Path, master: str | None, say: Callable[[s
     from culm.spark.report.sql import SqlCounts
 
     work = folder / "work"
-    with running(master or "local[*]", say, SETTINGS) as spark:
+    with running(master or "local[*]", say) as spark:
         say(looking)
         yield SqlCounts(spark, source, folder / "numbers", work)
     rmtree(work)

@@ -25,7 +25,6 @@ from culm.errors import ConfigError
 from culm.spark.columns import Columns
 from culm.spark.gather import PACKS
 from culm.spark.inputs import plan
-from culm.spark.job import SETTINGS
 from culm.spark.output import (
     SUMMARY,
     check_output,
@@ -118,7 +117,7 @@ def run_select(
     for path in [*inputs, requests] if overwrite else ():
         if Path(path).resolve().is_relative_to(output.resolve()):
             raise ConfigError(f"{path}: is inside the output {output}, which is to be replaced")
-    with running(master, job.say, SETTINGS) as spark, whole_folder(output) as folder:
+    with running(master, job.say) as spark, whole_folder(output) as folder:
         counts = job.run(spark, folder, bundles=bundles)
         rmtree(folder / "work")
         summary = SelectSummary(**counts, seconds=round(time.monotonic() - started, 3))

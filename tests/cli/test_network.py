@@ -166,13 +166,15 @@ def test_a_peer_that_talks_nonsense(culm: Culm) -> None:
 
 
 def test_the_summary_is_json_even_in_the_logs(culm: Culm) -> None:
-    """With ``--json`` stdout holds one JSON object and nothing else."""
+    """With ``--json`` stdout holds JSON objects, one a line, and nothing else; the summary is the last."""
     bob = culm.at("bob")
     bob("init")
     with serving(culm.home) as (url, _):
         process = start(bob.home, "sync", url, "--clump", "x", "--json", "-v")
         out, _ = process.communicate(timeout=20)
-    assert json.loads(out)["entries_received"] == 0
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["type"] for line in lines] == ["progress"] * (len(lines) - 1) + ["summary"]
+    assert lines[-1]["entries_received"] == 0
 
 
 def test_comparing_a_store_with_a_node(culm: Culm) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from culm.errors import NetworkError
@@ -59,7 +60,7 @@ async def sync(
         while True:
             session = Session(identity, config, worker, await _connected(config, url), called=True)
             try:
-                await _until_done(session, progress)
+                await _until_done(session, partial(_told, progress, summary))
                 break
             except NetworkError:
                 if not session.worn_out:
@@ -133,6 +134,14 @@ async def sync_logs(
         worker.close()
         source.close()
     return summary
+
+
+def _told(progress: Callable[[SessionStats], None], before: SessionStats, stats: SessionStats) -> None:
+    """Tell of a session together with those before it."""
+    total = SessionStats()
+    total.add(before)
+    total.add(stats)
+    progress(total)
 
 
 async def _connected(config: NodeConfig, url: PeerUrl) -> Streams:

@@ -8,7 +8,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -37,6 +37,7 @@ class Clock:
 STEPS = st.lists(st.tuples(st.floats(0, 20), st.integers(0, 1000), st.integers(0, 10**6)), min_size=1, max_size=30)
 
 
+@settings(deadline=None)
 @given(steps=STEPS, total=st.none() | st.integers(0, 20_000))
 def test_readings_make_sense(steps: Iterable[tuple[float, int, int]], total: int | None) -> None:
     """Rates are never negative, nor more than went in all; what is done is never more than the total shown."""

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from culm.errors import ConfigError
@@ -146,6 +146,7 @@ def test_every_setting_is_on_its_page() -> None:
     assert tables() in PAGE.read_text(), "docs/configuration.md: put in the output of culm.node.settings.tables()"
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.sampled_from(

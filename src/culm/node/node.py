@@ -254,6 +254,7 @@ class Node:
 
     async def _run(self, session: Session | PeerSession, name: str, address: str | None) -> None:
         self.sessions.add(session)
+        _logger.info("connected", extra={"peer": name})
         failure: CulmError | None = None
         try:
             await session.run()
@@ -282,7 +283,8 @@ class Node:
                 wait = backoff.after(config.interval)
             except CulmError as error:
                 if session is None:
-                    _logger.info("not reached", extra={"peer": peer.name, "reason": str(error)})
+                    level = logging.INFO if backoff.is_failing else logging.WARNING  # once is enough to be told of
+                    _logger.log(level, "not reached", extra={"peer": peer.name, "reason": str(error)})
                 elif session.stats.entries_received + session.stats.entries_sent:
                     backoff.succeeded()
                 wait = max(backoff.failed(), self._peering.refused_for(address))

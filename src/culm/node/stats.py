@@ -37,7 +37,7 @@ def tell_refused(place: Place | None, reason: object, peer: str | None = None) -
 class SessionStats:
     """What went through a session. ``bytes_*`` count the wire, ``payload_bytes`` payloads received.
 
-    ``missing`` counts the entries that were lacking when they were announced, ``offences`` the entries and payloads that
+    ``missing`` counts the entries that were lacking when they were announced, ``offences`` entries and payloads that
     were not what they claimed to be (``refused`` also lists what could not be taken for other reasons).
     """
 

@@ -146,6 +146,14 @@ def test_every_setting_is_on_its_page() -> None:
     assert tables() in PAGE.read_text(), "docs/configuration.md: put in the output of culm.node.settings.tables()"
 
 
+def test_the_files_on_the_page_are_good(tmp_path: Path) -> None:
+    """What the docs show as a file is one."""
+    blocks = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert blocks
+    for text in blocks:
+        assert load_text(tmp_path, text).peers
+
+
 @settings(deadline=None)
 @given(
     st.lists(

@@ -92,6 +92,7 @@ class Node:
         self._tasks: set[asyncio.Task[None]] = set()
         self._comparisons = 0
         self._peering = Peering(config)
+        self._unproved: set[asyncio.StreamWriter] = set()  # connections that came in and do not prove who it is
         self._source: StoreSource | None = None
 
     async def run(
@@ -129,10 +130,16 @@ class Node:
         return entry
 
     async def change_policy(self, policy: Policy) -> None:
-        """Go on with other choices, in the sessions there are, too."""
+        """Go on with other choices, in the sessions there are, too.
+
+        With an allow list, connections that came in without a proof of who it is are closed.
+        """
         self.config = self._peering.config = replace(self.config, policy=policy)
         if self._source is not None:
             self._source.policy = policy
+        if policy.allow_peers:
+            for writer in self._unproved:
+                writer.close()
         for session in list(self.sessions):
             await session.change_policy(policy)
 
@@ -198,14 +205,25 @@ class Node:
             _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": reason})
             writer.close()
             return False
+        if self.config.policy.allow_peers and not proves:
+            reason = "it cannot prove that it is on the allow list"
+            _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": reason})
+            writer.close()
+            return False
         if self._peering.refuses_call(address, proves=proves) is not None:
             writer.close()
             return False
+        if not proves:
+            self._unproved.add(writer)
         if (task := asyncio.current_task()) is not None:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            task.add_done_callback(lambda _: self._peering.left(address))
+            task.add_done_callback(lambda _: self._left(writer, address))
         return True
+
+    def _left(self, writer: asyncio.StreamWriter, address: str | None) -> None:
+        self._unproved.discard(writer)
+        self._peering.left(address)
 
     def _bushbaby(self, streams: Streams, *, called: bool, config: NodeConfig | None = None) -> Session:
         address = address_of(streams[1])

@@ -166,13 +166,15 @@ def test_a_peer_that_talks_nonsense(culm: Culm) -> None:
 
 
 def test_the_summary_is_json_even_in_the_logs(culm: Culm) -> None:
-    """With ``--json`` stdout holds one JSON object and nothing else."""
+    """With ``--json`` stdout holds JSON objects, one a line, and nothing else; the summary is the last."""
     bob = culm.at("bob")
     bob("init")
     with serving(culm.home) as (url, _):
         process = start(bob.home, "sync", url, "--clump", "x", "--json", "-v")
         out, _ = process.communicate(timeout=20)
-    assert json.loads(out)["entries_received"] == 0
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["type"] for line in lines] == ["progress"] * (len(lines) - 1) + ["summary"]
+    assert lines[-1]["entries_received"] == 0
 
 
 def test_comparing_a_store_with_a_node(culm: Culm) -> None:
@@ -250,3 +252,26 @@ def test_whoever_breaks_the_rules_is_refused_for_a_while(culm: Culm) -> None:
     lines = [json.loads(line) for line in err.splitlines()]
     assert [line["event"] for line in lines][:2] == ["dropped the peer", "refusing address 127.0.0.1 for 10 s"]
     assert all(line["reason"] and line["peer"].startswith("127.0.0.1:") for line in lines)
+
+
+def test_an_allow_list_goes_for_a_running_node(culm: Culm) -> None:
+    """Once somebody is allowed, a running node drops and refuses all others, and all who cannot prove who they are."""
+    bob = culm.at("bob")
+    bob("init")
+    culm("append", 1, "--text", "news")
+    log = f"{culm('logs', '--json').json[0]['author']}/1"
+    with serving(culm.home, "--listen", "intervals://127.0.0.1:0") as (url, process):
+        assert process.stdout is not None
+        other = process.stdout.readline().split()[1]
+        live = start(bob.home, "sync", other, log, "--live", "--clump", "x")
+        assert bob("sync", url, "--clump", "x").code == 0
+        assert bob("sync", other, log, "--clump", "x").code == 0
+        culm("allow", "peer", "a" * 43, "--clump", "x")
+        assert live.wait(20) == 3
+        live.communicate()
+        while bob("sync", other, log, "--clump", "x").code == 0:
+            pass
+        assert bob("sync", url, "--clump", "x").code == 3
+        culm("allow", "peer", bob("identity", "show").out.strip(), "--clump", "x")
+        while bob("sync", url, "--clump", "x").code != 0:
+            pass

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from culm.errors import ConfigError
@@ -146,6 +146,15 @@ def test_every_setting_is_on_its_page() -> None:
     assert tables() in PAGE.read_text(), "docs/configuration.md: put in the output of culm.node.settings.tables()"
 
 
+def test_the_files_on_the_page_are_good(tmp_path: Path) -> None:
+    """What the docs show as a file is one."""
+    blocks = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert blocks
+    for text in blocks:
+        assert load_text(tmp_path, text).peers
+
+
+@settings(deadline=None)
 @given(
     st.lists(
         st.sampled_from(

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from culm.errors import Place
@@ -34,6 +34,7 @@ def test_both_forms() -> None:
     }  # fmt: skip
 
 
+@settings(deadline=None)
 @given(st.text(), st.text(), st.integers())
 def test_a_line_is_a_line(message: str, field: str, number: int) -> None:
     """Whatever stands in it, a line has no line ends and nothing that a terminal obeys, and JSON can be read."""

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from culm.errors import NetworkError, RemoteProtocolError
@@ -41,6 +41,7 @@ class Clock:
 # -- backoff --------------------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(
     first=st.floats(0.01, 10), times=st.floats(1, 1000), chances=st.lists(st.floats(0, 0.999), min_size=1, max_size=80)
 )
@@ -51,7 +52,9 @@ def test_waits_grow_and_stay_bounded(first: float, times: float, chances: list[f
     backoff = Backoff(first, most, lambda: next(source))
     for attempt, chance in enumerate(chances):
         assert backoff.failed() == pytest.approx(min(most, first * 2.0**attempt) * (0.5 + chance / 2))
+    assert backoff.is_failing
     backoff.succeeded()
+    assert not backoff.is_failing
     again = Backoff(first, most, lambda: 0.0)
     assert again.failed() == first / 2
 
@@ -63,6 +66,7 @@ EVENTS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(events=EVENTS, capacity=st.integers(1, 4))
 def test_penalties_are_bounded(events: list[tuple[str, int, float]], capacity: int) -> None:
     """Nobody is refused for longer than the most, who was not blamed is not refused, and memory stays bounded."""
@@ -97,9 +101,13 @@ def test_penalties_grow_and_are_forgiven() -> None:
     assert Penalties[str](0, 0).blame("z", 0) == 0
 
 
-@given(st.integers(0, 2**32))
-def test_an_honest_peer_behind_a_bad_address_gets_in(seed: int) -> None:
-    """While another one at its address breaks the rules whenever it gets in, a peer that tries again gets in, too."""
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32), asks=st.booleans())
+def test_an_honest_peer_behind_a_bad_address_gets_in(seed: int, asks: bool) -> None:
+    """While another one at its address breaks the rules whenever it can, a peer that tries again gets in.
+
+    Without ``asks`` the other one breaks them before it could be refused.
+    """
     source = random.Random(seed)
     penalties: Penalties[str] = Penalties(10, 360)
     backoff = Backoff(1, 60, source.random)
@@ -110,7 +118,7 @@ def test_an_honest_peer_behind_a_bad_address_gets_in(seed: int) -> None:
         while honest_at <= now and not admitted:
             admitted = penalties.lets_through("x", honest_at)
             honest_at += backoff.failed()
-        if penalties.lets_through("x", now):
+        if not asks or penalties.lets_through("x", now):
             penalties.blame("x", now)
     assert admitted
 
@@ -118,6 +126,7 @@ def test_an_honest_peer_behind_a_bad_address_gets_in(seed: int) -> None:
 # -- calls ----------------------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 3), st.booleans()), max_size=120))
 def test_calls_are_bounded(calls: list[tuple[int, float, bool]]) -> None:
     """In no minute more calls are taken than twice the bound, never more at once than may; memory is bounded."""
@@ -139,6 +148,7 @@ def test_calls_are_bounded(calls: list[tuple[int, float, bool]]) -> None:
 # -- bandwidth ------------------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(
     rate=st.floats(2000, 10**7),
     steps=st.lists(st.tuples(st.floats(0, 0.5), st.integers(1, 10**6)), min_size=1, max_size=60),
@@ -317,7 +327,9 @@ def test_what_is_no_offence() -> None:
     mine = peering(Clock())
     mine.ended("x", ADDRESS, None, SessionStats(), NetworkError("gone"))
     assert not mine.refused_for(ADDRESS)
-    mine.ended("x", ADDRESS, None, SessionStats(refused=["a bad signature"]), None)
+    mine.ended("x", ADDRESS, None, SessionStats(refused=["the waiting room is full"]), None)
+    assert not mine.refused_for(ADDRESS)
+    mine.ended("x", ADDRESS, None, SessionStats(refused=["a bad signature"], offences=1), None)
     assert mine.refused_for(ADDRESS)
 
 

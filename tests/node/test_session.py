@@ -24,6 +24,7 @@ from culm.node.stats import PeerRefused, PeerSilent
 from culm.node.wants import EVERYTHING, wanted
 from culm.ranges import RangeSet, read_range
 from culm.testing import build_log
+from culm.testing.builders import tampered
 from tests.node.links import Party, run, stream_pair, until_done
 
 if TYPE_CHECKING:
@@ -400,6 +401,35 @@ def test_a_forged_entry_is_refused_and_the_rest_kept(parties: list[Party]) -> No
     # Entry 4 links to entry 1, so that 4 and 5 have a path of their own.
     assert list(alice.holds().values()) == [[1, 2, 4, 5]]
     assert alice.store.get(Place(log.identity.public, 0, 3)) is None
+
+
+def test_a_flood_of_forgeries_ends_the_session(parties: list[Party]) -> None:
+    """More forged entries than anybody can send in good faith are a breach of the protocol; what is right is kept."""
+    alice, bob, _ = parties
+    log = build_log(200, seed=44)
+    items = [log.entries[0].encoded + log.payloads[log.entries[0].hash]]
+    items += [tampered(entry) + log.payloads[entry.hash] for entry in log.entries[1:]]
+
+    async def talk() -> BaseException | None:
+        near, far = await stream_pair()
+        session = await alice.session(near, called=True)
+        task = asyncio.create_task(session.run())
+        peer = Deployed(bob, far)
+        await peer.until(lambda: peer.connection.replicating)
+        for _ in range(2):
+            writer = peer.connection.start_bamboo([len(item) for item in items])
+            for item in items:
+                writer.write(item)
+            writer.send()
+            for data in peer.connection.data_to_send():
+                peer.writer.write(data)
+            while not session.stats.offences:
+                await asyncio.sleep(0.005)
+        (failure,) = await asyncio.gather(task, return_exceptions=True)
+        return failure
+
+    assert isinstance(run(talk), RemoteProtocolError)
+    assert list(alice.holds().values()) == [[1]]
 
 
 @pytest.mark.parametrize("greet", [False, True])

@@ -64,6 +64,7 @@ TEXTS = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(runs=RUNS, texts=st.lists(TEXTS, min_size=1, max_size=3), long=st.sampled_from([2, 16, 1000]))
 def test_told_is_the_interest_without_what_was_forgotten(
     runs: list[tuple[int, int]], texts: list[str], long: int
@@ -199,7 +200,7 @@ INTERESTS = st.dictionaries(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(interests=st.none() | INTERESTS)
 def test_interests_are_kept(tmp_path: Path, interests: dict[bytes | tuple[bytes, int], RangeSet] | None) -> None:
     """What is followed is loaded as it was saved, nothing at all and nothing in particular told apart."""

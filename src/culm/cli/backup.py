@@ -26,7 +26,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import culm
 from culm.cli.home import Home
-from culm.cli.output import note, print_json, progress_bar, size_text
+from culm.cli.output import note, print_json, size_text
+from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, StoreDamaged
 from culm.store import SQLiteStore
 from culm.store.copying import StoreCopy, copy_store

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.cli.home import Home
-from culm.cli.output import note, open_input, open_output, print_json, progress_bar
+from culm.cli.output import note, open_input, open_output, print_json
+from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, NotHeld
 from culm.store.exchange import Importer, export_bundle, export_plain
 from culm.wire.places import log_text, parse_log, place_text

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from culm.bamboo import lipmaa
 from culm.cli.home import Home
-from culm.cli.output import note, open_input, print_json, print_table, progress_bar, size_text
+from culm.cli.output import note, open_input, print_json, print_table, size_text
+from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, NotHeld, Place
 from culm.store import State
 from culm.wire.places import (

@@ -25,7 +25,8 @@ from culm.cli.nodeoptions import (
     settings_of,
     start_logging,
 )
-from culm.cli.output import note, print_json, progress_bar, size_text
+from culm.cli.output import note, print_json, size_text
+from culm.cli.progress import sync_progress
 from culm.errors import ConfigError
 from culm.intervals import Forks
 from culm.node.choices import ChoicesWatch
@@ -182,14 +183,8 @@ def _sync(arguments: argparse.Namespace) -> int:
     config, _ = node_config(settings, policy, bushbaby=url.scheme == "bushbaby").for_peer(url)
     follow = _named_logs(arguments, url)
     options = proposal_options(arguments, settings) if url.scheme == "proposals" else _options(arguments)
-    with home.store() as store, progress_bar(f"syncing with {url}") as bar:
+    with home.store() as store, sync_progress(arguments, f"syncing with {url}") as progress:
         identity = home.identity(settings["identity"])
-
-        def progress(stats: SessionStats) -> None:
-            done = stats.entries_received + stats.entries_sent
-            total = stats.missing + stats.entries_sent if stats.missing else None
-            bar.update(done, stats.bytes_received + stats.bytes_sent, total)
-
         if url.scheme == "culm":
             summary = asyncio.run(sync_securely(identity, config, store, url, live=arguments.live, progress=progress))
         elif url.scheme == "bushbaby":
@@ -262,7 +257,7 @@ def _fetch(arguments: argparse.Namespace) -> int:
     url = PeerUrl.parse(arguments.url, schemes=("intervals",))
     home = Home.find(arguments.home)
     wanted = _wanted_entries(arguments.entries)
-    with home.store() as store, progress_bar(f"fetching from {url}") as bar:
+    with home.store() as store, sync_progress(arguments, f"fetching from {url}") as progress:
         for log, ranges in wanted.items():
             for item in ranges:
                 forgotten = [
@@ -279,9 +274,7 @@ def _fetch(arguments: argparse.Namespace) -> int:
                 url,
                 wanted,
                 interest=lambda log: wanted.get(log, RangeSet()),
-                progress=lambda stats: bar.update(
-                    stats.entries_received, stats.bytes_received + stats.bytes_sent, stats.missing or None
-                ),
+                progress=progress,
             )
         )
         lacking = [
@@ -310,7 +303,7 @@ def _wanted_entries(texts: Sequence[str]) -> dict[Log, RangeSet]:
 
 def _print_summary(arguments: argparse.Namespace, summary: SyncSummary) -> None:
     if arguments.json:
-        print_json({**asdict(summary), "seconds": round(summary.seconds, 3)})
+        print_json({"type": "summary", **asdict(summary), "seconds": round(summary.seconds, 3)})
         return
     print(
         f"received {summary.entries_received} entries ({size_text(summary.bytes_received)}),"

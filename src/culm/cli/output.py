@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from culm.errors import ConfigError, StoreFull
@@ -58,42 +58,6 @@ def size_text(size: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} TiB"
-
-
-@contextmanager
-def progress_bar(title: str) -> Iterator[ProgressBar]:
-    """A progress bar on stderr; nothing where stderr is not a terminal."""
-    console = Console(stderr=True)
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[counts]}"),
-        DownloadColumn(binary_units=True),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with progress:
-        yield ProgressBar(progress, title)
-
-
-class ProgressBar:
-    """Entries and bytes done, of how many if that is known."""
-
-    def __init__(self, progress: Progress, title: str) -> None:
-        self._progress = progress
-        self._task = progress.add_task(title, total=None, counts="")
-
-    def update(self, entries: int, size: int, total_entries: int | None = None) -> None:
-        """Show ``entries`` (of ``total_entries``) and ``size`` bytes done."""
-        counts = f"{entries:,} entries" if total_entries is None else f"{entries:,} of {total_entries:,} entries"
-        self._progress.update(self._task, counts=counts)
-        if total_entries:
-            # The bar follows the entries; bytes are shown as they come, since their sum is not known beforehand.
-            self._progress.update(self._task, completed=size, total=max(size, size * total_entries // max(entries, 1)))
-        else:
-            self._progress.update(self._task, completed=size)
 
 
 class Stages:

@@ -22,6 +22,11 @@ class Backoff:
         self._chance = chance
         self._failures = 0
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last attempt failed."""
+        return self._failures > 0
+
     def failed(self) -> float:
         """An attempt failed: how long to wait."""
         wait = min(self._most, self._first * 2.0**self._failures)

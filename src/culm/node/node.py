@@ -115,6 +115,7 @@ class Node:
         self._comparisons = 0
         self._claims = Claims()
         self._peering = Peering(config)
+        self._unproved: set[asyncio.StreamWriter] = set()  # connections that came in and do not prove who it is
         self._source: StoreSource | None = None
 
     async def run(
@@ -152,10 +153,16 @@ class Node:
         return entry
 
     async def change_policy(self, policy: Policy) -> None:
-        """Go on with other choices, in the sessions there are, too."""
+        """Go on with other choices, in the sessions there are, too.
+
+        With an allow list, connections that came in without a proof of who it is are closed.
+        """
         self.config = self._peering.config = replace(self.config, policy=policy)
         if self._source is not None:
             self._source.policy = policy
+        if policy.allow_peers:
+            for writer in self._unproved:
+                writer.close()
         for session in list(self.sessions):
             await session.change_policy(policy)
 
@@ -230,14 +237,25 @@ class Node:
             _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": reason})
             writer.close()
             return False
+        if self.config.policy.allow_peers and not proves:
+            reason = "it cannot prove that it is on the allow list"
+            _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": reason})
+            writer.close()
+            return False
         if self._peering.refuses_call(address, proves=proves) is not None:
             writer.close()
             return False
+        if not proves:
+            self._unproved.add(writer)
         if (task := asyncio.current_task()) is not None:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            task.add_done_callback(lambda _: self._peering.left(address))
+            task.add_done_callback(lambda _: self._left(writer, address))
         return True
+
+    def _left(self, writer: asyncio.StreamWriter, address: str | None) -> None:
+        self._unproved.discard(writer)
+        self._peering.left(address)
 
     def _secure(
         self, streams: Streams, *, peer: bytes | None = None, config: NodeConfig | None = None
@@ -303,6 +321,7 @@ class Node:
     async def _run(self, session: AnySession, name: str, address: str | None) -> None:
         self.sessions.add(session)
         self.roster.began(session, name)
+        _logger.info("connected", extra={"peer": name})
         failure: CulmError | None = None
         try:
             await session.run()
@@ -335,7 +354,8 @@ class Node:
             except CulmError as error:
                 self.roster.troubles[url] = str(error)
                 if session is None:
-                    _logger.info("not reached", extra={"peer": peer.name, "reason": str(error)})
+                    level = logging.INFO if backoff.is_failing else logging.WARNING  # once is enough to be told of
+                    _logger.log(level, "not reached", extra={"peer": peer.name, "reason": str(error)})
                 elif session.stats.entries_received + session.stats.entries_sent:
                     backoff.succeeded()
                 wait = max(backoff.failed(), self._peering.refused_for(address))

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from culm.bamboo import ForkProof
-from culm.errors import RemoteProtocolError
+from culm.errors import PayloadMismatch, RemoteProtocolError
 from culm.node.arrivals import Arrivals
 from culm.node.stats import REFUSALS_KEPT, PeerSilent, SessionStats, tell_refused
 from culm.node.tasks import peer_address, run_together
@@ -176,6 +176,8 @@ class PeerSession(ABC):
             self._is_taking = False
             if failure is not None:
                 raise failure
+            if not self.config.proposals.greedy:  # greedy peers pass on what nobody could check
+                self.stats.check_offences()
             await self.arrivals.room()
             async with self._lock:
                 self._put(self._refill())
@@ -218,14 +220,14 @@ class PeerSession(ABC):
 
     def _refuse(self, entry: Entry, reason: str) -> None:
         if len(self.stats.refused) < REFUSALS_KEPT:
-            self.stats.refused.append(f"{entry.place}: {reason}")
-        tell_refused(entry.place, reason)
+            tell_refused(entry.place, reason)
+        self.stats.note_refused([(entry.place, PayloadMismatch(reason, entry.place))])
 
     def _was_stored(self, report: ImportReport) -> None:
         self.stats.forks += len(report.forks)
         for place, error in report.refused[: REFUSALS_KEPT - len(self.stats.refused)]:
-            self.stats.refused.append(f"{place}: {error}")
             tell_refused(place, error)
+        self.stats.note_refused(report.refused)
         if report.added or report.payloads:
             self.store_changed()
             self._stored()

@@ -125,7 +125,7 @@ class Peering:
     ) -> None:
         """A session ended: for it to be held against the peer, or to its credit. ``identity``: if it was proved."""
         # Greedy peers pass on what nobody could check: a wrong payload is not theirs.
-        lied = bool(stats.refused) and not self.config.proposals.greedy
+        lied = bool(stats.offences) and not self.config.proposals.greedy
         if isinstance(error, ProtocolError):
             self._blame(name, address, identity, str(error))
         elif lied:

@@ -50,7 +50,9 @@ class Penalties(Generic[Key]):
         penalty = min(self._most, self._first * 2.0 ** min(strikes, _MAX_DOUBLINGS))
         record = self._records.get(key)
         left = penalty if record is None else max(record.until - now, penalty)
-        self._records[key] = _Record(strikes + 1, now + left, penalty, now)
+        # Who goes on breaking the rules takes no turn from the others behind the same address.
+        probed = now if record is None or now >= record.until else record.probed
+        self._records[key] = _Record(strikes + 1, now + left, penalty, probed)
         while len(self._records) > self._capacity:
             del self._records[min(self._records, key=lambda other: self._records[other].until)]
         return left

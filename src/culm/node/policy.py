@@ -95,8 +95,9 @@ class PolicyFile:
 
     def load(self, clump: bytes) -> Policy:
         """The choices for a clump; the defaults if there are none. ``ConfigError`` if the file is damaged."""
+        document = self._read()
         try:
-            lists = self._read().get(clump.hex(), {})
+            lists = document.get(clump.hex(), {})
             allow_peers, block_peers, allow_authors, block_authors = (
                 frozenset(bytes.fromhex(key) for key in lists.get(name, ())) for name in self._KEYS
             )

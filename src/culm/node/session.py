@@ -163,6 +163,7 @@ class Session:
                 self._heard_at = time.monotonic()
                 await self._handle(event)
             self._handling = False
+            self.stats.check_offences()
             self._wake.set()
         await self._intake.flush()
 
@@ -206,8 +207,8 @@ class Session:
         await self._worker.run(self._ledger.stored, logs, self._missing)
         self.stats.forks += len(report.forks)
         for place, error in report.refused[: REFUSALS_KEPT - len(self.stats.refused)]:
-            self.stats.refused.append(f"{place}: {error}")
             tell_refused(place, error, self._name)
+        self.stats.note_refused(report.refused)
         if report.added or report.payloads:
             self._stored()
         self._wake.set()

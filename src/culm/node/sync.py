@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from culm.errors import NetworkError
@@ -63,7 +64,7 @@ async def sync(
         while True:
             session = Session(identity, config, worker, await _connected(config, url), called=True)
             try:
-                await _until_done(session, progress)
+                await _until_done(session, partial(_told, progress, summary))
                 break
             except NetworkError:
                 if not session.worn_out:
@@ -179,6 +180,14 @@ async def _watched(session: PeerSession | SecureSession, worker: StoreWorker) ->
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+def _told(progress: Callable[[SessionStats], None], before: SessionStats, stats: SessionStats) -> None:
+    """Tell of a session together with those before it."""
+    total = SessionStats()
+    total.add(before)
+    total.add(stats)
+    progress(total)
 
 
 async def _connected(config: NodeConfig, url: PeerUrl) -> Streams:

@@ -1,0 +1,178 @@
+"""How far work is: entries and bytes, of how many, how fast, how long still.
+
+On a terminal a bar on stderr; nothing where stderr is none. With ``--json`` a sync prints a line a second on stdout: an
+object of type ``progress``; the last line is of type ``summary``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from culm.cli.output import print_json, size_text
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    from culm.node.stats import SessionStats
+
+_WINDOW_SECONDS = 5.0  # that rates are of
+_LEAST_SECONDS = 0.5  # before there is a rate to tell
+_LINE_SECONDS = 1.0  # between two lines of JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How far work is. Rates are a second's, over the last few; None where that is not known yet."""
+
+    seconds: float
+    entries: int
+    total: int | None
+    size: int
+    bytes_per_second: float | None
+    seconds_left: float | None
+
+
+class Meter:
+    """Makes rates of counts. ``clock`` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = clock()
+        self._samples: deque[tuple[float, int, int]] = deque([(self._began, 0, 0)])
+
+    def read(self, entries: int, size: int, total: int | None = None) -> Reading:
+        """So many entries (of ``total``, if that is known) and bytes are done."""
+        now = self._clock()
+        self._samples.append((now, entries, size))
+        while len(self._samples) > 2 and self._samples[1][0] <= now - _WINDOW_SECONDS:
+            self._samples.popleft()
+        began, entries_then, size_then = self._samples[0]
+        rate = left = None
+        if now - began >= _LEAST_SECONDS:
+            rate = max(0, size - size_then) / (now - began)
+            entry_rate = max(0, entries - entries_then) / (now - began)
+            if total is not None and total >= entries and entry_rate:
+                left = (total - entries) / entry_rate
+        total = None if total is None else max(total, entries)
+        return Reading(now - self._began, entries, total, size, rate, left)
+
+
+def duration_text(seconds: float) -> str:
+    """A time for people: ``0:07``, ``12:40``, ``3:05:00``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@contextmanager
+def progress_bar(title: str, console: Console | None = None) -> Iterator[ProgressBar]:
+    """A bar on stderr; nothing where stderr is not a terminal."""
+    console = console or Console(stderr=True)
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[counts]}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with progress:
+        yield ProgressBar(progress, title)
+
+
+class ProgressBar:
+    """Entries and bytes done, of how many if that is known."""
+
+    def __init__(self, progress: Progress, title: str) -> None:
+        self._progress = progress
+        self._meter = Meter()
+        self._task = progress.add_task(title, total=None, counts="", left="")
+
+    def update(self, entries: int, size: int, total_entries: int | None = None) -> None:
+        """Show ``entries`` (of ``total_entries``) and ``size`` bytes done."""
+        reading = self._meter.read(entries, size, total_entries)
+        self._progress.update(
+            self._task, completed=entries, total=reading.total or None, counts=_counts(reading), left=_left(reading)
+        )
+
+
+def _counts(reading: Reading) -> str:
+    parts = []
+    if reading.total:
+        parts.append(f"{reading.entries:,} of {reading.total:,} entries")
+    elif reading.entries:
+        parts.append(f"{reading.entries:,} entries")
+    if reading.size:
+        parts.append(size_text(reading.size))
+    if reading.size and reading.bytes_per_second is not None:
+        parts.append(f"{size_text(int(reading.bytes_per_second))}/s")
+    return "  ".join(parts)
+
+
+def _left(reading: Reading) -> str:
+    return "" if reading.seconds_left is None else f"{duration_text(reading.seconds_left)} left"
+
+
+@contextmanager
+def sync_progress(
+    arguments: argparse.Namespace, title: str, *, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[SessionStats], None]]:
+    """What to call with the counts of a sync: they are shown as a bar, or, with ``--json``, as lines."""
+    if arguments.json:
+        yield _Lines(clock)
+        return
+    with progress_bar(title) as bar:
+
+        def show(stats: SessionStats) -> None:
+            entries, total = _entries(stats)
+            bar.update(entries, stats.bytes_received + stats.bytes_sent, total)
+
+        yield show
+
+
+def _entries(stats: SessionStats) -> tuple[int, int | None]:
+    """The entries that went either way, and how many are going to, as far as the peer told."""
+    done = stats.entries_received + stats.entries_sent
+    return done, max(done, stats.missing + stats.entries_sent) if stats.missing else None
+
+
+class _Lines:
+    """Lines of JSON, at most one a second."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._meter = Meter(clock)
+        self._printed = clock()
+
+    def __call__(self, stats: SessionStats) -> None:
+        """Print a line, if it is time."""
+        entries, total = _entries(stats)
+        reading = self._meter.read(entries, stats.bytes_received + stats.bytes_sent, total)
+        if self._clock() - self._printed < _LINE_SECONDS:
+            return
+        self._printed = self._clock()
+        print_json(
+            {
+                "type": "progress",
+                "seconds": round(reading.seconds, 3),
+                "entries": reading.entries,
+                "entries_total": reading.total,
+                "entries_received": stats.entries_received,
+                "entries_sent": stats.entries_sent,
+                "bytes_received": stats.bytes_received,
+                "bytes_sent": stats.bytes_sent,
+                "payload_bytes": stats.payload_bytes,
+                "bytes_per_second": None if reading.bytes_per_second is None else round(reading.bytes_per_second),
+                "seconds_left": None if reading.seconds_left is None else round(reading.seconds_left, 1),
+            }
+        )

@@ -132,10 +132,10 @@ async def _idle(folder: Path) -> float:
     url = await places.get()
     tasks.append(asyncio.create_task(nodes[1].run([], [url], stop=stop)))
     try:
-        while not nodes[1].sessions:
+        while not nodes[1].sessions:  # noqa: ASYNC110 - nobody tells when
             await asyncio.sleep(0.1)
         (session,) = nodes[1].sessions
-        while session.stats.entries_received < THEIR_LOGS:
+        while session.stats.entries_received < THEIR_LOGS:  # noqa: ASYNC110 - nobody tells when
             await asyncio.sleep(0.1)
         await asyncio.sleep(IDLE_SECONDS / 4)  # what is still to be said of what came
         before = session.stats.bytes_received + session.stats.bytes_sent

@@ -306,13 +306,13 @@ def test_claims() -> None:
 
 @asynccontextmanager
 async def serving(
-    party: Party, config: NodeConfig = CONFIG, *, peers: tuple[PeerUrl, ...] = ()
+    party: Party, config: NodeConfig = CONFIG, *, peers: tuple[PeerUrl, ...] = (), at: PeerUrl | None = None
 ) -> AsyncIterator[PeerUrl]:
-    """A node that listens at a port of its own."""
+    """A node that listens at a port of its own, or where it did before."""
     stop = asyncio.Event()
     places: asyncio.Queue[PeerUrl] = asyncio.Queue()
     node = Node(party.identity, config, party.store)
-    listen = PeerUrl.parse("culm://127.0.0.1:0", may_be_zero=True)
+    listen = at or PeerUrl.parse("culm://127.0.0.1:0", may_be_zero=True)
     task = asyncio.create_task(node.run([listen], peers, stop=stop, listening=places.put_nowait))
     yield await places.get()
     stop.set()
@@ -368,6 +368,31 @@ def test_two_nodes_stay_in_touch(parties: list[Party]) -> None:
             assert place.key == parties[1].identity.public
             entry = parties[1].store.append(parties[1].identity, 1, [b"hello"])
             await until(lambda: parties[0].holds() == {(entry.author, 1): [1]})
+
+    run(main)
+
+
+def test_a_node_that_comes_back(parties: list[Party]) -> None:
+    """The middle one of three nodes is cut off and comes back: the others go on by themselves, and all have all."""
+
+    async def main() -> None:
+        limits = replace(CONFIG.limits, first_retry_seconds=0.1, max_retry_seconds=0.2)
+        config = replace(CONFIG, interval=0.2, limits=limits)
+        async with serving(parties[1], config) as middle:
+            pass  # its port is known now
+        async with serving(parties[0], config, peers=(middle,)), serving(parties[2], config, peers=(middle,)):
+            ends = [parties[0], parties[2]]
+            views = [SQLiteStore(party.store.path, read_only=True) for party in parties]
+            for number in (1, 2):  # the second time after it was away
+                for party in ends:
+                    await party.worker.run(party.store.append, party.identity, 1, [b"%d" % number])
+                async with serving(parties[1], config, at=middle):
+                    for view in views:
+                        await until(
+                            lambda view=view, number=number: [number, number] == [log.newest for log in view.logs()]  # type: ignore[misc]
+                        )
+            for view in views:
+                view.close()
 
     run(main)
 

@@ -62,14 +62,15 @@ class Increment:
         self._made = self._reached = self._index = spark.createDataFrame([], "author BINARY")
         self._stay = spark.createDataFrame([], INDEX.ddl)  # segments of the logs touched that are not looked at again
 
-    def take(self, packs: DataFrame) -> DataFrame:
-        """Put new packs together with the segments that they overlap: the new segments, and rejects."""
+    def take(self, packs: DataFrame) -> Path:
+        """Put new packs together with the segments that they overlap; the table of the new segments, and rejects."""
         if self._state.generations:
             packs = kept(packs, self._work / "packs", PACKS.ddl)
             packs = packs.unionByName(self._overlapped(packs))
         made = segments(packs, chosen(self._state.signatures), keep=True)
-        self._made = kept(made, self._place / "segments", SEGMENTS.ddl)
-        return self._made
+        place = self._place / "segments"
+        self._made = kept(made, place, SEGMENTS.ddl)
+        return place
 
     def _overlapped(self, packs: DataFrame) -> DataFrame:
         """The segments that the packs overlap, as packs; notes those that stay."""

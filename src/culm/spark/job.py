@@ -40,15 +40,16 @@ from culm.spark.output import (
     read_batches,
     read_table,
     whole_folder,
+    write_batches,
     write_from_workers,
     write_table,
 )
-from culm.spark.plain import PlainRun, is_small
+from culm.spark.plain import REJECTS, PlainRun, is_small
 from culm.spark.running import is_running, running, silent
 from culm.spark.state import State
 from culm.spark.steps import COUNTS, OUTCOMES, SEGMENTS, VERDICTS, pronounced_and_counted
 from culm.spark.summary import Summary
-from culm.spark.verify import chosen, joined, outcomes, packed_splits, rejected, segments
+from culm.spark.verify import chosen, joined, outcomes, packed_splits, segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,6 +67,9 @@ SETTINGS = {
 }
 """What a session for this job is started with, beyond ``culm.spark.session``."""
 
+_FEWEST_TASKS = 8
+_TASK_BYTES = 16 * 1024 * 1024  # of the inputs: some 50,000 signatures
+
 
 @dataclass(frozen=True, slots=True)
 class _Task:
@@ -73,6 +77,11 @@ class _Task:
     signatures: Signatures
     forks: bool
     say: Callable[[str], None]
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks check signatures."""
+        return max(_FEWEST_TASKS, sum(piece.size for split in self.splits for piece in split) // _TASK_BYTES)
 
     def say_reading(self) -> None:
         """Tell that reading begins."""
@@ -134,9 +143,11 @@ def _verify(spark: SparkSession, task: _Task, folder: Path) -> dict[str, int]:
     """Verify the inputs, whatever was verified before."""
     work = folder / "work"
     task.say_reading()
-    made = segments(packed_splits(spark, task.splits), task.signatures, keep=task.forks)
+    packs = packed_splits(spark, task.splits, work / "packs")
+    made = segments(packs, task.signatures, keep=task.forks, folder=work / "findings", tasks=task.tasks)
     found = kept(made, work / "segments", SEGMENTS.ddl)
-    rejects = _rejects(found, folder)
+    rmtree(work / "packs", ignore_errors=True)
+    rejects = _rejects(work / "segments", folder)
     task.say("looking for paths and forks, log by log")
     reached = kept(outcomes(found), work / "outcomes", OUTCOMES.ddl)
     task.say("writing the verdicts")
@@ -168,8 +179,7 @@ def _verify_more(spark: SparkSession, task: _Task, folder: Path, state: State) -
     work = folder / "work"
     task.say_reading()
     increment = Increment(spark, state, work)
-    found = increment.take(packed_splits(spark, task.splits))
-    rejects = _rejects(found, folder)
+    rejects = _rejects(increment.take(packed_splits(spark, task.splits)), folder)
     task.say("looking for paths and forks in the logs that changed")
     increment.merge()
     task.say("writing the verdicts that changed")
@@ -208,9 +218,10 @@ def _forked(places: Sequence[Path]) -> set[tuple[bytes, int]]:
     return found
 
 
-def _rejects(found: DataFrame, folder: Path) -> int:
-    """Write the rejects; how many there are."""
-    write_table(rejected(found), folder / "rejects")
+def _rejects(segments: Path, folder: Path) -> int:
+    """Write the rejects among a table of segments; how many there are."""
+    rows = (batch.filter(batch.column("reason").is_valid()) for batch in read_batches(segments, REJECTS.names))
+    write_batches(rows, REJECTS, folder / "rejects")
     return count_rows(folder / "rejects")
 
 

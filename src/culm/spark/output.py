@@ -131,8 +131,13 @@ def count_rows(folder: Path) -> int:
 
 def write_rows(rows: Iterable[tuple[Any, ...]], columns: Columns, folder: Path) -> None:
     """Write rows as a Parquet table into a new folder, without Spark."""
+    write_batches(columns.batches(rows), columns, folder)
+
+
+def write_batches(batches: Iterable[pa.RecordBatch], columns: Columns, folder: Path) -> None:
+    """The same for batches."""
     folder.mkdir(parents=True)
-    write_file(((batch, ()) for batch in columns.batches(rows)), columns, folder)
+    write_file(((batch, ()) for batch in batches), columns, folder)
     whole_table(columns, folder)
 
 
@@ -153,7 +158,14 @@ def _writer(path: Path, columns: Columns) -> parquet.ParquetWriter:
     repeated = [
         name for name, kind in columns.types.items() if kind == "STRING" or name in ("author", "log_id", "copies")
     ]
-    return parquet.ParquetWriter(path, pa.schema(list(columns.arrow.items())), use_dictionary=repeated)
+    hashes = [name for name in columns.names if name.endswith("_hash")]  # neither shorter nor in any order
+    return parquet.ParquetWriter(
+        path,
+        pa.schema(list(columns.arrow.items())),
+        use_dictionary=repeated,
+        compression={name: "none" if name in hashes else "snappy" for name in columns.names},
+        write_statistics=[name for name in columns.names if name not in hashes],
+    )
 
 
 def read_table(spark: SparkSession, folder: Path, schema: str) -> DataFrame:

@@ -16,6 +16,7 @@ What ``segments`` gives is used twice, so it must not be computed twice: ``verif
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
@@ -25,6 +26,8 @@ from culm.spark.segment import Signatures
 from culm.spark.steps import OUTCOMES, SEGMENTS, SUMMARIES, VERDICTS, merged, pronounced, segmented
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
     from culm.spark.inputs import Split
@@ -94,9 +97,12 @@ def packed(entries: DataFrame) -> DataFrame:
     return entries.select(columns).mapInArrow(gather, PACKS.ddl)
 
 
-def packed_splits(spark: SparkSession, splits: list[Split]) -> DataFrame:
-    """``packed`` for inputs that were looked at before; rows do not pass through Spark between reading and packing."""
-    return from_splits(spark, splits, gather, PACKS)
+def packed_splits(spark: SparkSession, splits: list[Split], folder: Path | None = None) -> DataFrame:
+    """``packed`` for inputs that were looked at before; rows do not pass through Spark between reading and packing.
+
+    The packs lie in files in ``folder``, if there is one (``culm.spark.slices``).
+    """
+    return from_splits(spark, splits, partial(gather, folder=folder), PACKS)
 
 
 def rejected(table: DataFrame) -> DataFrame:
@@ -104,13 +110,23 @@ def rejected(table: DataFrame) -> DataFrame:
     return table.where("reason IS NOT NULL").select("source", "offset", "reason")
 
 
-def segments(packs: DataFrame, signatures: Signatures, *, keep: bool = False) -> DataFrame:
-    """The segments that the packs make, with the entries themselves if they are to be kept; rejects pass through."""
-    return (
-        packs.repartition("author", "log", "block")
-        .sortWithinPartitions("author", "log", "block")
-        .mapInArrow(segmented(signatures, keep=keep), SEGMENTS.ddl)
-    )
+def segments(
+    packs: DataFrame,
+    signatures: Signatures,
+    *,
+    keep: bool = False,
+    folder: Path | None = None,
+    tasks: int | None = None,
+) -> DataFrame:
+    """The segments that the packs make, with the entries themselves if they are to be kept; rejects pass through.
+
+    Findings and entries lie in files in ``folder``, if there is one. ``tasks`` says how many tasks there are; Spark
+    does not know that of packs that lie in files.
+    """
+    block = ("author", "log", "block")
+    spread = packs.repartition(*block) if tasks is None else packs.repartition(tasks, *block)
+    made = segmented(signatures, keep=keep, folder=folder)
+    return spread.sortWithinPartitions(*block).mapInArrow(made, SEGMENTS.ddl)
 
 
 def outcomes(segments: DataFrame) -> DataFrame:

@@ -36,7 +36,7 @@ from culm.spark.output import (
     SUMMARY,
     check_output,
     count_rows,
-    kept,
+    kept_from_workers,
     read_batches,
     read_table,
     whole_folder,
@@ -47,9 +47,9 @@ from culm.spark.output import (
 from culm.spark.plain import REJECTS, PlainRun, is_small
 from culm.spark.running import is_running, running, silent
 from culm.spark.state import State
-from culm.spark.steps import COUNTS, OUTCOMES, SEGMENTS, VERDICTS, pronounced_and_counted
+from culm.spark.steps import COUNTS, OUTCOMES, SEGMENTS, VERDICTS, merged, pronounced_and_counted, segmented
 from culm.spark.summary import Summary
-from culm.spark.verify import chosen, joined, outcomes, packed_splits, segments
+from culm.spark.verify import by_block, by_log, chosen, joined, packed_splits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -144,12 +144,12 @@ def _verify(spark: SparkSession, task: _Task, folder: Path) -> dict[str, int]:
     work = folder / "work"
     task.say_reading()
     packs = packed_splits(spark, task.splits, work / "packs")
-    made = segments(packs, task.signatures, keep=task.forks, folder=work / "findings", tasks=task.tasks)
-    found = kept(made, work / "segments", SEGMENTS.ddl)
+    judge = segmented(task.signatures, keep=task.forks, folder=work / "findings")
+    found = kept_from_workers(by_block(packs, task.tasks), judge, SEGMENTS, work / "segments")
     rmtree(work / "packs", ignore_errors=True)
     rejects = _rejects(work / "segments", folder)
     task.say("looking for paths and forks, log by log")
-    reached = kept(outcomes(found), work / "outcomes", OUTCOMES.ddl)
+    reached = kept_from_workers(by_log(found, task.tasks), merged(), OUTCOMES, work / "outcomes")
     task.say("writing the verdicts")
     _write_verdicts(joined(found, reached), folder)
     if task.forks:

@@ -110,34 +110,31 @@ def rejected(table: DataFrame) -> DataFrame:
     return table.where("reason IS NOT NULL").select("source", "offset", "reason")
 
 
-def segments(
-    packs: DataFrame,
-    signatures: Signatures,
-    *,
-    keep: bool = False,
-    folder: Path | None = None,
-    tasks: int | None = None,
-) -> DataFrame:
-    """The segments that the packs make, with the entries themselves if they are to be kept; rejects pass through.
+def by_block(packs: DataFrame, tasks: int | None = None) -> DataFrame:
+    """The packs of each block together: what ``culm.spark.steps.segmented`` takes.
 
-    Findings and entries lie in files in ``folder``, if there is one. ``tasks`` says how many tasks there are; Spark
-    does not know that of packs that lie in files.
+    ``tasks`` says how many tasks there are; Spark cannot know how much work there is in packs that lie in files.
     """
     block = ("author", "log", "block")
     spread = packs.repartition(*block) if tasks is None else packs.repartition(tasks, *block)
-    made = segmented(signatures, keep=keep, folder=folder)
-    return spread.sortWithinPartitions(*block).mapInArrow(made, SEGMENTS.ddl)
+    return spread.sortWithinPartitions(*block)
+
+
+def segments(packs: DataFrame, signatures: Signatures, *, keep: bool = False) -> DataFrame:
+    """The segments that the packs make, with the entries themselves if they are to be kept; rejects pass through."""
+    return by_block(packs).mapInArrow(segmented(signatures, keep=keep), SEGMENTS.ddl)
+
+
+def by_log(segments: DataFrame, tasks: int | None = None) -> DataFrame:
+    """The summaries of the segments of each log together, in order: what ``culm.spark.steps.merged`` takes."""
+    found = segments.where("summary IS NOT NULL").select(*SUMMARIES.names)
+    spread = found.repartition("author", "log") if tasks is None else found.repartition(tasks, "author", "log")
+    return spread.sortWithinPartitions("author", "log", "low")
 
 
 def outcomes(segments: DataFrame) -> DataFrame:
     """What the rest of its log makes of each segment."""
-    return (
-        segments.where("summary IS NOT NULL")
-        .select(*SUMMARIES.names)
-        .repartition("author", "log")
-        .sortWithinPartitions("author", "log", "low")
-        .mapInArrow(merged(), OUTCOMES.ddl)
-    )
+    return by_log(segments).mapInArrow(merged(), OUTCOMES.ddl)
 
 
 def joined(segments: DataFrame, outcomes: DataFrame) -> DataFrame:

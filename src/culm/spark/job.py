@@ -9,7 +9,8 @@
 
 Tables stand between the stages, in a folder ``work`` that is removed at the end. What was read is kept in the first of
 them: rejects and verdicts both come from it, so that inputs are read once, even those that change meanwhile, and
-signatures are never checked again, even if an executor dies.
+signatures are never checked again, even if an executor dies. The bytes of packs and findings lie beside these tables
+(``culm.spark.slices``).
 
 With a state (``culm.spark.state``) only what is new is looked at: ``verdicts`` then holds the entries that are new or
 of which something else is said than before, and the counts are of everything that the state knows.
@@ -46,6 +47,7 @@ from culm.spark.output import (
 )
 from culm.spark.plain import REJECTS, PlainRun, is_small
 from culm.spark.running import is_running, running, silent
+from culm.spark.segment import Signatures
 from culm.spark.state import State
 from culm.spark.steps import COUNTS, OUTCOMES, SEGMENTS, VERDICTS, merged, pronounced_and_counted, segmented
 from culm.spark.summary import Summary
@@ -57,7 +59,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from culm.spark.inputs import Split
-    from culm.spark.segment import Signatures
 
 SETTINGS = {
     # Java only moves packs here: compiling for speed costs it more than it gains in ten million entries.
@@ -68,7 +69,8 @@ SETTINGS = {
 """What a session for this job is started with, beyond ``culm.spark.session``."""
 
 _FEWEST_TASKS = 8
-_TASK_BYTES = 16 * 1024 * 1024  # of the inputs: some 50,000 signatures
+_JUDGED_BYTES = {Signatures.STRICT: 4 * 1024 * 1024, Signatures.HEADS: 16 * 1024 * 1024}  # in a task: a second or two
+_MERGED_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +80,9 @@ class _Task:
     forks: bool
     say: Callable[[str], None]
 
-    @property
-    def tasks(self) -> int:
-        """How many tasks check signatures."""
-        return max(_FEWEST_TASKS, sum(piece.size for split in self.splits for piece in split) // _TASK_BYTES)
+    def tasks(self, of_bytes: int) -> int:
+        """How many tasks a step has that does so many bytes of the inputs in each."""
+        return max(_FEWEST_TASKS, sum(piece.size for split in self.splits for piece in split) // of_bytes)
 
     def say_reading(self) -> None:
         """Tell that reading begins."""
@@ -145,11 +146,13 @@ def _verify(spark: SparkSession, task: _Task, folder: Path) -> dict[str, int]:
     task.say_reading()
     packs = packed_splits(spark, task.splits, work / "packs")
     judge = segmented(task.signatures, keep=task.forks, folder=work / "findings")
-    found = kept_from_workers(by_block(packs, task.tasks), judge, SEGMENTS, work / "segments")
+    found = kept_from_workers(
+        by_block(packs, task.tasks(_JUDGED_BYTES[task.signatures])), judge, SEGMENTS, work / "segments"
+    )
     rmtree(work / "packs", ignore_errors=True)
     rejects = _rejects(work / "segments", folder)
     task.say("looking for paths and forks, log by log")
-    reached = kept_from_workers(by_log(found, task.tasks), merged(), OUTCOMES, work / "outcomes")
+    reached = kept_from_workers(by_log(found, task.tasks(_MERGED_BYTES)), merged(), OUTCOMES, work / "outcomes")
     task.say("writing the verdicts")
     _write_verdicts(joined(found, reached), folder)
     if task.forks:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Counted = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[pa.RecordBatch, tuple[Any, ...]]]]
 
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
-_NAMES = Columns(name="STRING")
+_NAMES = Columns(table="BIGINT", name="STRING")
 SUMMARY = "summary.json"
 """The file that every complete folder of results has."""
 
@@ -69,38 +69,53 @@ def write_from_workers(
     The workers write the files themselves: rows that only pass through Spark cost it as much as everything else that
     is done with them. What a task wrote that failed, or was run twice, is not among what Spark returns, and removed.
     """
+    made, counted = _aside(folder), _aside(results)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        name = _file_name()
-        rows = write_file(step(batches), columns, folder / name)
-        write_file(((batch, ()) for batch in result.batches(rows)), result, results / name)
-        yield from _NAMES.batches([(name,)])
+        files = new_file(made), new_file(counted)
+        rows = write_file(step(batches), columns, files[0])
+        write_file(((batch, ()) for batch in result.batches(rows)), result, files[1])
+        yield from _NAMES.batches((at, file.name) for at, file in enumerate(files) if file.exists())
 
-    _collect(table.mapInArrow(write, _NAMES.ddl), {folder: columns, results: result})
+    _collect(table.mapInArrow(write, _NAMES.ddl), [(folder, columns), (results, result)])
 
 
 def kept_from_workers(table: DataFrame, step: Step, columns: Columns, folder: Path) -> DataFrame:
     """What a step makes of a DataFrame's batches, computed now and written by the workers; read from the disk."""
+    made = _aside(folder)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        name = _file_name()
-        write_file(((batch, ()) for batch in step(batches)), columns, folder / name)
-        yield from _NAMES.batches([(name,)])
+        file = new_file(made)
+        write_file(((batch, ()) for batch in step(batches)), columns, file)
+        if file.exists():
+            yield from _NAMES.batches([(0, file.name)])
 
-    _collect(table.mapInArrow(write, _NAMES.ddl), {folder: columns})
+    _collect(table.mapInArrow(write, _NAMES.ddl), [(folder, columns)])
     return read_table(table.sparkSession, folder, columns.ddl)
 
 
-def _collect(names: DataFrame, tables: dict[Path, Columns]) -> None:
-    """Make tables of the files that the tasks of a job name, the same names in each folder."""
-    for folder in tables:
+def _collect(names: DataFrame, tables: Sequence[tuple[Path, Columns]]) -> None:
+    """Make tables of the files that the tasks of a job name.
+
+    They are written beside a table's folder: a task that Spark has given up may write on for a while. ``ConfigError``
+    if a file that was written is not there.
+    """
+    for folder, _ in tables:
         folder.mkdir(parents=True)
-    complete = {name for (name,) in names.collect()}
-    for folder, columns in tables.items():
-        for file in folder.iterdir():
-            if file.name not in complete:
-                file.unlink()
+        _aside(folder).mkdir()
+    for at, name in names.collect():
+        folder, _ = tables[at]
+        try:
+            (_aside(folder) / name).rename(folder / name)
+        except FileNotFoundError:
+            raise ConfigError(f"{folder}: is not the same folder on the machine of a worker") from None
+    for folder, columns in tables:
+        shutil.rmtree(_aside(folder), ignore_errors=True)
         whole_table(columns, folder)
+
+
+def _aside(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.parts")
 
 
 def write_file(
@@ -166,11 +181,7 @@ def whole_table(columns: Columns, folder: Path) -> None:
 
 def new_file(folder: Path) -> Path:
     """A Parquet file of a folder that nobody else writes."""
-    return folder / _file_name()
-
-
-def _file_name() -> str:
-    return f"part-{secrets.token_hex(8)}.parquet"
+    return folder / f"part-{secrets.token_hex(8)}.parquet"
 
 
 def _writer(path: Path, columns: Columns) -> parquet.ParquetWriter:

@@ -29,6 +29,8 @@ def names(of: Sequence[str], codes: npt.NDArray[np.int8]) -> pa.Array:
     """Strings that were written as their positions."""
     import pyarrow as pa
 
+    if len(codes) and (codes == codes[0]).all():
+        return pa.repeat(of[codes[0]], len(codes))
     return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(of)).dictionary_decode()
 
 

@@ -7,8 +7,11 @@ on importing Arrow, numpy and Culm; forked from here, they have them. Spark runs
 
 from __future__ import annotations
 
+import gc
+
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet
 import pyspark.sql.pandas.serializers
 import pyspark.worker
 from pyspark.daemon import manager
@@ -19,4 +22,5 @@ import culm.spark.source.rows
 LOADED = (pa, pd, pyspark, culm)
 
 if __name__ == "__main__":
+    gc.freeze()  # what is loaded stays: workers look for garbage after each task, and need not look at all of this
     manager()

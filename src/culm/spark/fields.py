@@ -7,7 +7,7 @@ it is not is said here, and ``Entry.decode`` says why. A thousand entries cost h
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +19,8 @@ from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import EncodingError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     Bytes = npt.NDArray[np.uint8]
@@ -33,11 +35,9 @@ _DIRECT = 247  # a VarU64 up to here is its own first byte
 _GREATEST_SPINE = 41  # the last place of SPINE whose number is below 2^64
 
 
-def padded(data: bytes | memoryview) -> Bytes:
-    """Bytes as the array that ``Fields.decode`` looks at."""
-    array = np.zeros(len(data) + PADDING, np.uint8)
-    array[: len(data)] = np.frombuffer(data, np.uint8)
-    return array
+def padded(*parts: bytes | memoryview) -> Bytes:
+    """Bytes, one part behind the other, as the array that ``Fields.decode`` looks at."""
+    return np.frombuffer(b"".join([*parts, bytes(PADDING)]), np.uint8)
 
 
 def lipmaa_of(seqs: Numbers) -> Numbers:
@@ -121,7 +121,7 @@ class Fields:
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, rows: Offsets | Flags) -> Fields:
+    def take(self, rows: Offsets | Flags | slice) -> Fields:
         """Some of the records, in the order given; the bytes stay where they are."""
         return Fields(
             self.data,
@@ -137,6 +137,26 @@ class Fields:
             self.size[rows],
             self.payload_hash[rows],
         )
+
+    def moved(self, data: Bytes, start: Offsets) -> Fields:
+        """The same records where they begin at ``start`` in other bytes."""
+        by = start - self.start
+        return replace(
+            self,
+            data=data,
+            start=start,
+            end=self.end + by,
+            lipmaalink=np.where(self.lipmaalink < 0, -1, self.lipmaalink + by),
+            backlink=np.where(self.backlink < 0, -1, self.backlink + by),
+            payload_hash=self.payload_hash + by,
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Fields], data: Bytes, start: Offsets) -> Fields:
+        """The fields of several, one behind the other, whose records begin at ``start`` in ``data``."""
+        names = [field.name for field in fields(cls) if field.name != "data"]
+        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        return cls(data=data, **columns).moved(data, start)
 
     def authors(self) -> Bytes:
         """The authors: n rows of 32 bytes."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from culm.spark.fields import DIGEST_BYTES, cut
+from culm.spark.fields import DIGEST_BYTES
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -57,7 +57,7 @@ class Findings:
             records.seq[rows],
             decoded.size[rows],
             records.digest[rows],
-            cut(decoded.data, decoded.payload_hash[rows], DIGEST_BYTES),
+            records.digests[decoded.payload_hash[rows]],
             pack.piece[rows],
             pack.copies[rows],
             decoded.is_end[rows],
@@ -71,8 +71,12 @@ class Findings:
 
     def encode(self) -> bytes:
         """The findings as bytes."""
+        return b"".join(self.parts())
+
+    def parts(self) -> list[bytes | memoryview]:
+        """The findings as bytes, in pieces that follow each other."""
         columns = [np.ascontiguousarray(getattr(self, name)).tobytes() for name in _KINDS]
-        return len(self).to_bytes(_COUNT_BYTES, "little") + b"".join(columns)
+        return [len(self).to_bytes(_COUNT_BYTES, "little"), *columns]
 
     @classmethod
     def decode(cls, data: bytes) -> Findings:

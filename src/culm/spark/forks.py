@@ -21,6 +21,7 @@ from culm.spark.merge import Outcome
 from culm.spark.pack import Pack, Signature
 from culm.spark.records import Records
 from culm.spark.segment import Summary
+from culm.spark.slices import fetched
 from culm.spark.steps import mapped
 from culm.spark.verdicts import JudgedSegment
 from culm.store.schema import from_sql, to_sql
@@ -82,10 +83,10 @@ def witnesses(rows: Iterable[Row]) -> Iterator[Row]:
     for author, log, summary, findings, packed, outcome in rows:
         decided = Outcome.decode(outcome)
         position = decided.forked_at
-        records = Records(Pack.decode(packed))
+        records = Records(Pack.decode(fetched(packed)))
         for row in _concerned(records, position):
             yield author, log, to_sql(position), to_sql(int(records.seq[row])), records.pack.record(row), None
-        found = Findings.decode(findings)
+        found = Findings.decode(fetched(findings))
         judged = JudgedSegment(author, from_sql(log), found, Summary.decode(summary), decided)
         stretch = first_stretch(found, judged)
         if stretch is not None:

@@ -16,10 +16,12 @@ from culm.spark.columns import Columns
 from culm.spark.fields import Fields, padded, why_not
 from culm.spark.pack import BLOCK_BITS, Pack, block_of
 from culm.spark.payload import ABSENT, STATES, PayloadFrame, rank
+from culm.spark.slices import Shelf
 from culm.store.schema import to_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -46,27 +48,30 @@ _COLLECTED_BYTES = 16 * 1024 * 1024
 _SHORT_RUNS = 16  # rows that are of one block and follow each other; if there are fewer on average, they are sorted
 
 
-def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches with the columns of ``culm.spark.read.FOUND`` to batches of ``PACKS``. Never fails for bytes."""
+def gather(batches: Iterable[pa.RecordBatch], folder: Path | None = None) -> Iterator[pa.RecordBatch]:
+    """Batches with the columns of ``culm.spark.read.FOUND`` to batches of ``PACKS``. Never fails for bytes.
+
+    The packs themselves lie in a file in ``folder``, if there is one (``culm.spark.slices``).
+    """
     import pyarrow as pa
 
     waiting: list[pa.RecordBatch] = []
     size = 0
-    for batch in batches:
-        waiting.append(batch)
-        size += batch.nbytes
-        if size >= _COLLECTED_BYTES:
-            yield from PACKS.batches(_gathered(pa.Table.from_batches(waiting)))
-            waiting, size = [], 0
-    if waiting:
-        yield from PACKS.batches(_gathered(pa.Table.from_batches(waiting)))
+    with Shelf(folder) as shelf:
+        for batch in batches:
+            waiting.append(batch)
+            size += batch.nbytes
+            if size >= _COLLECTED_BYTES:
+                yield from PACKS.batches(_gathered(pa.Table.from_batches(waiting), shelf))
+                waiting, size = [], 0
+        if waiting:
+            yield from PACKS.batches(_gathered(pa.Table.from_batches(waiting), shelf))
 
 
-def _gathered(table: pa.Table) -> Iterator[Row]:
+def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[Row]:
     """The packs and the rejects of some rows."""
-    encoded = _one_array(table.column("encoded"))
     payload = _ranks(table.column("payload_state"))
-    records = _Records.of(encoded)
+    records = _Records.of(table.column("encoded"))
     packs: dict[Key, list[Pack]] = {}
     spans: dict[Key, list[int]] = {}
     for low, high in records.runs():
@@ -83,13 +88,12 @@ def _gathered(table: pa.Table) -> Iterator[Row]:
                 continue
             record = found.encode()
             key = (found.author, found.log_id, block_of(found.seq))
-            pack = Pack.of_new(record, np.array([len(record)]), np.array([rank(ABSENT)], np.int8))
-            packs.setdefault(key, []).append(pack)
+            packs.setdefault(key, []).append(Pack.of_record(record, rank(ABSENT)))
             spans.setdefault(key, []).append(found.seq)
     for (author, log_id, block), parts in packs.items():
         span = spans[author, log_id, block]
         place = (author, to_sql(log_id), block, to_sql(min(span)), to_sql(max(span)))
-        yield None, None, None, *place, Pack.joined(parts).encode()
+        yield None, None, None, *place, shelf.put(Pack.joined(parts).parts())
 
 
 def _frame_of(data: bytes | None, frame: bytes | None, reason: str | None) -> PayloadFrame:
@@ -114,8 +118,8 @@ class _Records:
         self._blocks = fields.seq >> np.uint64(BLOCK_BITS)
 
     @classmethod
-    def of(cls, encoded: pa.Array) -> _Records:
-        """The records of a binary array."""
+    def of(cls, encoded: pa.ChunkedArray) -> _Records:
+        """The records of a binary column."""
         records = cls(_decoded(encoded), None)
         good = records.fields.good
         starts = records._starts()
@@ -157,27 +161,34 @@ class _Records:
 
     def pack(self, low: int, high: int, payload: npt.NDArray[np.int8]) -> Pack:
         """The rows from ``low`` to before ``high``."""
-        start, end = self.fields.start[low:high], self.fields.end[low:high]
         of_rows = payload[low:high] if self._order is None else payload[self._order[low:high]]
-        return Pack.of_new(self.fields.data[start[0] : end[-1]].tobytes(), end - start, of_rows)
+        return Pack.of_entries(self.fields.take(slice(low, high)), of_rows)
 
 
-def _decoded(encoded: pa.Array) -> Fields:
-    """The fields of the values of a ``large_binary`` array; null is no entry."""
-    _, offsets, data = encoded.buffers()
-    if offsets is None or not len(encoded):
-        bounds = np.zeros(1, np.int64)
-    else:
-        bounds = np.frombuffer(offsets, np.int64, len(encoded) + 1, encoded.offset * 8)
-    low, high = int(bounds[0]), int(bounds[-1])
-    records = padded(memoryview(data)[low:high] if data is not None else b"")
-    return Fields.decode(records, bounds[:-1] - low, bounds[1:] - low)
+def _decoded(encoded: pa.ChunkedArray) -> Fields:
+    """The fields of the values of a binary column; null is no entry."""
+    values, lengths = [], [np.zeros(0, np.int64)]
+    for chunk in encoded.chunks:
+        data, bounds = _values(chunk)
+        values.append(data)
+        lengths.append(np.diff(bounds))
+    length = np.concatenate(lengths)
+    end = np.cumsum(length)
+    return Fields.decode(padded(*values), end - length, end)
 
 
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
+def _values(chunk: pa.Array) -> tuple[memoryview, Offsets]:
+    """The bytes of the values of a binary array, and where each begins and the last ends."""
     import pyarrow as pa
 
-    return pa.concat_arrays([chunk.cast(pa.large_binary()) for chunk in column.chunks])
+    chunk = chunk.cast(pa.large_binary())
+    if chunk.null_count:
+        chunk = chunk.fill_null(b"")
+    _, offsets, data = chunk.buffers()
+    if offsets is None or not len(chunk):
+        return memoryview(b""), np.zeros(1, np.int64)
+    bounds = np.frombuffer(offsets, np.int64, len(chunk) + 1, chunk.offset * 8)
+    return memoryview(data if data is not None else b"")[int(bounds[0]) : int(bounds[-1])], bounds
 
 
 def _indices(order: Offsets) -> pa.Array:

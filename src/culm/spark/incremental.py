@@ -8,14 +8,14 @@ from culm.spark.columns import Columns
 from culm.spark.findings import Findings
 from culm.spark.gather import PACKS
 from culm.spark.merge import Outcome
-from culm.spark.output import kept
+from culm.spark.output import kept, kept_from_workers
 from culm.spark.pack import Pack
 from culm.spark.records import Records
 from culm.spark.segment import Signatures, Summary
 from culm.spark.state import INDEX
-from culm.spark.steps import COUNTS, JUDGED, OUTCOMES, SEGMENTS, mapped
+from culm.spark.steps import COUNTS, JUDGED, OUTCOMES, SEGMENTS, mapped, merged, segmented
 from culm.spark.verdicts import JudgedSegment
-from culm.spark.verify import chosen, outcomes, segments
+from culm.spark.verify import by_block, by_log, chosen
 from culm.store.schema import from_sql
 
 if TYPE_CHECKING:
@@ -62,14 +62,15 @@ class Increment:
         self._made = self._reached = self._index = spark.createDataFrame([], "author BINARY")
         self._stay = spark.createDataFrame([], INDEX.ddl)  # segments of the logs touched that are not looked at again
 
-    def take(self, packs: DataFrame) -> DataFrame:
-        """Put new packs together with the segments that they overlap: the new segments, and rejects."""
+    def take(self, packs: DataFrame) -> Path:
+        """Put new packs together with the segments that they overlap; the table of the new segments, and rejects."""
         if self._state.generations:
             packs = kept(packs, self._work / "packs", PACKS.ddl)
             packs = packs.unionByName(self._overlapped(packs))
-        made = segments(packs, chosen(self._state.signatures), keep=True)
-        self._made = kept(made, self._place / "segments", SEGMENTS.ddl)
-        return self._made
+        judge = segmented(chosen(self._state.signatures), keep=True)
+        place = self._place / "segments"
+        self._made = kept_from_workers(by_block(packs), judge, SEGMENTS, place)
+        return place
 
     def _overlapped(self, packs: DataFrame) -> DataFrame:
         """The segments that the packs overlap, as packs; notes those that stay."""
@@ -99,7 +100,7 @@ class Increment:
         every = self._made.select("author", "log", "low", "summary").unionByName(
             self._stay.select("author", "log", "low", "summary")
         )
-        self._reached = kept(outcomes(every), self._work / "outcomes", OUTCOMES.ddl)
+        self._reached = kept_from_workers(by_log(every), merged(), OUTCOMES, self._work / "outcomes")
 
     def judged(self) -> DataFrame:
         """The segments whose verdicts are new or may have changed, as ``JUDGED``."""

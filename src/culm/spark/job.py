@@ -9,7 +9,8 @@
 
 Tables stand between the stages, in a folder ``work`` that is removed at the end. What was read is kept in the first of
 them: rejects and verdicts both come from it, so that inputs are read once, even those that change meanwhile, and
-signatures are never checked again, even if an executor dies.
+signatures are never checked again, even if an executor dies. The bytes of packs and findings lie beside these tables
+(``culm.spark.slices``).
 
 With a state (``culm.spark.state``) only what is new is looked at: ``verdicts`` then holds the entries that are new or
 of which something else is said than before, and the counts are of everything that the state knows.
@@ -36,19 +37,21 @@ from culm.spark.output import (
     SUMMARY,
     check_output,
     count_rows,
-    kept,
+    kept_from_workers,
     read_batches,
     read_table,
     whole_folder,
+    write_batches,
     write_from_workers,
     write_table,
 )
-from culm.spark.plain import PlainRun, is_small
+from culm.spark.plain import REJECTS, PlainRun, is_small
 from culm.spark.running import is_running, running, silent
+from culm.spark.segment import Signatures
 from culm.spark.state import State
-from culm.spark.steps import COUNTS, OUTCOMES, SEGMENTS, VERDICTS, pronounced_and_counted
+from culm.spark.steps import COUNTS, OUTCOMES, SEGMENTS, VERDICTS, merged, pronounced_and_counted, segmented
 from culm.spark.summary import Summary
-from culm.spark.verify import chosen, joined, outcomes, packed_splits, rejected, segments
+from culm.spark.verify import by_block, by_log, chosen, joined, packed_splits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,7 +59,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from culm.spark.inputs import Split
-    from culm.spark.segment import Signatures
 
 SETTINGS = {
     # Java only moves packs here: compiling for speed costs it more than it gains in ten million entries.
@@ -66,6 +68,10 @@ SETTINGS = {
 }
 """What a session for this job is started with, beyond ``culm.spark.session``."""
 
+_FEWEST_TASKS = 8
+_JUDGED_BYTES = {Signatures.STRICT: 4 * 1024 * 1024, Signatures.HEADS: 16 * 1024 * 1024}  # in a task: a second or two
+_MERGED_BYTES = 64 * 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class _Task:
@@ -73,6 +79,10 @@ class _Task:
     signatures: Signatures
     forks: bool
     say: Callable[[str], None]
+
+    def tasks(self, of_bytes: int) -> int:
+        """How many tasks a step has that does so many bytes of the inputs in each."""
+        return max(_FEWEST_TASKS, sum(piece.size for split in self.splits for piece in split) // of_bytes)
 
     def say_reading(self) -> None:
         """Tell that reading begins."""
@@ -134,11 +144,15 @@ def _verify(spark: SparkSession, task: _Task, folder: Path) -> dict[str, int]:
     """Verify the inputs, whatever was verified before."""
     work = folder / "work"
     task.say_reading()
-    made = segments(packed_splits(spark, task.splits), task.signatures, keep=task.forks)
-    found = kept(made, work / "segments", SEGMENTS.ddl)
-    rejects = _rejects(found, folder)
+    packs = packed_splits(spark, task.splits, work / "packs")
+    judge = segmented(task.signatures, keep=task.forks, folder=work / "findings")
+    found = kept_from_workers(
+        by_block(packs, task.tasks(_JUDGED_BYTES[task.signatures])), judge, SEGMENTS, work / "segments"
+    )
+    rmtree(work / "packs", ignore_errors=True)
+    rejects = _rejects(work / "segments", folder)
     task.say("looking for paths and forks, log by log")
-    reached = kept(outcomes(found), work / "outcomes", OUTCOMES.ddl)
+    reached = kept_from_workers(by_log(found, task.tasks(_MERGED_BYTES)), merged(), OUTCOMES, work / "outcomes")
     task.say("writing the verdicts")
     _write_verdicts(joined(found, reached), folder)
     if task.forks:
@@ -168,8 +182,7 @@ def _verify_more(spark: SparkSession, task: _Task, folder: Path, state: State) -
     work = folder / "work"
     task.say_reading()
     increment = Increment(spark, state, work)
-    found = increment.take(packed_splits(spark, task.splits))
-    rejects = _rejects(found, folder)
+    rejects = _rejects(increment.take(packed_splits(spark, task.splits)), folder)
     task.say("looking for paths and forks in the logs that changed")
     increment.merge()
     task.say("writing the verdicts that changed")
@@ -208,9 +221,10 @@ def _forked(places: Sequence[Path]) -> set[tuple[bytes, int]]:
     return found
 
 
-def _rejects(found: DataFrame, folder: Path) -> int:
-    """Write the rejects; how many there are."""
-    write_table(rejected(found), folder / "rejects")
+def _rejects(segments: Path, folder: Path) -> int:
+    """Write the rejects among a table of segments; how many there are."""
+    rows = (batch.filter(batch.column("reason").is_valid()) for batch in read_batches(segments, REJECTS.names))
+    write_batches(rows, REJECTS, folder / "rejects")
     return count_rows(folder / "rejects")
 
 

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from pyarrow import parquet
     from pyspark.sql import DataFrame, SparkSession
 
-    Written = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[pa.RecordBatch, tuple[Any, ...]]]]
+    Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    Counted = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[pa.RecordBatch, tuple[Any, ...]]]]
 
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
+_NAMES = Columns(table="BIGINT", name="STRING")
 SUMMARY = "summary.json"
 """The file that every complete folder of results has."""
 
@@ -60,46 +62,76 @@ def kept(table: DataFrame, folder: Path, schema: str) -> DataFrame:
 
 
 def write_from_workers(
-    table: DataFrame, step: Written, columns: Columns, result: Columns, folder: Path, results: Path
+    table: DataFrame, step: Counted, columns: Columns, result: Columns, folder: Path, results: Path
 ) -> None:
     """Write what a step makes of a DataFrame's batches as Parquet files into ``folder``, and its rows into ``results``.
 
     The workers write the files themselves: rows that only pass through Spark cost it as much as everything else that
-    is done with them. What a task wrote that failed, or was run twice, is not named in the results, and removed.
+    is done with them. What a task wrote that failed, or was run twice, is not among what Spark returns, and removed.
     """
-    folder.mkdir()
-    write_table(table.mapInArrow(_written(step, columns, result, folder), f"name STRING, {result.ddl}"), results)
-    names = {name for batch in read_batches(results, ["name"]) for name in batch.column(0).unique().to_pylist()}
-    for file in folder.iterdir():
-        if file.name not in names:
-            file.unlink()
-    whole_table(columns, folder)
+    made, counted = _aside(folder), _aside(results)
 
-
-def _written(
-    step: Written, columns: Columns, result: Columns, folder: Path
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        name, rows = write_file(step(batches), columns, folder)
-        yield from Columns(name="STRING", **result.types).batches((name, *row) for row in rows)
+        files = new_file(made), new_file(counted)
+        rows = write_file(step(batches), columns, files[0])
+        write_file(((batch, ()) for batch in result.batches(rows)), result, files[1])
+        yield from _NAMES.batches((at, file.name) for at, file in enumerate(files) if file.exists())
 
-    return write
+    _collect(table.mapInArrow(write, _NAMES.ddl), [(folder, columns), (results, result)])
+
+
+def kept_from_workers(table: DataFrame, step: Step, columns: Columns, folder: Path) -> DataFrame:
+    """What a step makes of a DataFrame's batches, computed now and written by the workers; read from the disk."""
+    made = _aside(folder)
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        file = new_file(made)
+        write_file(((batch, ()) for batch in step(batches)), columns, file)
+        if file.exists():
+            yield from _NAMES.batches([(0, file.name)])
+
+    _collect(table.mapInArrow(write, _NAMES.ddl), [(folder, columns)])
+    return read_table(table.sparkSession, folder, columns.ddl)
+
+
+def _collect(names: DataFrame, tables: Sequence[tuple[Path, Columns]]) -> None:
+    """Make tables of the files that the tasks of a job name.
+
+    They are written beside a table's folder: a task that Spark has given up may write on for a while. ``ConfigError``
+    if a file that was written is not there.
+    """
+    for folder, _ in tables:
+        folder.mkdir(parents=True)
+        _aside(folder).mkdir()
+    for at, name in names.collect():
+        folder, _ = tables[at]
+        try:
+            (_aside(folder) / name).rename(folder / name)
+        except FileNotFoundError:
+            raise ConfigError(f"{folder}: is not the same folder on the machine of a worker") from None
+    for folder, columns in tables:
+        shutil.rmtree(_aside(folder), ignore_errors=True)
+        whole_table(columns, folder)
+
+
+def _aside(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.parts")
 
 
 def write_file(
-    made: Iterable[tuple[pa.RecordBatch, tuple[Any, ...]]], columns: Columns, folder: Path
-) -> tuple[str, list[tuple[Any, ...]]]:
-    """Write batches as one Parquet file of a folder, unless there is nothing in them; its name, and their rows."""
+    made: Iterable[tuple[pa.RecordBatch, tuple[Any, ...]]], columns: Columns, path: Path
+) -> list[tuple[Any, ...]]:
+    """Write batches as one Parquet file, unless there is nothing in them; the rows that came with them."""
     import pyarrow as pa
 
-    name, writer, size = _file_name(), None, 0
+    writer, size = None, 0
     waiting: list[pa.RecordBatch] = []
     rows = []
     for batch, row in made:
         rows.append(row)
         if not batch.num_rows:
             continue
-        writer = writer or _writer(folder / name, columns)
+        writer = writer or _writer(path, columns)
         waiting.append(batch)
         size += batch.nbytes
         if size >= _ROW_GROUP_BYTES:
@@ -109,7 +141,7 @@ def write_file(
         if waiting:
             writer.write_table(pa.Table.from_batches(waiting))
         writer.close()
-    return name, rows
+    return rows
 
 
 def read_batches(folder: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -131,19 +163,25 @@ def count_rows(folder: Path) -> int:
 
 def write_rows(rows: Iterable[tuple[Any, ...]], columns: Columns, folder: Path) -> None:
     """Write rows as a Parquet table into a new folder, without Spark."""
+    write_batches(columns.batches(rows), columns, folder)
+
+
+def write_batches(batches: Iterable[pa.RecordBatch], columns: Columns, folder: Path) -> None:
+    """The same for batches."""
     folder.mkdir(parents=True)
-    write_file(((batch, ()) for batch in columns.batches(rows)), columns, folder)
+    write_file(((batch, ()) for batch in batches), columns, new_file(folder))
     whole_table(columns, folder)
 
 
 def whole_table(columns: Columns, folder: Path) -> None:
     """See to it that a table of no rows has its columns all the same."""
     if not any(folder.iterdir()):
-        _writer(folder / _file_name(), columns).close()
+        _writer(new_file(folder), columns).close()
 
 
-def _file_name() -> str:
-    return f"part-{secrets.token_hex(8)}.parquet"
+def new_file(folder: Path) -> Path:
+    """A Parquet file of a folder that nobody else writes."""
+    return folder / f"part-{secrets.token_hex(8)}.parquet"
 
 
 def _writer(path: Path, columns: Columns) -> parquet.ParquetWriter:
@@ -153,7 +191,14 @@ def _writer(path: Path, columns: Columns) -> parquet.ParquetWriter:
     repeated = [
         name for name, kind in columns.types.items() if kind == "STRING" or name in ("author", "log_id", "copies")
     ]
-    return parquet.ParquetWriter(path, pa.schema(list(columns.arrow.items())), use_dictionary=repeated)
+    hashes = [name for name in columns.names if name.endswith("_hash")]  # neither shorter nor in any order
+    return parquet.ParquetWriter(
+        path,
+        pa.schema(list(columns.arrow.items())),
+        use_dictionary=repeated,
+        compression={name: "none" if name in hashes else "snappy" for name in columns.names},
+        write_statistics=[name for name in columns.names if name not in hashes],
+    )
 
 
 def read_table(spark: SparkSession, folder: Path, schema: str) -> DataFrame:

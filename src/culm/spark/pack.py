@@ -9,8 +9,11 @@ one log. Blocks are also what bounds the work and the memory of a task, however 
     pack     = count u32, columns u8, the columns one behind the other, the records one behind the other
     columns  = length u16, payload i8, copies u32 for each record
                with bit 0: signature u8, before u8, piece u16, digest 64 bytes for each record
+               with bit 1: log id u64; is_end u8, seq u64, target u64, size u64, lipmaalink u8, backlink u8,
+                           payload hash u8 for each record
 
-Numbers are little-endian. A record is an entry, or the frame of a payload (``culm.spark.payload.PayloadFrame``).
+Numbers are little-endian. A record is an entry, or the frame of a payload (``culm.spark.payload.PayloadFrame``). With
+bit 1 all of them are entries, and where their digests begin is said from where each of them begins; 0 is nowhere.
 """
 
 from __future__ import annotations
@@ -18,11 +21,11 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from culm.spark.fields import DIGEST_BYTES, PADDING
+from culm.spark.fields import DIGEST_BYTES, Fields
 from culm.spark.payload import PayloadFrame
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ BLOCK = 1 << BLOCK_BITS
 
 _HEAD = struct.Struct("<IB")
 _JUDGED = 1
+_DECODED = 2
 _MOST_COPIES = 2**32 - 1
 
 
@@ -60,6 +64,8 @@ def block_of(seq: int) -> int:
 class Pack:
     """n records: their bytes, where each begins and ends in them, and what is known of each.
 
+    The records stand one behind the other; other bytes may stand before and behind them. ``fields`` is there if all of
+    them are entries and have been decoded.
     ``payload`` holds ranks of ``culm.spark.payload.STATES``: what the copies of the entry themselves told. ``before``
     is what was said of the record in an earlier run (see ``culm.spark.verdicts``), 0 if it was not there. ``piece``
     says which connected part of the segment it is in (see ``culm.spark.segment``).
@@ -74,12 +80,12 @@ class Pack:
     before: Bytes
     piece: npt.NDArray[np.uint16]
     digest: Bytes | None = None
+    fields: Fields | None = None
 
     @classmethod
-    def of_new(cls, records: bytes, length: Offsets, payload: npt.NDArray[np.int8]) -> Pack:
+    def of_new(cls, data: Bytes, start: Offsets, end: Offsets, payload: npt.NDArray[np.int8]) -> Pack:
         """Records as they were read, each of them once."""
-        count = len(length)
-        data, start, end = _placed(records, length)
+        count = len(payload)
         return cls(
             data,
             start,
@@ -91,6 +97,17 @@ class Pack:
             np.zeros(count, np.uint16),
         )
 
+    @classmethod
+    def of_record(cls, record: bytes, payload: int) -> Pack:
+        """One record that was read."""
+        data = np.frombuffer(record, np.uint8)
+        return cls.of_new(data, np.array([0]), np.array([len(record)]), np.array([payload], np.int8))
+
+    @classmethod
+    def of_entries(cls, fields: Fields, payload: npt.NDArray[np.int8]) -> Pack:
+        """Entries as they were read, each of them once."""
+        return replace(cls.of_new(fields.data, fields.start, fields.end, payload), fields=fields)
+
     def __len__(self) -> int:
         return len(self.start)
 
@@ -99,10 +116,15 @@ class Pack:
         return self.data[self.start[row] : self.end[row]].tobytes()
 
     def encode(self) -> bytes:
-        """The pack as bytes; its records must stand one behind the other."""
+        """The pack as bytes, to be kept: without what can be found out by decoding its records."""
+        return b"".join(replace(self, fields=None).parts())
+
+    def parts(self) -> list[bytes | memoryview]:
+        """The pack as bytes, in pieces that follow each other."""
         length = (self.end - self.start).astype("<u2")
-        parts = [
-            _HEAD.pack(len(self), 0 if self.digest is None else _JUDGED),
+        columns = (0 if self.digest is None else _JUDGED) | (0 if self.fields is None else _DECODED)
+        parts: list[bytes | memoryview] = [
+            _HEAD.pack(len(self), columns),
             length.tobytes(),
             self.payload.astype("i1").tobytes(),
             self.copies.astype("<u4").tobytes(),
@@ -114,13 +136,14 @@ class Pack:
                 self.piece.astype("<u2").tobytes(),
                 self.digest.tobytes(),
             ]
-        if len(self):
-            parts.append(self.data[self.start[0] : self.end[-1]].tobytes())
-        return b"".join(parts)
+        if self.fields is not None:
+            parts += _encoded(self.fields)
+        parts.append(_bytes_of(self).data)
+        return parts
 
     @classmethod
     def decode(cls, packed: bytes) -> Pack:
-        """Read what ``encode`` wrote."""
+        """Read what ``encode`` wrote, or ``parts``; the records stay where they are."""
         count, columns = _HEAD.unpack_from(packed)
         at = _HEAD.size
 
@@ -133,39 +156,56 @@ class Pack:
         length = column("<u2").astype(np.int64)
         payload = column("i1").astype(np.int8)
         copies = column("<u4").astype(np.uint32)
-        if not columns & _JUDGED:
-            pack = cls.of_new(packed[at:], length, payload)
-            return replace(pack, copies=copies)
-        signature, before = column("u1").astype(np.uint8), column("u1").astype(np.uint8)
-        piece = column("<u2").astype(np.uint16)
-        digest = column("u1", DIGEST_BYTES).astype(np.uint8).reshape(count, DIGEST_BYTES)
-        return cls(*_placed(packed[at:], length), payload, copies, signature, before, piece, digest)
+        none = np.zeros(0, np.int64)
+        pack = cls.of_new(np.frombuffer(packed, np.uint8), none, none, payload)
+        pack.copies = copies
+        if columns & _JUDGED:
+            pack.signature, pack.before = column("u1").astype(np.uint8), column("u1").astype(np.uint8)
+            pack.piece = column("<u2").astype(np.uint16)
+            pack.digest = column("u1", DIGEST_BYTES).astype(np.uint8).reshape(count, DIGEST_BYTES)
+        decoded, log_id = {}, 0
+        if columns & _DECODED:
+            log_id = int.from_bytes(packed[at : at + 8], "little")
+            at += 8
+            decoded = {name: column(kind) for name, kind in _FIELDS.items()}
+        pack.end = at + np.cumsum(length, dtype=np.int64)
+        pack.start = pack.end - length
+        if decoded:
+            pack.fields = _decoded(pack, log_id, decoded)
+        return pack
 
     @classmethod
     def joined(cls, packs: Sequence[Pack]) -> Pack:
-        """The records of several packs, one pack behind the other; digests are kept if all have them."""
+        """The records of several packs, one pack behind the other; digests and fields are kept if all have them."""
         if len(packs) == 1:
             return packs[0]
-        data = np.concatenate([pack.data[: _end_of(pack)] for pack in packs] + [np.zeros(PADDING, np.uint8)])
-        shifts = np.cumsum([0] + [_end_of(pack) for pack in packs[:-1]])
+        data = np.concatenate([_bytes_of(pack) for pack in packs])
+        end = np.cumsum(np.concatenate([pack.end - pack.start for pack in packs]))
+        start = end - np.concatenate([pack.end - pack.start for pack in packs])
         digests = [pack.digest for pack in packs if pack.digest is not None]
+        fields = [pack.fields for pack in packs if pack.fields is not None]
         return cls(
             data,
-            np.concatenate([pack.start + shift for pack, shift in zip(packs, shifts, strict=True)]),
-            np.concatenate([pack.end + shift for pack, shift in zip(packs, shifts, strict=True)]),
+            start,
+            end,
             np.concatenate([pack.payload for pack in packs]),
             np.concatenate([pack.copies for pack in packs]),
             np.concatenate([pack.signature for pack in packs]),
             np.concatenate([pack.before for pack in packs]),
             np.concatenate([pack.piece for pack in packs]),
             np.concatenate(digests) if len(digests) == len(packs) else None,
+            Fields.joined(fields, data, start) if len(fields) == len(packs) else None,
         )
 
     def take(self, rows: Offsets | Flags) -> Pack:
         """Some of the records, in the order given, their bytes one behind the other."""
         start, end = self.start[rows], self.end[rows]
-        records = b"".join([self.data[low:high].tobytes() for low, high in zip(start, end, strict=True)])
-        data, start, end = _placed(records, end - start)
+        view = self.data.data
+        records = b"".join([view[low:high] for low, high in zip(start.tolist(), end.tolist(), strict=True)])
+        data = np.frombuffer(records, np.uint8)
+        length = end - start
+        end = np.cumsum(length)
+        start = end - length
         return Pack(
             data,
             start,
@@ -176,6 +216,7 @@ class Pack:
             self.before[rows],
             self.piece[rows],
             None if self.digest is None else self.digest[rows],
+            None if self.fields is None else self.fields.take(rows).moved(data, start),
         )
 
 
@@ -190,12 +231,30 @@ def frame_at(pack: Pack, row: int) -> PayloadFrame:
     return PayloadFrame.decode(pack.record(row))
 
 
-def _end_of(pack: Pack) -> int:
-    return len(pack.data) - PADDING
+def _bytes_of(pack: Pack) -> Bytes:
+    """The records' bytes, one record behind the other."""
+    return pack.data[pack.start[0] : pack.end[-1]] if len(pack) else pack.data[:0]
 
 
-def _placed(records: bytes, length: Offsets) -> tuple[Bytes, Offsets, Offsets]:
-    data = np.zeros(len(records) + PADDING, np.uint8)
-    data[: len(records)] = np.frombuffer(records, np.uint8)
-    end = np.cumsum(length, dtype=np.int64)
-    return data, end - length, end
+# -- what was decoded -------------------------------------------------------------------------------------------
+
+_NUMBERS = {"is_end": "?", "seq": "<u8", "target": "<u8", "size": "<u8"}
+_PLACES = {"lipmaalink": "u1", "backlink": "u1", "payload_hash": "u1"}  # all in an entry's first 195 bytes
+_FIELDS = _NUMBERS | _PLACES
+
+
+def _encoded(fields: Fields) -> list[bytes | memoryview]:
+    """The columns of the fields of entries of one log."""
+    columns: list[bytes | memoryview] = [fields.log_id[:1].astype("<u8").tobytes()]
+    columns += [getattr(fields, name).astype(kind).tobytes() for name, kind in _NUMBERS.items()]
+    for name in _PLACES:
+        place = getattr(fields, name)
+        columns.append(np.where(place < 0, 0, place - fields.start).astype("u1").tobytes())
+    return columns
+
+
+def _decoded(pack: Pack, log_id: int, columns: dict[str, npt.NDArray[Any]]) -> Fields:
+    numbers = {name: columns[name].astype(kind) for name, kind in _NUMBERS.items()}
+    places = {name: np.where(columns[name] == 0, -1, pack.start + columns[name]) for name in _PLACES}
+    good, log_ids = np.ones(len(pack), np.bool_), np.full(len(pack), log_id, np.uint64)
+    return Fields(pack.data, pack.start, pack.end, good=good, log_id=log_ids, **numbers, **places)

@@ -15,7 +15,7 @@ from culm.spark.forks import FORKS, JUDGED_FORKS, proofs, witnesses
 from culm.spark.gather import PACKS, gather
 from culm.spark.incremental import LOADED, MOST_SEGMENTS, reloaded
 from culm.spark.merge import merge_logs
-from culm.spark.output import whole_table, write_file, write_rows
+from culm.spark.output import new_file, whole_table, write_file, write_rows
 from culm.spark.prefixes import PREFIXES, joined, stretches
 from culm.spark.read import split_batches
 from culm.spark.segment import Signatures
@@ -108,9 +108,8 @@ class PlainRun:
         folder = self._folder / "verdicts"
         folder.mkdir()
         judged = ((row[3], row[4], row[6], row[8], row[9], self._outcome(row), None) for row in self._made)
-        _, counts = write_file(
-            pronounced_and_counted(JUDGED.batches(chain(judged, self._judged_again()))), VERDICTS, folder
-        )
+        batches = JUDGED.batches(chain(judged, self._judged_again()))
+        counts = write_file(pronounced_and_counted(batches), VERDICTS, new_file(folder))
         whole_table(VERDICTS, folder)
         self._counts = {row[:3]: row[3:] for row in counts}
 

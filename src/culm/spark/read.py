@@ -8,6 +8,8 @@ from __future__ import annotations
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from culm.spark.columns import Columns
 from culm.spark.inputs import Part, plan
 from culm.spark.scan import Found, scan
@@ -107,7 +109,7 @@ def _table_batches(piece: Piece) -> Iterator[pa.RecordBatch]:
             count = len(batch)
             columns = {
                 "source": pa.repeat(piece.path, count),
-                "offset": pa.array(range(at, at + count), pa.int64()),
+                "offset": pa.array(np.arange(at, at + count)),
                 **{name: pa.nulls(count, FOUND.arrow[name]) for name in FOUND.names[2:]},
                 **{name: batch.column(name).cast(FOUND.arrow[name]) for name in given},
             }

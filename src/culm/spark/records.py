@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from culm.bamboo.yamf import YAMF_PREFIX
-from culm.spark.fields import DIGEST_BYTES, Fields
+from culm.spark.fields import DIGEST_BYTES, Fields, padded
 from culm.spark.pack import Pack, added_copies, frame_at
 from culm.spark.payload import HELD, MISMATCH, SIZE_MISMATCH, rank
 
@@ -32,7 +33,7 @@ class Records:
             raise ValueError("a pack whose records were not hashed")
         self.pack = pack
         self.digest: Bytes = pack.digest
-        self.fields = Fields.decode(pack.data, pack.start, pack.end)
+        self.fields = pack.fields or Fields.decode(padded(pack.data.data), pack.start, pack.end)
         self.is_entry: Flags = self.fields.good
         self.frames = {int(row): frame_at(pack, int(row)) for row in (~self.is_entry).nonzero()[0]}
         self.seq: Numbers = self.fields.seq
@@ -51,6 +52,11 @@ class Records:
     def ascending(self) -> bool:
         """Whether every number is greater than the one before."""
         return bool((self.seq[1:] > self.seq[:-1]).all())
+
+    @cached_property
+    def digests(self) -> Bytes:
+        """The 64 bytes at each offset of the records' bytes."""
+        return np.lib.stride_tricks.sliding_window_view(self.fields.data, DIGEST_BYTES)
 
     def payload(self) -> npt.NDArray[np.int8]:
         """What is known of each entry's payload, ranks, with the payloads that came apart from their entries."""

@@ -25,7 +25,7 @@ from culm.bamboo import LogAuditor
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.bamboo.lipmaa import links_across
 from culm.bamboo.verification import is_signed
-from culm.spark.fields import DIGEST_BYTES, cut
+from culm.spark.fields import DIGEST_BYTES
 from culm.spark.pack import Signature
 from culm.spark.payload import SIZE_MISMATCH, rank
 from culm.spark.records import Records, distinct
@@ -145,7 +145,7 @@ class _Links:
     def of(cls, records: Records, at: Offsets, target: Numbers) -> _Links:
         linker = (at >= 0).nonzero()[0]
         target = target[linker]
-        expected = cut(records.fields.data, at[linker], DIGEST_BYTES)
+        expected = records.digests[at[linker]]
         row = np.searchsorted(records.seq, target)  # below the linker: always a row
         row = np.where(records.seq[row] == target, row, -1)
         fits = (row >= 0) & (records.digest[row] == expected).all(axis=1)

@@ -18,11 +18,13 @@ from culm.spark.merge import Outcome, merge_logs
 from culm.spark.pack import Pack
 from culm.spark.records import distinct
 from culm.spark.segment import Signatures, Summary, segment_of
+from culm.spark.slices import Shelf, fetched
 from culm.spark.verdicts import JudgedSegment
 from culm.store.schema import from_sql, to_sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -98,29 +100,37 @@ def mapped(
     return run
 
 
-def segmented(signatures: Signatures, *, keep: bool = False) -> Callable[[Batches], Batches]:
-    """``PACKS``, sorted by block, to ``SEGMENTS``; ``keep`` the entries themselves."""
-    return mapped(PACKS, lambda rows: segment_rows(rows, signatures, keep=keep), SEGMENTS)
+def segmented(
+    signatures: Signatures, *, keep: bool = False, folder: Path | None = None
+) -> Callable[[Batches], Batches]:
+    """``PACKS``, sorted by block, to ``SEGMENTS``; ``keep`` the entries themselves.
+
+    Findings and entries lie in a file in ``folder``, if there is one (``culm.spark.slices``).
+    """
+    return mapped(PACKS, lambda rows: segment_rows(rows, signatures, keep=keep, folder=folder), SEGMENTS)
 
 
-def segment_rows(rows: Iterable[Row], signatures: Signatures, *, keep: bool) -> Iterator[Row]:
+def segment_rows(
+    rows: Iterable[Row], signatures: Signatures, *, keep: bool, folder: Path | None = None
+) -> Iterator[Row]:
     """``segmented`` for rows that are in this process."""
-    for (author, log, block), of_block in groupby(rows, key=itemgetter(3, 4, 5)):
-        if author is None:
-            for source, offset, reason, *_ in of_block:
-                yield source, offset, reason, None, None, None, None, None, None, None, None
-            continue
-        records, summary = segment_of(_collected(packed for *_, packed in of_block), signatures)
-        packed = records.pack.encode() if keep else None
-        place = (author, log, block, to_sql(summary.low), to_sql(summary.high))
-        yield None, None, None, *place, summary.encode(), Findings.of(records).encode(), packed
+    with Shelf(folder) as shelf:
+        for (author, log, block), of_block in groupby(rows, key=itemgetter(3, 4, 5)):
+            if author is None:
+                for source, offset, reason, *_ in of_block:
+                    yield source, offset, reason, None, None, None, None, None, None, None, None
+                continue
+            records, summary = segment_of(_collected(packed for *_, packed in of_block), signatures)
+            packed = shelf.put([records.pack.encode()]) if keep else None
+            place = (author, log, block, to_sql(summary.low), to_sql(summary.high))
+            yield None, None, None, *place, summary.encode(), shelf.put(Findings.of(records).parts()), packed
 
 
 def _collected(packed: Iterable[bytes]) -> list[Pack]:
     """The packs of one block; copies of what is there are put together whenever there is too much of it."""
     packs: list[Pack] = []
     size = 0
-    for data in packed:
+    for data in map(fetched, packed):
         packs.append(Pack.decode(data))
         size += len(data)
         if size > _WAITING_BYTES and len(packs) > 1:
@@ -143,7 +153,7 @@ def pronounced(batches: Batches) -> Batches:
 def pronounced_and_counted(batches: Batches) -> Iterator[tuple[pa.RecordBatch, Row]]:
     """``JUDGED`` to batches of ``VERDICTS``, each with the row of ``COUNTS`` on its segment."""
     for author, log, low, summary, findings, outcome, previous in JUDGED.rows(batches):
-        found, about = Findings.decode(findings), Summary.decode(summary)
+        found, about = Findings.decode(fetched(findings)), Summary.decode(summary)
         segment = JudgedSegment(author, from_sql(log), found, about, Outcome.decode(outcome))
         before = found.before if previous is None else np.zeros(len(found), np.uint8)
         if previous:

@@ -16,6 +16,7 @@ What ``segments`` gives is used twice, so it must not be computed twice: ``verif
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
@@ -25,6 +26,8 @@ from culm.spark.segment import Signatures
 from culm.spark.steps import OUTCOMES, SEGMENTS, SUMMARIES, VERDICTS, merged, pronounced, segmented
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
     from culm.spark.inputs import Split
@@ -94,9 +97,12 @@ def packed(entries: DataFrame) -> DataFrame:
     return entries.select(columns).mapInArrow(gather, PACKS.ddl)
 
 
-def packed_splits(spark: SparkSession, splits: list[Split]) -> DataFrame:
-    """``packed`` for inputs that were looked at before; rows do not pass through Spark between reading and packing."""
-    return from_splits(spark, splits, gather, PACKS)
+def packed_splits(spark: SparkSession, splits: list[Split], folder: Path | None = None) -> DataFrame:
+    """``packed`` for inputs that were looked at before; rows do not pass through Spark between reading and packing.
+
+    The packs lie in files in ``folder``, if there is one (``culm.spark.slices``).
+    """
+    return from_splits(spark, splits, partial(gather, folder=folder), PACKS)
 
 
 def rejected(table: DataFrame) -> DataFrame:
@@ -104,24 +110,31 @@ def rejected(table: DataFrame) -> DataFrame:
     return table.where("reason IS NOT NULL").select("source", "offset", "reason")
 
 
+def by_block(packs: DataFrame, tasks: int | None = None) -> DataFrame:
+    """The packs of each block together: what ``culm.spark.steps.segmented`` takes.
+
+    ``tasks`` says how many tasks there are; Spark cannot know how much work there is in packs that lie in files.
+    """
+    block = ("author", "log", "block")
+    spread = packs.repartition(*block) if tasks is None else packs.repartition(tasks, *block)
+    return spread.sortWithinPartitions(*block)
+
+
 def segments(packs: DataFrame, signatures: Signatures, *, keep: bool = False) -> DataFrame:
     """The segments that the packs make, with the entries themselves if they are to be kept; rejects pass through."""
-    return (
-        packs.repartition("author", "log", "block")
-        .sortWithinPartitions("author", "log", "block")
-        .mapInArrow(segmented(signatures, keep=keep), SEGMENTS.ddl)
-    )
+    return by_block(packs).mapInArrow(segmented(signatures, keep=keep), SEGMENTS.ddl)
+
+
+def by_log(segments: DataFrame, tasks: int | None = None) -> DataFrame:
+    """The summaries of the segments of each log together, in order: what ``culm.spark.steps.merged`` takes."""
+    found = segments.where("summary IS NOT NULL").select(*SUMMARIES.names)
+    spread = found.repartition("author", "log") if tasks is None else found.repartition(tasks, "author", "log")
+    return spread.sortWithinPartitions("author", "log", "low")
 
 
 def outcomes(segments: DataFrame) -> DataFrame:
     """What the rest of its log makes of each segment."""
-    return (
-        segments.where("summary IS NOT NULL")
-        .select(*SUMMARIES.names)
-        .repartition("author", "log")
-        .sortWithinPartitions("author", "log", "low")
-        .mapInArrow(merged(), OUTCOMES.ddl)
-    )
+    return by_log(segments).mapInArrow(merged(), OUTCOMES.ddl)
 
 
 def joined(segments: DataFrame, outcomes: DataFrame) -> DataFrame:

@@ -175,8 +175,8 @@ def serving(place: Path, other: ArrayStorage) -> tuple[float, float]:
     """The peak memory of a process that serves an index, in MB: before, and after a session."""
     import asyncio  # noqa: PLC0415
 
-    from culm.node.node import connect  # noqa: PLC0415
     from culm.node.reconcile import compare_records  # noqa: PLC0415
+    from culm.node.transport import connect  # noqa: PLC0415
     from culm.node.urls import PeerUrl  # noqa: PLC0415
     from culm.store import View  # noqa: PLC0415
 

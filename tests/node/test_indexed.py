@@ -14,8 +14,8 @@ import pytest
 from culm.errors import ConfigError, CulmError, NetworkError, RemoteProtocolError, StoreDamaged
 from culm.negentropy import ArrayStorage
 from culm.node.indexed import IndexAnswering, IndexNode
-from culm.node.node import connect
 from culm.node.reconcile import Differences, compare, compare_records
+from culm.node.transport import connect
 from culm.node.urls import PeerUrl
 from culm.store import View
 from culm.testing import build_log

@@ -12,12 +12,13 @@ import pytest
 from culm.bamboo import Identity
 from culm.errors import CulmError, NetworkError, RemoteProtocolError
 from culm.node.claims import STALL_SECONDS, Claims
-from culm.node.node import Node, connect
+from culm.node.node import Node
 from culm.node.policy import Policy
 from culm.node.secure import SecureSession
 from culm.node.source import StoreSource
 from culm.node.stats import PeerRefused
 from culm.node.sync import sync_securely
+from culm.node.transport import connect
 from culm.node.urls import PeerUrl
 from culm.ranges import Range, RangeSet
 from culm.store import SQLiteStore

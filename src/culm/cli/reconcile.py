@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from culm.cli.output import print_json, print_table
 from culm.errors import ConfigError, NetworkError, StoreMissing
 from culm.negentropy import even, newest_listed
-from culm.node.node import connect
 from culm.node.reconcile import Differences, compare, compare_records, compare_sets, compare_stores
+from culm.node.transport import connect
 from culm.node.urls import PeerUrl
 from culm.store import SQLiteStore, View
 from culm.store.exchange import transfer

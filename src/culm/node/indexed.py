@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from culm.errors import CulmError, RemoteProtocolError
 from culm.negentropy import Negentropy
-from culm.node.node import listen_at
 from culm.node.peering import place_of
 from culm.node.reconcile import FRAME_LIMIT, Answering
+from culm.node.transport import listen_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
-import ssl
 import sys
-import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
 from culm.node.backoff import Backoff
+from culm.node.changes import changes
 from culm.node.claims import Claims
 from culm.node.folding import folding
 from culm.node.intervals import IntervalSession
@@ -27,30 +25,24 @@ from culm.node.secure import SecureSession
 from culm.node.session import Session
 from culm.node.source import StoreSource
 from culm.node.stats import PeerRefused, SessionStats
-from culm.node.tls import calling_context, listening_context, peer_key
+from culm.node.tls import listening_context
+from culm.node.transport import connect, listen_at
 from culm.node.urls import PeerUrl
 from culm.node.worker import StoreWorker
-from culm.wire.places import author_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from culm.bamboo import Entry, Identity
     from culm.node.config import NodeConfig
     from culm.node.policy import Policy
+    from culm.node.transport import Streams
     from culm.node.urls import PeerUrl
     from culm.store import Log, SQLiteStore
     from culm.store.interface import Bytes
 
-_LOOK_SECONDS = 0.02  # how often is looked whether another process wrote to the store
-_POLL_SECONDS = 0.25  # how often the store is asked for changes, whatever it looks like
-_STREAM_LIMIT = 512 * 1024
-CONNECT_SECONDS = 10.0
-
 _logger = logging.getLogger("culm.node")
 AnySession = Session | PeerSession | SecureSession
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def _told(error: CulmError) -> tuple[int, str]:
@@ -60,45 +52,6 @@ def _told(error: CulmError) -> tuple[int, str]:
     if isinstance(error, NetworkError | ProtocolError):
         return logging.WARNING, "dropped the peer"
     return logging.ERROR, "ended the session"
-
-
-async def connect(url: PeerUrl) -> Streams:
-    """Connect to a peer; ``NetworkError`` if that fails or takes more than ten seconds.
-
-    With ``culm://``, ``PeerRefused`` if somebody else answers than the one whose key the address has.
-    """
-    secure = {"ssl": calling_context(), "server_hostname": ""} if url.scheme == "culm" else {}
-    try:
-        async with asyncio.timeout(CONNECT_SECONDS):
-            streams = await asyncio.open_connection(url.host, url.port, limit=_STREAM_LIMIT, **secure)  # type: ignore[arg-type]
-    except TimeoutError:
-        raise NetworkError(f"{url} does not answer") from None
-    except ssl.SSLError as error:
-        raise NetworkError(f"{url} does not speak TLS 1.3: {error.reason}") from None
-    except OSError as error:
-        raise NetworkError(f"cannot reach {url}: {_reason(error)}") from None
-    if secure and (key := peer_key(streams[1])) != url.key:
-        streams[1].close()
-        raise PeerRefused(f"{url} is somebody else: {author_text(key)}")
-    return streams
-
-
-async def listen_at(
-    url: PeerUrl,
-    accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
-    context: ssl.SSLContext | None = None,
-) -> tuple[asyncio.Server, PeerUrl]:
-    """Listen; the server, and its address with the port that it got. ``ConfigError`` if that cannot be."""
-    try:
-        server = await asyncio.start_server(accept, url.host, url.port, limit=_STREAM_LIMIT, ssl=context)
-    except OSError as error:
-        raise ConfigError(f"cannot listen at {url}: {_reason(error)}") from None
-    return server, replace(url, port=server.sockets[0].getsockname()[1])
-
-
-def _reason(error: OSError) -> str:
-    """The system's words for an error: asyncio's own repeat the address."""
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
 
 
 class Node:
@@ -397,31 +350,6 @@ class Node:
         self._worker.close()
         if self._source is not None:
             self._source.close()
-
-
-async def changes(worker: StoreWorker) -> AsyncIterator[int]:
-    """The number of the store's last change, whenever there is a new one, by whichever process.
-
-    It is noticed soon by the file that is written, and for sure by asking the store.
-    """
-    change, asked, written = -1, 0.0, None
-    while True:
-        now = time.monotonic()
-        if (seen := _written(worker.store.path)) != written or now - asked > _POLL_SECONDS:
-            written, asked = seen, now
-            if (last := await worker.run(worker.store.change)) != change:
-                change = last
-                yield change
-        await asyncio.sleep(_LOOK_SECONDS)
-
-
-def _written(store: Path) -> tuple[int, int] | None:
-    """When, and how large, the file was written that every change goes to first."""
-    try:
-        status = store.with_name(store.name + "-wal").stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
 
 
 def logs_to_ask_for(store: SQLiteStore, policy: Policy) -> list[Log]:

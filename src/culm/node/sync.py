@@ -10,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from culm.errors import NetworkError
+from culm.node.changes import changes
 from culm.node.claims import Claims
 from culm.node.folding import folding
 from culm.node.intervals import IntervalSession
-from culm.node.node import changes, connect
 from culm.node.peering import Peering
 from culm.node.proposals import ProposalSession
 from culm.node.propose import ProposalOptions
@@ -21,6 +21,7 @@ from culm.node.secure import SecureSession
 from culm.node.session import Session
 from culm.node.source import StoreSource
 from culm.node.stats import SessionStats
+from culm.node.transport import connect
 from culm.node.worker import StoreWorker
 
 if TYPE_CHECKING:

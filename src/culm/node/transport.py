@@ -1,0 +1,63 @@
+"""Connections: TCP, and TLS for ``culm://``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from culm.errors import ConfigError, NetworkError
+from culm.node.stats import PeerRefused
+from culm.node.tls import calling_context, peer_key
+from culm.wire.places import author_text
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from culm.node.urls import PeerUrl
+
+_STREAM_LIMIT = 512 * 1024
+CONNECT_SECONDS = 10.0
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def connect(url: PeerUrl) -> Streams:
+    """Connect to a peer; ``NetworkError`` if that fails or takes more than ten seconds.
+
+    With ``culm://``, ``PeerRefused`` if somebody else answers than the one whose key the address has.
+    """
+    secure = {"ssl": calling_context(), "server_hostname": ""} if url.scheme == "culm" else {}
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            streams = await asyncio.open_connection(url.host, url.port, limit=_STREAM_LIMIT, **secure)  # type: ignore[arg-type]
+    except TimeoutError:
+        raise NetworkError(f"{url} does not answer") from None
+    except ssl.SSLError as error:
+        raise NetworkError(f"{url} does not speak TLS 1.3: {error.reason}") from None
+    except OSError as error:
+        raise NetworkError(f"cannot reach {url}: {_reason(error)}") from None
+    if secure and (key := peer_key(streams[1])) != url.key:
+        streams[1].close()
+        raise PeerRefused(f"{url} is somebody else: {author_text(key)}")
+    return streams
+
+
+async def listen_at(
+    url: PeerUrl,
+    accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    context: ssl.SSLContext | None = None,
+) -> tuple[asyncio.Server, PeerUrl]:
+    """Listen; the server, and its address with the port that it got. ``ConfigError`` if that cannot be."""
+    try:
+        server = await asyncio.start_server(accept, url.host, url.port, limit=_STREAM_LIMIT, ssl=context)
+    except OSError as error:
+        raise ConfigError(f"cannot listen at {url}: {_reason(error)}") from None
+    return server, replace(url, port=server.sockets[0].getsockname()[1])
+
+
+def _reason(error: OSError) -> str:
+    """The system's words for an error: asyncio's own repeat the address."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -427,4 +428,55 @@ def test_the_end_of_a_subscription(tmp_path: Path) -> None:
         assert [] == second
         assert await anext(later, None) is None
 
+    run(main)
+
+
+def test_a_subscription_that_nobody_reads(tmp_path: Path) -> None:
+    """A subscription that was left in the middle costs nothing any more."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as node:
+            await node.append(1, "one")
+            async for _ in node.subscribe(since="0"):
+                break
+            gc.collect()
+            assert [] == list(node._subscriptions)
+
+    run(main)
+
+
+def test_news_while_they_come_from_a_peer(tmp_path: Path) -> None:
+    """While hundreds of entries come from a peer, a consumer gets each once, in order, with its payload."""
+    log = build_log(500)
+    with Store(tmp_path / "1.db") as store:
+        store.add(log.items())
+
+    async def main() -> None:
+        async with two(tmp_path) as (_, other, url):
+            news = other.subscribe(KEY, with_payload=True)
+            syncing = asyncio.create_task(other.sync(url))
+            for entry in log.entries:
+                assert entry == await anext(news)
+                assert log.payloads[entry.hash] == await other.payload(entry)
+            await syncing
+
+    run(main)
+
+
+def test_a_node_that_stops_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should the work behind a node fail, its subscriptions end, and every call says why."""
+
+    def fail(_: object) -> None:
+        raise StoreError("no room")
+
+    async def main() -> None:
+        node = await opened(tmp_path).start()
+        assert await anext(node.subscribe(), None) is None
+        assert node.is_closed
+        with pytest.raises(StoreError, match="stopped by itself: no room"):
+            await node.logs()
+        with pytest.raises(StoreError, match="no room"):
+            await node.close()
+
+    monkeypatch.setattr("culm.node.node.folding", fail)
     run(main)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -121,3 +122,26 @@ def test_an_earlier_store(place: Path) -> None:
         assert numbers == sorted(read(store)[0])
         assert [1, 2] == read(store, author=LOG.identity.public, with_payload=True)[0]
         assert [1, 2, 3, 4] == read(store, author=LOG.identity.public)[0]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_in_any_order(store: SQLiteStore, seed: int) -> None:
+    """However entries and payloads come, each is news once: as soon as it is verified, and when it is complete."""
+    rng = random.Random(seed)
+    log = build_log(120, seed=3)
+    arrivals = [*log.items(), *((entry, None) for entry in rng.sample(log.entries, 60))]
+    rng.shuffle(arrivals)
+    seen: dict[bool, list[int]] = {False: [], True: []}
+    positions = {False: BEGINNING, True: BEGINNING}
+    while arrivals:
+        size = rng.randrange(1, 20)
+        batch, arrivals = arrivals[:size], arrivals[size:]
+        store.add(batch)
+        for with_payload, numbers in seen.items():
+            found, positions[with_payload] = read(store, positions[with_payload], with_payload=with_payload)
+            assert sorted(found) == found  # of one change
+            numbers.extend(found)
+            held = store.entries((log.identity.public, log.log_id))
+            verified = [stored.entry.seq for stored in held if stored.payload_complete or not with_payload]
+            assert sorted(numbers) == verified
+    assert all(len(numbers) == 120 for numbers in seen.values())

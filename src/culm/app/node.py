@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
+from weakref import WeakSet
 
 from culm.app import names, opening, syncing
 from culm.app.interests import followed, make_range, unfollowed
 from culm.app.subscription import Subscription
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity
-from culm.errors import ConfigError, NotHeld
+from culm.errors import ConfigError, NotHeld, StoreError
 from culm.node.choices import ChoicesWatch
 from culm.node.config import NodeConfig
 from culm.node.node import Node as _Engine
@@ -75,7 +76,7 @@ class Node:
         self._opened: _Opened | None = None
         self._stop = asyncio.Event()
         self._contacts: dict[PeerUrl, asyncio.Task[None]] = {}
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: WeakSet[Subscription] = WeakSet()  # one that nobody reads any more is gone
 
     # -- open and closed -----------------------------------------------------------------------------------------
 
@@ -135,6 +136,7 @@ class Node:
             watch.start()
             beside = partial(watch.run, engine.change_policy)
         running = asyncio.create_task(engine.run([], [], stop=self._stop, beside=beside))
+        running.add_done_callback(self._end_subscriptions)
         self._opened = _Opened(quarters, engine, reader, running)
         return self
 
@@ -143,8 +145,7 @@ class Node:
         if self._opened is None or self._stop.is_set():
             return
         self._stop.set()
-        for subscription in list(self._subscriptions):
-            subscription.close()
+        self._end_subscriptions()
         reader, store = self._opened.reader, self._opened.engine.worker.store
         try:
             await self._opened.running
@@ -164,12 +165,15 @@ class Node:
     @property
     def is_closed(self) -> bool:
         """Whether the node has stopped, or was not opened yet."""
-        return self._opened is None or self._stop.is_set()
+        return self._opened is None or self._stop.is_set() or self._opened.running.done()
 
     @property
     def _open(self) -> _Opened:
         if self._opened is None or self._stop.is_set():
             raise ConfigError("the node is closed, or was not opened: use async with Node.open(...) as node")
+        if (running := self._opened.running).done():
+            reason = None if running.cancelled() else running.exception()
+            raise StoreError(f"the node has stopped by itself: {reason}")
         return self._opened
 
     @property
@@ -298,9 +302,13 @@ class Node:
                 lambda store: store.news(position, author=author, log_id=log_id, with_payload=with_payload, limit=_PAGE)
             )
 
-        subscription = Subscription(read, start, self._subscriptions.discard)
+        subscription = Subscription(read, start)
         self._subscriptions.add(subscription)
         return subscription
+
+    def _end_subscriptions(self, _: object = None) -> None:
+        for subscription in self._subscriptions:
+            subscription.close()
 
     def _tell_subscriptions(self) -> None:
         for subscription in self._subscriptions:
@@ -341,9 +349,12 @@ class Node:
 
     def peers(self) -> list[Peer]:
         """The peers that contact is kept with."""
-        roster = self._engine.roster
+        roster, config = self._engine.roster, self._engine.config
         connected = {contact.name for contact in roster.contacts()}
-        return [Peer(str(url), str(url) in connected, roster.troubles.get(url)) for url in self._contacts]
+        return [
+            Peer(str(url), config.for_peer(url)[1].name in connected, roster.troubles.get(url))
+            for url in self._contacts
+        ]
 
     async def sync(
         self,

@@ -29,12 +29,10 @@ class Subscription:
         self,
         read: Callable[[Position], Awaitable[NewsPage]],
         start: Position | asyncio.Future[Position],
-        closed: Callable[[Subscription], None],
     ) -> None:
         """Use ``Node.subscribe``."""
         self._read = read
         self._start = start
-        self._tell_closed = closed
         self._position: Position | None = None
         self._page: deque[tuple[StoredEntry, Position]] = deque()
         self._end: Position | None = None
@@ -55,7 +53,6 @@ class Subscription:
         """End the iteration: who waits for an entry gets none."""
         self._closed = True
         self._changed.set()
-        self._tell_closed(self)
 
     def store_changed(self) -> None:
         """There may be news."""

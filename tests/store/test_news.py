@@ -9,6 +9,7 @@ import pytest
 
 from culm.errors import ConfigError, StoreError
 from culm.store import SQLiteStore
+from culm.store.copying import copy_store
 from culm.store.database import Database
 from culm.store.migrations import migrate
 from culm.store.news import BEGINNING, Position
@@ -99,6 +100,21 @@ def test_a_position_of_another_store(store: SQLiteStore) -> None:
     for text in ("", "x", "1.2", "1.2.3.4.5", "99999999999999999999"):
         with pytest.raises(ConfigError, match="not a cursor"):
             Position.parse(text)
+
+
+def test_a_position_that_the_store_has_lost(store: SQLiteStore, tmp_path: Path) -> None:
+    """Where a store was put back to an earlier state and went on otherwise, a position of what is gone is refused."""
+    store.add(LOG.items(LOG.entries[:5]))
+    copy_store(store.path, tmp_path / "copy.db")
+    store.add(LOG.items(LOG.entries[5:8]))
+    ((*_, (_, lost)), _) = store.news()
+    with SQLiteStore(tmp_path / "copy.db") as copy:
+        copy.add(OTHER.items())
+        copy.add(LOG.items(LOG.entries[5:8]))
+        with pytest.raises(StoreError, match="a later state of this one"):
+            copy.news(lost)
+        assert [6, 7, 8] == read(copy, copy.news(limit=14).end)[0]
+    assert [] == read(store, lost)[0]
 
 
 def test_an_earlier_store(place: Path) -> None:

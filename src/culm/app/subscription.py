@@ -33,9 +33,9 @@ class Subscription:
         """Use ``Node.subscribe``."""
         self._read = read
         self._start = start
-        self._position: Position | None = None
+        self._position: Position | None = None  # up to which was read
+        self._given: Position | None = None  # behind the last entry that was given
         self._page: deque[tuple[StoredEntry, Position]] = deque()
-        self._end: Position | None = None
         self._changed = asyncio.Event()
         self._closed = False
 
@@ -47,7 +47,7 @@ class Subscription:
         in a crash, what is kept later can be given twice. It means something for this store only. None as long as
         nothing was read.
         """
-        return None if self._position is None else str(self._position)
+        return None if self._given is None else str(self._given)
 
     def close(self) -> None:
         """End the iteration: who waits for an entry gets none."""
@@ -64,7 +64,7 @@ class Subscription:
     async def __anext__(self) -> Entry:
         while not self._closed:
             if self._page:
-                stored, self._position = self._page.popleft()
+                stored, self._given = self._page.popleft()
                 return stored.entry
             self._changed.clear()
             await self._next_page()
@@ -74,14 +74,12 @@ class Subscription:
 
     async def _next_page(self) -> None:
         if self._position is None:
-            self._position = await self._first()
-        elif self._end is not None:
-            self._position = self._end  # the whole page was given, and dealt with
+            self._position = self._given = await self._first()
         if self._position is None or self._closed:
             return
         page = await self._read(self._position)
         self._page.extend(page.entries)
-        self._end = page.end
+        self._position = page.end
 
     async def _first(self) -> Position | None:
         """Where to begin; None if the node closed before that was known."""

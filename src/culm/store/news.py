@@ -15,6 +15,8 @@ from culm.store.queries import ENTRY_COLUMNS, stored_of_row
 from culm.store.schema import to_sql
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from culm.store.database import Database
     from culm.store.interface import StoredEntry
 
@@ -72,7 +74,8 @@ def page(
     """The first ``limit`` entries after a position that became verified and still are; of one author or log if told so.
 
     ``with_payload``: those whose payload became complete instead, as far as it is held. ``StoreError`` if the position
-    is behind everything there is: it is of another store, or this one was restored from a copy.
+    is not one of this store: it is of another one, or this one was restored from a copy, or lost its end to a power
+    cut.
     """
     conditions, values = ["(change, news.log, news.seq, kind) > (?, ?, ?, ?)"], list[object](since)
     conditions.append(f"kind IN ({_COMPLETE if with_payload else _VERIFIED})")
@@ -83,7 +86,7 @@ def page(
     conditions.append("state = 2" + (" AND payload_state = 2" if with_payload else ""))
     with database.snapshot() as connection:
         (change,) = connection.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()
-        if since.change > change + 1:
+        if since.change > change + 1 or not _is_known(connection, since):
             raise StoreError(f"{database.path}: the cursor is of another store, or of a later state of this one")
         rows = connection.execute(
             f"SELECT change, news.log, news.seq, kind, {ENTRY_COLUMNS}"
@@ -93,3 +96,11 @@ def page(
         ).fetchall()
     found = [(stored_of_row(row[4:]), Position(*row[:4])) for row in rows]
     return NewsPage(found, found[-1][1] if len(rows) == limit else Position(change + 1))
+
+
+def _is_known(connection: sqlite3.Connection, position: Position) -> bool:
+    """Whether there are such news, if the position names any."""
+    if position[1:] == _LOWEST:
+        return True
+    query = "SELECT 1 FROM news WHERE (change, log, seq, kind) = (?, ?, ?, ?)"
+    return connection.execute(query, position).fetchone() is not None

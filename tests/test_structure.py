@@ -48,6 +48,7 @@ ALLOWED = {
         "store",
         "transfer",
     },
+    "app": {"errors", "bamboo", "wire", "ranges", "store", "node"},
 }
 WITHOUT_IO = ("bamboo", "wire", "bushbaby", "intervals", "proposals", "session", "negentropy", "ranges")
 FORBIDDEN = {"socket", "asyncio", "time", "random", "secrets", "sqlite3", "threading", "select", "ssl"}
@@ -97,6 +98,17 @@ def test_importing_culm_needs_no_extras() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_importing_culm_is_light() -> None:
+    """``import culm`` loads no node: neither asyncio nor TLS nor a protocol, until ``culm.Node`` is asked for."""
+    code = (
+        "import sys, culm; parts = ('asyncio', 'ssl', 'cryptography', 'culm.node', 'culm.app', 'culm.bushbaby');"
+        " print([name for name in parts if name in sys.modules]);"
+        " print(culm.Node.__name__, 'culm.node' in sys.modules, 'Node' in dir(culm))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split("\n")[:2] == ["[]", "Node True True"]
 
 
 def test_importing_the_pipeline_loads_no_spark() -> None:

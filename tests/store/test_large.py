@@ -198,6 +198,10 @@ def test_an_older_store(place: Path, log: LogBuilder, monkeypatch: pytest.Monkey
             sink.close()
             assert folder(store).names() == []
             connection = store._database.connection
+            for table in ("news", "payloads_lost"):
+                connection.execute(f"DROP TABLE {table}")
+            for trigger in ("news_of_entry", "news_of_release", "news_of_payload", "payload_lost"):
+                connection.execute(f"DROP TRIGGER {trigger}")
             connection.execute("DROP TABLE payload_files")
             connection.execute("DROP TABLE dropped_files")
             connection.execute("PRAGMA user_version = 2")

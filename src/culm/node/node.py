@@ -61,6 +61,7 @@ class Node:
         self.config = config
         self.sessions: set[AnySession] = set()
         self.roster = Roster(identity.public, store.path)
+        self.watchers: set[Callable[[], None]] = set()  # are called when the store has changed
         self._identity = identity
         self._worker = StoreWorker(store)
         self._servers: list[asyncio.Server] = []
@@ -119,10 +120,24 @@ class Node:
         for session in list(self.sessions):
             await session.change_policy(policy)
 
-    def _start(self, work: object) -> None:
+    async def listen(self, url: PeerUrl) -> PeerUrl:
+        """Listen at one more address while the node runs; the address with its port and key. See ``run``."""
+        return await self._listen(url)
+
+    def contact(self, url: PeerUrl) -> asyncio.Task[None]:
+        """Keep contact with one more peer, until the task is cancelled or the node stops."""
+        return self._start(self._keep_contact(url))
+
+    @property
+    def worker(self) -> StoreWorker:
+        """The store's thread."""
+        return self._worker
+
+    def _start(self, work: object) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _listen(self, url: PeerUrl) -> PeerUrl:
         if url.scheme not in ("culm", "bushbaby") and self.config.policy.allow_peers:
@@ -335,6 +350,8 @@ class Node:
     def _tell_sessions(self) -> None:
         for session in self.sessions:
             session.store_changed()
+        for told in self.watchers:
+            told()
 
     def _tell_of_growth(self, log: Log) -> None:
         for session in self.sessions:

@@ -27,8 +27,11 @@ class Worker:
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a function there and wait for its result. A call that has begun is finished even if nobody waits."""
-        future = self._executor.submit(function, *args, **kwargs)
-        return await asyncio.wrap_future(future)
+        return await self.submit(function, *args, **kwargs)
+
+    def submit(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> asyncio.Future[_T]:
+        """Have a function run there behind what was submitted before; its result is to come."""
+        return asyncio.wrap_future(self._executor.submit(function, *args, **kwargs))
 
     def finish(self, last: Callable[[], object]) -> None:
         """Have one more function run behind what is under way, and nothing after it; does not wait for that."""

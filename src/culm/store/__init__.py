@@ -11,17 +11,21 @@ from culm.store.interface import (
     StoredEntry,
     VerifyReport,
 )
+from culm.store.news import BEGINNING, NewsPage, Position
 from culm.store.schema import PayloadState, State
 from culm.store.sqlite import SQLiteStore
 from culm.store.views import View
 
 __all__ = [
+    "BEGINNING",
     "ImportReport",
     "Log",
     "LogSummary",
+    "NewsPage",
     "Offer",
     "PayloadSink",
     "PayloadState",
+    "Position",
     "SQLiteStore",
     "Sendable",
     "State",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from culm.bamboo import Entry
 from culm.store import records
 from culm.store.pieces import LARGE_BYTES, write_file
-from culm.store.schema import APPLICATION_ID, VERSION_1, VERSION_2, VERSION_3, PayloadState, schema_version
+from culm.store.schema import APPLICATION_ID, VERSION_1, VERSION_2, VERSION_3, VERSION_4, PayloadState, schema_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,8 +45,18 @@ def _to_version_3(database: Database) -> None:
             connection.execute("DELETE FROM payloads WHERE entry = ?", (entry_id,))
 
 
+def _to_version_4(database: Database) -> None:
+    """The order in which entries became verified. Of those that are there it is not known: log by log."""
+    connection = database.connection
+    _run(connection, VERSION_4)
+    connection.execute(
+        "INSERT INTO news SELECT 0, log, seq, 2 * (payload_state = 2), id FROM entries"
+        " WHERE state = 2 ORDER BY log, seq"
+    )
+
+
 # MIGRATIONS[n] turns a store of version n into one of version n + 1, within one transaction.
-MIGRATIONS: list[Callable[[Database], None]] = [_to_version_1, _to_version_2, _to_version_3]
+MIGRATIONS: list[Callable[[Database], None]] = [_to_version_1, _to_version_2, _to_version_3, _to_version_4]
 
 
 def migrate(database: Database) -> None:

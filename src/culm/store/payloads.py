@@ -214,11 +214,11 @@ class Sink:
 
 def complete_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry) -> None:
     """All bytes of the payload are stored and checked: count it as held."""
+    view = _touched(connection, entry)  # before the payload is complete: that is news of this change
     connection.execute(
         "UPDATE entries SET payload_state = ?, payload_held = ? WHERE id = ?",
         (PayloadState.COMPLETE, entry.size, entry_id),
     )
-    view = _touched(connection, entry)
     view.payload_arrived(entry.seq)
     view.flush()
 

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from culm.store.database import Database
 
 _PAGE = 500
-_COLUMNS = "entries.id, encoded, state, payload_state, payload_held"
+ENTRY_COLUMNS = "entries.id, encoded, state, payload_state, payload_held"
 
 
-def _stored(row: tuple[int, bytes, int, int, int]) -> StoredEntry:
+def stored_of_row(row: tuple[int, bytes, int, int, int]) -> StoredEntry:
+    """The entry of a row of ``ENTRY_COLUMNS``."""
     entry_id, encoded, state, payload_state, held = row
     return StoredEntry(Entry.decode(encoded), State(state), PayloadState(payload_state), held, entry_id)
 
@@ -33,20 +34,20 @@ def _stored(row: tuple[int, bytes, int, int, int]) -> StoredEntry:
 def stored_entry(connection: sqlite3.Connection, log: int, seq: int, variant: int) -> StoredEntry | None:
     """The entry of a row's place: the log's row id, the number as stored, the variant."""
     row = connection.execute(
-        f"SELECT {_COLUMNS} FROM entries WHERE log = ? AND seq = ? AND variant = ?", (log, seq, variant)
+        f"SELECT {ENTRY_COLUMNS} FROM entries WHERE log = ? AND seq = ? AND variant = ?", (log, seq, variant)
     ).fetchone()
-    return None if row is None else _stored(row)
+    return None if row is None else stored_of_row(row)
 
 
 def get(database: Database, place: Place) -> StoredEntry | None:
     """The entry at a place; of several that contradict each other the one that came first."""
     with database.snapshot() as connection:
         row = connection.execute(
-            f"SELECT {_COLUMNS} FROM entries JOIN logs ON logs.id = log"
+            f"SELECT {ENTRY_COLUMNS} FROM entries JOIN logs ON logs.id = log"
             " WHERE author = ? AND log_id = ? AND seq = ? ORDER BY variant LIMIT 1",
             (place.author, to_sql(place.log_id), to_sql(place.seq)),
         ).fetchone()
-    return None if row is None else _stored(row)
+    return None if row is None else stored_of_row(row)
 
 
 def entries(database: Database, log: Log, low: int, high: int, states: Iterable[State]) -> Iterator[StoredEntry]:
@@ -56,14 +57,14 @@ def entries(database: Database, log: Log, low: int, high: int, states: Iterable[
     while True:
         with database.snapshot() as connection:
             rows = connection.execute(
-                f"SELECT {_COLUMNS}, seq, variant FROM entries"
+                f"SELECT {ENTRY_COLUMNS}, seq, variant FROM entries"
                 " WHERE log = (SELECT id FROM logs WHERE author = ? AND log_id = ?)"
                 f" AND (seq, variant) > (?, ?) AND seq <= ? AND state IN ({wanted})"
                 " ORDER BY seq, variant LIMIT ?",
                 (log[0], to_sql(log[1]), after, variant, to_sql(min(high, MAX_U64)), _PAGE),
             ).fetchall()
         for row in rows:
-            yield _stored(row[:5])
+            yield stored_of_row(row[:5])
         if len(rows) < _PAGE:
             return
         after, variant = rows[-1][5:]

@@ -15,6 +15,8 @@ counters        ``change`` grows with every writing transaction; ``logs.change``
 records         the store as sets to reconcile; see ``culm.store.records``
 record_blocks   the sums over some neighbouring records
 runs            which entries and payloads are held, as runs of neighbours; see ``culm.store.runs``
+news            which entries became verified, and which payloads complete, in that order; see ``culm.store.news``
+payloads_lost   entries whose payload was complete once and is not any more: should it come again, that is no news
 record_changes  what a transaction makes of the records, until it ends
 ==============  ============================================================================================
 """
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 APPLICATION_ID = 0x43554C4D  # "CULM"
-VERSION = 3
+VERSION = 4
 _OFFSET = 2**63
 
 
@@ -178,6 +180,40 @@ CREATE TABLE payload_files (
 CREATE TABLE dropped_files (name TEXT NOT NULL);
 CREATE TRIGGER payload_file_dropped AFTER DELETE ON payload_files BEGIN
     INSERT INTO dropped_files VALUES (OLD.name);
+END;
+"""
+
+# The kinds of news: 0, an entry is verified; 1, the payload of a verified entry is complete; 2, both at once.
+VERSION_4 = """
+CREATE TABLE news (
+    change INTEGER NOT NULL,  -- the store's change that brought it
+    log    INTEGER NOT NULL,
+    seq    INTEGER NOT NULL,
+    kind   INTEGER NOT NULL,
+    entry  INTEGER NOT NULL,
+    PRIMARY KEY (change, log, seq, kind, entry)
+) WITHOUT ROWID;
+CREATE TABLE payloads_lost (entry INTEGER PRIMARY KEY);
+CREATE TRIGGER news_of_entry AFTER INSERT ON entries WHEN NEW.state = 2 BEGIN
+    INSERT INTO news VALUES (
+        (SELECT value FROM counters WHERE name = 'change'), NEW.log, NEW.seq, 2 * (NEW.payload_state = 2), NEW.id
+    );
+END;
+CREATE TRIGGER news_of_release AFTER UPDATE OF state ON entries WHEN OLD.state <> 2 AND NEW.state = 2 BEGIN
+    INSERT INTO news VALUES (
+        (SELECT value FROM counters WHERE name = 'change'), NEW.log, NEW.seq, 2 * (NEW.payload_state = 2), NEW.id
+    );
+END;
+CREATE TRIGGER news_of_payload AFTER UPDATE OF payload_state ON entries
+WHEN OLD.state = 2 AND NEW.state = 2 AND OLD.payload_state <> 2 AND NEW.payload_state = 2
+    AND NOT EXISTS (SELECT 1 FROM payloads_lost WHERE entry = NEW.id) BEGIN
+    INSERT INTO news VALUES (
+        (SELECT value FROM counters WHERE name = 'change'), NEW.log, NEW.seq, 1, NEW.id
+    );
+END;
+CREATE TRIGGER payload_lost AFTER UPDATE OF payload_state ON entries
+WHEN OLD.state = 2 AND OLD.payload_state = 2 AND NEW.payload_state <> 2 BEGIN
+    INSERT OR IGNORE INTO payloads_lost VALUES (NEW.id);
 END;
 """
 

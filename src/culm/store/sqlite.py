@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Self
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity, PayloadHasher, are_authentic, check_payload
 from culm.bamboo.yamf import yamf_hash
 from culm.errors import BadSignature, NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
-from culm.store import append, ingest, payloads, pieces, queries, runs, verify, views
+from culm.store import append, ingest, news, payloads, pieces, queries, runs, verify, views
 from culm.store.database import LOCK_TIMEOUT, Database
 from culm.store.interface import Bytes, ImportReport, Log, LogSummary, Offer, Sendable, StoredEntry, VerifyReport
 from culm.store.logview import LogView
 from culm.store.lookup import Lookup
+from culm.store.news import BEGINNING, NewsPage, Position
 from culm.store.rows import find_entry, next_change, next_entry_id
 from culm.store.schema import PayloadState, State
 from culm.store.survey import Survey
@@ -269,6 +270,22 @@ class SQLiteStore:
     def logs_of(self, heads: Iterable[bytes]) -> list[Log]:
         """The logs whose heads have these ids (32 bytes)."""
         return views.logs_of(self._database, heads)
+
+    def news(
+        self,
+        since: Position = BEGINNING,
+        *,
+        author: bytes | None = None,
+        log_id: int | None = None,
+        with_payload: bool = False,
+        limit: int = 256,
+    ) -> NewsPage:
+        """What became verified after a position, in that order; see ``culm.store.news``."""
+        return news.page(self._database, since, author, log_id, with_payload=with_payload, limit=limit)
+
+    def latest(self) -> Position:
+        """The position behind everything that is verified now."""
+        return news.latest(self._database)
 
     def change(self) -> int:
         """A number that grows whenever the store changes, by whichever process."""

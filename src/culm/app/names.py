@@ -1,0 +1,66 @@
+"""What programs may write for authors, logs, addresses, payloads, and what is meant by it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.bamboo.entry import AUTHOR_BYTES
+from culm.bamboo.varu64 import MAX_U64
+from culm.errors import ConfigError
+from culm.node.urls import PeerUrl
+from culm.wire.places import parse_author, parse_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from culm.store import Log
+    from culm.store.interface import Bytes
+
+AuthorName = bytes | str
+"""An author: 32 bytes, or text (43 base62 characters, or 64 hex digits)."""
+
+LogName = tuple[bytes, int] | str | int
+"""A log: its author and id, or ``AUTHOR/LOG`` as text; a number alone is one of the node's own logs."""
+
+Payload = bytes | bytearray | memoryview | str
+
+
+def author_of(name: AuthorName) -> bytes:
+    """The author's 32 bytes; ``ConfigError`` if the name is none."""
+    author = parse_author(name) if isinstance(name, str) else name
+    if len(author) != AUTHOR_BYTES:
+        raise ConfigError(f"an author is {AUTHOR_BYTES} bytes, not {len(author)}")
+    return author
+
+
+def log_of(name: LogName, own: bytes) -> Log:
+    """The log's author and id; ``ConfigError`` if the name is none."""
+    if isinstance(name, int):
+        name = (own, name)
+    author, log_id = parse_log(name) if isinstance(name, str) else name
+    if not 0 <= log_id <= MAX_U64:
+        raise ConfigError(f"{log_id} is not a log id (0 to 2^64 - 1)")
+    return author_of(author), log_id
+
+
+def what_of(name: AuthorName | LogName | None, own: bytes) -> tuple[bytes | None, int | None]:
+    """Author and log id of what is meant, None for any."""
+    if name is None:
+        return None, None
+    if isinstance(name, bytes) or (isinstance(name, str) and "/" not in name):
+        return author_of(name), None
+    return log_of(name, own)
+
+
+def url_of(url: str | PeerUrl, schemes: Sequence[str], *, may_be_zero: bool = False) -> PeerUrl:
+    """An address; ``ConfigError`` if it is none of these protocols."""
+    return PeerUrl.parse(str(url), schemes=schemes, may_be_zero=may_be_zero)
+
+
+def pieces_of(payload: Payload | Iterable[Bytes]) -> Iterable[Bytes]:
+    """The payload as pieces; text is encoded as UTF-8."""
+    if isinstance(payload, str):
+        return [payload.encode()]
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return [payload]
+    return payload

@@ -1,0 +1,74 @@
+"""Where a program's node lives: in a home folder, as the command line keeps one, or in a single store file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from culm.bamboo import Identity
+from culm.errors import ConfigError
+from culm.node.home import DEFAULT_IDENTITY, Home
+from culm.node.policy import Policy
+
+if TYPE_CHECKING:
+    from culm.node.policy import PolicyFile
+
+
+@dataclass(frozen=True)
+class Quarters:
+    """What a node is opened with. ``policies`` keeps its choices, None if they end with the node.
+
+    ``clump`` is None where none was named.
+    """
+
+    identity: Identity
+    store: Path
+    own: frozenset[bytes]
+    clump: bytes | None
+    policies: PolicyFile | None
+
+    def policy(self) -> Policy:
+        """The choices to begin with; ``ConfigError`` if the file that has them is damaged."""
+        kept = Policy() if self.policies is None else self.policies.load(self.clump or b"")
+        return self.adapt(kept)
+
+    def adapt(self, policy: Policy) -> Policy:
+        """Choices with what is not kept in the file: whose the node is."""
+        return replace(policy, own=self.own)
+
+
+def in_store(path: Path | str, identity: Identity | str | None, clump: str | bytes | None) -> Quarters:
+    """A single store file; ``ConfigError`` without an identity to go with it."""
+    if not isinstance(identity, Identity):
+        raise ConfigError("a store file alone has no identities: give identity=Identity.create(), or one you keep")
+    return Quarters(identity, Path(path).expanduser(), frozenset({identity.public}), _bytes(clump), None)
+
+
+def in_home(
+    path: Path | str | None,
+    identity: Identity | str | None,
+    clump: str | bytes | None,
+    passphrase: str | None,
+    *,
+    create: bool,
+) -> Quarters:
+    """A home folder, made with an identity if it is not there and may be."""
+    home = Home.find(path)
+    if create and not home.store_path.exists():
+        home.create()
+    if not home.store_path.exists():
+        raise ConfigError(f"{home.path} is not a Culm home yet; make one with: culm init")
+    if not isinstance(identity, Identity):
+        if create and not home.identity_names():
+            home.add_identity(identity or DEFAULT_IDENTITY, Identity.create(), passphrase)
+        identity = home.identity(identity, None if passphrase is None else lambda _: passphrase)
+    if clump is None:
+        settings = home.settings(None)
+        clump = bytes.fromhex(settings["clump_hex"]) if settings["clump_hex"] else settings["clump"]
+    own = home.own_authors() | {identity.public}
+    return Quarters(identity, home.store_path, own, _bytes(clump), home.policy_file)
+
+
+def _bytes(clump: str | bytes | None) -> bytes | None:
+    return clump.encode() if isinstance(clump, str) else clump

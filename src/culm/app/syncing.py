@@ -1,0 +1,60 @@
+"""A one-time exchange with a peer, beside a node that runs: over the store's file, by a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from culm.errors import ConfigError
+from culm.node.node import logs_to_ask_for
+from culm.node.sync import SyncSummary, sync, sync_logs, sync_securely
+from culm.node.wants import EVERYTHING
+from culm.store import SQLiteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from culm.bamboo import Identity
+    from culm.node.config import NodeConfig
+    from culm.node.stats import SessionStats
+    from culm.node.urls import PeerUrl
+    from culm.ranges import RangeSet
+    from culm.store import Log
+
+
+async def exchange(
+    identity: Identity,
+    config: NodeConfig,
+    path: Path,
+    url: PeerUrl,
+    logs: Sequence[Log],
+    progress: Callable[[SessionStats], None],
+) -> SyncSummary:
+    """Exchange with a peer what both sides want, once; see ``Node.sync``."""
+    if logs and url.scheme in ("culm", "bushbaby"):
+        raise ConfigError(f"logs can be named to intervals:// and proposals:// peers only, not to {url}: follow them")
+    store = await asyncio.to_thread(SQLiteStore, path)
+    try:
+        if url.scheme == "culm":
+            return await sync_securely(identity, config, store, url, progress=progress)
+        if url.scheme == "bushbaby":
+            return await sync(identity, config, store, url, progress)
+        asked = logs or await asyncio.to_thread(logs_to_ask_for, store, config.policy)
+        if not asked:
+            raise ConfigError("no logs to ask for: name them; the protocol cannot list a peer's logs")
+        options = config.proposals if url.scheme == "proposals" else None
+        interest = _interests(config, frozenset(logs))
+        return await sync_logs(config, store, url, asked, options=options, interest=interest, progress=progress)
+    finally:
+        store.close()
+
+
+def _interests(config: NodeConfig, named: frozenset[Log]) -> Callable[[Log], RangeSet]:
+    """What to ask for of a log: what is followed of it; of one that is named and not followed, everything."""
+
+    def interest(log: Log) -> RangeSet:
+        ranges = config.policy.interest(log)
+        return EVERYTHING if log in named and not ranges and config.policy.admits_author(log[0]) else ranges
+
+    return interest

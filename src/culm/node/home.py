@@ -1,0 +1,148 @@
+"""The home directory: where a person's identities and store live.
+
+::
+
+    HOME/store.db          the store
+    HOME/identities/NAME   one file for each identity, mode 0600
+    HOME/policy.json       what is allowed, blocked, shared and followed, for each clump
+    HOME/culm.toml         the configuration, if there is one
+
+HOME is the one that is named, else ``$CULM_HOME``, else ``~/.culm``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from culm.bamboo.keyfile import (
+    dump_identity,
+    is_sealed,
+    load_identity,
+    public_key,
+    read_private,
+    write_private,
+)
+from culm.errors import ConfigError
+from culm.node.policy import PolicyFile
+from culm.node.settings import Settings, load
+from culm.store import SQLiteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from culm.bamboo import Identity
+
+DEFAULT_IDENTITY = "default"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Home:
+    """A home directory, there or not."""
+
+    path: Path
+
+    @classmethod
+    def find(cls, given: Path | str | None) -> Self:
+        """The home that is named, here or by the environment."""
+        chosen = given or os.environ.get("CULM_HOME") or "~/.culm"
+        return cls(Path(chosen).expanduser())
+
+    @property
+    def store_path(self) -> Path:
+        """The store's file."""
+        return self.path / "store.db"
+
+    @property
+    def policy_file(self) -> PolicyFile:
+        """The choices of each clump."""
+        return PolicyFile(self.path / "policy.json")
+
+    def settings(self, given: str | None) -> Settings:
+        """The configuration: of the file given, else of the home's if there is one; ``ConfigError`` if it is wrong."""
+        path = self.path / "culm.toml" if given is None else Path(given).expanduser()
+        return load(path, must_exist=given is not None)
+
+    def create(self) -> bool:
+        """Make the directory and its store; whether they were not there before."""
+        fresh = not self.store_path.exists()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            (self.path / "identities").mkdir(exist_ok=True, mode=0o700)
+        except OSError as error:
+            msg = f"cannot make {self.path}: {error.strerror}"
+            raise ConfigError(msg) from None
+        SQLiteStore(self.store_path).close()
+        return fresh
+
+    def store(self, *, read_only: bool = False) -> SQLiteStore:
+        """Open the store; ``ConfigError`` if there is no home yet."""
+        if not self.store_path.exists():
+            msg = f"{self.path} is not a Culm home yet; make one with: culm init"
+            raise ConfigError(msg)
+        return SQLiteStore(self.store_path, read_only=read_only)
+
+    # -- identities --------------------------------------------------------------------------------------------
+
+    def identity_path(self, name: str) -> Path:
+        """The file of an identity; ``ConfigError`` if the name cannot be one."""
+        if not _NAME.fullmatch(name):
+            msg = f"{name!r} is not a name for an identity (letters, digits, '-', '_', '.'; at most 64)"
+            raise ConfigError(msg)
+        return self.path / "identities" / name
+
+    def identity_names(self) -> list[str]:
+        """The names of all identities, sorted."""
+        folder = self.path / "identities"
+        if not folder.is_dir():
+            return []
+        return sorted(file.name for file in folder.iterdir() if _NAME.fullmatch(file.name))
+
+    def add_identity(self, name: str, identity: Identity, passphrase: str | None) -> None:
+        """Keep an identity; ``ConfigError`` if the name is taken."""
+        path = self.identity_path(name)
+        if not self.store_path.exists():
+            msg = f"{self.path} is not a Culm home yet; make one with: culm init"
+            raise ConfigError(msg)
+        write_private(path, dump_identity(identity, passphrase))
+
+    def identity_public(self, name: str) -> bytes:
+        """An identity's public key, with no need for its passphrase."""
+        return public_key(self._identity_text(name))
+
+    def own_authors(self) -> frozenset[bytes]:
+        """The public keys of all identities that can be read."""
+        found = set()
+        for name in self.identity_names():
+            with suppress(ConfigError):
+                found.add(self.identity_public(name))
+        return frozenset(found)
+
+    def identity_is_sealed(self, name: str) -> bool:
+        """Whether an identity is kept under a passphrase."""
+        return is_sealed(self._identity_text(name))
+
+    def identity(self, name: str | None, passphrase: Callable[[str], str] | None = None) -> Identity:
+        """Load an identity: by name, else the default one, else the only one.
+
+        ``passphrase`` is asked with a prompt if it is sealed; ``ConfigError`` without.
+        """
+        if name is None:
+            names = self.identity_names()
+            name = DEFAULT_IDENTITY if DEFAULT_IDENTITY in names or len(names) != 1 else names[0]
+        text = self._identity_text(name)
+        if passphrase is None or not is_sealed(text):
+            return load_identity(text)
+        return load_identity(text, passphrase(f"Passphrase of identity {name}: "))
+
+    def _identity_text(self, name: str) -> str:
+        path = self.identity_path(name)
+        if not path.exists():
+            msg = f"there is no identity {name!r} in {self.path}; make one with: culm identity new {name}"
+            raise ConfigError(msg)
+        return read_private(path)

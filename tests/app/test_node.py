@@ -1,0 +1,482 @@
+"""``culm.Node``: what a program does with it, alone and with peers on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from culm import CulmError, Identity, NetworkError, Node, NotHeld, Store
+from culm.cli import main as command
+from culm.errors import AfterEndOfLog, ConfigError, ForkDetected, StoreError
+from culm.node.config import NodeConfig, NodeLimits
+from culm.ranges import Range, RangeSet
+from culm.testing import LogBuilder, build_log
+from tests.node.links import run
+from tests.node.peers import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from culm.node.stats import SessionStats
+
+LOG = build_log(20)
+KEY = LOG.identity.public
+QUICK = NodeConfig(b"", limits=NodeLimits(first_retry_seconds=0.01, max_retry_seconds=0.05, settle_seconds=1))
+
+
+def opened(path: Path, number: int = 1, clump: str | None = "tests") -> Node:
+    """A node over a store file of its own."""
+    return Node.open(store=path / f"{number}.db", identity=Identity(bytes([number]) * 32), clump=clump, config=QUICK)
+
+
+@asynccontextmanager
+async def two(path: Path) -> AsyncIterator[tuple[Node, Node, str]]:
+    """Two nodes, and the address at which the first one listens."""
+    async with opened(path, 1) as one, opened(path, 2) as other:
+        yield one, other, await one.listen("culm://127.0.0.1:0")
+
+
+async def numbers(node: Node, log: str | tuple[bytes, int] | int) -> list[int]:
+    """The numbers of the verified entries of a log."""
+    return [entry.seq async for entry in node.entries(log)]
+
+
+def test_appending_and_reading(tmp_path: Path) -> None:
+    """What is appended, as bytes, text or pieces, is there as it was given; a log that ended takes no more."""
+
+    def pieces() -> Iterator[bytes]:
+        yield b"a" * 70_000
+        yield b"b"
+
+    async def main() -> None:
+        async with opened(tmp_path) as node:
+            await node.append(1, b"bytes")
+            await node.append(1, "t\u00e9xt")
+            large = await node.append(1, pieces())
+            await node.append(1, "", end=True)
+            with pytest.raises(AfterEndOfLog):
+                await node.append(1, "more")
+
+            payloads = [await node.payload(entry) async for entry in node.entries(1)]
+            assert [b"bytes", "t\u00e9xt".encode(), b"a" * 70_000 + b"b", b""] == payloads
+            assert b"ab" == b"".join([piece async for piece in node.payload_pieces(large, 69_999)])
+            assert [2, 3] == [entry.seq async for entry in node.entries(f"{node.name}/1", first=2, last=3)]
+            assert large == await node.entry((node.author, 1), 3)
+            assert await node.entry(1, 9) is None
+            (summary,) = await node.logs()
+            assert (4, True) == (summary.newest, summary.ended)
+            assert (4, []) == ((report := await node.verify()).entries, report.problems)
+
+    run(main)
+
+
+def test_forgetting(tmp_path: Path) -> None:
+    """A forgotten payload is gone, its entry stays; of what is not held there is no payload either."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as node:
+            entry = await node.append(1, "seven b")
+            assert 7 == await node.forget(entry)
+            with pytest.raises(NotHeld, match="0 of 7 bytes"):
+                await node.payload(entry)
+            with pytest.raises(NotHeld, match="not held"):
+                await node.payload(LOG.entries[0])
+            assert [1] == await numbers(node, 1)
+
+    run(main)
+
+
+def test_a_home(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A home is made with an identity, and is the one that the command line uses; what is followed stays in it."""
+    home = tmp_path / "home"
+
+    async def main() -> bytes:
+        async with Node.open(home, clump="tests") as node:
+            await node.append(1, "hello")
+            await node.follow(KEY, 3, first=5)
+            await node.follow(LOG.identity.public.hex(), max_payload=100)
+            return node.author
+
+    author = run(main)
+    assert 0 == command(["--home", str(home), "following", "--clump", "tests"])
+    assert "5.." in capsys.readouterr().out
+
+    async def again() -> None:
+        async with Node.open(home, clump="tests", create=False) as node:
+            assert (author, [1]) == (node.author, await numbers(node, 1))
+            expected = {(KEY, 3): RangeSet([Range(5)]), KEY: RangeSet([Range(1, size_limit=101)])}
+            assert expected == node.following
+            await node.unfollow(KEY, 3)
+            assert {KEY} == set(node.following or ())
+            with pytest.raises(ConfigError, match="not followed"):
+                await node.unfollow(KEY, 3)
+            await node.follow_everything()
+            assert node.following is None
+
+    run(again)
+
+
+def test_a_home_with_a_passphrase(tmp_path: Path) -> None:
+    """An identity can be sealed: without its passphrase, or with another one, the node does not open."""
+
+    async def author(passphrase: str | None) -> bytes:
+        async with Node.open(tmp_path / "home", passphrase=passphrase, create=passphrase == "right") as node:
+            return node.author
+
+    made = run(lambda: author("right"))
+    assert made == run(lambda: author("right"))
+    for wrong in ("wrong", None):
+        with pytest.raises(ConfigError, match="passphrase"):
+            run(lambda wrong=wrong: author(wrong))  # type: ignore[misc]
+
+
+def test_wrong_calls(tmp_path: Path) -> None:
+    """A wrong call is one clear error, and changes nothing."""
+    with pytest.raises(ConfigError, match="not both"):
+        Node.open(tmp_path, store=tmp_path / "1.db")
+
+    async def fails(node: Node, match: str) -> None:
+        with pytest.raises(CulmError, match=match):
+            await node.start()
+
+    async def main() -> None:
+        await fails(Node.open(tmp_path / "none", create=False), "not a Culm home yet")
+        await fails(Node.open(store=tmp_path / "2.db", identity="default"), "no identities")
+        await fails(Node.open(store=tmp_path / "no" / "2.db", identity=Identity.create()), "cannot be opened")
+        async with opened(tmp_path, clump=None) as node:
+            for url in ("bushbaby://127.0.0.1:0", "http://127.0.0.1:1", "culm://nobody@127.0.0.1:1"):
+                with pytest.raises(ConfigError):
+                    await node.listen(url)
+            for url in ("culm://127.0.0.1:1", "bushbaby://127.0.0.1:1"):
+                with pytest.raises(ConfigError):
+                    await node.connect(url)
+            with pytest.raises(ConfigError, match="no contact"):
+                await node.disconnect("intervals://127.0.0.1:1")
+            with pytest.raises(ConfigError, match="no range"):
+                await node.follow(KEY, first=5, last=4)
+            with pytest.raises(ConfigError, match="no payload has"):
+                await node.follow(KEY, min_payload=5, max_payload=4)
+            with pytest.raises(ConfigError, match="32 bytes"):
+                node.subscribe(b"short")
+            with pytest.raises(ConfigError, match="log id"):
+                await numbers(node, (KEY, -1))
+            with pytest.raises(ConfigError, match="not a cursor"):
+                node.subscribe(since="yesterday")
+            with pytest.raises(ConfigError, match="name them"):
+                await node.sync("intervals://127.0.0.1:1")
+            with pytest.raises(ConfigError, match="follow them"):
+                await node.sync(f"culm://{node.name}@127.0.0.1:1", [1])
+            assert ([], None) == (node.peers(), node.following)
+
+    run(main)
+
+
+def test_a_closed_node(tmp_path: Path) -> None:
+    """A node that is closed says so, whatever is asked of it; closing twice is fine, opening again is not."""
+
+    async def main() -> None:
+        node = opened(tmp_path)
+        assert node.is_closed
+        with pytest.raises(ConfigError, match="not opened"):
+            await node.append(1, "early")
+        async with node:
+            assert not node.is_closed
+        await node.close()
+        assert node.is_closed
+        for call in (node.append(1, "late"), node.logs(), node.sync("culm://x@h:1"), node.follow(KEY), node.start()):
+            with pytest.raises(ConfigError, match=r"closed|opened before"):
+                await call
+        with pytest.raises(ConfigError, match="closed"):
+            node.subscribe()
+
+    run(main)
+
+
+def test_live_with_a_peer(tmp_path: Path) -> None:
+    """Contact is kept: what either side appends is at the other at once, also after the peer was away."""
+
+    async def main() -> None:
+        async with two(tmp_path) as (one, other, url):
+            await other.connect(url)
+            await other.connect(url)  # once is enough
+            news, answers = other.subscribe(one.author, with_payload=True), one.subscribe(other.author)
+            await one.append(1, "ping")
+            assert b"ping" == await other.payload(await anext(news))
+            await other.append(7, "pong")
+            assert (7, 1) == ((answer := await anext(answers)).log_id, answer.seq)
+            (peer,) = other.peers()
+            assert (url, True, None) == (peer.url, peer.connected, peer.problem)
+
+            await other.disconnect(url)
+            assert [] == other.peers()
+            await one.append(1, "while away")
+            assert [1] == await numbers(other, (one.author, 1))
+            await other.connect(url)
+            assert b"while away" == await other.payload(await anext(news))
+
+    run(main)
+
+
+def test_a_peer_that_is_not_there(tmp_path: Path) -> None:
+    """What prevents contact is told, and a one-time sync fails with that."""
+
+    async def main() -> None:
+        async with opened(tmp_path, 1) as one, opened(tmp_path, 2) as other:
+            url = await one.listen("culm://127.0.0.1:0")
+            await one.close()
+            with pytest.raises(NetworkError, match="cannot reach"):
+                await other.sync(url)
+            await other.connect(url)
+            await until(lambda: other.peers()[0].problem is not None)
+            assert not other.peers()[0].connected
+
+    run(main)
+
+
+@pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
+def test_syncing_once(tmp_path: Path, scheme: str) -> None:
+    """One exchange in each protocol brings what is missing and tells how much that was, as it goes and at the end."""
+    told: list[SessionStats] = []
+
+    async def main() -> None:
+        async with opened(tmp_path, 1) as one, opened(tmp_path, 2) as other:
+            for number in range(5):
+                await one.append(1, f"{number}")
+            url = await one.listen(f"{scheme}://127.0.0.1:0")
+            named = [(one.author, 1)] if scheme in ("intervals", "proposals") else []
+            summary = await other.sync(url, named, progress=told.append)
+            assert (5, [1, 2, 3, 4, 5]) == (summary.entries_received, await numbers(other, (one.author, 1)))
+
+    run(main)
+    assert told
+
+
+def test_following_narrows_what_comes(tmp_path: Path) -> None:
+    """Only what is followed comes: numbers, sizes and all."""
+    with Store(tmp_path / "1.db") as store:
+        store.add(LOG.items() + build_log(4, seed=5).items())
+
+    async def main() -> None:
+        async with two(tmp_path) as (_, other, url):
+            await other.follow(KEY, LOG.log_id, first=10, last=12, max_payload=5)
+            await other.sync(url)
+            held = await numbers(other, LOG.entries[0].log)
+            assert {10, 11, 12} <= set(held)
+            assert 20 not in held
+            with pytest.raises(NotHeld):
+                await other.payload(LOG.entries[9])
+            assert {KEY} == {log.author for log in await other.logs()}
+            await other.follow(KEY, LOG.log_id, first=15, last=15, add=True)
+            await other.sync(url)
+            assert LOG.payloads[LOG.entries[14].hash] == await other.payload(LOG.entries[14])
+
+    run(main)
+
+
+def test_blocking(tmp_path: Path) -> None:
+    """Choices made by a program hold at once: a peer that is blocked gets nothing."""
+
+    async def main() -> None:
+        async with two(tmp_path) as (one, other, url):
+            await one.append(1, "not for you")
+            await one.change_policy(lambda policy: replace(policy, block_peers=frozenset({other.author})))
+            assert frozenset({other.author}) == one.policy.block_peers
+            with pytest.raises(NetworkError):
+                await other.sync(url)
+            assert [] == await other.logs()
+
+    run(main)
+
+
+def test_forks(tmp_path: Path) -> None:
+    """An author who contradicts itself is found out: the proof is there, what is before it stays, nothing follows."""
+    log = LogBuilder(Identity(bytes([1]) * 32), 3)
+    for text in (b"one", b"two"):
+        log.append(text)
+    fork = log.make(2, b"another two")
+
+    async def main() -> None:
+        with Store(tmp_path / "1.db") as store:
+            store.add([*log.items(), (fork, None)])
+        async with opened(tmp_path) as node:
+            (proof,) = await node.forks()
+            assert [proof] == await node.forks(3)
+            assert (2, [1]) == (proof.position, await numbers(node, 3))
+            with pytest.raises(ForkDetected):
+                await node.append(3, "three")
+
+    run(main)
+
+
+def test_subscribing_to_what_is_held(tmp_path: Path) -> None:
+    """From the beginning: everything held, then what comes, each entry once and in order, over many pages."""
+    log = build_log(700)
+    with Store(tmp_path / "1.db") as store:
+        store.add(log.items(log.entries[:600]))
+
+    async def main() -> None:
+        async with opened(tmp_path) as node:
+            news = node.subscribe(since="0")
+            seen = [(await anext(news)).seq for _ in range(600)]
+            with Store(tmp_path / "1.db") as store:  # as another program would
+                store.add(log.items(log.entries[600:]))
+            seen += [(await anext(news)).seq for _ in range(100)]
+            assert list(range(1, 701)) == seen
+
+    run(main)
+
+
+def test_cursors(tmp_path: Path) -> None:
+    """From the cursor of any entry a later node goes on with the next one, and one of another store is refused."""
+    cursors: list[str] = []
+
+    async def main() -> None:
+        async with opened(tmp_path) as node:
+            news = node.subscribe(1, since="0")
+            assert news.cursor is None
+            for number in range(5):
+                await node.append(1, f"{number}")
+                await node.append(2, "of another log")
+            for _ in range(5):
+                await anext(news)
+                cursors.append(str(news.cursor))
+
+    async def again() -> None:
+        async with opened(tmp_path) as node:
+            for number, cursor in enumerate(cursors[:4], 2):
+                assert number == (await anext(node.subscribe(1, since=cursor))).seq
+            news = node.subscribe(1, since=cursors[4])
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(news), 0.05)
+            await node.append(1, "6")
+            assert 6 == (await anext(news)).seq
+        async with opened(tmp_path, 2) as other:
+            with pytest.raises(StoreError, match="another store"):
+                await anext(other.subscribe(since=cursors[4]))
+
+    run(main)
+    run(again)
+
+
+def test_from_now_on(tmp_path: Path) -> None:
+    """Without a cursor only what comes after the call is given, and all of that."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as node:
+            await node.append(1, "before")
+            news = node.subscribe()
+            await node.append(1, "after")
+            assert 2 == (await anext(news)).seq
+
+    run(main)
+
+
+def test_a_slow_consumer_and_many(tmp_path: Path) -> None:
+    """Two consumers, a slow one and one that gives up waiting now and then, get everything once; memory has a page."""
+
+    async def take(node: Node, *, impatient: bool) -> list[int]:
+        news, seen = node.subscribe(1, since="0"), list[int]()
+        while len(seen) < 300:
+            try:
+                seen.append((await asyncio.wait_for(anext(news), 0.001 if impatient else 20)).seq)
+            except TimeoutError:
+                continue
+            assert len(news._page) <= 256
+            if not impatient:
+                await asyncio.sleep(0)
+        return seen
+
+    async def main() -> None:
+        async with opened(tmp_path) as node:
+            consumers = [asyncio.create_task(take(node, impatient=impatient)) for impatient in (False, True)]
+            await node._engine.worker.run(_fill, node)
+            assert [list(range(1, 301))] * 2 == await asyncio.gather(*consumers)
+
+    run(main)
+
+
+def _fill(node: Node) -> None:
+    for number in range(300):
+        node._engine.worker.store.append(node.identity, 1, [b"%d" % number])
+
+
+def test_the_end_of_a_subscription(tmp_path: Path) -> None:
+    """Who waits for news when the node closes gets no more of them, and no error; so it is when only it is closed."""
+
+    async def collect(node: Node, since: str | None) -> list[int]:
+        return [entry.seq async for entry in node.subscribe(since=since)]
+
+    async def main() -> None:
+        async with opened(tmp_path) as node:
+            await node.append(1, "one")
+            waiting = [asyncio.create_task(collect(node, "0")), asyncio.create_task(collect(node, None))]
+            await until(lambda: len(node._subscriptions) == 2)
+            news = node.subscribe()
+            task = asyncio.create_task(anext(news, None))
+            await asyncio.sleep(0)
+            news.close()
+            assert await task is None
+            later = node.subscribe()
+        first, second = await asyncio.gather(*waiting)
+        assert set(first) <= {1}
+        assert [] == second
+        assert await anext(later, None) is None
+
+    run(main)
+
+
+def test_a_subscription_that_nobody_reads(tmp_path: Path) -> None:
+    """A subscription that was left in the middle costs nothing any more."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as node:
+            await node.append(1, "one")
+            async for _ in node.subscribe(since="0"):
+                break
+            gc.collect()
+            assert [] == list(node._subscriptions)
+
+    run(main)
+
+
+def test_news_while_they_come_from_a_peer(tmp_path: Path) -> None:
+    """While hundreds of entries come from a peer, a consumer gets each once, in order, with its payload."""
+    log = build_log(500)
+    with Store(tmp_path / "1.db") as store:
+        store.add(log.items())
+
+    async def main() -> None:
+        async with two(tmp_path) as (_, other, url):
+            news = other.subscribe(KEY, with_payload=True)
+            syncing = asyncio.create_task(other.sync(url))
+            for entry in log.entries:
+                assert entry == await anext(news)
+                assert log.payloads[entry.hash] == await other.payload(entry)
+            await syncing
+
+    run(main)
+
+
+def test_a_node_that_stops_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should the work behind a node fail, its subscriptions end, and every call says why."""
+
+    def fail(_: object) -> None:
+        raise StoreError("no room")
+
+    async def main() -> None:
+        node = await opened(tmp_path).start()
+        assert await anext(node.subscribe(), None) is None
+        assert node.is_closed
+        with pytest.raises(StoreError, match="stopped by itself: no room"):
+            await node.logs()
+        with pytest.raises(StoreError, match="no room"):
+            await node.close()
+
+    monkeypatch.setattr("culm.node.node.folding", fail)
+    run(main)

@@ -1,0 +1,54 @@
+"""``docs/library.md`` keeps its word: every Python block in it runs, one after the other."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.node.links import run
+
+if TYPE_CHECKING:
+    import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "library.md").read_text()
+
+
+def test_every_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The blocks run as they stand, as parts of one program, and print what their comments say."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CULM_HOME", raising=False)
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+    async def main() -> None:
+        names: dict[str, Any] = {}
+        for number, block in enumerate(blocks):
+            code = compile(block, f"block {number}", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            result = eval(code, names)
+            if inspect.isawaitable(result):
+                await result
+
+    run(main)
+    output = capsys.readouterr().out.splitlines()
+    assert len(blocks) >= 15
+    assert "4" in output  # the entry behind the cursor
+    assert "1 True b'door opened'" in output
+    assert "1 [] []" in output  # what another store made of the bundle
+
+
+def test_every_example_is_named() -> None:
+    """All programs in the folder stand on the page, and the page names no others."""
+    named = set(re.findall(r"`examples/(\w+)\.py`", PAGE))
+    assert {path.stem for path in (ROOT / "examples").glob("*.py")} - {"demo"} == named
+
+
+def test_every_method_is_told_of() -> None:
+    """Each public method of a node is used or named on the page."""
+    from culm import Node
+
+    for name in vars(Node):
+        if not name.startswith("_") and name not in ("is_closed", "identity", "author", "policy"):
+            assert re.search(rf"\b{name}\b", PAGE), name

@@ -1,7 +1,8 @@
 r"""Running what stands on a page of the docs, as its reader would.
 
-A block marked ``sh`` is run by bash, one marked ``python`` by Python, one after the other, in an empty folder that is also the home directory. A block
-marked ``text`` behind it is what it prints. Comments, which the site does not show, say what else there is to know::
+A block marked ``sh`` is run by bash, one marked ``python`` by Python, one after the other, in an empty folder that is
+also the home directory. A block marked ``text`` behind it is what it prints. Comments, which the site does not show,
+say what else there is to know::
 
     <!-- run: leave running -->           the block's last command goes on, in a terminal of its own
     <!-- run: exit code 1 -->             how the block ends
@@ -13,8 +14,8 @@ marked ``text`` behind it is what it prints. Comments, which the site does not s
     <!-- before, leave running:           the same of what goes on
     ... -->
 
-In what is printed, keys, hashes, sizes, times and port numbers may be others than on the page, and a line ``...`` stands
-for any lines.
+In what is printed, keys, hashes, sizes, times and port numbers may be others than on the page, and a line ``...``
+stands for any lines.
 """
 
 from __future__ import annotations
@@ -28,17 +29,18 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 PATIENCE = 40.0  # seconds for what has to come by itself
 
 _BLOCK = re.compile(
     r"^<!-- before(?:, (?P<how>[a-z ]+))?:\n(?P<before>.*?)-->\n"
-    r"|^(?:<!-- (?P<mark>run|file): (?P<what>[^\n]*?) -->\n)?^(?P<fence>```+)(?P<kind>[^\n]*)\n(?P<text>.*?)^(?P=fence)$",
+    r"|^(?:<!-- (?P<mark>run|file): (?P<what>[^\n]*?) -->\n)?"
+    r"^(?P<fence>```+)(?P<kind>[^\n]*)\n(?P<text>.*?)^(?P=fence)$",
     re.DOTALL | re.MULTILINE,
 )
 _PORT = re.compile(r"(?<=:)\d{4}(?!\d)")
@@ -56,7 +58,7 @@ _VARIABLE = (
 
 @dataclass
 class Block:
-    """A piece of a page: its first line, its kind (``sh``, ``text`` ...), what a comment says of it, and its content."""
+    """A piece of a page: its first line, its kind (``sh``, ``text`` ...), its content, what a comment says."""
 
     line: int
     kind: str
@@ -165,7 +167,7 @@ class Reader:
             )
         self._running.append(process)
         deadline = time.monotonic() + PATIENCE
-        expected = expected or re.compile(r"(listening \S+\n){%d}" % block.text.count("--listen "))
+        expected = expected or re.compile(r"(listening \S+\n)" * block.text.count("--listen "))
         while not expected.match(self._as_shown(path.read_bytes())):
             assert time.monotonic() < deadline and process.poll() is None, (  # noqa: PT018 - one claim
                 f"{self._at(block)}: printed\n{path.read_text()}"

@@ -44,11 +44,11 @@ def test_no_command_is_left_out_silently(page: Path) -> None:
     """A command stands in a block that is run, or in one that says why it is not; few do."""
     left_out = 0
     for block in blocks(page):
-        assert block.kind in {"sh", "text", "toml", "python", "before"}, f"{page.name}, line {block.line}: {block.kind!r}"
+        assert block.kind in {"sh", "text", "toml", "python", "before"}, f"{page.name}: {block}"
         if block.kind == "text":
-            assert not re.search(r"^\s*(culm|sudo|systemctl) ", block.text, re.MULTILINE), f"{page.name}: {block.text}"
+            assert not re.search(r"^\s*(culm|sudo|systemctl) ", block.text, re.MULTILINE), block
         if block.what.startswith("not here"):
-            assert re.fullmatch(r"not here: .{10,}", block.what), f"{page.name}, line {block.line}: why?"
+            assert re.fullmatch(r"not here: .{10,}", block.what), f"{page.name}: {block}"
             left_out += 1
     assert left_out <= 2, page.name
 

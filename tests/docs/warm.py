@@ -52,7 +52,8 @@ def serve(folder: Path) -> None:
         listener.bind(path)
         listener.listen()
         make_caller(folder, path)
-        print("ready", flush=True)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
         threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
         while True:
             line, _ = listener.accept()

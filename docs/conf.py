@@ -34,6 +34,12 @@ def put_in_commands(_app: Sphinx, name: str, source: list[str]) -> None:
         source[0] = source[0].replace("<!-- commands -->", page())
 
 
+def always_new(*_: object) -> list[str]:
+    """What is made from the program is made anew each time: its file does not show that the program changed."""
+    return ["commands"]
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    app.connect("env-get-outdated", always_new)
     app.connect("source-read", put_in_commands)

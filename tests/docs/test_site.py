@@ -68,6 +68,12 @@ def test_the_reference_has_every_command_and_option() -> None:
                 assert re.search(rf"^\| `[^`]*{re.escape(option)}(?![\w-])", section, re.MULTILINE), (name, option)
 
 
+def test_every_argument_is_explained() -> None:
+    """No option and no argument of a command goes without a word on what it is."""
+    mute = [(name, action.dest) for name, parser in commands().items() for action in parser._actions if not action.help]
+    assert [] == mute
+
+
 def test_the_overview_has_every_command() -> None:
     """Every command that can be called stands in the table of the page on the command line."""
     cells = re.findall(r"^\| `culm (.*?) \| ", (DOCS / "cli.md").read_text(), re.MULTILINE)

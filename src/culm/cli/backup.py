@@ -53,7 +53,7 @@ def register(commands: Commands) -> None:
         "target", metavar="FILE|DIR", help="a FILE ends with .tar, .tar.gz or .tgz; anything else is a DIR"
     )
     restore = commands.add("restore", _restore, "make a home from a backup, where there is none")
-    restore.add_argument("source", metavar="FILE|DIR")
+    restore.add_argument("source", metavar="FILE|DIR", help="what culm backup made")
 
 
 # -- making one ------------------------------------------------------------------------------------------------------

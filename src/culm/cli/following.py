@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
     follow = commands.add("follow", _follow, "ask for an author's logs, or one log, or a range of it; not for others")
-    follow.add_argument("what", metavar="AUTHOR[/LOG]")
+    follow.add_argument("what", metavar="AUTHOR[/LOG]", help="an author, for all of its logs, or one log")
     follow.add_argument("--from", dest="first", metavar="N", help="from this entry on (default: 1)")
     follow.add_argument("--to", dest="last", metavar="N", help="up to this entry (default: for ever)")
     follow.add_argument("--sparse", action="store_true", help="only the shortest path between these, for verifying")
@@ -36,7 +36,7 @@ def register(commands: Commands) -> None:
     follow.add_argument("--add", action="store_true", help="besides what is followed of it already, not in its place")
     add_clump(follow)
     unfollow = commands.add("unfollow", _unfollow, "no longer ask for what is followed; what is held stays")
-    unfollow.add_argument("what", metavar="AUTHOR[/LOG]", nargs="?")
+    unfollow.add_argument("what", metavar="AUTHOR[/LOG]", nargs="?", help="as it was followed")
     unfollow.add_argument("--all", action="store_true", help="follow nothing in particular: ask for everything again")
     add_clump(unfollow)
     following = commands.add("following", _following, "list what is followed, and how much of it is held")

@@ -29,17 +29,17 @@ def register(commands: Commands) -> None:
     init.add_argument("--passphrase", action="store_true", help="keep the identity under a passphrase")
     identity = commands.group("identity", "make, show and move identities")
     new = identity.add("new", _new, "make an identity")
-    new.add_argument("name", nargs="?", default=DEFAULT_IDENTITY)
+    new.add_argument("name", nargs="?", default=DEFAULT_IDENTITY, help="what to call it (default: default)")
     new.add_argument("--passphrase", action="store_true", help="keep it under a passphrase")
     identity.add("list", _list, "list the identities")
     show = identity.add("show", _show, "print an identity's public key")
-    show.add_argument("name", nargs="?", default=DEFAULT_IDENTITY)
+    show.add_argument("name", nargs="?", default=DEFAULT_IDENTITY, help="which one (default: default)")
     export = identity.add("export", _export, "write an identity, its secret included, to a file")
-    export.add_argument("name")
+    export.add_argument("name", help="which one")
     export.add_argument("-o", "--output", metavar="FILE", help="made with mode 0600 (default: stdout)")
     export.add_argument("--passphrase", action="store_true", help="seal the copy under a passphrase")
     take = identity.add("import", _import, "take an identity from a file")
-    take.add_argument("name")
+    take.add_argument("name", help="what to call it here")
     take.add_argument(
         "file",
         help="an exported identity, or the secret as 64 hex digits or 43 base62 characters; - is stdin",

@@ -34,19 +34,19 @@ _PIECE = 64 * 1024
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
     append = commands.add("append", _append, "publish the next entry of a log of one's own")
-    append.add_argument("log_id", metavar="LOG_ID")
+    append.add_argument("log_id", metavar="LOG_ID", help="number of the log, 0 or more")
     append.add_argument("file", metavar="FILE", nargs="?", help="the payload; - is stdin")
     append.add_argument("--text", help="the payload, as text")
     append.add_argument("--identity", metavar="NAME", help="whose log (default: the default identity)")
     append.add_argument("--end", action="store_true", help="end the log with this entry, for ever")
     commands.add("logs", _logs, "list the logs held")
     show = commands.add("show", _show, "show a log's entries, or one entry")
-    show.add_argument("place", metavar="AUTHOR/LOG[/SEQ]")
+    show.add_argument("place", metavar="AUTHOR/LOG[/SEQ]", help="a log, or one entry of it")
     show.add_argument("--payload", action="store_true", help="write the entry's payload to stdout, as it is")
     verify = commands.add("verify", _verify, "check everything held afresh: signatures, links, paths, payloads")
-    verify.add_argument("log", metavar="AUTHOR/LOG", nargs="?")
+    verify.add_argument("log", metavar="AUTHOR/LOG", nargs="?", help="only this log (default: all that are held)")
     forget = commands.add("forget", _forget, "delete an entry's payload and keep the entry")
-    forget.add_argument("place", metavar="AUTHOR/LOG/SEQ")
+    forget.add_argument("place", metavar="AUTHOR/LOG/SEQ", help="the entry that it belongs to")
 
 
 def _append(arguments: argparse.Namespace) -> int:

@@ -95,7 +95,9 @@ def register(commands: Commands) -> None:
     add_node(once)
     fetch = commands.add("fetch", _fetch, "get single entries from an intervals:// peer, forgotten payloads included")
     fetch.add_argument("url", metavar="URL", help="intervals://HOST:PORT")
-    fetch.add_argument("entries", metavar="AUTHOR/LOG/SEQ[..SEQ]", nargs="+")
+    fetch.add_argument(
+        "entries", metavar="AUTHOR/LOG/SEQ[..SEQ]", nargs="+", help="an entry, or the first and the last"
+    )
 
 
 def _add_follow_arguments(parser: argparse.ArgumentParser) -> None:

@@ -46,7 +46,11 @@ def add_node(parser: argparse.ArgumentParser) -> None:
     """What all that speak for a node take."""
     add_clump(parser)
     parser.add_argument("--identity", metavar="NAME", help="who we are to peers (default: the default identity)")
-    parser.add_argument("--dialect", choices=[dialect.value for dialect in Dialect])
+    parser.add_argument(
+        "--dialect",
+        choices=[dialect.value for dialect in Dialect],
+        help="of the Bushbaby protocol: that of the deployed peer (default), or that of its document",
+    )
     parser.add_argument(
         "--limit", metavar="NAME=VALUE", action="append", default=[], help="change a limit; see the docs"
     )

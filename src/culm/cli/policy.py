@@ -28,7 +28,7 @@ def register(commands: Commands) -> None:
     """Add the commands of this module."""
     for verb, description in (("share", "announce and send a log again"), ("unshare", "keep a log to oneself")):
         parser = commands.add(verb, _share, description)
-        parser.add_argument("log", metavar="AUTHOR/LOG")
+        parser.add_argument("log", metavar="AUTHOR/LOG", help="which log")
         add_clump(parser)
         parser.set_defaults(verb=verb)
     for verb, description in (
@@ -36,7 +36,7 @@ def register(commands: Commands) -> None:
         ("block", "never talk to a peer, or keep an author's logs"),
     ):
         parser = commands.add(verb, _list, description)
-        parser.add_argument("kind", choices=("peer", "author"))
+        parser.add_argument("kind", choices=("peer", "author"), help="whom to talk to, or whose logs to keep")
         parser.add_argument("key", metavar="KEY", help="43 base62 characters or 64 hex digits")
         parser.add_argument("--remove", action="store_true", help="take the key off the list")
         add_clump(parser)

@@ -28,7 +28,7 @@ def register(commands: Commands) -> None:
     """Add the commands of this module."""
     wire = commands.group("wire", "look into messages")
     decode = wire.add("decode", _decode, "list what a message says; a malformed one up to where it breaks, and why")
-    decode.add_argument("protocol", choices=sorted(_LISTINGS))
+    decode.add_argument("protocol", choices=sorted(_LISTINGS), help="what the bytes belong to")
     decode.add_argument("message", metavar="HEX|FILE", help="hex, or a file with the message's bytes; - is stdin")
 
 

@@ -1,0 +1,89 @@
+"""The pages of the site that speak of the code agree with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import culm.bushbaby
+import culm.intervals
+import culm.proposals
+import culm.session
+from culm.cli.reference import commands, page
+from culm.node.config import NodeLimits
+
+DOCS = Path(__file__).parents[2] / "docs"
+UNITS = {"": 1, "s": 1, "KiB": 1024, "MiB": 1024**2}
+
+
+def limits() -> dict[str, float]:
+    """The table of limits: what each is called, and its default."""
+    row = re.compile(r"^\| `([\w.]+)` \| ([\d,]+) ?(s|KiB|MiB|) \| \S", re.MULTILINE)
+    rows = row.findall((DOCS / "security.md").read_text())
+    return {name: int(number.replace(",", "")) * UNITS[unit] for name, number, unit in rows}
+
+
+def value_of(name: str) -> Any:
+    """What the code has under a name of the table: in a module, or a default of a dataclass in one."""
+    place, _, last = f"culm.{name}".rpartition(".")
+    if not place.rpartition(".")[2][0].isupper():
+        return getattr(importlib.import_module(place), last)
+    module, _, kind = place.rpartition(".")
+    fields = dataclasses.fields(getattr(importlib.import_module(module), kind))
+    return next(field.default for field in fields if field.name == last)
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    """Each limit on the security page has the default that the code has."""
+    table = limits()
+    assert {name: value_of(name) for name in table} == table
+
+
+def test_every_limit_is_on_the_page() -> None:
+    """All limits of a node and of each protocol stand on the security page."""
+    wanted = {
+        f"{name}.{field.name}"
+        for name, kind in {
+            "node.config.NodeLimits": NodeLimits,
+            "bushbaby.Limits": culm.bushbaby.Limits,
+            "intervals.Limits": culm.intervals.Limits,
+            "proposals.Limits": culm.proposals.Limits,
+            "session.Limits": culm.session.Limits,
+        }.items()
+        for field in dataclasses.fields(kind)
+    }
+    assert wanted <= limits().keys()
+
+
+def test_the_reference_has_every_command_and_option() -> None:
+    """The page made from the parsers leaves none out."""
+    text = page()
+    for name, parser in commands().items():
+        (section,) = re.findall(rf"^## `culm {name}`\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+        for option in parser._option_string_actions:
+            if option not in {"-h", "--help", "--home", "--config", "--json"}:
+                assert re.search(rf"^\| `[^`]*{re.escape(option)}(?![\w-])", section, re.MULTILINE), (name, option)
+
+
+def test_every_argument_is_explained() -> None:
+    """No option and no argument of a command goes without a word on what it is."""
+    mute = [(name, action.dest) for name, parser in commands().items() for action in parser._actions if not action.help]
+    assert [] == mute
+
+
+def test_the_overview_has_every_command() -> None:
+    """Every command that can be called stands in the table of the page on the command line."""
+    cells = re.findall(r"^\| `culm (.*?) \| ", (DOCS / "cli.md").read_text(), re.MULTILINE)
+    known = [set(re.findall(r"[a-z]+", cell)) for cell in cells]
+    assert [] == [name for name in commands() if not any(set(name.split()) <= words for words in known)]
+
+
+def test_every_benchmark_is_on_the_page() -> None:
+    """What can be measured with ``make bench`` stands on the page on performance."""
+    text = (DOCS / "performance.md").read_text()
+    known = re.findall(r'^    "(\w+)": \w+\.run,$', (DOCS.parent / "bench" / "__main__.py").read_text(), re.MULTILINE)
+    assert known
+    assert set(known) == set(re.findall(r"\| `([a-z]+)` \|$", text, re.MULTILINE))

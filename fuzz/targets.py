@@ -38,7 +38,7 @@ from culm.testing.memory import MemoryStore
 from culm.wire.base62 import decode_base62, encode_base62
 from culm.wire.cbor import push_string
 from culm.wire.stlv import StlvReader, encode_header
-from fuzz import proposals
+from fuzz import proposals, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -334,6 +334,7 @@ def _seeds() -> dict[str, tuple[bytes, ...]]:
         "intervals": _interval_streams(),
         "export": (plain, bundle.getvalue()),
         **proposals.seeds(),
+        **sessions.seeds(),
     }
 
 
@@ -359,6 +360,10 @@ def targets() -> list[Target]:
         Target("proposals_data", proposals.data_message, (EncodingError,), seeds["proposals_data"]),
         Target("proposals", proposals.session, (RemoteProtocolError,), seeds["proposals"]),
         Target("lzfoo", proposals.lzfoo, (EncodingError,), seeds["lzfoo"]),
+        Target("session_message", sessions.message, (RemoteProtocolError,), seeds["session_message"]),
+        Target("session_names", sessions.names, (RemoteProtocolError,), seeds["session_names"]),
+        Target("session_stranger", sessions.stranger, (RemoteProtocolError,), seeds["session_stranger"]),
+        Target("session_peer", sessions.peer, (RemoteProtocolError,), seeds["session_peer"]),
         Target("range", _range, (EncodingError,), seeds["range"]),
         Target("range_set", _range_set, (EncodingError,), seeds["range_set"]),
         Target("export", _export, (EncodingError,), seeds["export"]),

@@ -30,6 +30,7 @@ from culm.intervals import (
     Started,
 )
 from culm.ranges.text import inclusive_sizes
+from culm.store.runs import runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -361,7 +362,8 @@ class Follower:
         newest = followed.newest or 0
         numbers = item.numbers(newest if item.is_open else item.last)
         singles = (replace(item, start=seq, end=seq) for seq in numbers if seq >= lowest)
-        return [span for single in singles for span in source.lacking(log, single, 1, 1, least, greatest)]
+        missing = (seq for single in singles for seq, _ in source.lacking(log, single, 1, 1, least, greatest))
+        return list(runs_of(sorted(missing)))  # neighbours are asked for together
 
     def _cut(
         self, followed: _Followed, item: Range, low: int, high: int, least: int | None, greatest: int | None

@@ -94,7 +94,7 @@ class SecureSession:
         nonce = secrets.token_bytes(NONCE_BYTES)
         if peer is None:
             self.connection = Connection.listening(
-                identity, config.clump, nonce, lambda key: config.policy.admits_peer(key) and not refuses(key)
+                identity, config.clump, nonce, lambda key: self.config.policy.admits_peer(key) and not refuses(key)
             )
         else:
             self.connection = Connection.calling(identity, peer, config.clump, nonce)
@@ -180,8 +180,8 @@ class SecureSession:
         if self.peer is not None and not policy.admits_peer(self.peer):
             self._writer.close()
             return
-        self.config = replace(self.config, policy=policy)
-        self.discovery.config = self._transfer.config = self.config
+        self.config = self.discovery.config = replace(self.config, policy=policy)
+        self._transfer.config = replace(self._transfer.config, policy=policy)
         if self._opened.is_set():
             self.connection.tell_interests(told_interests(self._source, policy))
             self.discovery.again()

@@ -68,7 +68,7 @@ SETTINGS = {
 }
 """What a session for this job is started with, beyond ``culm.spark.session``."""
 
-_FEWEST_TASKS = 8
+_FEWEST_TASKS, _MOST_TASKS = 8, 2000  # inputs may be payloads for the most part
 _JUDGED_BYTES = {Signatures.STRICT: 4 * 1024 * 1024, Signatures.HEADS: 16 * 1024 * 1024}  # in a task: a second or two
 _MERGED_BYTES = 64 * 1024 * 1024
 
@@ -82,7 +82,8 @@ class _Task:
 
     def tasks(self, of_bytes: int) -> int:
         """How many tasks a step has that does so many bytes of the inputs in each."""
-        return max(_FEWEST_TASKS, sum(piece.size for split in self.splits for piece in split) // of_bytes)
+        size = sum(piece.size for split in self.splits for piece in split)
+        return min(max(_FEWEST_TASKS, size // of_bytes), _MOST_TASKS)
 
     def say_reading(self) -> None:
         """Tell that reading begins."""

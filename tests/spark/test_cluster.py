@@ -168,7 +168,7 @@ def test_a_worker_dies(cluster: Cluster, tmp_path: Path) -> None:
     finished(verify(None, [str(path)], here))
     job = verify(cluster.url, [str(path)], there)
     wait_for(
-        lambda: any(descends(pid, cluster.workers[-1].pid) and "pyspark.daemon" in name for pid, name in processes())
+        lambda: any(descends(pid, cluster.workers[-1].pid) and "spark.daemon" in name for pid, name in processes())
     )
     cluster.kill_a_worker()
     summary = finished(job)

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from culm.spark.inputs import Split
 
 SETTINGS = {
-    # Java only moves packs here: compiling for speed costs it more than it gains in ten million entries.
+    # Java only moves small rows here: compiling for speed costs it more than it gains in ten million entries.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
     # A task checks some 100,000 signatures at most.
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "32m",

@@ -106,7 +106,8 @@ class Fetching:
             taken = []
             for log, wish in chosen.items():
                 if self._claims.take(log, self, time.monotonic()):
-                    self._wanted.pop(log, None)
+                    if self._wanted.get(log) is wish.offer:  # else more was offered meanwhile, for the next time
+                        self._wanted.pop(log, None)
                     taken.append((log, wish.ranges, wish.doubted))
                 else:
                     self._waiting.add(log)

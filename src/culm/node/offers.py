@@ -14,7 +14,7 @@ from culm.store import State
 
 if TYPE_CHECKING:
     from culm.node.policy import Policy
-    from culm.ranges import RangeSet
+    from culm.ranges import Range, RangeSet
     from culm.store import Log, SQLiteStore
 
 
@@ -72,7 +72,7 @@ def lacks(store: SQLiteStore, policy: Policy, offer: Offer) -> bool:
     if knows_lower_fork(store, offer) or doubted(store, offer) is not None:
         return True
     if wanted == EVERYTHING:
-        return any(_missing(store, offer.log, item.start, item.last, sparse=item.sparse) for item in offer.held)
+        return any(_misses(store, offer.log, item) for item in offer.held)
     missing = wanted.missing(store.held(*offer.log), _newest(offer.held))
     return missing.missing(offer.held, _newest(offer.held)) != missing
 
@@ -81,8 +81,8 @@ def _newest(held: RangeSet) -> int:
     return max((item.last for item in held), default=0)
 
 
-def _missing(store: SQLiteStore, log: Log, low: int, high: int, *, sparse: bool) -> bool:
-    """Whether anything from ``low`` to ``high`` is missing; of a sparse range only its ends count."""
-    if sparse:
-        return any(store.missing(log, seq, 1, low=seq) for seq in {low, high})
-    return bool(store.missing(log, high, 1, low=low))
+def _misses(store: SQLiteStore, log: Log, item: Range) -> bool:
+    """Whether anything of a closed range is missing; of a sparse one each number of its path is looked at."""
+    if item.sparse:
+        return any(store.missing(log, seq, 1, low=seq) for seq in item.numbers(item.last))
+    return bool(store.missing(log, item.last, 1, low=item.start))

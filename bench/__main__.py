@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from bench import (
+    cluster,
     compression,
     fingerprint,
     intervals,
@@ -15,6 +16,7 @@ from bench import (
     replication,
     select,
     sessions,
+    steps,
     verification,
 )
 from bench.harness import report
@@ -28,6 +30,10 @@ BENCHMARKS = {
     "negentropy": negentropy.run,
     "ranges": ranges.run,
     "pipeline": pipeline.run,
+    "skew": pipeline.run_skewed,
+    "incremental": pipeline.run_incremental,
+    "steps": steps.run,
+    "cluster": cluster.run,
     "fingerprint": fingerprint.run,
     "select": select.run,
     "sessions": sessions.run,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bench.cost import measured
 from bench.harness import Figure, in_turns, median_ratio, say, seconds
 from bench.negentropy import records, session
 from culm.bamboo.yamf import YAMF_PREFIX
@@ -80,9 +80,9 @@ def measure_writing(folder: Path, timestamps: Timestamps, ids: Bytes) -> list[Fi
     cpu: list[float] = []
 
     def by_spark() -> None:
-        before = cpu_of_tree()
-        fingerprint(spark, table, folder / f"spark-{next(made)}")
-        cpu.append(cpu_of_tree() - before)
+        with measured() as cost:
+            fingerprint(spark, table, folder / f"spark-{next(made)}")
+        cpu.append(cost.cpu)
 
     times, alone = in_turns(ROUNDS, by_spark, lambda: put(folder / f"alone-{next(made)}", timestamps, ids))
     spark.stop()
@@ -113,26 +113,6 @@ def write_table(folder: Path, timestamps: Timestamps, ids: Bytes) -> None:
             }
         )
         pq.write_table(table, folder / f"part-{number}.parquet")
-
-
-def cpu_of_tree() -> float:
-    """The CPU seconds that this process and everything it started have used."""
-    parents: dict[int, int] = {}
-    used: dict[int, int] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(path.parent.name)] = int(fields[1])
-        used[int(path.parent.name)] = sum(map(int, fields[11:15]))
-
-    def ours(pid: int) -> bool:
-        while pid not in (0, os.getpid()):
-            pid = parents.get(pid, 0)
-        return pid != 0
-
-    return sum(ticks for pid, ticks in used.items() if ours(pid)) / os.sysconf("SC_CLK_TCK")
 
 
 # -- reading --------------------------------------------------------------------------------------------------------

@@ -12,15 +12,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bench.cost import Cost, measured
 from bench.harness import Figure, say
 from culm.spark import run as verify
 from culm.spark import session
@@ -29,7 +27,7 @@ from culm.spark.job import SETTINGS
 from culm.testing import build_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -38,9 +36,7 @@ FOLDER = Path(os.environ.get("CULM_BENCH_DATA", Path(tempfile.gettempdir()) / "c
 SIZES = [int(size) for size in os.environ.get("CULM_BENCH_SIZES", "100000,1000000").split(",")]
 LOG = 1000  # entries of a log
 CORES = 2
-_ENCODED = Columns(encoded="BINARY")
-_TICKS = os.sysconf("SC_CLK_TCK")
-_LOOK_SECONDS = 0.2
+ENCODED = Columns(encoded="BINARY")
 
 
 # -- what is verified ---------------------------------------------------------------------------------------------
@@ -53,7 +49,7 @@ def _made(batches: Iterator[pa.RecordBatch], length: int, first: int) -> Iterato
                 for entry in build_log(first if number == 0 else length, seed=number + 1).entries:
                     yield (entry.encoded,)
 
-    return _ENCODED.batches(rows())
+    return ENCODED.batches(rows())
 
 
 def entries(spark: SparkSession, name: str, logs: int, length: int = LOG, first: int = 0) -> Path:
@@ -64,92 +60,12 @@ def entries(spark: SparkSession, name: str, logs: int, length: int = LOG, first:
         shutil.rmtree(place, ignore_errors=True)
         FOLDER.mkdir(parents=True, exist_ok=True)
         numbers = spark.range(0, logs, 1, min(logs, 64))
-        made = numbers.mapInArrow(lambda batches: _made(batches, length, first or length), _ENCODED.ddl)
+        made = numbers.mapInArrow(lambda batches: _made(batches, length, first or length), ENCODED.ddl)
         made.write.parquet(f"file://{place}")
     return place
 
 
-# -- what it costs ------------------------------------------------------------------------------------------------
-
-
-def _stat(pid: str) -> list[str] | None:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-
-
-def _tree() -> list[tuple[str, list[str]]]:
-    """This process and all its descendants."""
-    stats = {path.name: _stat(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()}
-    children: dict[str, list[str]] = {}
-    for pid, stat in stats.items():
-        if stat is not None:
-            children.setdefault(stat[1], []).append(pid)
-    found, todo = [], [str(os.getpid())]
-    while todo:
-        pid = todo.pop()
-        stat = stats.get(pid)
-        if stat is not None:
-            found.append((pid, stat))
-        todo += children.get(pid, [])
-    return found
-
-
-def cpu() -> dict[tuple[str, str], int]:
-    """The CPU time of each process, in ticks; a process is its number and the time of its start."""
-    return {(pid, stat[19]): int(stat[11]) + int(stat[12]) for pid, stat in _tree()}
-
-
-def memory() -> int:
-    """Bytes of memory of all processes now; what they share is counted once."""
-    total = 0
-    for pid, _ in _tree():
-        try:
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        except OSError:
-            continue
-        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
-    return total
-
-
-@dataclass
-class Cost:
-    """What some work cost."""
-
-    cpu: float = 0.0
-    wall: float = 0.0
-    peak: int = 0
-    watching: float = 0.0
-
-
-@contextmanager
-def measured() -> Iterator[Cost]:
-    """Measure a block. Processes that end meanwhile, as Spark's workers do, are looked at until then."""
-    cost, over = Cost(), threading.Event()
-    before, started = cpu(), time.monotonic()
-    latest = dict(before)
-
-    def watch() -> None:
-        looks = 0
-        while not over.wait(_LOOK_SECONDS):
-            latest.update(cpu())
-            looks += 1
-            if looks % 5 == 0:
-                cost.peak = max(cost.peak, memory())
-            cost.watching = time.thread_time()
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield cost
-    finally:
-        cost.wall = time.monotonic() - started
-        over.set()
-        watcher.join()
-        latest.update(cpu())
-        cost.cpu = sum(ticks - before.get(process, 0) for process, ticks in latest.items()) / _TICKS
-        cost.cpu -= cost.watching
+# -- the work -----------------------------------------------------------------------------------------------------
 
 
 def on_spark(inputs: list[Path], signatures: str, state: Path | None = None, count: int | None = None) -> Cost:
@@ -203,13 +119,39 @@ def rate(
     return Figure(name, value, "rows/s/core", limit, None if over is None else value / over, goal)
 
 
+@contextmanager
+def warm_session(master: str = f"local[{CORES}]", config: Mapping[str, str] = SETTINGS) -> Iterator[SparkSession]:
+    """A session that has verified before, so that Java has compiled what it will."""
+    spark = session(master, config=config)
+    try:
+        warm = entries(spark, "warm", 20)
+        for signatures in ("all", "heads"):
+            on_spark([warm], signatures, count=20 * LOG)
+        yield spark
+    finally:
+        spark.stop()
+
+
 def run() -> list[Figure]:
-    """Measure."""
-    spark = session(f"local[{CORES}]", config=SETTINGS)
+    """Verify at each size."""
+    with warm_session() as spark:
+        return _sizes(spark)
+
+
+def run_skewed() -> list[Figure]:
+    """Verify logs of which one holds half of all rows."""
+    with warm_session() as spark:
+        return skewed(spark)
+
+
+def run_incremental() -> list[Figure]:
+    """Verify a little more on top of a state."""
+    with warm_session() as spark:
+        return incremental(spark)
+
+
+def _sizes(spark: SparkSession) -> list[Figure]:
     figures: list[Figure] = []
-    warm = entries(spark, "warm", 20)
-    for signatures in ("all", "heads"):
-        on_spark([warm], signatures, count=20 * LOG)
     fits: dict[str, list[tuple[int, float]]] = {"all": [], "heads": []}
     for size in SIZES:
         say(f"{size} entries in logs of {LOG}")
@@ -224,10 +166,7 @@ def run() -> list[Figure]:
         fits["heads"].append((size, heads_cost.cpu))
         peak = max(strict_cost.peak, heads_cost.peak)
         figures.append(Figure(f"memory of all processes, {size:,}", peak / 1e6, "MB", goal=8000, at_least=False))
-    figures += _fitted(fits)
-    figures += skewed(spark)
-    figures += incremental(spark)
-    return figures
+    return figures + _fitted(fits)
 
 
 def _fitted(fits: dict[str, list[tuple[int, float]]]) -> list[Figure]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.fingerprint import cpu_of_tree
+from bench.cost import measured
 from bench.harness import Figure, say
 from culm.bamboo import Entry, Identity, has_lipmaalink, lipmaa, yamf_hash
 from culm.bamboo.entry import SIGNATURE_BYTES
@@ -68,13 +67,11 @@ def measure(requests: DataFrame, segments: DataFrame, outcomes: DataFrame, work:
     from culm.spark.output import kept  # noqa: PLC0415
     from culm.spark.select import selection  # noqa: PLC0415
 
-    before, start = cpu_of_tree(), time.perf_counter()
-    found = selection(segments, outcomes, requests, keep=lambda name, table, ddl: kept(table, work / name, ddl))
-    say(f"select: cut to pieces in {time.perf_counter() - start:.1f} s, CPU {cpu_of_tree() - before:.1f} s")
-    counts = found.together.mapInArrow(_counted, _COUNT.ddl).selectExpr("sum(items)", "sum(bytes)").collect()[0]
-    taken, cpu = time.perf_counter() - start, cpu_of_tree() - before
-    say(f"select: {counts[0]:,} items in {taken:.1f} s, CPU {cpu:.1f} s")
-    return taken, cpu, counts[0], counts[1]
+    with measured() as cost:
+        found = selection(segments, outcomes, requests, keep=lambda name, table, ddl: kept(table, work / name, ddl))
+        counts = found.together.mapInArrow(_counted, _COUNT.ddl).selectExpr("sum(items)", "sum(bytes)").collect()[0]
+    say(f"select: {counts[0]:,} items in {cost.wall:.1f} s, CPU {cost.cpu:.1f} s")
+    return cost.wall, cost.cpu, counts[0], counts[1]
 
 
 def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,7 @@ ALLOWED = {
     "negentropy": {"errors", "bamboo"},
     "session": {"errors", "bamboo", "ranges", "wire"},
     "store": {"errors", "bamboo", "ranges", "negentropy"},
-    "testing": {"errors", "bamboo", "intervals", "store", "transfer"},
+    "testing": {"errors", "bamboo", "intervals", "spark", "store", "transfer"},
     "spark": {
         "errors",
         "bamboo",

@@ -5,125 +5,29 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
-from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
-import pyspark
 import pytest
 
-from culm.spark.java import java_home
 from culm.testing import build_log
+from culm.testing.cluster import Cluster, descendants, free_port, listens, spark_environment, spark_home, wait_for
 from tests.spark.random_logs import RandomLogs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
-HOME = Path(pyspark.__file__).parent
-
-
-def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
-def wait_for(found: object, *, seconds: float = 120) -> None:
-    """Wait until ``found()`` is true."""
-    pause = threading.Event()
-    for _ in range(int(seconds / 0.1)):
-        if found():  # type: ignore[operator]
-            return
-        pause.wait(0.1)
-    raise AssertionError("it did not happen")
-
-
-def listens(port: int) -> bool:
-    """Whether somebody listens at a port."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-class Cluster:
-    """A master and two workers of one core each."""
-
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self._folder = folder
-        self._stack = stack
-        self._environment = {
-            **os.environ,
-            "JAVA_HOME": str(java_home()),
-            "SPARK_HOME": str(HOME),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_WORKER_DIR": str(folder / "work"),
-            "SPARK_LOCAL_DIRS": str(folder / "local"),
-        }
-        port = free_port()
-        self.url = f"spark://127.0.0.1:{port}"
-        self._start("master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
-        wait_for(lambda: listens(port))
-        self.workers = [
-            self._start("worker.Worker", "-c", "1", "-m", "1500m", "--webui-port", "0", self.url) for _ in range(2)
-        ]
-
-    def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
-        log = self._stack.enter_context((self._folder / f"{name}.log").open("ab"))
-        process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log, start_new_session=True)
-        self._stack.callback(self._end, process)
-        return process
-
-    @staticmethod
-    def _end(process: subprocess.Popen[bytes]) -> None:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-    def kill_a_worker(self) -> None:
-        """A worker dies, with its executor and all that runs in it."""
-        worker = self.workers.pop()
-        for pid, _ in processes():
-            if descends(pid, worker.pid):
-                os.kill(pid, signal.SIGKILL)
-        self._end(worker)
-
-
-def processes() -> list[tuple[int, str]]:
-    """All processes, with their command lines."""
-    found = []
-    for path in Path("/proc").iterdir():
-        if path.name.isdigit():
-            try:
-                found.append((int(path.name), (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()))
-            except OSError:
-                continue
-    return found
-
-
-def descends(pid: int, ancestor: int) -> bool:
-    """Whether a process is one, or a child of one, of another's."""
-    while pid > 1:
-        if pid == ancestor:
-            return True
-        try:
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            return False
-    return False
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster for all tests here."""
-    with ExitStack() as stack:
-        yield Cluster(tmp_path_factory.mktemp("cluster"), stack)
+    with Cluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
 
 
 def verify(master: str | None, inputs: list[str], output: Path, *options: str) -> subprocess.Popen[bytes]:
@@ -167,9 +71,7 @@ def test_a_worker_dies(cluster: Cluster, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     finished(verify(None, [str(path)], here))
     job = verify(cluster.url, [str(path)], there)
-    wait_for(
-        lambda: any(descends(pid, cluster.workers[-1].pid) and "spark.daemon" in name for pid, name in processes())
-    )
+    wait_for(lambda: any("spark.daemon" in name for name in descendants(cluster.workers[-1].pid).values()))
     cluster.kill_a_worker()
     summary = finished(job)
     assert 24_000 == summary["verified"] == summary["entries"]
@@ -194,16 +96,9 @@ def test_through_connect(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     alone = finished(verify(None, inputs, here))
     port = free_port()
-    environment = {
-        **os.environ,
-        "JAVA_HOME": str(java_home()),
-        "SPARK_HOME": str(HOME),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOG_DIR": str(tmp_path / "logs"),
-        "SPARK_PID_DIR": str(tmp_path),
-    }
+    environment = spark_environment(SPARK_LOG_DIR=str(tmp_path / "logs"), SPARK_PID_DIR=str(tmp_path))
     settings = ["--conf", f"spark.connect.grpc.binding.port={port}", "--conf", "spark.ui.enabled=false"]
-    command = [str(HOME / "sbin" / "start-connect-server.sh"), "--wait", "--master", "local[2]", *settings]
+    command = [str(spark_home() / "sbin" / "start-connect-server.sh"), "--wait", "--master", "local[2]", *settings]
     with (tmp_path / "server.log").open("wb") as log:
         server = subprocess.Popen(
             command, env=environment, stdout=log, stderr=log, start_new_session=True, cwd=tmp_path

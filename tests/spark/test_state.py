@@ -14,7 +14,7 @@ from culm.errors import ConfigError, CulmError
 from culm.spark import job, run, steps
 from culm.spark.plain import PlainRun
 from culm.spark.segment import Signatures
-from culm.spark.state import State
+from culm.spark.state import State, held
 from culm.store.files import BundleWriter
 from culm.testing import build_log
 from tests.spark.random_logs import RandomLogs
@@ -199,6 +199,18 @@ class TestFolders:
         manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
         with pytest.raises(ConfigError, match="another format"):
             State.open(state.folder, Signatures.STRICT)
+
+    def test_one_run_at_a_time(self, tmp_path: Path) -> None:
+        """While a run is at work on a state, another is refused and changes nothing; after it, it is not."""
+        log = build_log(3)
+        path = tmp_path / "log"
+        path.write_bytes(b"".join(entry.encoded + log.payloads[entry.hash] for entry in log.entries))
+        with held(tmp_path / "state"):
+            with pytest.raises(ConfigError, match="another run is at work on this state"):
+                run([str(path)], tmp_path / "out", state=tmp_path / "state")
+            assert not (tmp_path / "out").exists()
+        assert not (tmp_path / "state").exists(), "nothing came of it"
+        assert run([str(path)], tmp_path / "out", state=tmp_path / "state").entries == 3
 
     def test_something_else(self, tmp_path: Path) -> None:
         """A folder that holds other things, or has no place, is refused before anything is written."""

@@ -48,7 +48,7 @@ from culm.spark.output import (
 from culm.spark.plain import REJECTS, PlainRun, is_small
 from culm.spark.running import is_running, running, silent
 from culm.spark.segment import Signatures
-from culm.spark.state import State
+from culm.spark.state import State, held
 from culm.spark.steps import COUNTS, OUTCOMES, SEGMENTS, VERDICTS, merged, pronounced_and_counted, segmented
 from culm.spark.summary import Summary
 from culm.spark.verify import by_block, by_log, chosen, joined, packed_splits
@@ -119,11 +119,19 @@ def run(
     say = progress or silent
     output = output.absolute()
     task = _Task(plan(inputs), chosen(signatures), with_forks, say)
-    known = None if state is None else State.open(state.absolute(), task.signatures)
     check_output(output, overwrite=overwrite)
     for path in [*inputs, *([] if state is None else [str(state)])] if overwrite else ():
         if Path(path).resolve().is_relative_to(output.resolve()):
             raise ConfigError(f"{path}: is inside the output {output}, which is to be replaced")
+    if state is None:
+        return _run(task, None, output, master, started)
+    state = state.absolute()
+    with held(state):
+        return _run(task, State.open(state, task.signatures), output, master, started)
+
+
+def _run(task: _Task, known: State | None, output: Path, master: str | None, started: float) -> Summary:
+    say = task.say
     with whole_folder(output) as folder:
         if master is None and is_small(task.splits) and not is_running():
             say("small inputs: without Spark")

@@ -16,7 +16,11 @@ they fall into, and the verdicts that they change.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
@@ -58,6 +62,40 @@ INDEX = Columns(
 _MANIFEST = "manifest.json"
 
 
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep all other runs from a folder of state, which is made if it is not there.
+
+    ``ConfigError`` if another run holds it, or it cannot be made. On a file system that has no locks nobody is kept.
+    """
+    _check_parent(folder)
+    try:
+        folder.mkdir(exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be used as a folder: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"{folder}: another run is at work on this state") from None
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+                raise
+        try:
+            yield
+        finally:
+            if not any(folder.iterdir()):  # nothing came of it
+                folder.rmdir()
+    finally:
+        os.close(descriptor)
+
+
+def _check_parent(folder: Path) -> None:
+    if not folder.parent.is_dir():
+        raise ConfigError(f"{folder}: there is no folder {folder.parent}")
+
+
 @dataclass(slots=True)
 class State:
     """A folder of state; one that is new has no generations."""
@@ -80,8 +118,7 @@ class State:
                 raise ConfigError(f"{folder}: there is no state")
             if folder.is_dir() and any(not path.name.isdigit() for path in folder.iterdir()):
                 raise ConfigError(f"{folder}: holds something else than a state")
-            if not folder.parent.is_dir():
-                raise ConfigError(f"{folder}: there is no folder {folder.parent}")
+            _check_parent(folder)
             return cls(folder, signatures.value)
         try:
             facts = json.loads(manifest.read_text())

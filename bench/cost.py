@@ -1,0 +1,97 @@
+"""What work costs: the CPU and the memory of this process and of all that it started, Java's included."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_LOOK_SECONDS = 0.2
+
+
+def _stat(pid: str) -> list[str] | None:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def _tree() -> list[tuple[str, list[str]]]:
+    """This process and all its descendants."""
+    stats = {path.name: _stat(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()}
+    children: dict[str, list[str]] = {}
+    for pid, stat in stats.items():
+        if stat is not None:
+            children.setdefault(stat[1], []).append(pid)
+    found, todo = [], [str(os.getpid())]
+    while todo:
+        pid = todo.pop()
+        stat = stats.get(pid)
+        if stat is not None:
+            found.append((pid, stat))
+        todo += children.get(pid, [])
+    return found
+
+
+def cpu() -> dict[tuple[str, str], int]:
+    """The CPU time of each process, in ticks; a process is its number and the time of its start."""
+    return {(pid, stat[19]): int(stat[11]) + int(stat[12]) for pid, stat in _tree()}
+
+
+def memory() -> int:
+    """Bytes of memory of all processes now; what they share is counted once."""
+    total = 0
+    for pid, _ in _tree():
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return total
+
+
+@dataclass
+class Cost:
+    """What some work cost."""
+
+    cpu: float = 0.0
+    wall: float = 0.0
+    peak: int = 0
+    watching: float = 0.0
+
+
+@contextmanager
+def measured() -> Iterator[Cost]:
+    """Measure a block. Processes that end meanwhile, as Spark's workers do, are looked at until then."""
+    cost, over = Cost(), threading.Event()
+    before, started = cpu(), time.monotonic()
+    latest = dict(before)
+
+    def watch() -> None:
+        looks = 0
+        while not over.wait(_LOOK_SECONDS):
+            latest.update(cpu())
+            looks += 1
+            if looks % 5 == 0:
+                cost.peak = max(cost.peak, memory())
+            cost.watching = time.thread_time()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield cost
+    finally:
+        cost.wall = time.monotonic() - started
+        over.set()
+        watcher.join()
+        latest.update(cpu())
+        cost.cpu = sum(ticks - before.get(process, 0) for process, ticks in latest.items()) / _TICKS
+        cost.cpu -= cost.watching

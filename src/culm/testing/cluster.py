@@ -1,0 +1,134 @@
+"""A standalone Spark cluster on this machine, for tests and benchmarks: a master and workers, each a process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from culm.spark.java import java_home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LOOK_SECONDS = 0.1
+_START_SECONDS = 120.0
+_ENDED = frozenset("ZX")
+
+
+def free_port() -> int:
+    """A port of the loopback address at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def listens(port: int) -> bool:
+    """Whether somebody listens at a port of the loopback address."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_for(found: Callable[[], object], *, seconds: float = _START_SECONDS) -> None:
+    """Wait until ``found()`` is true; ``TimeoutError`` if it does not become so."""
+    pause = threading.Event()
+    for _ in range(int(seconds / _LOOK_SECONDS)):
+        if found():
+            return
+        pause.wait(_LOOK_SECONDS)
+    raise TimeoutError(f"nothing happened for {seconds:g} s")
+
+
+def spark_home() -> Path:
+    """Where PySpark is installed."""
+    import pyspark  # noqa: PLC0415 - Spark is an extra
+
+    return Path(pyspark.__file__).parent
+
+
+def spark_environment(**more: str) -> dict[str, str]:
+    """What Spark's own scripts need to run with this interpreter and the Java that Culm finds."""
+    home = {"JAVA_HOME": str(java_home()), "SPARK_HOME": str(spark_home()), "PYSPARK_PYTHON": sys.executable}
+    return {**os.environ, **home, **more}
+
+
+class Cluster:
+    """A master and workers of one core each; a context manager, which ends them. ``url`` is the master's."""
+
+    def __init__(self, folder: Path, *, workers: int = 2, memory: str = "1500m") -> None:
+        """Start them. ``folder`` takes their logs and what they spill; ``memory`` is what a worker may give away."""
+        self._folder = folder
+        self._stack = ExitStack()
+        self._environment = spark_environment(
+            SPARK_WORKER_DIR=str(folder / "work"), SPARK_LOCAL_DIRS=str(folder / "local")
+        )
+        port = free_port()
+        self.url = f"spark://127.0.0.1:{port}"
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            self._start("master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
+            wait_for(lambda: listens(port))
+            arguments = ("-c", "1", "-m", memory, "--webui-port", "0", self.url)
+            self.workers = [self._start("worker.Worker", *arguments) for _ in range(workers)]
+            undo.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End them all."""
+        self._stack.close()
+
+    def kill_a_worker(self) -> None:
+        """Have the last worker die, with its executor and all that runs in it."""
+        worker = self.workers.pop()
+        for pid in descendants(worker.pid):
+            os.kill(pid, signal.SIGKILL)
+        _end(worker)
+
+    def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [str(spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
+        log = self._stack.enter_context((self._folder / f"{name}.log").open("ab"))
+        process = subprocess.Popen(  # noqa: S603 - Spark's own script
+            command, env=self._environment, stdout=log, stderr=log, start_new_session=True
+        )
+        self._stack.callback(_end, process)
+        return process
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def descendants(ancestor: int) -> dict[int, str]:
+    """The living processes that are one, or come from it, with their command lines."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue
+        if state not in _ENDED:
+            parents[int(path.parent.name)] = int(parent)
+    found: dict[int, str] = {}
+    for pid in parents:
+        at = pid
+        while at not in (0, 1, ancestor):
+            at = parents.get(at, 0)
+        if at == ancestor:
+            try:
+                found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+    return found

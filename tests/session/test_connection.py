@@ -81,6 +81,7 @@ def test_strangers(settings: dict[str, Any], message: str) -> None:
     pair = Pair(**settings)
     greeting = pair.bob.data_to_send()
     assert greeting == on_stream(0, encode(Challenge(LISTENER_NONCE)))
+    assert len(greeting) == 41
     list(pair.alice.receive_data(greeting))
     with pytest.raises(RemoteProtocolError, match=message):
         list(pair.bob.receive_data(pair.alice.data_to_send()))

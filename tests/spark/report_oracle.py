@@ -14,7 +14,23 @@ Row = dict[str, Any]
 Log = tuple[bytes, int]
 
 RANKS = {"verified": 0, "unverified": 1, "invalid": 2}
+HOSTILE = "<script>alert(1)</script> & \"'\x1b[2J\u202e<img src=x onerror=y>"
 VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+def verdict(author: bytes, log_id: int, seqnum: int, **more: Any) -> dict[str, Any]:
+    """A row of verdicts; verified unless more is said."""
+    return {
+        "author": author,
+        "log_id": log_id,
+        "seqnum": seqnum,
+        "size": 100,
+        "reason": None,
+        "payload": "held",
+        "verdict": "verified",
+        "copies": 1,
+        **more,
+    }
 
 
 def by_log(rows: list[Row]) -> dict[Log, list[Row]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from culm.cli import spark_forks, spark_plan, spark_reconcile, spark_report, spark_select, spark_simulate
 from culm.cli.output import Stages, print_json
+from culm.cli.sparkoptions import add_place, add_signatures
 
 if TYPE_CHECKING:
     import argparse
@@ -19,17 +20,8 @@ def register(commands: Commands) -> None:
     spark = commands.group("spark", "verify, compare, select and report on Spark")
     verify = spark.add("verify", _verify, "say of every entry whether it can be trusted")
     verify.add_argument("--input", metavar="STORE_OR_FILE", nargs="+", required=True, help="stores and export files")
-    verify.add_argument("--output", metavar="DIR", required=True, help="where the tables go; made by this command")
-    verify.add_argument(
-        "--master", metavar="URL", help="the Spark master (default: local[*]; small inputs go without Spark)"
-    )
-    verify.add_argument("--overwrite", action="store_true", help="replace an earlier output")
-    verify.add_argument(
-        "--signatures",
-        choices=("all", "heads"),
-        default="all",
-        help="check every signature (default), or only those of entries that no later one vouches for by its links",
-    )
+    add_place(verify, without_spark="small inputs go without Spark")
+    add_signatures(verify)
     verify.add_argument("--state", metavar="DIR", help="verify only what is new since the last run with this folder")
     verify.add_argument("--forks", action="store_true", help="write the proofs of forks, too")
     for group in (spark_forks, spark_report, spark_select, spark_reconcile, spark_plan, spark_simulate):

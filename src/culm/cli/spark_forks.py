@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.cli.output import Stages, note, print_json, print_table
+from culm.cli.sparkoptions import add_place, add_signatures
 
 if TYPE_CHECKING:
     import argparse
@@ -20,17 +21,8 @@ def register(spark: Commands) -> None:
     """Add the command of this module to the group of Spark's commands."""
     forks = spark.add("forks", _forks, "find every fork, its proof, and what is valid of each log")
     forks.add_argument("inputs", metavar="STORE_OR_FILE", nargs="+", help="stores, export files, Parquet of entries")
-    forks.add_argument("--output", metavar="DIR", required=True, help="where the results go; made by this command")
-    forks.add_argument(
-        "--master", metavar="URL", help="the Spark master (default: local[*]; small inputs go without Spark)"
-    )
-    forks.add_argument("--overwrite", action="store_true", help="replace an earlier output")
-    forks.add_argument(
-        "--signatures",
-        choices=("all", "heads"),
-        default="all",
-        help="check every signature (default), or only those of entries that no later one vouches for by its links",
-    )
+    add_place(forks, without_spark="small inputs go without Spark")
+    add_signatures(forks)
 
 
 def _forks(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.cli.output import Stages, print_json, print_table
+from culm.cli.sparkoptions import add_place
 from culm.errors import ConfigError
 from culm.wire.places import parse_number
 
@@ -25,9 +26,7 @@ def register(spark: Commands) -> None:
     plan.add_argument("--capacity", metavar="BYTES", help="of the peers that --peers leaves out (default: nothing)")
     plan.add_argument("--rounds", metavar="N", default="1", help="2: what was fetched may be passed on (default: 1)")
     plan.add_argument("--buckets", metavar="N", default="64", help="tasks that can work at once (default: 64)")
-    plan.add_argument("--output", metavar="DIR", required=True, help="where the tables go; made by this command")
-    plan.add_argument("--master", metavar="URL", default="local[*]", help="the Spark master (default: local[*])")
-    plan.add_argument("--overwrite", action="store_true", help="replace an earlier output")
+    add_place(plan)
 
 
 def _plan(arguments: argparse.Namespace) -> int:

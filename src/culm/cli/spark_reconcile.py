@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from culm.cli.output import Stages, print_json, size_text
 from culm.cli.reconcile import ask_peer
+from culm.cli.sparkoptions import add_place
 from culm.node.urls import PeerUrl
 
 if TYPE_CHECKING:
@@ -28,18 +29,12 @@ def register(spark: Commands) -> None:
         "--input", metavar="DIR", required=True, help="results of culm spark verify, or Parquet files of such a table"
     )
     fingerprint.add_argument("--view", choices=_VIEWS, default="entries", help="of what (default: entries)")
-    _add_common(fingerprint)
+    add_place(fingerprint)
     reconcile = spark.add("reconcile", _reconcile, "say what two tables or record indexes lack of each other's")
     reconcile.add_argument("a", metavar="A", help="results of culm spark verify, a table of verdicts, a record index")
     reconcile.add_argument("b", metavar="B", help="another one, or tcp://HOST:PORT of a negentropy:// listener")
     reconcile.add_argument("--view", choices=_VIEWS, help="of what (default: what an index is of, else entries)")
-    _add_common(reconcile)
-
-
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output", metavar="DIR", required=True, help="where the result goes; made by this command")
-    parser.add_argument("--master", metavar="URL", default="local[*]", help="the Spark master (default: local[*])")
-    parser.add_argument("--overwrite", action="store_true", help="replace an earlier result")
+    add_place(reconcile)
 
 
 def _fingerprint(arguments: argparse.Namespace) -> int:

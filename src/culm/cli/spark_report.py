@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.cli.output import Stages, print_json, print_table, size_text
+from culm.cli.sparkoptions import add_place
 from culm.wire.places import parse_number
 
 if TYPE_CHECKING:
@@ -18,17 +19,13 @@ def register(spark: Commands) -> None:
     """Add the command of this module to the group of Spark's commands."""
     report = spark.add("report", _report, "make a page and tables of what culm spark verify found")
     report.add_argument("results", metavar="VERIFY_DIR|STATE", help="what culm spark verify wrote, or a state")
-    report.add_argument("--output", metavar="DIR", required=True, help="where the report goes; made by this command")
     report.add_argument(
         "--logs",
         metavar="N",
         default="25",
         help="show the coverage of the N largest logs and of the N with most trouble (default: 25, at most 100)",
     )
-    report.add_argument(
-        "--master", metavar="URL", help="the Spark master (default: local[*]; up to 2 million entries go without Spark)"
-    )
-    report.add_argument("--overwrite", action="store_true", help="replace an earlier output")
+    add_place(report, without_spark="up to 2 million entries go without Spark")
 
 
 def _report(arguments: argparse.Namespace) -> int:

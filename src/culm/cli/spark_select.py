@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.cli.output import Stages, print_json, print_table
+from culm.cli.sparkoptions import add_place, add_signatures
 
 if TYPE_CHECKING:
     import argparse
@@ -20,16 +21,9 @@ def register(spark: Commands) -> None:
         "--input", metavar="STORE_OR_FILE", nargs="+", required=True, help="stores, export files, Parquet of entries"
     )
     select.add_argument("--requests", metavar="PATH", required=True, help="table: requester, author, log_id, ranges")
-    select.add_argument("--output", metavar="DIR", required=True, help="where the results go; made by this command")
     select.add_argument("--bundles", action="store_true", help="write an export bundle for each requester, too")
-    select.add_argument("--master", metavar="URL", default="local[*]", help="the Spark master (default: local[*])")
-    select.add_argument("--overwrite", action="store_true", help="replace an earlier output")
-    select.add_argument(
-        "--signatures",
-        choices=("all", "heads"),
-        default="all",
-        help="check every signature (default), or only those of entries that no later one vouches for by its links",
-    )
+    add_place(select)
+    add_signatures(select)
 
 
 def _select(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from culm.cli.output import Stages, print_json, print_table, size_text
+from culm.cli.sparkoptions import add_place
 from culm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,9 +43,7 @@ def register(spark: Commands) -> None:
     for option, _, kind, text in _SWEPT:
         simulate.add_argument(f"--{option}", metavar="VALUE", nargs="+", type=kind, help=text)
     simulate.add_argument("--seeds", metavar="N", type=int, default=1, help="runs of each combination (default: 1)")
-    simulate.add_argument("--output", metavar="DIR", required=True, help="where results go; made by this command")
-    simulate.add_argument("--master", metavar="URL", default="local[*]", help="the Spark master (default: local[*])")
-    simulate.add_argument("--overwrite", action="store_true", help="replace an earlier output")
+    add_place(simulate)
 
 
 def _simulate(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,32 @@
+"""The options that the commands of ``culm spark`` have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+_LOCAL = "local[*]"
+
+
+def add_place(parser: argparse.ArgumentParser, *, without_spark: str | None = None) -> None:
+    """Where results go, and where Spark runs; ``without_spark`` says what the command does without it, if anything."""
+    parser.add_argument("--output", metavar="DIR", required=True, help="where the results go; made by this command")
+    parser.add_argument("--overwrite", action="store_true", help="replace an earlier output")
+    parser.add_argument(
+        "--master",
+        metavar="URL",
+        default=None if without_spark else _LOCAL,
+        help=f"the Spark master (default: {_LOCAL}{'; ' if without_spark else ''}{without_spark or ''})",
+    )
+
+
+def add_signatures(parser: argparse.ArgumentParser) -> None:
+    """Which signatures are checked."""
+    parser.add_argument(
+        "--signatures",
+        choices=("all", "heads"),
+        default="all",
+        help="check every signature (default), or only those of entries that no later one vouches for by its links",
+    )

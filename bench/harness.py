@@ -7,7 +7,7 @@ import statistics
 import sys
 import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,6 +37,16 @@ class Figure:
         return compared >= self.goal if self.at_least else compared <= self.goal
 
 
+def to_json(figure: Figure) -> dict[str, Any]:
+    """A figure as JSON has it."""
+    return {**asdict(figure), "reached": figure.reached}
+
+
+def from_json(values: dict[str, Any]) -> Figure:
+    """The figure that was made JSON."""
+    return Figure(**{name: value for name, value in values.items() if name != "reached"})
+
+
 def seconds(work: Callable[[], object]) -> float:
     """How long a call takes."""
     start = time.perf_counter()
@@ -61,7 +71,7 @@ def median_ratio(over: Sequence[float], under: Sequence[float]) -> float:
 def report(figures: Sequence[Figure], *, as_json: bool) -> None:
     """Print the figures."""
     if as_json:
-        print(json.dumps([{**asdict(figure), "reached": figure.reached} for figure in figures], indent=2))
+        print(json.dumps([to_json(figure) for figure in figures], indent=2))
         return
     width = max(len(figure.name) for figure in figures)
     for figure in figures:

@@ -23,6 +23,7 @@ from bench.harness import Figure, say
 from culm.spark import run as verify
 from culm.spark import session
 from culm.spark.columns import Columns
+from culm.spark.forks_job import run_forks
 from culm.spark.job import SETTINGS
 from culm.testing import build_log
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 FOLDER = Path(os.environ.get("CULM_BENCH_DATA", Path(tempfile.gettempdir()) / "culm-bench"))
 SIZES = [int(size) for size in os.environ.get("CULM_BENCH_SIZES", "100000,1000000").split(",")]
 LOG = 1000  # entries of a log
+FORKED = 100  # one log in so many
 CORES = 2
 ENCODED = Columns(encoded="BINARY")
 
@@ -65,6 +67,24 @@ def entries(spark: SparkSession, name: str, logs: int, length: int = LOG, first:
     return place
 
 
+def siblings(spark: SparkSession, name: str, logs: int) -> Path:
+    """Another entry in the middle of one log in a hundred."""
+    place = FOLDER / name
+    if not (place / "_SUCCESS").exists():
+        made = spark.range(0, logs, FORKED, 8).mapInArrow(_siblings, ENCODED.ddl)
+        made.write.mode("overwrite").parquet(f"file://{place}")
+    return place
+
+
+def _siblings(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def rows() -> Iterator[tuple[bytes]]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield (build_log(LOG // 2, seed=number + 1).make(LOG // 2, b"another").encoded,)
+
+    return ENCODED.batches(rows())
+
+
 # -- the work -----------------------------------------------------------------------------------------------------
 
 
@@ -76,6 +96,17 @@ def on_spark(inputs: list[Path], signatures: str, state: Path | None = None, cou
         summary = verify([str(path) for path in inputs], output, signatures=signatures, state=state)
     if count is not None and summary.verified != count:
         raise AssertionError(summary)
+    return cost
+
+
+def finding_forks(inputs: list[Path], count: int) -> Cost:
+    """Find the forks, of which there must be ``count``."""
+    output = FOLDER / "forks"
+    shutil.rmtree(output, ignore_errors=True)
+    with measured() as cost:
+        found = run_forks([str(path) for path in inputs], output, signatures="heads")
+    if found.forks != count:
+        raise AssertionError(found)
     return cost
 
 
@@ -161,7 +192,9 @@ def _sizes(spark: SparkSession) -> list[Figure]:
         strict = rate(f"strict, {size:,}", size, strict_cost, "plain processes", plain.value, 0.9)
         heads_cost = on_spark([place], "heads", count=size)
         heads = rate(f"heads, {size:,}", size, heads_cost, "strict", strict.value, 10)
-        figures += [plain, strict, heads]
+        logs = size // LOG
+        forked = finding_forks([place, siblings(spark, f"siblings-{size}", logs)], -(-logs // FORKED))
+        figures += [plain, strict, heads, rate(f"forks, heads, {size:,}", size, forked)]
         fits["all"].append((size, strict_cost.cpu))
         fits["heads"].append((size, heads_cost.cpu))
         peak = max(strict_cost.peak, heads_cost.peak)

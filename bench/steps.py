@@ -1,8 +1,8 @@
 """What follows a verification on Spark, step by step: rows a second and core of each, at each size.
 
-Sizes, entries and the way of counting are those of ``bench.pipeline``. A row is an entry of the step's input; one log
-in a hundred is forked, one entry in a thousand differs between the two sides that are compared, and there is one range
-for every ten entries to select.
+Sizes, entries and the way of counting are those of ``bench.pipeline``, the session's settings those of the commands. A
+row is an entry of the step's input; one entry in a thousand differs between the two sides that are compared, and there
+is one range for every ten entries to select.
 """
 
 from __future__ import annotations
@@ -13,26 +13,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.cost import measured
-from bench.pipeline import ENCODED, FOLDER, LOG, SIZES, entries, rate, warm_session
+from bench.pipeline import FOLDER, LOG, SIZES, entries, rate, warm_session
 from culm.ranges import Range
 from culm.spark import run as verify
 from culm.spark.fingerprint import run as fingerprint
-from culm.spark.forks_job import run_forks
 from culm.spark.reconcile_job import run as reconcile
 from culm.spark.report.job import run as report
 from culm.spark.select.job import run_select
-from culm.testing import build_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from bench.harness import Figure
 
-FORKED = 100  # one log in so many
 DIFFERENT = 1000  # one entry in so many
 ENTRIES_A_RANGE = 10
 RANGE = 20  # entries of a range, at most
@@ -41,8 +37,8 @@ REQUESTERS = 100
 
 def run() -> list[Figure]:
     """Measure each step at each size."""
-    with warm_session() as spark:
-        _Steps(spark, 20_000).figures()
+    with warm_session(config={}) as spark:
+        _Steps(spark, 20 * LOG).figures()
         return [figure for size in SIZES for figure in _Steps(spark, size).figures()]
 
 
@@ -59,18 +55,16 @@ class _Steps:
         """The rate of each step."""
         shutil.rmtree(self._work, ignore_errors=True)
         self._work.mkdir()
-        both = [str(self._entries), str(self._siblings())]
-        verified = self._work / "verified"
-        verify(both, verified, signatures="heads")
+        inputs, verified = [str(self._entries)], self._work / "verified"
+        verify(inputs, verified, signatures="heads")
         other = self._most_of(verified)
         requests = self._requests(verified)
         steps: dict[str, Callable[[Path], object]] = {
-            "forks": lambda output: self._forks(both, output),
             "fingerprint": lambda output: fingerprint(str(verified), output),
             "reconcile": lambda output: reconcile(str(verified), str(other), output),
-            "select": lambda output: run_select(both[:1], str(requests), output, signatures="heads"),
+            "select": lambda output: run_select(inputs, str(requests), output, signatures="heads"),
             "select, as bundles": lambda output: run_select(
-                both[:1], str(requests), output, signatures="heads", bundles=True
+                inputs, str(requests), output, signatures="heads", bundles=True
             ),
             "report": lambda output: report(str(verified), output),
         }
@@ -82,20 +76,6 @@ class _Steps:
         with measured() as cost:
             step(self._work / name)
         return rate(f"{name}, {self._size:,}", self._size, cost)
-
-    def _forks(self, inputs: list[str], output: Path) -> None:
-        found = run_forks(inputs, output, signatures="heads")
-        if found.forks != -(-self._size // LOG // FORKED):
-            raise AssertionError(found)
-
-    def _siblings(self) -> Path:
-        """Another entry in the middle of some logs."""
-        place = FOLDER / f"siblings-{self._size}"
-        if not (place / "_SUCCESS").exists():
-            logs = self._spark.range(0, self._size // LOG, FORKED, 8)
-            made = logs.mapInArrow(_siblings, ENCODED.ddl)
-            made.write.mode("overwrite").parquet(f"file://{place}")
-        return place
 
     def _most_of(self, verified: Path) -> Path:
         """The other side of a comparison: the same table without some of its rows."""
@@ -126,12 +106,3 @@ class _Steps:
         place = self._work / "requests.parquet"
         pq.write_table(pa.table(rows), place)
         return place
-
-
-def _siblings(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    def rows() -> Iterator[tuple[bytes]]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield (build_log(LOG // 2, seed=number + 1).make(LOG // 2, b"another").encoded,)
-
-    return ENCODED.batches(rows())

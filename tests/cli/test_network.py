@@ -196,7 +196,7 @@ def test_comparing_a_store_with_a_node(culm: Culm) -> None:
         assert result["store_lacks"] == {"entries": 1, "payloads": 1, "heads": 2}
         assert len(result["store_lacks_ids"]["entries"][0]) == 64
         text = culm("reconcile", culm.home, url, "--split", "newest").out
-        assert "the store lacks 1 entries and 1 payloads" in text
+        assert "the store lacks 1 entry and 1 payload" in text
         assert "peer lacks entries" in text
         assert "the peer lacks nothing" in bob("reconcile", bob.home, url).out
         refused = culm("reconcile", culm.home, url, "--apply")

@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import culm
 from culm.cli.home import Home
-from culm.cli.output import note, print_json, size_text
+from culm.cli.output import counted, note, print_json, size_text
 from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, StoreDamaged
 from culm.store import SQLiteStore
@@ -93,10 +93,8 @@ def _backup(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(found)
     else:
-        print(
-            f"backed up {copied.entries} entries ({size_text(copied.size)}) and {len(home.identity_names())} identities"
-            f" to {target}"
-        )
+        identities = counted(len(home.identity_names()), "identity")
+        print(f"backed up {counted(copied.entries, 'entry')} ({size_text(copied.size)}) and {identities} to {target}")
         note("keep it where only you can read it: it holds the secrets of your identities")
     return 0
 
@@ -211,7 +209,8 @@ def _restore(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"home": str(home.path), "entries": report.entries, "payloads": report.payloads})
     else:
-        print(f"restored {report.entries} entries and {report.payloads} payloads to {home.path}, all checked")
+        held = f"{counted(report.entries, 'entry')} and {counted(report.payloads, 'payload')}"
+        print(f"restored {held} to {home.path}, all checked")
         note(
             "if you published after this backup was made, sync with a peer before you append:"
             " an entry on top of an old one forks your log"

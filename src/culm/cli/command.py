@@ -77,7 +77,7 @@ def make_parser() -> argparse.ArgumentParser:
     common.add_argument("--home", metavar="DIR", default=argparse.SUPPRESS, help="default: $CULM_HOME, else ~/.culm")
     common.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="default: culm.toml in the home")
     common.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
-    parser = _Parser(prog="culm", description=culm.__doc__, allow_abbrev=False)
+    parser = _Parser(prog="culm", description=(culm.__doc__ or "").partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"culm {culm.__version__}")
     parser.add_argument("--home", metavar="DIR", help="default: $CULM_HOME, else ~/.culm")
     parser.add_argument("--config", metavar="FILE", help="default: culm.toml in the home")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from culm.bamboo.keyfile import is_sealed, load_identity, public_key, read_private
 from culm.cli.home import Home
-from culm.cli.output import print_json
+from culm.cli.output import counted, print_json
 from culm.errors import ConfigError, CulmError
 from culm.node.transport import connect
 from culm.store.database import Database
@@ -120,14 +120,17 @@ def _store(home: Home) -> Iterator[Finding]:
         ((entries, waiting, invalid),) = database.read(
             "SELECT coalesce(sum(state = 2), 0), coalesce(sum(state = 1), 0), coalesce(sum(state = 3), 0) FROM entries"
         )
-        yield Finding("store", "ok", f"{entries} verified entries; culm verify checks every signature of them")
+        yield Finding("store", "ok", f"{counted(entries, 'verified entry')}; culm verify checks every signature")
         if waiting:
             yield Finding(
-                "store", "note", f"{waiting} entries wait for their certificate path", "sync with a peer that has it"
+                "store",
+                "note",
+                f"waiting for their certificate path: {counted(waiting, 'entry')}",
+                "sync with a peer that has it",
             )
         if invalid:
             yield Finding(
-                "store", "note", f"{invalid} entries are invalid: they stand behind a fork or a lie", "see culm logs"
+                "store", "note", f"invalid, behind a fork or a lie: {counted(invalid, 'entry')}", "see culm logs"
             )
         yield from _forks(home, database)
         yield from _payload_files(database)
@@ -148,7 +151,7 @@ def _forks(home: Home, database: Database) -> Iterator[Finding]:
         )  # fmt: skip
     elif forked:
         yield Finding(
-            "forks", "note", f"{len(forked)} logs of others are forked", "see culm logs, culm show AUTHOR/LOG"
+            "forks", "note", f"forked, of others: {counted(len(forked), 'log')}", "see culm logs, culm show AUTHOR/LOG"
         )
 
 
@@ -250,7 +253,11 @@ def _configuration(home: Home, settings: Settings) -> Iterator[Finding]:
         found = True
         yield Finding("configuration", "problem", f"{bushbaby[0]} needs a clump", 'set clump = "NAME"')
     if not found:
-        yield Finding("configuration", "ok", f"{len(settings['listen'])} listeners, {len(settings.peers)} peers")
+        yield Finding(
+            "configuration",
+            "ok",
+            f"{counted(len(settings['listen']), 'listener')}, {counted(len(settings.peers), 'peer')}",
+        )
 
 
 # -- the machine -----------------------------------------------------------------------------------------------------

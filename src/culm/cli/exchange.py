@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.cli.home import Home
-from culm.cli.output import note, open_input, open_output, print_json
+from culm.cli.output import counted, note, open_input, open_output, print_json
 from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, NotHeld
 from culm.store.exchange import Importer, export_bundle, export_plain
@@ -59,7 +59,7 @@ def _export(arguments: argparse.Namespace) -> int:
     if arguments.json and output not in (None, "-"):
         print_json({"entries": count, "logs": len(logs)})
     else:
-        note(f"exported {count} entries of {len(logs)} logs")
+        note(f"exported {counted(count, 'entry')} of {counted(len(logs), 'log')}")
     return 0
 
 
@@ -70,8 +70,8 @@ def _write(arguments: argparse.Namespace, store: SQLiteStore, logs: list[tuple[b
     count = export_plain(store, logs, stream, left_out.append)
     if left_out:
         note(
-            f"left out {len(left_out)} entries whose payload is not held, {place_text(left_out[0])} the first:"
-            " this format cannot carry them (--bundle can)"
+            f"left out {counted(len(left_out), 'entry')} whose payload is not held,"
+            f" {place_text(left_out[0])} the first: this format cannot carry them (--bundle can)"
         )
     return count
 
@@ -111,7 +111,7 @@ def _import(arguments: argparse.Namespace) -> int:
 
 def _print_report(report: ImportReport) -> None:
     print(
-        f"added {report.added} entries and {report.payloads} payloads;"
+        f"added {counted(report.added, 'entry')} and {counted(report.payloads, 'payload')};"
         f" {report.known} known, {report.waiting} waiting for their path, {len(report.refused)} refused"
     )
     for place, error in report.refused[:_SHOWN_REFUSALS]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from culm.bamboo import lipmaa
 from culm.cli.home import Home
-from culm.cli.output import note, open_input, print_json, print_table, size_text
+from culm.cli.output import counted, note, open_input, print_json, print_table, size_text
 from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, NotHeld, Place
 from culm.store import State
@@ -230,8 +230,8 @@ def _verify(arguments: argparse.Namespace) -> int:
         )
     else:
         print(
-            f"{report.entries} entries: {report.verified} verified, {report.unverified} unverified,"
-            f" {report.invalid} invalid; {report.payloads} payloads; {report.forks} forked logs"
+            f"{counted(report.entries, 'entry')}: {report.verified} verified, {report.unverified} unverified,"
+            f" {report.invalid} invalid; {counted(report.payloads, 'payload')}; {counted(report.forks, 'forked log')}"
         )
         for problem in problems:
             print(f"{problem['place']}: {problem['reason']}")

@@ -25,7 +25,7 @@ from culm.cli.nodeoptions import (
     settings_of,
     start_logging,
 )
-from culm.cli.output import note, print_json, size_text
+from culm.cli.output import counted, note, print_json, size_text
 from culm.cli.progress import sync_progress
 from culm.errors import ConfigError
 from culm.intervals import Forks
@@ -308,12 +308,12 @@ def _print_summary(arguments: argparse.Namespace, summary: SyncSummary) -> None:
         print_json({"type": "summary", **asdict(summary), "seconds": round(summary.seconds, 3)})
         return
     print(
-        f"received {summary.entries_received} entries ({size_text(summary.bytes_received)}),"
+        f"received {counted(summary.entries_received, 'entry')} ({size_text(summary.bytes_received)}),"
         f" sent {summary.entries_sent} ({size_text(summary.bytes_sent)}) in {summary.seconds:.1f} s"
     )
     if getattr(arguments, "notify_only", False):
-        print(f"the peer told of {summary.missing} entries that are not held here")
+        print(f"the peer told of {counted(summary.missing, 'entry')} not held here")
     for line in summary.refused:
         note(f"refused {line}")
     if summary.forks:
-        note(f"{summary.forks} fork proofs came to light; see: culm logs")
+        note(f"{counted(summary.forks, 'fork proof')} came to light; see: culm logs")

@@ -50,6 +50,13 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, rig
     print("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things: ``1 entry``, ``2 entries``. The last word of ``noun`` becomes the plural."""
+    if count != 1:
+        noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count} {noun}"
+
+
 def size_text(size: int) -> str:
     """A number of bytes for people."""
     value = float(size)

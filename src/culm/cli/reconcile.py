@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from culm.cli.output import print_json, print_table
+from culm.cli.output import counted, print_json, print_table
 from culm.errors import ConfigError, NetworkError, StoreMissing
 from culm.negentropy import even, newest_listed
 from culm.node.reconcile import Differences, compare, compare_records, compare_sets, compare_stores
@@ -109,7 +109,8 @@ def _with_peer(arguments: argparse.Namespace) -> int:
         print_json({"views": _costs(found), "logs": rows, "store_lacks": we_lack, "store_lacks_ids": ids})
         return 0
     lacking.print(("peer",), "the peer lacks nothing that the store has")
-    counts = [f"{count} {name}" for name, count in we_lack.items() if count and name != View.HEADS.value]
+    lacked = {"entry": we_lack.get(View.ENTRIES.value), "payload": we_lack.get(View.PAYLOADS.value)}
+    counts = [counted(count, noun) for noun, count in lacked.items() if count]
     print(f"the store lacks {' and '.join(counts) or 'nothing'} that the peer has")
     _print_costs(found)
     return 0

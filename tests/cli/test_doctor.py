@@ -121,7 +121,7 @@ def test_forks(culm: Culm) -> None:
     with SQLiteStore(culm.home / "store.db") as store:
         store.add([*theirs.items(), (theirs.make(3, b"other"), b"other")])
     assert problems(culm) == []
-    assert "forked, of others: 1 log;" in culm("doctor").out
+    assert "forked, of others: 1 log" in culm("doctor").out
     mine = build_log(1, seed=6)
     secret = mine.identity.seed.hex()
     (culm.home / "secret").write_text(secret)

@@ -57,7 +57,7 @@ def test_no_command_is_left_out_silently(page: Path) -> None:
     ("shown", "printed", "fits"),
     [
         ("made /home/you/.culm\n", "made /home/you/.culm\n", True),
-        ("received 1 entry (535 B) in 0.3 s\n", "received 1 entries (1.2 KiB) in 12.9 s\n", True),
+        ("received 1 entry (535 B) in 0.3 s\n", "received 1 entry (1.2 KiB) in 12.9 s\n", True),
         ("received 1 entry (535 B) in 0.3 s\n", "received 2 entries (535 B) in 0.3 s\n", False),
         (f"author {'A' * 43}\n", f"author {'b' * 43}\n", True),
         (f"author {'A' * 43}\n", f"author {'b' * 42}\n", False),

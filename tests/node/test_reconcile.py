@@ -19,7 +19,7 @@ from culm.node.policy import Policy
 from culm.node.reconcile import Differences, Listening, compare, compare_stores, read_message
 from culm.store import View
 from culm.testing import build_log
-from tests.node.links import QUICK, Party, run, stream_pair
+from tests.node.links import CONFIG, QUICK, Party, run, stream_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ def fill(parties: list[Party]) -> None:
 
 def listen(party: Party, streams: Any, policy: Policy | None = None) -> asyncio.Task[None]:
     """Answer one connection."""
-    return asyncio.create_task(Listening(party.worker, policy or Policy(), QUICK, streams).run())
+    return asyncio.create_task(Listening(party.worker, replace(CONFIG, policy=policy or Policy()), streams).run())
 
 
 async def compare_all(alice: Party, bob: Party, policy: Policy | None = None) -> dict[View, Differences | None]:
@@ -152,7 +152,9 @@ def ending(party: Party, data: bytes, *, close: bool = True) -> CulmError | None
 
     async def call() -> CulmError | None:
         near, far = await stream_pair()
-        listening = asyncio.create_task(Listening(party.worker, Policy(), replace(QUICK, idle_seconds=0.3), far).run())
+        listening = asyncio.create_task(
+            Listening(party.worker, replace(CONFIG, limits=replace(QUICK, idle_seconds=0.3)), far).run()
+        )
         near[1].write(data)
         if close:
             near[1].write_eof()
@@ -264,7 +266,7 @@ def test_a_connection_that_ends_while_it_is_answered(parties: list[Party], monke
 
     async def call() -> Listening:
         near, far = await stream_pair()
-        listening = Listening(bob.worker, Policy(), QUICK, far)
+        listening = Listening(bob.worker, CONFIG, far)
         task = asyncio.create_task(listening.run())
         near[1].write(b"\x01\x61")
         await asyncio.to_thread(entered.wait, 10)

@@ -9,6 +9,7 @@ from culm.bushbaby import Dialect, Limits
 from culm.errors import ConfigError
 from culm.node.policy import Policy
 from culm.node.propose import ProposalOptions
+from culm.node.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -67,7 +68,7 @@ class NodeConfig:
     """Everything a node is told.
 
     ``interval`` is the time between contacts with configured peers, in seconds. ``download``, ``upload``: bytes a
-    second for all peers together, 0 for any. ``peers``: what goes for single ones.
+    second for all peers together, 0 for any. ``peers``: what goes for single ones. ``surroundings`` are the real ones.
     """
 
     clump: bytes
@@ -82,6 +83,7 @@ class NodeConfig:
     download: int = 0
     upload: int = 0
     peers: tuple[PeerSettings, ...] = ()
+    surroundings: Surroundings = field(default_factory=Surroundings, compare=False, repr=False)
 
     def for_peer(self, url: PeerUrl) -> tuple[NodeConfig, PeerSettings]:
         """What goes for one peer: the configuration with its limits, and its settings."""

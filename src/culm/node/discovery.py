@@ -7,13 +7,13 @@ Comparing works on a snapshot of the store, on a thread of its own, and costs wh
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from culm.errors import RemoteProtocolError
 from culm.negentropy import Negentropy
 from culm.node.offers import offer_of
+from culm.node.surroundings import clock
 from culm.node.worker import Worker
 from culm.session import Asked, Ended, Named, Offer, Reconcile
 from culm.store.views import View
@@ -58,7 +58,7 @@ class Discovery:
         self._told = asyncio.Event()
         self._over = over
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
-        self._own = Worker()
+        self._own = Worker(config.surroundings.thread())
         self._snapshot = ExitStack()
 
     def close(self) -> None:
@@ -82,7 +82,7 @@ class Discovery:
         """Compare, whenever there is a reason to, until cancelled."""
         await self._told.wait()
         while True:
-            started = time.monotonic()
+            started = clock()
             if self._connection.calls:
                 await self._due.wait()
                 self._due.clear()
@@ -91,7 +91,7 @@ class Discovery:
                 await self._answer()
             await self._own.run(self._snapshot.close)
             self._over()
-            await asyncio.sleep(max(0.0, _LEAST_SECONDS - (time.monotonic() - started)))
+            await asyncio.sleep(max(0.0, _LEAST_SECONDS - (clock() - started)))
 
     # -- both sides --------------------------------------------------------------------------------------------
 

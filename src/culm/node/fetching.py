@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from culm.errors import RemoteProtocolError
 from culm.node.claims import STALL_SECONDS
 from culm.node.offers import asked_of, doubted, knows_lower_fork, lacks, lowest_fork, newest_held
+from culm.node.surroundings import clock
 from culm.ranges import RangeSet
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Fetching:
                     del self._wanted[log]
             taken = []
             for log, wish in chosen.items():
-                if self._claims.take(log, self, time.monotonic()):
+                if self._claims.take(log, self, clock()):
                     if self._wanted.get(log) is wish.offer:  # else more was offered meanwhile, for the next time
                         self._wanted.pop(log, None)
                     taken.append((log, wish.ranges, wish.doubted))

@@ -6,13 +6,13 @@ A peer that asks for a log is asked for it in turn: the protocol has no way to l
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from culm.intervals import Connection, Event, Limits, Requested, RequestEnded
 from culm.node.follow import Follower, FollowOptions
 from culm.node.peer import MIRRORED_LOGS, WRITE_BYTES, PeerSession
+from culm.node.surroundings import clock
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class IntervalSession(PeerSession):
         )
         self._mirrors = mirrors
         self._finished = finished
-        self._polled_at = time.monotonic()
+        self._polled_at = clock()
         logs = list(logs)
         self._asks = bool(logs)
         self.follower.add(logs)
@@ -164,7 +164,7 @@ class IntervalSession(PeerSession):
             return
         if self._live or not (self.follower.is_done and self.arrivals.idle):
             return
-        quiet = time.monotonic() - self._news_at
+        quiet = clock() - self._news_at
         needed = _QUIET_SECONDS if self.stats.entries_sent else 0.0
         if (self.connection.peer_is_content and quiet >= needed) or quiet > self.config.limits.settle_seconds:
             self.done.set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -59,17 +58,17 @@ class Node:
 
     def __init__(self, identity: Identity, config: NodeConfig, store: SQLiteStore) -> None:
         self.config = config
-        self.sessions: set[AnySession] = set()
+        self.sessions: dict[AnySession, None] = {}  # in the order in which they began
         self.roster = Roster(identity.public, store.path)
         self.watchers: set[Callable[[], None]] = set()  # are called when the store has changed
         self._identity = identity
-        self._worker = StoreWorker(store)
+        self._worker = StoreWorker(store, config.surroundings.thread())
         self._servers: list[asyncio.Server] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._comparisons = 0
         self._claims = Claims()
         self._peering = Peering(config)
-        self._unproved: set[asyncio.StreamWriter] = set()  # connections that came in and do not prove who it is
+        self._unproved: dict[asyncio.StreamWriter, None] = {}  # connections that came in and do not prove who it is
         self._source: StoreSource | None = None
 
     async def run(
@@ -135,9 +134,13 @@ class Node:
 
     def _start(self, work: object) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._keep(task)
         return task
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        """A task is the node's until it is over."""
+        self._tasks[task] = None
+        task.add_done_callback(lambda _: self._tasks.pop(task, None))
 
     async def _listen(self, url: PeerUrl) -> PeerUrl:
         if url.scheme not in ("culm", "bushbaby") and self.config.policy.allow_peers:
@@ -186,7 +189,7 @@ class Node:
         self._comparisons += 1
         try:
             streams = self._peering.paced((reader, writer))
-            await Listening(self._worker, self.config.policy, self.config.limits, streams).run()
+            await Listening(self._worker, self.config, streams).run()
         except CulmError as error:
             extra = {"peer": place_of(writer), "reason": str(error)}
             _logger.warning("dropped a caller who compares", extra=extra)
@@ -214,15 +217,14 @@ class Node:
             writer.close()
             return False
         if not proves:
-            self._unproved.add(writer)
+            self._unproved[writer] = None
         if (task := asyncio.current_task()) is not None:
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._keep(task)
             task.add_done_callback(lambda _: self._left(writer, address))
         return True
 
     def _left(self, writer: asyncio.StreamWriter, address: str | None) -> None:
-        self._unproved.discard(writer)
+        self._unproved.pop(writer, None)
         self._peering.left(address)
 
     def _secure(
@@ -287,7 +289,7 @@ class Node:
         return self._source
 
     async def _run(self, session: AnySession, name: str, address: str | None) -> None:
-        self.sessions.add(session)
+        self.sessions[session] = None
         self.roster.began(session, name)
         _logger.info("connected", extra={"peer": name})
         failure: CulmError | None = None
@@ -300,14 +302,16 @@ class Node:
         else:
             _logger.info("the peer ended the session", extra={"peer": name})
         finally:
-            self.sessions.discard(session)
+            self.sessions.pop(session, None)
             self.roster.ended(session, sys.exception())
             self._peering.ended(name, address, getattr(session, "proved", None), session.stats, failure)
 
     async def _keep_contact(self, url: PeerUrl) -> None:
         config, peer = self.config.for_peer(url)
         limits = config.limits
-        backoff = Backoff(min(limits.first_retry_seconds, config.interval), limits.max_retry_seconds, random.random)
+        backoff = Backoff(
+            min(limits.first_retry_seconds, config.interval), limits.max_retry_seconds, config.surroundings.chance
+        )
         self.roster.troubles[url] = None
         while True:
             address = network_of(url.host)
@@ -344,7 +348,7 @@ class Node:
         return self._proposals(streams, called=True, logs=logs, config=config)
 
     async def _watch_store(self) -> None:
-        async for _ in changes(self._worker):
+        async for _ in changes(self._worker, self.config.surroundings):
             self._tell_sessions()
 
     def _tell_sessions(self) -> None:

@@ -8,7 +8,6 @@ asks for, a bounded amount at a time, and waits for the socket. The *watch* look
 from __future__ import annotations
 
 import asyncio
-import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,6 +15,7 @@ from culm.bamboo import ForkProof
 from culm.errors import PayloadMismatch, RemoteProtocolError
 from culm.node.arrivals import Arrivals
 from culm.node.stats import REFUSALS_KEPT, PeerSilent, SessionStats, tell_refused
+from culm.node.surroundings import clock
 from culm.node.tasks import peer_address, run_together
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
@@ -66,7 +66,7 @@ class PeerSession(ABC):
         self._change = -1
         self._changed = True
         self._is_taking = False  # what was said is not on its way to the store yet
-        self._heard_at = self._spoke_at = self._news_at = time.monotonic()
+        self._heard_at = self._spoke_at = self._news_at = clock()
         self._unsent_at: float | None = None
 
     @property
@@ -162,7 +162,7 @@ class PeerSession(ABC):
 
     async def _read(self) -> None:
         while data := await self._reader.read(_READ_BYTES):
-            self._heard_at = time.monotonic()
+            self._heard_at = clock()
             self._count(received=len(data))
             self._is_taking = True
             async with self._lock:
@@ -255,7 +255,7 @@ class PeerSession(ABC):
     def _put(self, data: bytes) -> None:
         """Hand bytes to the socket, in the order in which the protocol gave them: whoever does holds the lock."""
         if data:
-            self._spoke_at = time.monotonic()
+            self._spoke_at = clock()
             self._unsent_at = self._unsent_at or self._spoke_at
             self._count(sent=len(data))
             self._writer.write(data)
@@ -266,7 +266,7 @@ class PeerSession(ABC):
         limits = self.config.limits
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
-            now = time.monotonic()
+            now = clock()
             if not self._writer.transport.get_write_buffer_size():
                 self._unsent_at = None
             if self._unsent_at is not None and now - self._unsent_at > limits.idle_seconds:

@@ -8,7 +8,6 @@ prove an identity that was good before, and now and then somebody else.
 from __future__ import annotations
 
 import logging
-import time
 from collections import OrderedDict
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from culm.errors import ProtocolError
 from culm.node.penalties import MAX_RECORDS, CallGate, Penalties
 from culm.node.rates import Bucket, Streams, paced
+from culm.node.surroundings import clock
 from culm.wire.places import author_text
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def place_of(writer: asyncio.StreamWriter) -> str:
 class Peering:
     """Decides for one node. ``clock`` gives seconds. ``config`` may be exchanged for one with another policy."""
 
-    def __init__(self, config: NodeConfig, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, config: NodeConfig, clock: Callable[[], float] = clock) -> None:
         limits = config.limits
         self.config = config
         self._clock = clock

@@ -8,13 +8,13 @@ moment, and the peer has answered a ping since.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from culm.node.peer import MIRRORED_LOGS, WRITE_BYTES, PeerSession
 from culm.node.propose import ProposalOptions, Proposer
+from culm.node.surroundings import clock
 from culm.proposals import (
     SMALL,
     EntryReceived,
@@ -93,7 +93,7 @@ class ProposalSession(PeerSession):
         self._fetching: dict[int, Entry] = {}  # by proposals: the entry whose payload is coming
         self._fetched: deque[Entry] = deque()  # payloads on their way to the store
         self._grown: set[Log] = set()
-        self._polled_at = time.monotonic()
+        self._polled_at = clock()
         self._asked_at: float | None = None  # when we asked for a sign of life, before ending
         self._answers = 0
         self._farewell_at: float | None = None
@@ -228,7 +228,7 @@ class ProposalSession(PeerSession):
     def _check_done(self) -> None:
         if self._live:
             return
-        now = time.monotonic()
+        now = clock()
         if self._farewell_at is not None:
             if self.session.is_over or now - self._farewell_at > _FAREWELL_SECONDS:
                 self.done.set()
@@ -251,5 +251,5 @@ class ProposalSession(PeerSession):
     def _sent_at(self) -> float:
         """When an entry was sent last."""
         if self.connection.sender.entries_sent != self._entries_seen:
-            self._entries_seen, self._entries_at = self.connection.sender.entries_sent, time.monotonic()
+            self._entries_seen, self._entries_at = self.connection.sender.entries_sent, clock()
         return self._entries_at

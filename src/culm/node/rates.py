@@ -7,10 +7,11 @@ Both are smooth: in no stretch of time more goes than its length allows and the 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
+
+from culm.node.surroundings import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -170,7 +171,7 @@ def paced(
     streams: Streams,
     reading: Sequence[Bucket],
     writing: Sequence[Bucket],
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = clock,
 ) -> Streams:
     """Streams that keep to these buckets; as they are where there are none."""
     reader, writer = streams

@@ -22,10 +22,10 @@ from culm.store.views import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Executor
 
     from culm.negentropy import Split, Storage
-    from culm.node.config import NodeLimits
-    from culm.node.policy import Policy
+    from culm.node.config import NodeConfig, NodeLimits
     from culm.node.worker import StoreWorker
     from culm.store import SQLiteStore
 
@@ -92,11 +92,11 @@ async def _send_message(writer: asyncio.StreamWriter, message: bytes) -> None:
 class Answering(ABC):
     """One connection of somebody who compares, whatever the sets are kept in."""
 
-    def __init__(self, limits: NodeLimits, streams: Streams) -> None:
+    def __init__(self, limits: NodeLimits, streams: Streams, thread: Executor | None = None) -> None:
         self._limits = limits
         self._reader, self._writer = streams
         self._session: Negentropy | None = None
-        self._own = Worker()  # for the set and what is asked of it
+        self._own = Worker(thread)  # for the set and what is asked of it
         self._snapshot = ExitStack()
 
     async def run(self) -> None:
@@ -139,10 +139,10 @@ class Answering(ABC):
 class Listening(Answering):
     """One connection of somebody who compares with a store. Logs that are not shared have no part in it."""
 
-    def __init__(self, worker: StoreWorker, policy: Policy, limits: NodeLimits, streams: Streams) -> None:
-        super().__init__(limits, streams)
+    def __init__(self, worker: StoreWorker, config: NodeConfig, streams: Streams) -> None:
+        super().__init__(config.limits, streams, config.surroundings.thread())
         self._worker = worker
-        self._policy = policy
+        self._policy = config.policy
 
     async def _open(self, view: View) -> Negentropy:
         """Take a snapshot in place of the one before."""

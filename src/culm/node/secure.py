@@ -7,7 +7,6 @@ transfers, and ``Fetching``, which says what. What changes later is offered to t
 from __future__ import annotations
 
 import asyncio
-import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -18,7 +17,7 @@ from culm.node.intervals import IntervalSession
 from culm.node.muxed import TransferReader, TransferWriter
 from culm.node.offers import offer_of
 from culm.node.stats import PeerRefused, PeerSilent
-from culm.node.tasks import peer_address, run_together
+from culm.node.tasks import end_of_one, peer_address, run_together
 from culm.node.told import told_interests
 from culm.session import (
     Asked,
@@ -91,7 +90,7 @@ class SecureSession:
         self._source = source
         self._reader, self._writer = streams
         self._live = live
-        nonce = secrets.token_bytes(NONCE_BYTES)
+        nonce = config.surroundings.secret_bytes(NONCE_BYTES)
         if peer is None:
             self.connection = Connection.listening(
                 identity, config.clump, nonce, lambda key: self.config.policy.admits_peer(key) and not refuses(key)
@@ -162,9 +161,7 @@ class SecureSession:
         works = [self._transfer.run(), self.discovery.run(), self._fetching.run(), self._tell()]
         tasks = [asyncio.create_task(work) for work in works]
         try:
-            finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in finished:
-                task.result()
+            await end_of_one(tasks)
         finally:
             for task in tasks:
                 task.cancel()

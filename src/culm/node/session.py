@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import time
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
@@ -32,6 +30,7 @@ from culm.node.intake import Intake
 from culm.node.ledger import Ledger
 from culm.node.serving import PAGE_ENTRIES, Server
 from culm.node.stats import REFUSALS_KEPT, PeerRefused, PeerSilent, SessionStats, tell_refused
+from culm.node.surroundings import clock
 from culm.node.tasks import peer_address, run_together
 from culm.node.wants import missing
 from culm.wire.base62 import encode_base62
@@ -90,7 +89,7 @@ class Session:
         self._connection = Connection(
             identity,
             config.clump,
-            random_bytes=os.urandom,
+            random_bytes=config.surroundings.secret_bytes,
             dialect=config.dialect,
             limits=config.protocol_limits,
             ask_first=True,
@@ -110,7 +109,7 @@ class Session:
         self._change = -1  # the store's change number that our announcements cover
         self._reconsider = False  # the choices have changed
         self._held_back: set[Log] = set()
-        now = time.monotonic()
+        now = clock()
         self._started = self._heard_at = self._spoke_at = self._news_at = now
 
     # -- life --------------------------------------------------------------------------------------------------
@@ -160,7 +159,7 @@ class Session:
             self.stats.bytes_received += len(data)
             self._handling = True  # what is being taken in is not yet in any count
             for event in self._connection.receive_data(data):
-                self._heard_at = time.monotonic()
+                self._heard_at = clock()
                 await self._handle(event)
             self._handling = False
             self.stats.check_offences()
@@ -276,7 +275,7 @@ class Session:
         while at < len(pending):
             count = len(pending) - at
             if self._pacer is not None:
-                now = time.monotonic()
+                now = clock()
                 if wait := self._pacer.wait(now):
                     await asyncio.sleep(wait)
                     continue
@@ -292,7 +291,7 @@ class Session:
             part = view[at : at + _WRITE_BYTES]
             self._writer.write(part)
             self.stats.bytes_sent += len(part)
-            self._spoke_at = time.monotonic()
+            self._spoke_at = clock()
             try:
                 async with asyncio.timeout(self.config.limits.idle_seconds):
                     await self._writer.drain()
@@ -326,7 +325,7 @@ class Session:
                     await self._write_rest(writer, entry)
                 self.stats.entries_sent += 1
         writer.send()
-        self._news_at = time.monotonic()
+        self._news_at = clock()
 
     async def _write_rest(self, writer: BambooWriter, entry: Sendable) -> None:
         pieces = self._worker.store.payload_rest(entry)
@@ -384,7 +383,7 @@ class Session:
         limits = self.config.limits
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
-            now = time.monotonic()
+            now = clock()
             if not self._connection.replicating:
                 if now - self._started > limits.handshake_seconds:
                     raise PeerSilent("the peer did not finish the handshake in time")
@@ -408,7 +407,7 @@ class Session:
             and not (self._handling or self._announce or self._answering or self._server.busy)
             and self._intake.idle
         )
-        quiet = time.monotonic() - self._news_at > self.config.limits.settle_seconds
+        quiet = clock() - self._news_at > self.config.limits.settle_seconds
         content = ledger.we_lack_nothing and ledger.peer_has_answered
         if settled and (content if self.is_culm else quiet and (ledger.we_lack_nothing or not ledger.heard)):
             self.done.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +20,7 @@ from culm.node.secure import SecureSession
 from culm.node.session import Session
 from culm.node.source import StoreSource
 from culm.node.stats import SessionStats
+from culm.node.surroundings import clock
 from culm.node.transport import connect
 from culm.node.worker import StoreWorker
 
@@ -58,9 +58,9 @@ async def sync(
 
     ``progress`` is called several times a second.
     """
-    started = time.monotonic()
+    started = clock()
     summary = SyncSummary()
-    worker = StoreWorker(store)
+    worker = StoreWorker(store, config.surroundings.thread())
     try:
         while True:
             session = Session(identity, config, worker, await _connected(config, url), called=True)
@@ -73,7 +73,7 @@ async def sync(
             finally:
                 summary.add(session.stats)
     finally:
-        summary.seconds = time.monotonic() - started
+        summary.seconds = clock() - started
         worker.close()
     return summary
 
@@ -91,19 +91,20 @@ async def sync_securely(
 
     ``live``: stay, and pass on what is new, until cancelled.
     """
-    started = time.monotonic()
+    started = clock()
     summary = SyncSummary()
-    worker, source = StoreWorker(store), StoreSource(store, config.policy)
+    worker = StoreWorker(store, config.surroundings.thread())
+    source = StoreSource(store, config.policy)
     session: SecureSession | None = None
     try:
         streams = await _connected(config, url)
         session = SecureSession(identity, config, worker, source, Claims(), streams, peer=url.key, live=live)
-        async with folding(worker), _watched(session, worker):
+        async with folding(worker), _watched(session, worker, config):
             await _until_done(session, progress)
     finally:
         if session is not None:
             summary.add(session.stats)
-        summary.seconds = time.monotonic() - started
+        summary.seconds = clock() - started
         worker.close()
         source.close()
     return summary
@@ -125,9 +126,10 @@ async def sync_logs(
     The protocol is the one that ``options`` are of, intervals without any. ``live``: stay, and pass on what is new,
     until cancelled. ``interest`` narrows what is asked for of a log.
     """
-    started = time.monotonic()
+    started = clock()
     summary = SyncSummary()
-    worker, source = StoreWorker(store), StoreSource(store, config.policy)
+    worker = StoreWorker(store, config.surroundings.thread())
+    source = StoreSource(store, config.policy)
     session: PeerSession | None = None
     try:
         streams = await _connected(config, url)
@@ -156,23 +158,25 @@ async def sync_logs(
                 options=options,
                 interest=interest,
             )
-        async with folding(worker), _watched(session, worker) if live else nullcontext():
+        async with folding(worker), _watched(session, worker, config) if live else nullcontext():
             await _until_done(session, progress)
     finally:
         if session is not None:
             summary.add(session.stats)
-        summary.seconds = time.monotonic() - started
+        summary.seconds = clock() - started
         worker.close()
         source.close()
     return summary
 
 
 @asynccontextmanager
-async def _watched(session: PeerSession | SecureSession, worker: StoreWorker) -> AsyncIterator[None]:
+async def _watched(
+    session: PeerSession | SecureSession, worker: StoreWorker, config: NodeConfig
+) -> AsyncIterator[None]:
     """Tell a session of the store's changes, for as long as the block lasts."""
 
     async def watch() -> None:
-        async for _ in changes(worker):
+        async for _ in changes(worker, config.surroundings):
             session.store_changed()
 
     task = asyncio.create_task(watch())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from culm.errors import NetworkError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 
 async def run_together(
@@ -20,9 +20,7 @@ async def run_together(
     """
     tasks = [asyncio.create_task(work) for work in works]
     try:
-        finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in finished:
-            task.result()
+        await end_of_one(tasks)
     except (ConnectionError, TimeoutError) as error:
         raise NetworkError(f"the connection broke: {error}") from None
     finally:
@@ -37,6 +35,14 @@ async def run_together(
                 await asyncio.wait_for(writer.wait_closed(), 1)
             except (OSError, TimeoutError):
                 writer.transport.abort()
+
+
+async def end_of_one(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Wait until one of the tasks ends, and raise what it failed with: of several the first of them."""
+    finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        if task in finished:
+            task.result()
 
 
 def peer_address(writer: asyncio.StreamWriter) -> str:

@@ -7,11 +7,13 @@ lock for most of their time, so that the loop meanwhile decrypts what comes in.
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from culm.node.surroundings import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Executor
 
     from culm.store import SQLiteStore
 
@@ -20,10 +22,10 @@ _T = TypeVar("_T")
 
 
 class Worker:
-    """Runs functions on a thread of its own."""
+    """Runs functions on a thread of its own, ``thread`` if there is one."""
 
-    def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="culm-store")
+    def __init__(self, thread: Executor | None = None) -> None:
+        self._executor = thread or one_thread()
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a function there and wait for its result. A call that has begun is finished even if nobody waits."""
@@ -46,6 +48,6 @@ class Worker:
 class StoreWorker(Worker):
     """Runs functions on the store's own thread."""
 
-    def __init__(self, store: SQLiteStore) -> None:
-        super().__init__()
+    def __init__(self, store: SQLiteStore, thread: Executor | None = None) -> None:
+        super().__init__(thread)
         self.store = store

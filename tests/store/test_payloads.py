@@ -88,6 +88,21 @@ def test_any_pieces(data: st.DataObject) -> None:
         assert [] == store.verify().problems
 
 
+def test_a_small_payload_that_came_in_two_goes(bare: SQLiteStore, log: LogBuilder) -> None:
+    """A short payload that was resumed lies in two pieces: it is given whole to whoever answers a peer."""
+    for piece in (b"fi", b"rst"):
+        sink = bare.payload_sink(log.entries[0].place)
+        sink.write(piece)
+        sink.close()
+    bare.payload_sink(log.entries[0].place).finish()
+    lookup = bare.lookup(log.entries[0].log)
+    (kept,) = lookup.page(1, ascending=True, limit=1)
+    assert (True, 5) == (kept.complete, kept.payload_held)
+    assert kept.small is None or kept.small == b"first"
+    (sendable,) = bare.sendables(log.entries[0].log, 1, 1, 1)
+    assert b"first" == sendable.start + b"".join(bare.payload_rest(sendable))
+
+
 def test_pieces_are_stored_large(bare: SQLiteStore, log: LogBuilder) -> None:
     """A payload that comes in drips is stored in pieces of the usual size."""
     sink = bare.payload_sink(log.entries[1].place)

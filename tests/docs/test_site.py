@@ -84,6 +84,7 @@ def test_the_overview_has_every_command() -> None:
 def test_every_benchmark_is_on_the_page() -> None:
     """What can be measured with ``make bench`` stands on the page on performance."""
     text = (DOCS / "performance.md").read_text()
-    known = re.findall(r'^    "(\w+)": \w+\.run\w*,$', (DOCS.parent / "bench" / "__main__.py").read_text(), re.MULTILINE)
+    names = (DOCS.parent / "bench" / "__main__.py").read_text()
+    known = re.findall(r'^    "(\w+)": \w+\.run\w*,$', names, re.MULTILINE)
     assert known
     assert set(known) == set(re.findall(r"\| `([a-z]+)` \|$", text, re.MULTILINE))

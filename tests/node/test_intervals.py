@@ -91,8 +91,9 @@ def test_a_gap_of_the_peer_is_filled_later(peers: list[Peer]) -> None:
     assert alice.numbers(key(log)) == list(range(1, 61))
 
 
-def test_payloads_go_on_where_they_were(peers: list[Peer]) -> None:
-    """A payload of which a part is held is asked for from that byte on."""
+@pytest.mark.parametrize(("size", "rest"), [(900_000, 256 * 4000 - 900_000), (256 * 4000, 1)])
+def test_payloads_go_on_where_they_were(peers: list[Peer], size: int, rest: int) -> None:
+    """A payload of which a part is held is asked for from there, one that was never checked from its last byte."""
     alice, bob, _ = peers
     log = LogBuilder(build_log(1).identity)
     payload = bytes(range(256)) * 4000
@@ -100,10 +101,10 @@ def test_payloads_go_on_where_they_were(peers: list[Peer]) -> None:
     bob.store.add(log.items())
     alice.store.add([(log.entries[0], None)])
     sink = alice.store.payload_sink(log.entries[0].place)
-    sink.write(payload[:900_000])
+    sink.write(payload[:size])
     sink.close()
     session = sync(alice, bob, [key(log)])
-    assert session.stats.payload_bytes == len(payload) - 900_000
+    assert session.stats.payload_bytes == rest
     (stored,) = alice.store.entries(key(log))
     assert b"".join(alice.store.payload(stored)) == payload
 

@@ -150,8 +150,9 @@ def test_interests(peers: list[ProposalPeer]) -> None:
     assert set(alice.numbers(key(log))) == {*path(60, 1), *range(100, 121)}
 
 
-def test_payloads_go_on_where_they_were(peers: list[ProposalPeer]) -> None:
-    """A payload of which a part is held is asked for from that byte on."""
+@pytest.mark.parametrize(("size", "rest"), [(900_000, 256 * 8000 - 900_000), (256 * 8000, 1)])
+def test_payloads_go_on_where_they_were(peers: list[ProposalPeer], size: int, rest: int) -> None:
+    """A payload of which a part is held is asked for from there, one that was never checked from its last byte."""
     alice, bob, _ = peers
     log = LogBuilder(build_log(1).identity)
     payload = bytes(range(256)) * 8000
@@ -160,10 +161,10 @@ def test_payloads_go_on_where_they_were(peers: list[ProposalPeer]) -> None:
     bob.store.add(log.items())
     alice.store.add([(log.entries[0], None)])
     sink = alice.store.payload_sink(log.entries[0].place)
-    sink.write(payload[:900_000])
+    sink.write(payload[:size])
     sink.close()
     session = sync(alice, bob, [key(log)])
-    assert session.stats.payload_bytes == len(payload) - 900_000 + 5
+    assert session.stats.payload_bytes == rest + 5
     assert [b"".join(alice.store.payload(stored)) for stored in alice.store.entries(key(log))] == [payload, b"after"]
 
 

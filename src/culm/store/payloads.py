@@ -46,6 +46,9 @@ class Sink:
 
     There may be several for one payload. What they store must fit together: one that finds the payload otherwise than
     it left it is over. If all of it came another way that is as good; ``Overtaken`` is raised if not.
+
+    The last byte does not count as held before ``finish`` has checked them all: whoever goes on, in another process if
+    this one ends before, asks for that byte again, and so comes to the check.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Sink:
         self._done = not self.wanted
         self._overtaken: Overtaken | None = None
         self._pending = bytearray()
+        self._written = self._stored  # bytes that are in the file; the last one may not count yet
         self._hasher = PayloadHasher()
         if not trusted:
             self._hash_held()
@@ -102,10 +106,18 @@ class Sink:
         self._pending += piece
         if len(self._pending) >= _COMMIT_BYTES:
             # Whole pieces only, so that a payload that came in drips is not stored in drips.
-            self._commit(len(self._pending) - len(self._pending) % pieces.PIECE_BYTES)
+            whole = len(self._pending) - len(self._pending) % pieces.PIECE_BYTES
+            if not self.is_large and self._stored + whole == self._entry.size:
+                whole -= pieces.PIECE_BYTES
+            self._commit(whole)
 
     def _commit(self, size: int) -> None:
-        """Store the first ``size`` of the pending bytes."""
+        """Store the first ``size`` of the pending bytes; all but the payload's last one count as held from now on."""
+        counted = min(size, self._entry.size - 1 - self._stored)
+        if not self.is_large:
+            size = counted
+        if not size:
+            return
         data = memoryview(self._pending)[:size]
         try:
             with self._database.transaction(durable=self._durable) as connection:
@@ -113,14 +125,15 @@ class Sink:
                 self._store(data)
                 connection.execute(
                     "UPDATE entries SET payload_state = ?, payload_held = ? WHERE id = ?",
-                    (PayloadState.PARTIAL, self._stored + size, self._id),
+                    (PayloadState.PARTIAL, self._stored + counted, self._id),
                 )
         except Overtaken as error:
             if not error.complete:
                 raise
             return
-        self._stored += size
-        self._pending = self._pending[size:]
+        self._written = self._stored + size
+        self._stored += counted
+        self._pending = self._pending[counted:]
 
     def _store(self, data: Bytes) -> None:
         if self.is_large:
@@ -134,7 +147,7 @@ class Sink:
         ).fetchone()
         if state in (PayloadState.ABSENT, PayloadState.PARTIAL) and held == self._stored:
             return
-        self._done, self._stored, self._pending = True, held, bytearray()
+        self._done, self._stored, self._written, self._pending = True, held, held, bytearray()
         self._overtaken = Overtaken(complete=state == PayloadState.COMPLETE)
         raise self._overtaken
 
@@ -147,7 +160,7 @@ class Sink:
 
     def keep(self) -> None:
         """Store every byte written so far."""
-        if self._pending and not self._done:
+        if self.offset > self._written and not self._done:
             self._commit(len(self._pending))
 
     def finish(self) -> None:
@@ -174,7 +187,7 @@ class Sink:
                 self.sync()
             with self._database.transaction(durable=self._durable) as connection:
                 self._check_overtaken(connection)
-                if self._pending:
+                if self.offset > self._written:
                     self._store(self._pending)
                 complete_payload(connection, self._id, self._entry)
         except Overtaken as error:

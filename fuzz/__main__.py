@@ -1,116 +1,128 @@
-"""``python -m fuzz [TARGET ...]``: bytes of every kind into every decoder.
+"""``python -m fuzz [TARGET ...]``: bytes of every kind into every place that reads foreign ones.
 
-Each target gets every truncation and every single-byte corruption of its valid messages, then ``--runs`` byte strings:
-half of them random, half made from valid messages by cutting, joining and overwriting. The same ``--seed`` gives the
-same run. ``--atheris SECONDS`` has the coverage-guided fuzzer go on from there, where it is installed.
+By time (``--minutes`` of CPU over all targets, the default) each target is fed in turn by workers on all cores, guided
+by coverage where atheris is installed, starting from the corpus; inputs that reach something new, findings and the
+ledger of all work are kept in ``--data``. By count (``--runs``) each target gets every truncation and single-byte
+corruption of its valid messages, then that many byte strings, the same ones for the same ``--seed``.
+
+Ends with 1 if a finding is open: one that is kept and that the present code does not answer as documented.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import os
 import random
 import sys
 import time
+import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fuzz.targets import Target, targets
+from fuzz.run import corpus, findings, ledger
+from fuzz.run.inputs import corruptions, random_inputs
+from fuzz.run.runner import Runner
+from fuzz.target import ROOT
+from fuzz.topics import targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
-DEFAULT_RUNS = 1_000_000
-_MAX_RANDOM_BYTES = 400
-_FLIPS = (0x01, 0x80, 0xFF)
+    from fuzz.target import Target
 
-
-def corruptions(message: bytes) -> Iterator[bytes]:
-    """Every truncation of a message, and every byte changed: in one bit, in the highest, in all, to 0 and to 255."""
-    for length in range(len(message)):
-        yield message[:length]
-    for at, byte in enumerate(message):
-        for changed in {byte ^ flip for flip in _FLIPS} | {0x00, 0xFF, 0xF8}:
-            if changed != byte:
-                yield message[:at] + bytes([changed]) + message[at + 1 :]
+_MINUTES = 10.0
 
 
-def random_inputs(target: Target, runs: int, rng: random.Random) -> Iterator[bytes]:
-    """Random bytes and mutated messages in turn."""
-    for number in range(runs):
-        if number % 2:
-            yield rng.randbytes(rng.randrange(_MAX_RANDOM_BYTES))
-            continue
-        message = bytearray(rng.choice(target.seeds))
-        for _ in range(rng.randrange(1, 4)):
-            at = rng.randrange(len(message) + 1)
-            kind = rng.randrange(3)
-            if kind == 0:
-                message[at:] = rng.choice(target.seeds)[rng.randrange(1 + len(message)) :]
-            elif kind == 1:
-                message[at : at + rng.randrange(9)] = rng.randbytes(rng.randrange(9))
-            elif at < len(message):
-                message[at] = rng.randrange(256)
-        yield bytes(message)
-
-
-def feed(target: Target, data: bytes) -> None:
-    """One input; a finding is printed with its bytes and ends the program with code 1."""
-    try:
-        target.run(data)
-    except target.allowed:
-        pass
-    except BaseException as error:
-        if not isinstance(error, KeyboardInterrupt):
-            print(f"FINDING in {target.name}: {type(error).__name__}: {error}\n  input (hex): {data.hex()}")
-        raise
-
-
-def run(target: Target, runs: int, seed: int) -> int:
-    """Feed one target; the number of inputs."""
-    count = 0
-    for message in target.seeds:
-        target.run(message)  # a valid message is taken
-        for data in corruptions(message):
-            feed(target, data)
-            count += 1
-    for data in random_inputs(target, runs, random.Random(seed)):
-        feed(target, data)
+def by_count(target: Target, runs: int, seed: int, data: Path) -> None:
+    """Corruptions of the seeds, then random inputs; work and findings are kept like those of a run by time."""
+    start, count = time.process_time(), 0
+    found: list[str] = []
+    known = [*target.seeds, *corpus.saved(target.name)]
+    fixed = itertools.chain(known, *(corruptions(seed_) for seed_ in target.seeds))
+    made = itertools.islice(random_inputs(known, random.Random(seed)), runs)
+    for content in itertools.chain(fixed, made):
+        error = target.outcome(content)
         count += 1
-    return count
+        if error is not None:
+            name = findings.save(data, target.name, content, error)
+            if name is not None:
+                found.append(name)
+                print(f"FINDING {name}: {type(error).__name__}: {error}", flush=True)
+    spent = time.process_time() - start
+    data.mkdir(parents=True, exist_ok=True)
+    ledger.append(data, ledger.Stretch(target.name, ledger.version(), spent, count, tuple(found)))
+    print(f"{target.name:24} {count:10,} inputs, {len(found) or 'no'} new findings ({spent:.0f} s)", flush=True)
+
+
+def replay(files: Sequence[str]) -> int:
+    """Run findings again, and show what they raise."""
+    failed = False
+    for file in map(Path, files):
+        error = findings.replay(file)
+        failed |= error is not None
+        print(f"{file.name}: {'mended' if error is None else 'open'}")
+        if error is not None:
+            traceback.print_exception(error)
+    return int(failed)
+
+
+def summary(data: Path) -> int:
+    """What has been done in sum; whether a finding is open."""
+    stretches = ledger.read(data)
+    hours = sum(item.cpu for item in stretches) / 3600
+    inputs = sum(item.inputs for item in stretches)
+    still = findings.open_findings(data)
+    for file in still:
+        print(f"open: {file}\n  replay: python -m fuzz --replay {file}")
+    print(f"{hours:.2f} CPU-hours in sum, {inputs:,} inputs, {len(still)} findings open")
+    return int(bool(still))
+
+
+def listing(available: Sequence[Target], data: Path) -> None:
+    """Each target with what it had so far."""
+    sums = ledger.by_target(ledger.read(data))
+    for target in available:
+        had = sums.get(target.name, ledger.Stretch(target.name, "", 0.0, 0))
+        kept = len(corpus.saved(target.name))
+        print(f"{target.name:24} {had.cpu / 60:8.1f} min {had.inputs:12,} inputs {kept:5} in its corpus")
 
 
 def main() -> int:
     """Run the targets that were named, or all."""
-    available = {target.name: target for target in targets()}
-    parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(available)} (default: all)")
-    parser.add_argument("--runs", type=int, default=DEFAULT_RUNS, help="byte strings a target (default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        prog="fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="names or topics, see --list (default: all)")
+    parser.add_argument("--minutes", type=float, default=_MINUTES, help="of CPU over all (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="workers at once (default: %(default)s)")
+    parser.add_argument("--runs", type=int, help="instead of by time: so many byte strings a target")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--atheris", type=int, metavar="SECONDS", help="then fuzz one target, guided by coverage")
+    parser.add_argument("--data", type=Path, default=ROOT / "build" / "fuzz", help="where work is kept")
+    parser.add_argument("--list", action="store_true", help="list the targets")
+    parser.add_argument("--sum", action="store_true", help="only say what was done so far, and try its findings again")
+    parser.add_argument("--replay", nargs="+", metavar="FILE", help="run findings again")
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.targets if name not in available]
+    if arguments.replay:
+        return replay(arguments.replay)
+    data = arguments.data.resolve()
+    if arguments.sum:
+        return summary(data)
+    available = targets()
+    wanted = arguments.targets or [target.name for target in available]
+    chosen = [target for target in available if {target.name, target.name.split(".")[0]} & set(wanted)]
+    unknown = set(wanted) - {name for target in chosen for name in (target.name, target.name.split(".")[0])}
     if unknown:
-        parser.error(f"there is no target {unknown[0]!r}")
-    chosen = [available[name] for name in arguments.targets or available]
-    for target in chosen:
-        start = time.monotonic()
-        count = run(target, arguments.runs, arguments.seed)
-        print(f"{target.name:12} {count:10,} inputs, no finding ({time.monotonic() - start:.0f} s)", flush=True)
-    if arguments.atheris:
-        return guided(chosen[0], arguments.atheris)
-    return 0
-
-
-def guided(target: Target, seconds: int) -> int:
-    """The coverage-guided fuzzer on one target."""
-    try:
-        import atheris  # noqa: PLC0415 - optional
-    except ImportError:
-        print("atheris is not installed (it has no wheel for this Python)", file=sys.stderr)
-        return 2
-    atheris.instrument_all()
-    atheris.Setup([sys.argv[0], f"-max_total_time={seconds}"], lambda data: feed(target, data))
-    atheris.Fuzz()
-    return 0
+        parser.error(f"there is no target {min(unknown)!r}")
+    if arguments.list:
+        listing(chosen, data)
+        return 0
+    if arguments.runs is not None:
+        for target in chosen:
+            by_count(target, arguments.runs, arguments.seed, data)
+    else:
+        Runner([target.name for target in chosen], data, arguments.jobs, arguments.seed).run(60 * arguments.minutes)
+    return summary(data)
 
 
 sys.exit(main())

@@ -1,10 +1,10 @@
-"""What is fuzzed of Point-2-Point with proposals: messages, compressed bytes, a whole session."""
+"""What is fuzzed of Point-2-Point with proposals: messages, a whole session."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 
-from culm.errors import LocalProtocolError
+from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError
 from culm.proposals import (
     EVERYTHING,
     Adjust,
@@ -22,7 +22,7 @@ from culm.proposals import (
 from culm.proposals.messages import Metadata
 from culm.testing import build_log
 from culm.testing.memory import MemoryStore
-from culm.wire.lzfoo import Decoder, Encoder
+from fuzz.target import Target
 
 _LOG = build_log(14, payload_size=9)
 _STORE = MemoryStore()
@@ -49,18 +49,6 @@ def data_message(data: bytes) -> None:
     message, _ = pull_data(data)
     encoded = push_data(message)
     assert pull_data(encoded) == (message, len(encoded))
-
-
-def lzfoo(data: bytes) -> None:
-    """Two messages: each decodes to exactly the size that was said, a bounded one, or is refused."""
-    decoder = Decoder(1000)
-    half = len(data) // 2
-    for part in (data[:half], data[half:]):
-        size = int.from_bytes(part[:2], "big")
-        decoder.begin(size)
-        found = sum(len(piece) for piece in decoder.feed(part[2:]))
-        decoder.finish()
-        assert found == size
 
 
 def session(data: bytes) -> None:
@@ -103,21 +91,22 @@ def _stream() -> bytes:
     return bytes(said)
 
 
-def seeds() -> dict[str, tuple[bytes, ...]]:
-    """Valid bytes to start from."""
+def _controls() -> tuple[bytes, ...]:
     first = _LOG.entries[4]
-    text = b"bamboo, reed and cane; " * 20
-    encoded = Encoder(1000, 9).encode(text)
-    return {
-        "proposals_control": (
-            push_control(Proposal(2, *_NAME, 5, 4, 9, 13, first.hash, mandatory=True)),
-            push_control(Adjust(300, EVERYTHING, may_skip=True, end=7, upper=8, least=1, greatest=32768)),
-            push_control(Cancel(2, Code.FORKED, (first, _LOG.make(5, b"another")))),
-        ),
-        "proposals_data": (
-            push_data(Metadata(False, first.backlink, 300, first.payload_hash, first.signature)),
-            b"\x03\xf9\x01\x2c",
-        ),
-        "lzfoo": (len(text).to_bytes(2, "big") + encoded + len(text).to_bytes(2, "big") + encoded,),
-        "proposals": (_stream(),),
-    }
+    return (
+        push_control(Proposal(2, *_NAME, 5, 4, 9, 13, first.hash, mandatory=True)),
+        push_control(Adjust(300, EVERYTHING, may_skip=True, end=7, upper=8, least=1, greatest=32768)),
+        push_control(Cancel(2, Code.FORKED, (first, _LOG.make(5, b"another")))),
+    )
+
+
+def _data_messages() -> tuple[bytes, ...]:
+    first = _LOG.entries[4]
+    return push_data(Metadata(False, first.backlink, 300, first.payload_hash, first.signature)), b"\x03\xf9\x01\x2c"
+
+
+TARGETS = (
+    Target("proposals.control", control, (EncodingError,), _controls()),
+    Target("proposals.data", data_message, (EncodingError,), _data_messages()),
+    Target("proposals.session", session, (RemoteProtocolError,), (_stream(),)),
+)

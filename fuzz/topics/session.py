@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from culm.bamboo import Identity
+from culm.errors import RemoteProtocolError
 from culm.negentropy import ArrayStorage, Negentropy
 from culm.ranges import Range, RangeSet
 from culm.session import Connection, Interests, Limits, Offer
@@ -22,6 +23,7 @@ from culm.session.messages import (
     encode,
     encode_offers,
 )
+from fuzz.target import Target
 
 if TYPE_CHECKING:
     from culm.session.interests import Key
@@ -87,8 +89,7 @@ def _proof() -> bytes:
     return caller.data_to_send()
 
 
-def seeds() -> dict[str, tuple[bytes, ...]]:
-    """Valid inputs of each target."""
+def _targets() -> tuple[Target, ...]:
     wanted: list[tuple[Key, RangeSet]] = [
         ((), RangeSet([Range(1)])),
         ((bytes(32),), RangeSet()),
@@ -111,9 +112,13 @@ def seeds() -> dict[str, tuple[bytes, ...]]:
     _, listener = _pair()
     listener.tell_interests(Interests({(): RangeSet([Range(1)])}))
     listener.settle(3)
-    return {
-        "session_message": bare,
-        "session_names": (encode_offers([_OFFER]), encode_offers([])),
-        "session_stranger": (_proof(),),
-        "session_peer": (b"\xff" + caller.data_to_send(), b"\x00" + listener.data_to_send()),
-    }
+    said = b"\xff" + caller.data_to_send(), b"\x00" + listener.data_to_send()
+    return (
+        Target("session.message", message, (RemoteProtocolError,), bare),
+        Target("session.names", names, (RemoteProtocolError,), (encode_offers([_OFFER]), encode_offers([]))),
+        Target("session.stranger", stranger, (RemoteProtocolError,), (_proof(),)),
+        Target("session.peer", peer, (RemoteProtocolError,), said),
+    )
+
+
+TARGETS = _targets()

@@ -1,0 +1,106 @@
+"""Runs workers: as many at once as there are cores, each time on the target that had the least CPU so far."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from fuzz.run import findings, ledger
+from fuzz.target import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+SLICE = 120.0  # seconds of CPU that a worker gets at most
+_SHORTEST = 5.0  # what is worth starting one for
+
+
+class Runner:
+    """Shares CPU time among targets."""
+
+    def __init__(self, names: Sequence[str], data: Path, jobs: int, seed: int) -> None:
+        self._names = names
+        self._data = data
+        self._jobs = jobs
+        self._rng = random.Random(seed)
+        self._version = ledger.version()
+        self._workers: dict[subprocess.Popen[bytes], tuple[str, float]] = {}
+        self._stopped = False
+
+    def run(self, seconds: float) -> None:
+        """Spend that many seconds of CPU over all targets, or fewer if SIGINT or SIGTERM comes."""
+        self._data.mkdir(parents=True, exist_ok=True)
+        before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        each = max(_SHORTEST, min(SLICE, seconds / len(self._names)))
+        start = self._spent()
+        try:
+            while not self._stopped:
+                planned = sum(slice_ for _, slice_ in self._workers.values())
+                left = seconds - (self._spent() - start) - planned
+                if len(self._workers) < self._jobs and left >= _SHORTEST:
+                    self._start(min(each, left))
+                elif self._workers:
+                    self._wait()
+                else:
+                    break
+        finally:
+            for worker in self._workers:
+                worker.terminate()
+            while self._workers:
+                self._wait()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self, *_: object) -> None:
+        """Let the workers write down what they did, and end."""
+        self._stopped = True
+        for worker in self._workers:
+            worker.terminate()
+
+    def _spent(self) -> float:
+        return sum(item.cpu for item in ledger.read(self._data))
+
+    def _start(self, seconds: float) -> None:
+        """A worker for the target that had the least CPU, of those that have none at work."""
+        sums = ledger.by_target(ledger.read(self._data))
+        busy = {name for name, _ in self._workers.values()}
+        name = min(
+            (name for name in self._names if name not in busy or len(busy) == len(self._names)),
+            key=lambda name: sums[name].cpu if name in sums else 0.0,
+        )
+        seed = str(self._rng.randrange(1, 1 << 31))
+        command = [sys.executable, "-m", "fuzz.run.worker", name, str(seconds), str(self._data), self._version, seed]
+        worker = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+            stderr=(self._data / f"{name}.log").open("wb"),
+            start_new_session=True,  # what interrupts this process is passed on by it, once
+        )
+        self._workers[worker] = name, seconds
+
+    def _wait(self) -> None:
+        """Wait until a worker has ended; one that did not end by itself left what it choked on."""
+        while True:
+            for worker, (name, _) in self._workers.items():
+                if worker.poll() is None:
+                    continue
+                del self._workers[worker]
+                if worker.returncode:
+                    self._died(name, worker.returncode)
+                return
+            time.sleep(0.2)
+
+    def _died(self, name: str, code: int) -> None:
+        """Put into the ledger that a worker was ended by an input, which is among the findings now."""
+        print(f"{name}: the worker ended with code {code}; see {self._data / name}.log", flush=True)
+        left = [file.name for file in findings.folder_of(self._data).glob(f"{name}-*") if not file.suffix]
+        known = {found for item in ledger.read(self._data) for found in item.findings}
+        new = tuple(sorted(set(left) - known))
+        ledger.append(self._data, ledger.Stretch(name, self._version, 0.0, 0, new))

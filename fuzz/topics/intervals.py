@@ -82,7 +82,8 @@ def _interval_streams() -> tuple[bytes, ...]:
 def _messages() -> tuple[bytes, ...]:
     last, fork = _LOG.entries[-1], _LOG.make(5, b"another")
     end = End(Reason.FULL_PROOF, (ProofEntry.of(_LOG.entries[4]), ProofEntry.of(fork)), activates=1)
-    return tuple(map(push_message, (*_ASKED, end, Adjust(5, 6, 11, 1000), Lazy(5, 7, last.hash))))
+    messages = (*_ASKED, end, Adjust(5, 6, 11, 1000), Lazy(5, 7, last.hash))
+    return tuple(push_message(message) for message in messages)
 
 
 TARGETS = (

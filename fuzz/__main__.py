@@ -121,7 +121,7 @@ def main() -> int:
         for target in chosen:
             by_count(target, arguments.runs, arguments.seed, data)
     else:
-        Runner([target.name for target in chosen], data, arguments.jobs, arguments.seed).run(60 * arguments.minutes)
+        Runner(chosen, data, arguments.jobs, arguments.seed).run(60 * arguments.minutes)
     return summary(data)
 
 

@@ -21,7 +21,7 @@ class Target:
 
     ``name`` is ``TOPIC.WHAT``. ``run`` feeds it bytes: it returns, or raises one of ``allowed``, its documented errors;
     whatever else leaves it is a finding. ``seeds`` are valid inputs: ``run`` returns for each. ``longest`` bounds what
-    a guided run makes, in bytes.
+    a guided run makes, in bytes; ``share`` is how much of the time it gets, beside others with 1.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Target:
     allowed: tuple[type[Exception], ...]
     seeds: tuple[bytes, ...]
     longest: int = 4096
+    share: float = 1.0
 
     def outcome(self, data: bytes) -> Exception | None:
         """Run one input; None if all is as documented, or the error that should not have come."""

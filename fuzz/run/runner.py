@@ -1,4 +1,4 @@
-"""Runs workers: as many at once as there are cores, each time on the target that had the least CPU so far."""
+"""Runs workers, as many at once as there are cores: each time on the target that had the least CPU for its share."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from fuzz.target import Target
+
 SLICE = 120.0  # seconds of CPU that a worker gets at most
 _SHORTEST = 5.0  # what is worth starting one for
 
@@ -24,8 +26,8 @@ _SHORTEST = 5.0  # what is worth starting one for
 class Runner:
     """Shares CPU time among targets."""
 
-    def __init__(self, names: Sequence[str], data: Path, jobs: int, seed: int) -> None:
-        self._names = names
+    def __init__(self, targets: Sequence[Target], data: Path, jobs: int, seed: int) -> None:
+        self._shares = {target.name: target.share for target in targets}
         self._data = data
         self._jobs = jobs
         self._rng = random.Random(seed)
@@ -37,7 +39,7 @@ class Runner:
         """Spend that many seconds of CPU over all targets, or fewer if SIGINT or SIGTERM comes."""
         self._data.mkdir(parents=True, exist_ok=True)
         before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        each = max(_SHORTEST, min(SLICE, seconds / len(self._names)))
+        each = max(_SHORTEST, min(SLICE, seconds / len(self._shares)))
         start = self._spent()
         try:
             while not self._stopped:
@@ -67,12 +69,12 @@ class Runner:
         return sum(item.cpu for item in ledger.read(self._data))
 
     def _start(self, seconds: float) -> None:
-        """A worker for the target that had the least CPU, of those that have none at work."""
+        """A worker for the target that had the least CPU for its share, of those that have none at work."""
         sums = ledger.by_target(ledger.read(self._data))
         busy = {name for name, _ in self._workers.values()}
         name = min(
-            (name for name in self._names if name not in busy or len(busy) == len(self._names)),
-            key=lambda name: sums[name].cpu if name in sums else 0.0,
+            (name for name in self._shares if name not in busy or len(busy) == len(self._shares)),
+            key=lambda name: sums[name].cpu / self._shares[name] if name in sums else 0.0,
         )
         seed = str(self._rng.randrange(1, 1 << 31))
         command = [sys.executable, "-m", "fuzz.run.worker", name, str(seconds), str(self._data), self._version, seed]

@@ -1,37 +1,100 @@
-"""The log itself: numbers, hashes, entries, fork proofs."""
+"""The log itself: numbers, hashes, entries, fork proofs, audits, identities."""
 
 from __future__ import annotations
 
-from culm.bamboo import Entry, ForkProof, Identity, decode_varu64, decode_yamf, encode_varu64
-from culm.errors import EncodingError, MalformedEntry
+import json
+from contextlib import suppress
+
+from culm.bamboo import (
+    Entry,
+    ForkProof,
+    Identity,
+    contradiction,
+    decode_varu64,
+    decode_yamf,
+    encode_varu64,
+)
+from culm.bamboo.audit import audit
+from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, public_key
+from culm.bamboo.varu64 import decode_any_varu64
+from culm.errors import ConfigError, EncodingError, MalformedEntry
 from culm.testing import build_log
 from fuzz.target import Target
 
 
-def _varu64(data: bytes) -> None:
+def varu64(data: bytes) -> None:
+    """A number has one form; whoever takes longer ones reads the same from it."""
     number, end = decode_varu64(data)
     assert encode_varu64(number) == data[:end]
+    assert decode_any_varu64(data) == (number, end)
 
 
-def _yamf(data: bytes) -> None:
+def yamf(data: bytes) -> None:
+    """A hash is its own bytes."""
     found, end = decode_yamf(data)
     assert found == data[:end]
 
 
-def _entry(data: bytes) -> None:
-    entry, end = Entry.decode_prefix(data)
-    assert entry.encoded == data[:end]
-    assert entry.seq > 0
+def entry(data: bytes) -> None:
+    """An entry keeps its bytes, and its fields make the same ones."""
+    found, end = Entry.decode_prefix(data)
+    assert found.encoded == data[:end]
+    assert found.seq > 0
+    links = found.lipmaalink, found.backlink
+    again = Entry.assemble(found.log, found.seq, found.is_end, *links, found.size, found.payload_hash, found.signature)
+    assert again == found
 
 
-def _proof(data: bytes) -> None:
+def proof(data: bytes) -> None:
+    """A proof is what two entries in order are that contradict each other, and nothing else is."""
+    first, end = Entry.decode_prefix(data)
+    second, _ = Entry.decode_prefix(data, end)
+    found = contradiction(first, second)
+    assert found == contradiction(second, first)
+    made = ForkProof.of(first, second)
+    assert (made is None) == (found is None)
+    if made is not None:
+        assert ForkProof.decode(made.encode()) == made
+        assert (made.position, made.case) == found
     assert ForkProof.decode(data).encode() == data
 
 
-def _entries() -> tuple[bytes, ...]:
-    """Entries of every shape: first, usual, with a lipmaalink of its own, last, with the greatest numbers; a proof."""
-    log = build_log(14, payload_size=9)
-    last = log.append(b"", is_end=True)
+def log(data: bytes) -> None:
+    """Entries of a log in any order: the audit finds the lowest position at which any two contradict each other."""
+    entries: list[Entry] = []
+    at = 0
+    while at < len(data) and len(entries) < 12:
+        found, at = Entry.decode_prefix(data, at)
+        entries.append(found)
+    of_first = [item for item in entries if item.log == entries[0].log]
+    _, fork = audit(of_first)
+    pairs = [contradiction(one, other) for at, one in enumerate(of_first) for other in of_first[:at]]
+    lowest = min((found[0] for found in pairs if found is not None), default=None)
+    assert (None if fork is None else fork.position) == lowest
+
+
+def identity(data: bytes) -> None:
+    """An identity's file is read, or refused; what is read can be written again."""
+    text = data.decode("ascii", errors="replace")
+    sealed = is_sealed(text)
+    found = load_identity(text, "x" if _is_cheap(text) else None)
+    assert public_key(text) == found.public
+    assert sealed == is_sealed(text)
+    assert load_identity(dump_identity(found)).seed == found.seed
+
+
+def _is_cheap(text: str) -> bool:
+    """Whether opening a sealed identity takes no time: costs up to the bound are taken, and would take seconds."""
+    with suppress(ValueError, RecursionError, TypeError, KeyError):
+        costs = json.loads(text)["sealed"]
+        return int(costs["opslimit"]) <= 2 and int(costs["memlimit"]) <= 1 << 16
+    return False
+
+
+def _shapes() -> tuple[bytes, ...]:
+    """Entries of every shape: first, usual, with a lipmaalink of its own, last, with the greatest numbers."""
+    of = build_log(14, payload_size=9)
+    last = of.append(b"", is_end=True)
     huge = Identity(bytes(32)).create_entry(
         log_id=2**64 - 1,
         seq=2**64 - 1,
@@ -41,21 +104,44 @@ def _entries() -> tuple[bytes, ...]:
         payload_hash=last.payload_hash,
         is_end=True,
     )
-    return tuple(entry.encoded for entry in (log.entries[0], log.entries[1], log.entries[3], last, huge))
+    return tuple(item.encoded for item in (of.entries[0], of.entries[1], of.entries[3], last, huge))
 
 
-def _fork() -> bytes:
-    log = build_log(5, payload_size=9)
-    proof = ForkProof.of(log.entries[4], log.make(5, b"another"))
-    assert proof is not None
-    return proof.encode()
+def _forks() -> tuple[bytes, ...]:
+    """A proof of each case."""
+    of = build_log(14, payload_size=9)
+    other = build_log(14, payload_size=8).entries
+    ended = of.make(5, b"the end", is_end=True)
+    pairs = (of.entries[4], of.make(5, b"another")), (of.entries[5], other[6]), (of.entries[3], other[4])
+    proofs = [ForkProof.of(*pair) for pair in (*pairs, (ended, of.entries[8]))]
+    return tuple(found.encode() for found in proofs if found is not None)
+
+
+def _logs() -> tuple[bytes, ...]:
+    of = build_log(9, payload_size=9)
+    whole = b"".join(item.encoded for item in of.entries)
+    return whole, whole + of.make(5, b"another").encoded, of.make(4, b"", is_end=True).encoded + whole
 
 
 _NUMBERS = (0, 1, 247, 248, 255, 256, 65535, 65536, 2**32, 2**64 - 1)
-_ENTRIES = _entries()
+_SALT = "00112233445566778899aabbccddeeff"
+_BOX = (
+    "000000000000000000000000000000000000000000000000c0ef73c9d5a2f6b27538ba561031d49d"
+    "aa6ef8c64130d92ae9da0c2385b824896f96d6538e2a70125e3003749108543d"
+)
+_SEALED = json.dumps(
+    {
+        "culm-identity": 1,
+        "public": Identity(bytes([1]) * 32).public.hex(),
+        "sealed": {"kdf": "argon2id", "salt": _SALT, "opslimit": 1, "memlimit": 8192, "box": _BOX},
+    }
+)
+_FILES = dump_identity(Identity(bytes(32))).encode(), _SEALED.encode()
 TARGETS = (
-    Target("bamboo.varu64", _varu64, (EncodingError,), tuple(map(encode_varu64, _NUMBERS)), longest=16),
-    Target("bamboo.yamf", _yamf, (EncodingError,), (Entry.decode(_ENTRIES[1]).hash,), longest=80),
-    Target("bamboo.entry", _entry, (MalformedEntry,), _ENTRIES, longest=400),
-    Target("bamboo.proof", _proof, (MalformedEntry,), (_fork(),), longest=800),
+    Target("bamboo.varu64", varu64, (EncodingError,), tuple(map(encode_varu64, _NUMBERS)), longest=16, share=0.1),
+    Target("bamboo.yamf", yamf, (EncodingError,), (Entry.decode(_shapes()[1]).hash,), longest=80, share=0.1),
+    Target("bamboo.entry", entry, (MalformedEntry,), _shapes(), longest=400, share=0.5),
+    Target("bamboo.proof", proof, (MalformedEntry,), _forks(), longest=800, share=0.5),
+    Target("bamboo.log", log, (MalformedEntry,), _logs()),
+    Target("bamboo.identity", identity, (ConfigError,), _FILES, share=0.5),
 )

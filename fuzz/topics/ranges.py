@@ -1,40 +1,112 @@
-"""Bamboo Ranges: single ones, sets, and operations on their bytes."""
+"""Bamboo Ranges: single ones, sets, operations on their bytes, text."""
 
 from __future__ import annotations
 
-from culm.errors import EncodingError
+from culm.errors import ConfigError, EncodingError
 from culm.ranges import (
     Range,
     RangeSet,
     decode_prefix,
+    difference,
+    extend,
+    extend_bytes,
+    hull,
+    hull_bytes,
     intersect,
     intersect_bytes,
     merge,
     merge_bytes,
     read_range,
+    trim,
+    trim_bytes,
     write_range,
 )
 from fuzz.target import Target
 
+_OTHER = Range(40, 121, sparse=True, forbidden=(45,))
+_NEWEST = 64
 
-def _range(data: bytes) -> None:
+
+def single(data: bytes) -> None:
+    """A range has one form, as bytes and as text, and what it denotes does not depend on which part is asked."""
     item, end = decode_prefix(data)
     assert item.encode() == data[:end]
     assert read_range(write_range(item)) == item
-    other = Range(40, 121, sparse=True, forbidden=(45,))
+    numbers = [seq for seq in item.numbers(_NEWEST) if seq <= _NEWEST]
+    covered = [seq for seq in range(1, _NEWEST + 1) if not item.is_empty and item.covers(seq, _NEWEST)]
+    assert numbers == covered
+    wanted = [found.seq for found in item.wanted(_NEWEST, lambda seq: seq)]
+    assert wanted == sorted(wanted)
+
+
+def pair(data: bytes) -> None:
+    """Operations on bytes give what those on values give."""
+    one, at = decode_prefix(data)
+    other, end = decode_prefix(data, at) if at < len(data) else (_OTHER, at)
+    first, second = data[:at], other.encode()
+    assert at == end or second == data[at:end]
     for operation, on_bytes in ((merge, merge_bytes), (intersect, intersect_bytes)):
-        found, exact = operation(item, other)
-        assert on_bytes(data[:end], other.encode()) == (found.encode(), exact)
+        found, exact = operation(one, other)
+        assert on_bytes(first, second) == (found.encode(), exact)
+        assert RangeSet.decode(RangeSet([found]).encode()) == RangeSet([found])
+    assert hull_bytes(first, second) == hull(one, other).encode()
+    if not other.is_empty:
+        low, high = other.start, other.end
+        trimmed, exact = trim(one, low, high)
+        assert trim_bytes(first, low, high) == (trimmed.encode(), exact)
+        assert extend_bytes(first, low, high) == extend(one, low, high).encode()
 
 
-def _range_set(data: bytes) -> None:
+def set_(data: bytes) -> None:
+    """A set that is read is written and read as the same; what it lacks of itself is nothing."""
     some = RangeSet.decode(data)
     assert RangeSet.decode(some.encode()) == some
+    if len(some) <= 8:
+        assert not len(some.missing(some, _NEWEST))
+        for item in some:
+            assert not difference(item, [item], _NEWEST)
 
 
-_TEXTS = ("5", "1..", "1..10 sparse", "8..10 head 4 tail 13", "300..400 sizes 11..999 without 310,333", "nothing")
+def restricted(data: bytes) -> None:
+    """Where open or sparse ranges are not allowed none comes through, and all others do."""
+    whole = decode_prefix(data)
+    item = whole[0]
+    try:
+        assert decode_prefix(data, allow_open=False, allow_sparse=False, max_forbidden_bytes=20) == whole
+    except EncodingError:
+        assert item.is_open or (item.sparse and not item.is_single) or len(item.forbidden) > 2
+    else:
+        assert not item.is_open
+        assert not item.sparse or item.is_single
+
+
+def text(data: bytes) -> None:
+    """Text is read as a range that is written and read as the same."""
+    item = read_range(data.decode(errors="replace"))
+    assert read_range(write_range(item)) == item
+    assert decode_prefix(item.encode()) == (item, len(item.encode()))
+
+
+_TEXTS = (
+    "5",
+    "1..",
+    "1..10 sparse",
+    "8..10 head 4 tail 13",
+    "300..400 sizes 11..999 without 310,333",
+    "nothing",
+    "1..40 payloads max 64kB",
+    "9..40 metadata sparse head 1 tail 40",
+    "3.. min 1MiB without 7",
+)
 _RANGES = tuple(map(read_range, _TEXTS))
+_BYTES = tuple(item.encode() for item in _RANGES)
+_PAIRS = tuple(one + other for one, other in zip(_BYTES, (*_BYTES[1:], _BYTES[0]), strict=True))
+_APART = RangeSet(map(read_range, ("1..3", "9..40 sparse", "50 metadata", "60..70 payloads without 64", "100..")))
+_SETS = _APART.encode(), RangeSet().encode(), RangeSet(_RANGES[2:4]).encode()
 TARGETS = (
-    Target("ranges.range", _range, (EncodingError,), tuple(item.encode() for item in _RANGES)),
-    Target("ranges.set", _range_set, (EncodingError,), (RangeSet(_RANGES).encode(), RangeSet().encode())),
+    Target("ranges.single", single, (EncodingError,), _BYTES),
+    Target("ranges.pair", pair, (EncodingError,), _PAIRS),
+    Target("ranges.set", set_, (EncodingError,), _SETS),
+    Target("ranges.restricted", restricted, (EncodingError,), _BYTES, share=0.5),
+    Target("ranges.text", text, (ConfigError,), tuple(item.encode() for item in _TEXTS), share=0.5),
 )

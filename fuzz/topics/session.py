@@ -1,38 +1,54 @@
-"""What is fuzzed of ``culm://``: messages, a stranger's bytes, and those of a peer that has proved itself."""
+"""``culm://``: messages, strangers on either side, and a peer that has proved itself."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
 from culm.bamboo import Identity
-from culm.errors import RemoteProtocolError
+from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.negentropy import ArrayStorage, Negentropy
 from culm.ranges import Range, RangeSet
 from culm.session import Connection, Interests, Limits, Offer
+from culm.session.events import Asked, Reconcile
+from culm.session.limits import LEAST_MESSAGE
 from culm.session.messages import (
     Challenge,
     Deframer,
+    Discovery,
     InterestsMessage,
     Offers,
     Proof,
     SettledMessage,
     Welcome,
     decode,
+    decode_discovery,
+    decode_heads,
     decode_names,
     encode,
+    encode_discovery,
     encode_offers,
 )
+from fuzz.script import pieces, steps, written
 from fuzz.target import Target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from culm.session.interests import Key
 
 _CALLER, _LISTENER = (Identity(bytes([number]) * 32) for number in (1, 2))
 _CLUMP = b"fuzz"
 _NONCES = b"c" * 32, b"l" * 32
 _OFFER = Offer(bytes(32), 5, RangeSet([Range(1, 9), Range(20, 90, sparse=True)]), b"12345678", 7)
-_PIECE = 9
+_LIMITS = Limits(LEAST_MESSAGE, 20)
+_WANTED: list[tuple[Key, RangeSet]] = [
+    ((), RangeSet([Range(1)])),
+    ((bytes(32),), RangeSet()),
+    ((bytes(32), 9), RangeSet([Range(3, 8)])),
+]
+_RECORDS = ArrayStorage.of((number, bytes([number]) * 32) for number in range(100))
 
 
 def message(data: bytes) -> None:
@@ -48,30 +64,87 @@ def names(data: bytes) -> None:
     assert decode_names(encode_offers(found)) == found
 
 
+def discovery(data: bytes) -> None:
+    """Messages of the discovery stream, in pieces: each is of a kind, and says what its kind can."""
+    deframer = Deframer(2000)
+    for piece in pieces(data, 11):
+        for found in deframer.feed(piece):
+            kind, body = decode_discovery(found)
+            assert b"".join(Deframer(2000).feed(encode_discovery(kind, body))) == found
+            if kind.name == "ASK":
+                assert b"".join(decode_heads(body)) == body
+
+
 def stranger(data: bytes) -> None:
-    """Whatever a stranger sends, it is not let in, and told nothing but the nonce, unless it sends Alice's proof."""
+    """Whatever a stranger sends, it is not let in, and told nothing but the nonce, unless it sends the proof."""
     listener = Connection.listening(_LISTENER, _CLUMP, _NONCES[1], lambda key: key == _CALLER.public)
     greeting = len(listener.data_to_send())
     assert greeting < 60
-    for at in range(0, len(data), _PIECE):
-        list(listener.receive_data(data[at : at + _PIECE]))
-    assert listener.peer == (_CALLER.public if listener.is_open else None)
+    told = b""
+    try:
+        for piece in pieces(data, 9):
+            list(listener.receive_data(piece))
+            told += listener.data_to_send()
+    finally:
+        assert listener.peer == (_CALLER.public if listener.is_open else None)
+        assert listener.is_open or len(told) <= len(data)  # answers to pings
+
+
+def impostor(data: bytes) -> None:
+    """Whatever answers a call, it is not talked to unless it knows the clump: it gets the proof and no more."""
+    caller = Connection.calling(_CALLER, _LISTENER.public, _CLUMP, _NONCES[0])
+    for piece in pieces(data, 9):
+        list(caller.receive_data(piece))
+        if not caller.is_open:
+            with suppress(LocalProtocolError):
+                caller.tell_interests(Interests())
+                raise AssertionError("a stranger was told what is wanted")
+    caller.data_to_send()
+
+
+def _reconcile(side: Connection) -> None:
+    side.reconcile(Negentropy(_RECORDS, LEAST_MESSAGE).initiate())
+
+
+_ACTIONS: tuple[Callable[[Connection], object], ...] = (
+    _reconcile,
+    lambda side: side.ask([bytes(32)] * min(3, side.most_asked)),
+    lambda side: side.name([_OFFER]),
+    lambda side: side.name([_OFFER] * 200),
+    lambda side: side.end_round(),
+    lambda side: side.offer([_OFFER] * 100),
+    lambda side: side.settle(1),
+    lambda side: side.tell_interests(Interests(dict(_WANTED))),
+    lambda side: side.transfer(bytes(500)),
+    lambda side: side.consumed(300),
+    lambda side: side.ping(),
+    lambda side: side.data_to_send(),
+)
 
 
 def peer(data: bytes) -> None:
-    """Whatever a peer sends that is let in: events, or a refusal."""
+    """Whatever a peer sends that is let in, to a side that does what it likes: events, or a refusal."""
     caller, listener = _pair()
     side = caller if data[:1] < b"\x80" else listener
-    for at in range(1, len(data), _PIECE):
-        for _ in side.receive_data(data[at : at + _PIECE]):
-            pass
+    for step in steps(data[1:], len(_ACTIONS)):
+        if isinstance(step, int):
+            with suppress(LocalProtocolError):
+                _ACTIONS[step](side)
+            continue
+        for event in side.receive_data(step):
+            if isinstance(event, Reconcile):
+                with suppress(RemoteProtocolError):
+                    Negentropy(_RECORDS).reconcile(event.message)
+            elif isinstance(event, Asked):
+                assert event.heads
+        assert len(side.their_interests) <= side.limits.max_interests
     side.data_to_send()
 
 
 def _pair() -> tuple[Connection, Connection]:
     """Both sides of an open session."""
-    caller = Connection.calling(_CALLER, _LISTENER.public, _CLUMP, _NONCES[0])
-    listener = Connection.listening(_LISTENER, _CLUMP, _NONCES[1], lambda _: True)
+    caller = Connection.calling(_CALLER, _LISTENER.public, _CLUMP, _NONCES[0], limits=_LIMITS)
+    listener = Connection.listening(_LISTENER, _CLUMP, _NONCES[1], lambda _: True, limits=_LIMITS)
     for _ in range(3):
         list(caller.receive_data(listener.data_to_send()))
         list(listener.receive_data(caller.data_to_send()))
@@ -82,42 +155,76 @@ def _pair() -> tuple[Connection, Connection]:
 
 @cache
 def _proof() -> bytes:
-    """What Alice sends to a listener."""
+    """What the caller sends to a listener."""
     caller = Connection.calling(_CALLER, _LISTENER.public, _CLUMP, _NONCES[0])
     listener = Connection.listening(_LISTENER, _CLUMP, _NONCES[1], lambda _: True)
     list(caller.receive_data(listener.data_to_send()))
     return caller.data_to_send()
 
 
+@cache
+def _welcome() -> bytes:
+    """What a listener sends to the caller until it is open, and then what it has."""
+    caller = Connection.calling(_CALLER, _LISTENER.public, _CLUMP, _NONCES[0])
+    listener = Connection.listening(_LISTENER, _CLUMP, _NONCES[1], lambda _: True)
+    said = listener.data_to_send()
+    list(caller.receive_data(said))
+    list(listener.receive_data(caller.data_to_send()))
+    listener.offer([_OFFER])
+    return said + listener.data_to_send()
+
+
+def _rounds(calls: bool) -> bytes:
+    """The script of one side of a whole discovery, with all else that may be said."""
+    caller, listener = _pair()
+    side, other = (caller, listener) if calls else (listener, caller)
+    row: list[int | bytes] = []
+
+    def act(*actions: int) -> None:
+        for action in actions:
+            row.append(action)
+            with suppress(LocalProtocolError):
+                _ACTIONS[action](side)
+
+    def hear() -> None:
+        list(other.receive_data(side.data_to_send()))
+        said = other.data_to_send()
+        row.extend((11, said))
+        list(side.receive_data(said))
+
+    turns = ((7, 0), (8,), (1, 2), (9,), (4, 6), (5, 10)) if calls else ((0,), (2, 8), (4,), (5, 7), (9, 10), ())
+    theirs = ((0,), (2,), (0,), (4,), (6, 5), (7,)) if calls else ((0, 7), (1,), (2,), (4, 8), (5, 6), ())
+    for ours, actions in zip(turns, theirs, strict=True):
+        act(*ours)
+        hear()
+        for action in actions:
+            with suppress(LocalProtocolError):
+                _ACTIONS[action](other)
+        hear()
+    return (b"\x00" if calls else b"\xff") + written(row, len(_ACTIONS))
+
+
 def _targets() -> tuple[Target, ...]:
-    wanted: list[tuple[Key, RangeSet]] = [
-        ((), RangeSet([Range(1)])),
-        ((bytes(32),), RangeSet()),
-        ((bytes(32), 9), RangeSet([Range(3, 8)])),
-    ]
     messages = (
         Challenge(bytes(32)),
         Proof(bytes(32), bytes(32), bytes(64), bytes(32), Limits()),
         Welcome(bytes(32), Limits()),
-        InterestsMessage(reset=True, items=wanted),
+        InterestsMessage(reset=True, items=_WANTED),
         Offers([_OFFER, _OFFER]),
         SettledMessage(2**64 - 1),
     )
     bare = tuple(next(iter(Deframer(10_000).feed(encode(item)))) for item in messages)
     caller, _ = _pair()
-    caller.tell_interests(Interests(dict(wanted)))
-    caller.reconcile(Negentropy(ArrayStorage.of([(0, bytes(32))])).initiate())
-    caller.offer([_OFFER])
-    caller.transfer(b"\x01\x02\x03")
-    _, listener = _pair()
-    listener.tell_interests(Interests({(): RangeSet([Range(1)])}))
-    listener.settle(3)
-    said = b"\xff" + caller.data_to_send(), b"\x00" + listener.data_to_send()
+    _reconcile(caller)
+    bodies = b"\x61", bytes(64), b"\x80", b""
+    kinds = [encode_discovery(kind, body) for kind, body in zip(Discovery, bodies, strict=True)]
     return (
         Target("session.message", message, (RemoteProtocolError,), bare),
         Target("session.names", names, (RemoteProtocolError,), (encode_offers([_OFFER]), encode_offers([]))),
+        Target("session.discovery", discovery, (RemoteProtocolError,), (b"".join(kinds),), share=0.5),
         Target("session.stranger", stranger, (RemoteProtocolError,), (_proof(),)),
-        Target("session.peer", peer, (RemoteProtocolError,), said),
+        Target("session.impostor", impostor, (RemoteProtocolError,), (_welcome(),)),
+        Target("session.peer", peer, (RemoteProtocolError,), (_rounds(calls=True), _rounds(calls=False)), share=2.0),
     )
 
 

@@ -1,24 +1,58 @@
-"""What several protocols share: base62, STLV, LZFoo."""
+"""What several protocols share: base62, places, STLV, CBOR, LZFoo, bymux."""
 
 from __future__ import annotations
 
-from culm.errors import EncodingError
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from culm.errors import ConfigError, EncodingError, LocalProtocolError, Place, RemoteProtocolError
+from culm.wire import cbor
 from culm.wire.base62 import decode_base62, encode_base62
-from culm.wire.lzfoo import Decoder, Encoder
+from culm.wire.bymux import INFINITE, WRITE, Event, Multiplexer, Received, Stream, packet, pull_packet
+from culm.wire.lzfoo import LEVELS, Decoder, Encoder, LZFooError, pull_head
+from culm.wire.places import log_text, parse_log_or_place, place_text
 from culm.wire.stlv import StlvReader, encode_header
+from fuzz.script import pieces, steps, written
 from fuzz.target import Target
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def _base62(data: bytes) -> None:
+_WINDOW = 1000
+
+
+def base62(data: bytes) -> None:
+    """A key has one text."""
     assert encode_base62(decode_base62(data)) == data
 
 
-def _stlv(data: bytes) -> None:
+def places(data: bytes) -> None:
+    """What is read as a log or a place is written and read as the same."""
+    found, seq = parse_log_or_place(data.decode(errors="replace"))
+    text = log_text(found) if seq is None else place_text(Place(*found, seq))
+    assert parse_log_or_place(text) == (found, seq)
+
+
+def stlv(data: bytes) -> None:
+    """Messages are what they were made of, whatever pieces they come in."""
+    whole = _stlv_messages(data, 0)
+    assert _stlv_messages(data, 1 + len(data) % 7) == whole
+    taken = b"".join(encode_header(kind, len(value)) + value for kind, value in whole)
+    assert data.startswith(taken)
+
+
+def _stlv_messages(data: bytes, size: int) -> list[tuple[int, bytes]]:
     reader = StlvReader(_check_stlv)
-    message, rest = reader.read(memoryview(data))
-    if message is not None:
-        kind, value = message
-        assert encode_header(kind, len(value)) + value + bytes(rest) == data
+    found = []
+    for piece in pieces(data, size):
+        rest = memoryview(piece)
+        while True:
+            message, rest = reader.read(rest)
+            if message is None:
+                break
+            found.append((message[0], bytes(message[1])))
+        assert reader.held <= 1100
+    return found
 
 
 def _check_stlv(kind: int, length: int) -> None:
@@ -26,29 +60,181 @@ def _check_stlv(kind: int, length: int) -> None:
         raise EncodingError("over the limit")
 
 
-def _lzfoo(data: bytes) -> None:
-    """Two messages: each decodes to exactly the size that was said, a bounded one, or is refused."""
-    decoder = Decoder(1000)
+def heads(data: bytes) -> None:
+    """Items of CBOR are written again as the same bytes."""
+    view, at = memoryview(data), 0
+    again = bytearray()
+    while at < len(view):
+        major, number, behind = cbor.pull_head(view, at)
+        if major in (cbor.BYTES, cbor.TEXT):
+            value, as_text, at = cbor.pull_string(view, at)
+            assert len(value) == number
+            cbor.push_string(again, value, as_text=as_text)
+        elif major == cbor.ARRAY:
+            count, at = cbor.pull_array(view, at, most=1000)
+            cbor.push_head(again, cbor.ARRAY, count)
+        else:
+            value_, at = cbor.pull_unsigned(view, at)
+            assert behind == at
+            cbor.push_unsigned(again, value_)
+        assert again == data[:at]
+    cbor.expect_end(view, at)
+
+
+def lzfoo(data: bytes) -> None:
+    """Two messages in pieces: each decodes to what a plain reading of its elements gives, or both refuse it."""
+    decoder, history = Decoder(_WINDOW), bytearray()
     half = len(data) // 2
     for part in (data[:half], data[half:]):
-        size = int.from_bytes(part[:2], "big")
+        size, message = int.from_bytes(part[:2], "big"), part[3:]
+        expected = _plainly(message, history, size)
         decoder.begin(size)
-        found = sum(len(piece) for piece in decoder.feed(part[2:]))
+        found = bytearray()
+        try:
+            for piece in pieces(message, part[2] if len(part) > 2 else 0):
+                for out in decoder.feed(piece):
+                    found += out
+            decoder.finish()
+        except LZFooError:
+            assert expected is None
+            raise
+        assert bytes(found) == expected
+        history += found
+
+
+def _plainly(message: bytes, history: bytearray, size: int) -> bytes | None:
+    """What a message decodes to, element by element and byte by byte; None if it breaks the rules."""
+    out = bytearray(history)
+    at = 0
+    while at < len(message):
+        head = pull_head(message, at)
+        if head is None:
+            return None
+        length, offset, at = head
+        if len(out) + length > len(history) + size:
+            return None
+        if offset is None:
+            if at + length > len(message):
+                return None
+            out += message[at : at + length]
+            at += length
+        elif not 0 < offset <= min(_WINDOW, len(out)):
+            return None
+        else:
+            for _ in range(length):
+                out.append(out[-offset])
+    return bytes(out[len(history) :]) if len(out) == len(history) + size else None
+
+
+def encoder(data: bytes) -> None:
+    """Whatever is encoded, at any level, in any pieces, decodes to itself."""
+    head, rest = data[:2].ljust(2, b"\0"), data[2:]
+    level, cut = head[0] % len(LEVELS) + 1, head[1]
+    encoder_, decoder = Encoder(_WINDOW, level), Decoder(_WINDOW)
+    for text in pieces(rest * (1 + cut % 3), cut * 8):
+        encoded = encoder_.encode_if_smaller(text) if cut % 2 else encoder_.encode(text)
+        if encoded is None:
+            continue
+        decoder.begin(len(text))
+        assert b"".join(decoder.feed(encoded)) == text
         decoder.finish()
-        assert found == size
+
+
+def _endpoint() -> Multiplexer:
+    """An end with streams of all kinds: without limit, with some credit, with none."""
+    streams = {0: Stream(INFINITE, INFINITE), 1: Stream(100, 100), 2: Stream()}
+    end = Multiplexer(proactive=True, streams=streams, new_credit=50)
+    end.grant_creation(3)
+    return end
+
+
+_ACTIONS: tuple[Callable[[Multiplexer], object], ...] = (
+    lambda end: end.write(0, bytes(300)),
+    lambda end: end.write(1, bytes(90)),
+    lambda end: end.grant(1, 70),
+    lambda end: end.grant(2, INFINITE),
+    lambda end: end.consumed(1, 50),
+    lambda end: end.close(1),
+    lambda end: end.stop_read(1),
+    lambda end: end.create(4),
+    lambda end: end.ping(),
+    lambda end: end.close(None),
+    lambda end: end.stop_read(None),
+    lambda end: _well_formed(end.data_to_send(64)),
+)
+
+
+def bymux(data: bytes) -> None:
+    """An end that does what it likes meanwhile takes anything, and says only packets."""
+    end = _endpoint()
+    for step in steps(data, len(_ACTIONS)):
+        if isinstance(step, bytes):
+            end.receive_data(step)
+        else:
+            with suppress(LocalProtocolError):
+                _ACTIONS[step](end)
+    _well_formed(end.data_to_send())
+
+
+def _well_formed(data: bytes) -> None:
+    at = 0
+    while at < len(data):
+        found = pull_packet(data, at)
+        assert found is not None
+        kind, stream, number, at = found
+        if kind == WRITE and stream is not None:
+            at += number or 0
+    assert at == len(data)
+
+
+def split(data: bytes) -> None:
+    """What a peer says does not depend on how its bytes are cut."""
+    assert _told(data[1:], data[0] if data else 0) == _told(data[1:], 0)
+
+
+def _told(data: bytes, size: int) -> tuple[dict[int, bytes], list[Event], bytes] | None:
+    """What is told of a peer, stream by stream, and what it is answered; None if it is refused."""
+    end = _endpoint()
+    received: dict[int, bytes] = {}
+    others: list[Event] = []
+    try:
+        for piece in pieces(data, size):
+            for event in end.receive_data(piece):
+                if isinstance(event, Received):
+                    received[event.stream] = received.get(event.stream, b"") + event.data
+                else:
+                    others.append(event)
+    except RemoteProtocolError:
+        return None
+    return received, others, bytes(sorted(end.data_to_send()))
+
+
+def _said() -> bytes:
+    """What a peer of such an end may say."""
+    said = [packet(0, 2, 1000), packet(0, 1, 50), packet(1, 1, 7) + b"1234567", packet(1, 0, 300) + bytes(300)]
+    said += [packet(2, 1), packet(3, None), packet(1, None, 3), packet(1, 1, 2) + b"ab", packet(4, 1), packet(5, 1)]
+    said += [packet(0, None, 5), packet(2, None), packet(4, None), packet(5, None)]
+    return b"".join(said)
 
 
 def _compressed() -> bytes:
     """The same text twice, as two messages of one encoder's first."""
     text = b"bamboo, reed and cane; " * 20
-    message = len(text).to_bytes(2, "big") + Encoder(1000, 9).encode(text)
+    message = len(text).to_bytes(2, "big") + b"\0" + Encoder(_WINDOW, 9).encode(text)
     return message + message
 
 
-_NAMES = encode_base62(bytes(range(32))), encode_base62(bytes(32))
-_MESSAGES = encode_header(1, 5) + b"12345", encode_header(8, 300) + bytes(300)
+_KEY = bytes(range(32))
+_NAME = encode_base62(_KEY)
+_SCRIPT = written([0, 1, _said()[:30], 2, 3, 11, _said()[30:], 4, 7, 8, 5, 6, 9, 10], len(_ACTIONS))
+_ITEMS = bytes.fromhex("83 01 1818 44 00010203 63 616263 9818") + bytes(24) + bytes.fromhex("1b ffffffffffffffff")
 TARGETS = (
-    Target("wire.base62", _base62, (EncodingError,), _NAMES, longest=64),
-    Target("wire.stlv", _stlv, (EncodingError,), _MESSAGES),
-    Target("wire.lzfoo", _lzfoo, (EncodingError,), (_compressed(),)),
+    Target("wire.base62", base62, (EncodingError,), (_NAME, encode_base62(bytes(32))), longest=64, share=0.1),
+    Target("wire.places", places, (ConfigError,), (_NAME + b"/7/5", _KEY.hex().encode() + b"/0"), share=0.3),
+    Target("wire.stlv", stlv, (EncodingError,), (encode_header(1, 5) + b"12345" + encode_header(8, 300) + bytes(300),)),
+    Target("wire.cbor", heads, (EncodingError,), (_ITEMS,), share=0.5),
+    Target("wire.lzfoo", lzfoo, (EncodingError,), (_compressed(),)),
+    Target("wire.encoder", encoder, (), (b"\x04\x10" + b"bamboo " * 30, b"\x08\x07" + bytes(500)), share=0.5),
+    Target("wire.bymux", bymux, (RemoteProtocolError,), (_SCRIPT,)),
+    Target("wire.split", split, (), (b"\x01" + _said(), b"\x05" + _said())),
 )

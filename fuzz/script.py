@@ -47,3 +47,19 @@ def pieces(data: bytes, size: int) -> Iterator[bytes]:
     size = size or max(1, len(data))
     for low, high in pairwise([*range(0, len(data), size), len(data)]):
         yield data[low:high]
+
+
+def records(data: bytes, most: int = 64) -> Iterator[bytes]:
+    """Records, each behind two bytes that say how long it is; the last may be cut."""
+    at = 0
+    for _ in range(most):
+        if at + 2 > len(data):
+            return
+        size = int.from_bytes(data[at : at + 2], "big")
+        yield data[at + 2 : at + 2 + size]
+        at += 2 + size
+
+
+def recorded(row: Iterable[bytes]) -> bytes:
+    """What ``records`` reads as these."""
+    return b"".join(len(item).to_bytes(2, "big") + item for item in row)

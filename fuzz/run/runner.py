@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING
 
+from fuzz.fresh import FOLDER, make_folder
 from fuzz.run import findings, ledger
 from fuzz.target import ROOT
 
@@ -33,6 +35,7 @@ class Runner:
         self._rng = random.Random(seed)
         self._version = ledger.version()
         self._workers: dict[subprocess.Popen[bytes], tuple[str, float]] = {}
+        self._folders: dict[int, Path] = {}  # of each worker, for what its inputs write
         self._stopped = False
 
     def run(self, seconds: float) -> None:
@@ -78,14 +81,16 @@ class Runner:
         )
         seed = str(self._rng.randrange(1, 1 << 31))
         command = [sys.executable, "-m", "fuzz.run.worker", name, str(seconds), str(self._data), self._version, seed]
+        folder = make_folder()
         worker = subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": "0"},
+            env={**os.environ, "PYTHONHASHSEED": "0", FOLDER: str(folder)},
             stderr=(self._data / f"{name}.log").open("wb"),
             start_new_session=True,  # what interrupts this process is passed on by it, once
         )
         self._workers[worker] = name, seconds
+        self._folders[worker.pid] = folder
 
     def _wait(self) -> None:
         """Wait until a worker has ended; one that did not end by itself left what it choked on."""
@@ -94,6 +99,7 @@ class Runner:
                 if worker.poll() is None:
                     continue
                 del self._workers[worker]
+                shutil.rmtree(self._folders.pop(worker.pid), ignore_errors=True)
                 if worker.returncode:
                     self._died(name, worker.returncode)
                 return

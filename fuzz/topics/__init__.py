@@ -8,7 +8,21 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from fuzz.target import Target
 
-TOPICS = ("bamboo", "wire", "ranges", "negentropy", "bushbaby", "intervals", "proposals", "session", "store")
+TOPICS = (
+    "bamboo",
+    "wire",
+    "ranges",
+    "negentropy",
+    "bushbaby",
+    "intervals",
+    "proposals",
+    "session",
+    "store",
+    "node",
+    "nodes",
+    "spark",
+    "cli",
+)
 
 
 def targets() -> list[Target]:

@@ -177,7 +177,7 @@ def _items() -> bytes:
     return bytes(message)
 
 
-def _messages() -> bytes:
+def messages() -> bytes:
     """A message of each type, as ``peer`` has them."""
     contents = (_HAVE, _HAVES[0]), (_WANT, _WANTS[0]), (_BAMBOO, _items()), (_HAVE, b"\x80")
     return b"".join(
@@ -203,5 +203,5 @@ TARGETS = (
         (RemoteProtocolError,),
         tuple(bytes([options]) + _stream(options) for options in _KINDS),
     ),
-    Target("bushbaby.peer", peer, (RemoteProtocolError,), tuple(bytes([n]) + _messages() for n in (0, 1, 16))),
+    Target("bushbaby.peer", peer, (RemoteProtocolError,), tuple(bytes([n]) + messages() for n in (0, 1, 16))),
 )

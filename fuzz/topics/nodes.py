@@ -1,0 +1,473 @@
+"""Sessions of a node, with its store behind: whatever a peer says, they end as documented and the store is right.
+
+A session runs on streams without sockets; the peer's bytes are there from the start, and the end behind them. Where a
+peer has to prove itself first, it does, and the bytes of an input are what it says then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Protocol, TypeVar, cast
+from unittest.mock import patch
+
+from culm.bamboo import Identity
+from culm.bushbaby import Connection as BushbabyConnection
+from culm.bushbaby.secretbox import NONCE_BYTES, OVERHEAD, seal
+from culm.errors import LocalProtocolError, NetworkError, ProtocolError
+from culm.intervals import At, FromGreatest, Regular
+from culm.intervals import Connection as IntervalConnection
+from culm.negentropy import ArrayStorage, Negentropy
+from culm.node.claims import Claims
+from culm.node.config import NodeConfig, NodeLimits
+from culm.node.follow import FollowOptions
+from culm.node.intervals import IntervalSession
+from culm.node.proposals import ProposalSession
+from culm.node.propose import ProposalOptions
+from culm.node.secure import SecureSession
+from culm.node.session import Session
+from culm.node.source import StoreSource
+from culm.node.worker import StoreWorker
+from culm.proposals import Offered, Proposal, Setup
+from culm.proposals import Session as ProposalEnd
+from culm.ranges import Range, RangeSet
+from culm.session import Connection as SecureConnection
+from culm.session import Interests, Offer
+from culm.session.events import Asked, Ended, Reconcile, Transferred
+from culm.testing import build_log
+from culm.testing.memory import MemoryStore
+from culm.wire.stlv import encode_header
+from fuzz import fresh
+from fuzz.script import recorded, records
+from fuzz.target import Target
+from fuzz.topics import bushbaby
+
+_T = TypeVar("_T")
+_ME, _PEER = Identity(bytes([21]) * 32), Identity(bytes([22]) * 32)
+_CLUMP = b"fuzz"
+_CONFIG = NodeConfig(_CLUMP, limits=NodeLimits(idle_seconds=60, handshake_seconds=60, settle_seconds=60))
+_LOG = build_log(14, payload_size=9)
+_NAME = _LOG.identity.public, _LOG.log_id
+logging.getLogger("culm.node").setLevel(logging.CRITICAL)
+_ENOUGH = 1 << 20
+_PATIENCE = 120  # seconds: nothing here waits for anybody
+_OTHER = build_log(3, seed=2, payload_size=9)
+_OTHER_NAME = _OTHER.identity.public, _OTHER.log_id
+_FULL = MemoryStore()
+for _entry_, _payload_ in (*_LOG.items(), *_OTHER.items()):
+    _FULL.put(_entry_, bytes(_payload_ or b""))
+_NO_RECORDS = ArrayStorage.of([])
+
+
+class _Transport:
+    """Takes everything at once."""
+
+    def get_write_buffer_size(self) -> int:
+        """Nothing waits."""
+        return 0
+
+    def abort(self) -> None:
+        """Nothing is open."""
+
+
+class _Peer:
+    """The other end of a connection: hears what is written, and proves itself where that is needed.
+
+    ``rest`` is what it has to say then, piece by piece: one in answer to each time that something is written, and one
+    whenever nothing else happens.
+    """
+
+    rest: Iterator[bytes] = iter(())
+
+    def __init__(self) -> None:
+        self.opened = asyncio.Event()
+        self.opened.set()
+
+    def hears(self, data: bytes) -> bytes:  # noqa: ARG002 - one that does not listen
+        """What it says to that at once."""
+        return b""
+
+    def greeting(self) -> bytes:
+        """What it says first."""
+        return b""
+
+
+class _Streams:
+    """Both halves of a connection to a peer: what is written is heard at once."""
+
+    def __init__(self, peer: _Peer) -> None:
+        self.reader = asyncio.StreamReader()
+        self.transport = _Transport()
+        self._peer = peer
+        self._closed = False
+
+    def write(self, data: bytes) -> None:
+        """Hand bytes to the peer."""
+        if not self._closed:
+            self.reader.feed_data(self._peer.hears(bytes(data)))
+
+    async def drain(self) -> None:
+        """All is taken at once; the others have their turn."""
+        await asyncio.sleep(0)
+
+    def get_extra_info(self, name: str) -> object:  # noqa: ARG002 - as every writer
+        """Nothing is known of a connection to nowhere."""
+        return None
+
+    def write_eof(self) -> None:
+        """The peer ends the connection, too."""
+        self.close()
+
+    def close(self) -> None:
+        """The peer hears nothing more, and says nothing."""
+        if not self._closed:
+            self._closed = True
+            self.reader.feed_eof()
+
+    async def wait_closed(self) -> None:
+        """It is closed at once."""
+
+    @property
+    def both(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """As a session takes them."""
+        return self.reader, cast("asyncio.StreamWriter", self)
+
+    async def say(self, worker: StoreWorker) -> None:
+        """Say what there is to say, whenever nothing else happens; then end."""
+        self.reader.feed_data(self._peer.greeting())
+        await self._peer.opened.wait()
+        await _breathe(worker)
+        for piece in self._peer.rest:
+            if not self._closed:
+                self.reader.feed_data(piece)
+            await _breathe(worker)
+        self.close()
+
+
+async def _breathe(worker: StoreWorker) -> None:
+    """Let everything run that is under way, on the loop and for the store."""
+    for _ in range(8):
+        await worker.run(int)
+        await asyncio.sleep(0)
+
+
+class _Inline(ThreadPoolExecutor):
+    """Runs functions at once, in place of a thread: so that an input always does the same."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        super().__init__(1)
+
+    def submit(self, function: Callable[..., _T], /, *args: object, **kwargs: object) -> Future[_T]:
+        """Run it; its result is there already."""
+        done: Future[_T] = Future()
+        try:
+            done.set_result(function(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
+            done.set_exception(error)
+        return done
+
+
+class _Runs(Protocol):
+    """A session."""
+
+    async def run(self) -> None:
+        """Run it."""
+
+
+_Session = Callable[[StoreWorker, StoreSource, tuple[asyncio.StreamReader, asyncio.StreamWriter]], _Runs]
+
+
+def _talk(peer: Callable[[], _Peer], session: _Session, said: Callable[[_Peer], Iterator[bytes]]) -> None:
+    """Run a session over a store that holds the half of a log; the store has to be right behind it."""
+    with patch("culm.node.worker.ThreadPoolExecutor", _Inline), fresh.store() as store:
+        store.add(_LOG.items(_LOG.entries[:7]))
+        worker, source = StoreWorker(store), StoreSource(store, _CONFIG.policy)
+
+        async def run() -> None:
+            asyncio.get_running_loop().set_default_executor(_Inline())
+            other = peer()
+            other.rest = said(other)
+            streams = _Streams(other)
+            made = session(worker, source, streams.both)
+            async with asyncio.timeout(_PATIENCE):
+                running = asyncio.create_task(made.run())
+                saying = asyncio.create_task(streams.say(worker))
+                try:
+                    await running
+                finally:
+                    saying.cancel()
+                    await asyncio.gather(saying, return_exceptions=True)
+
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(run())
+        finally:
+            worker.close()
+            source.close()
+            problems = store.verify().problems
+            assert not problems, problems[:3]
+
+
+# -- without a handshake -------------------------------------------------------------------------------------------
+
+
+def _interval_session(how: int) -> _Session:
+    options = FollowOptions(
+        verified=not how & 1,
+        newest=3 if how & 2 else None,
+        newest_first=bool(how & 4),
+        greatest_size=8 if how & 8 else None,
+    )
+    logs = [] if how & 16 else [_NAME]
+    return lambda worker, source, both: IntervalSession(
+        _CONFIG, worker, source, both, logs=logs, options=options, live=not how & 32
+    )
+
+
+def interval_session(data: bytes) -> None:
+    """A session that speaks intervals, which follows a log or not, and mirrors what it is asked for."""
+    _talk(_Peer, _interval_session(data[0] if data else 0), lambda _: records(data[1:]))
+
+
+def _proposal_session(how: int) -> _Session:
+    options = ProposalOptions(
+        greedy=bool(how & 1), window=1000 if how & 2 else 0, notify_only=bool(how & 4), small=bool(how & 32)
+    )
+    logs = [_NAME] if how & 8 else []
+    return lambda worker, source, both: ProposalSession(
+        _CONFIG, worker, source, both, called=bool(how & 16), logs=logs, options=options
+    )
+
+
+def proposal_session(data: bytes) -> None:
+    """A session that speaks proposals, of either side, greedily or not."""
+    _talk(_Peer, _proposal_session(data[0] if data else 0), lambda _: records(data[1:]))
+
+
+# -- with one ------------------------------------------------------------------------------------------------------
+
+
+class _Sealing(_Peer):
+    """A Bushbaby peer that proves itself, and then seals what the input says, as ``fuzz.topics.bushbaby.peer``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened.clear()
+        self._nonces = iter(range(1, 1000))
+        self._connection = BushbabyConnection(
+            _PEER, _CLUMP, random_bytes=lambda size: (next(self._nonces) << 64).to_bytes(size, "big")
+        )
+
+    def hears(self, data: bytes) -> bytes:
+        """Its part of the handshake."""
+        if self.opened.is_set():
+            return super().hears(data)
+        for _ in self._connection.receive_data(data):
+            pass
+        if self._connection.replicating:
+            self.opened.set()
+        return b"".join(self._connection.data_to_send())
+
+    def sealed(self, data: bytes) -> Iterator[bytes]:
+        """The messages of an input."""
+        key = self._connection._session_keys.send  # noqa: SLF001 - no connection would send what is sealed here
+        at = 0
+        while at + 4 <= len(data):
+            kind, nonce, size = data[at], data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
+            message = bytearray(OVERHEAD) + data[at + 4 : at + 4 + size]
+            seal(memoryview(message), key, (nonce + 1).to_bytes(NONCE_BYTES, "big"), odd_counter=False)
+            yield encode_header(kind, len(message)) + message
+            at += 4 + size
+
+
+def bushbaby_session(data: bytes) -> None:
+    """A session that speaks Bushbaby, with a peer that has proved itself."""
+    _talk(
+        _Sealing,
+        lambda worker, _, both: Session(_ME, _CONFIG, worker, both, called=True),
+        lambda peer: cast("_Sealing", peer).sealed(data[1:]),
+    )
+
+
+class _Proving(_Peer):
+    """A ``culm://`` caller or listener that proves itself."""
+
+    def __init__(self, *, calls: bool) -> None:
+        super().__init__()
+        self.opened.clear()
+        if calls:
+            self._connection = SecureConnection.calling(_PEER, _ME.public, _CLUMP, b"c" * 32)
+        else:
+            self._connection = SecureConnection.listening(_PEER, _CLUMP, b"l" * 32, lambda _: True)
+
+    def hears(self, data: bytes) -> bytes:
+        """Its part of the handshake."""
+        if self.opened.is_set():
+            return super().hears(data)
+        for _ in self._connection.receive_data(data):
+            pass
+        said = self._connection.data_to_send()
+        if self._connection.is_open:
+            self.opened.set()
+        return said
+
+    def greeting(self) -> bytes:
+        """What a listener says first."""
+        return self._connection.data_to_send()
+
+
+def _secure_session(calls: bool) -> _Session:
+    peer = _PEER.public if calls else None
+    return lambda worker, source, both: SecureSession(_ME, _CONFIG, worker, source, Claims(), both, peer=peer)
+
+
+def secure_session(data: bytes) -> None:
+    """A session of ``culm://``, of either side, with a peer that has proved itself."""
+    calls = data[:1] < b"\x80"  # the peer does, and the session listens
+    _talk(
+        lambda: _Proving(calls=calls),
+        _secure_session(not calls),
+        lambda _: records(data[1:]),
+    )
+
+
+# -- seeds: what peers say that mean well --------------------------------------------------------------------------
+
+
+class _Answering(_Peer):
+    """Answers with a protocol's machine over a store that has everything, and notes what it said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[bytes] = []
+
+    def hears(self, data: bytes) -> bytes:
+        """An answer."""
+        answer = self.answer(data)
+        self.said.append(answer)
+        return answer
+
+    def answer(self, data: bytes) -> bytes:
+        """What the machine says."""
+        raise NotImplementedError
+
+
+class _Intervals(_Answering):
+    def __init__(self) -> None:
+        super().__init__()
+        self._end = IntervalConnection(_FULL)
+        for key in (_NAME, _OTHER_NAME):
+            self._end.request_credit += 1
+            self._end.request(*key, Regular(At(1, 0), FromGreatest(0)))
+        self._end.request_credit = 0
+
+    def answer(self, data: bytes) -> bytes:
+        list(self._end.receive_data(data))
+        self._end.respond(_ENOUGH)
+        self._end.refill()
+        return self._end.data_to_send()
+
+
+class _Proposals(_Answering):
+    def __init__(self, *, proactive: bool) -> None:
+        super().__init__()
+        self._end = ProposalEnd(_FULL, proactive=proactive, setup=Setup(True, True, 1000, 1000))
+        self._proposed = False
+
+    def answer(self, data: bytes) -> bytes:
+        for event in self._end.receive_data(data):
+            if isinstance(event, Offered) and self._end.connection.is_offered(event.proposal.id):
+                with suppress(LocalProtocolError):
+                    self._end.connection.confirm(event.proposal.id)
+        if not self._proposed and self._end.connection.credit:
+            self._proposed = True
+            self._end.connection.propose(Proposal(0, *_OTHER_NAME, 1, 1))
+        self._end.respond(_ENOUGH)
+        self._end.refill()
+        return self._end.data_to_send()
+
+
+class _Secure(_Proving):
+    """Also compares, offers what it has, and transfers what it is asked for; notes what it said once it was open."""
+
+    def __init__(self, *, calls: bool) -> None:
+        super().__init__(calls=calls)
+        self.said: list[bytes] = []
+        self._end = IntervalConnection(_FULL)
+        self._told = False
+
+    def hears(self, data: bytes) -> bytes:
+        side = self._connection
+        was_open = side.is_open
+        for event in side.receive_data(data):
+            with suppress(LocalProtocolError):
+                self._handle(event)
+        if side.is_open:
+            self.opened.set()
+        if was_open and not self._told:
+            self._told = True
+            side.tell_interests(Interests({(): RangeSet([Range(1)])}))
+            side.offer([Offer(*_NAME, RangeSet([Range(1, 14)])), Offer(*_OTHER_NAME, RangeSet([Range(1, 3)]))])
+            if side.calls:
+                side.reconcile(Negentropy(_NO_RECORDS).initiate())
+        said = side.data_to_send()
+        if was_open:
+            self.said.append(said)
+        return said
+
+    def _handle(self, event: object) -> None:
+        side = self._connection
+        match event:
+            case Transferred(data):
+                list(self._end.receive_data(data))
+                self._end.respond(_ENOUGH)
+                self._end.refill()
+                side.consumed(len(data))
+                side.transfer(self._end.data_to_send())
+            case Reconcile(message) if not side.calls:
+                side.reconcile(Negentropy(_NO_RECORDS).reconcile(message) or b"")
+            case Reconcile():
+                side.name([Offer(*_NAME, RangeSet([Range(1, 14)]))])
+                side.end_round()
+            case Asked():
+                side.name([])
+            case Ended() if not side.calls:
+                side.end_round()
+            case _:
+                pass
+
+
+def _recorded(how: int, peer: Callable[[], _Peer], run: _Session) -> bytes:
+    """The input that is what such a peer said."""
+    made: list[_Peer] = []
+
+    def kept() -> _Peer:
+        made.append(peer())
+        return made[0]
+
+    _talk(kept, run, lambda _: iter([b""] * 8))
+    said = cast("_Answering", made[0]).said
+    return bytes([how]) + recorded(said)
+
+
+def _seeds() -> tuple[Target, ...]:
+    allowed = (ProtocolError, NetworkError)
+    interval = [_recorded(how, _Intervals, _interval_session(how)) for how in (0, 1 + 4, 2 + 8, 16)]
+    proposal = [
+        _recorded(how, partial(_Proposals, proactive=not how & 16), _proposal_session(how))
+        for how in (0, 8, 8 + 16 + 1 + 2, 8 + 4 + 32)
+    ]
+    secure = [_recorded(how, partial(_Secure, calls=how < 0x80), _secure_session(how >= 0x80)) for how in (0, 255)]
+    return (
+        Target("nodes.intervals", interval_session, allowed, tuple(interval), longest=8000),
+        Target("nodes.proposals", proposal_session, allowed, tuple(proposal), longest=8000),
+        Target("nodes.bushbaby", bushbaby_session, allowed, (b"\0" + bushbaby.messages(),), longest=8000),
+        Target("nodes.secure", secure_session, allowed, tuple(secure), longest=8000),
+    )
+
+
+TARGETS = _seeds()

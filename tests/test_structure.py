@@ -12,7 +12,8 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "culm"
 ALLOWED = {
     "errors": {"bamboo"},
-    "bamboo": {"errors"},
+    "staging": set(),
+    "bamboo": {"errors", "staging"},
     "wire": {"errors", "bamboo"},
     "bushbaby": {"errors", "bamboo", "ranges", "wire"},
     "transfer": {"bamboo"},
@@ -21,7 +22,7 @@ ALLOWED = {
     "ranges": {"errors", "bamboo"},
     "negentropy": {"errors", "bamboo"},
     "session": {"errors", "bamboo", "ranges", "wire"},
-    "store": {"errors", "bamboo", "ranges", "negentropy"},
+    "store": {"errors", "bamboo", "ranges", "negentropy", "staging"},
     "testing": {"errors", "bamboo", "intervals", "spark", "store", "transfer"},
     "spark": {
         "errors",
@@ -45,6 +46,7 @@ ALLOWED = {
         "session",
         "negentropy",
         "ranges",
+        "staging",
         "store",
         "transfer",
     },

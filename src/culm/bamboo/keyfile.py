@@ -19,6 +19,7 @@ from nacl.utils import random as random_bytes
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.bamboo.identity import SEED_BYTES, Identity
 from culm.errors import ConfigError
+from culm.staging import staged_file, sync
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,19 +117,13 @@ def write_private(path: Path, text: str) -> None:
 
     ``ConfigError`` if it exists or cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        temporary.unlink(missing_ok=True)  # never write into a file that is there: others may have it open
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(temporary, path)  # unlike a rename, this never replaces a key that is there
-        finally:
-            temporary.unlink()
+        with staged_file(path, 0o600) as staged:
+            staged.write_text(text, encoding="ascii")
+            sync(staged)
+            os.link(staged, path)  # unlike a rename, this never replaces a key that is there
+            sync(path.absolute().parent)
     except FileExistsError:
         msg = f"{path} exists already; a key is never overwritten"
         raise ConfigError(msg) from None

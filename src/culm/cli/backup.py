@@ -6,7 +6,7 @@
     BACKUP/store.db, store.db-payloads/NAME, identities/NAME, policy.json, culm.toml
 
 A file is a tar archive of the same, backup.json first. Either is made beside its place, and put there when it is whole
-and on the disk. What is restored is checked, down to every signature, before it is put in place.
+and on the disk (see ``culm.staging``). What is restored is checked, down to every signature, before it is put in place.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import tarfile
 import zlib
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -29,6 +28,7 @@ from culm.cli.home import Home
 from culm.cli.output import counted, note, print_json, size_text
 from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, StoreDamaged
+from culm.staging import staged_folder, sync
 from culm.store import SQLiteStore
 from culm.store.copying import StoreCopy, copy_store
 
@@ -82,7 +82,7 @@ def _backup(arguments: argparse.Namespace) -> int:
             (staging / "packed").rename(target)
         else:
             folder.rename(target)
-        _sync(target.parent)
+        sync(target.parent)
     found = {
         "backup": str(target),
         "entries": copied.entries,
@@ -102,15 +102,12 @@ def _backup(arguments: argparse.Namespace) -> int:
 @contextmanager
 def _beside(target: Path) -> Iterator[Path]:
     """A folder beside a place, gone at the end; ``ConfigError`` if it cannot be made."""
-    staging = target.absolute().parent / f".{target.name}.{os.getpid()}.part"
-    try:
-        staging.mkdir(mode=0o700)
-    except OSError as error:
-        raise ConfigError(f"cannot write {target}: {error.strerror}") from None
-    try:
+    with ExitStack() as stack:
+        try:
+            staging = stack.enter_context(staged_folder(target))
+        except OSError as error:
+            raise ConfigError(f"cannot write {target}: {error.strerror}") from None
         yield staging
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _copy_private(source: Path, target: Path) -> None:
@@ -156,7 +153,7 @@ def _write_manifest(folder: Path, copied: StoreCopy) -> None:
         file.flush()
         os.fsync(file.fileno())
     for path in [folder, *(path for path in folder.iterdir() if path.is_dir())]:
-        _sync(path)
+        sync(path)
 
 
 def _pack(folder: Path, target: Path, *, compress: bool) -> None:
@@ -168,14 +165,6 @@ def _pack(folder: Path, target: Path, *, compress: bool) -> None:
                 archive.add(folder / name, name, recursive=False)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # -- taking it back --------------------------------------------------------------------------------------------------
@@ -203,9 +192,9 @@ def _restore(arguments: argparse.Namespace) -> int:
             place, reason = report.problems[0]
             raise StoreDamaged(f"{source}: the store in it is damaged: {reason}" + (f" ({place})" if place else ""))
         for path in [folder, *(path for path in folder.iterdir() if path.is_dir())]:
-            _sync(path)
+            sync(path)
         folder.rename(home.path)
-        _sync(home.path.absolute().parent)
+        sync(home.path.absolute().parent)
     if arguments.json:
         print_json({"home": str(home.path), "entries": report.entries, "payloads": report.payloads})
     else:

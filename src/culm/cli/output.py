@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from culm.errors import ConfigError, StoreFull
+from culm.staging import staged_file, sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -130,15 +131,14 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
     """A file to write that takes its place only when it is complete; ``ConfigError`` if it cannot be written."""
     if path.is_dir() or not path.name:
         raise ConfigError(f"cannot write {path}: it is a directory")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with staged_file(path) as staged:
+            with staged.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            staged.replace(path)
+            sync(path.absolute().parent)
     except OSError as error:
         kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else ConfigError
         raise kind(f"cannot write {path}: {error.strerror}") from None
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -30,6 +30,7 @@ from culm.bamboo.keyfile import (
 from culm.errors import ConfigError
 from culm.node.policy import PolicyFile
 from culm.node.settings import Settings, load
+from culm.staging import sync
 from culm.store import SQLiteStore
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ class Home:
             msg = f"cannot make {self.path}: {error.strerror}"
             raise ConfigError(msg) from None
         SQLiteStore(self.store_path).close()
+        if fresh:  # that it is there is to survive a power cut, too
+            sync(self.path)
+            sync(self.path.absolute().parent)
         return fresh
 
     def store(self, *, read_only: bool = False) -> SQLiteStore:

@@ -8,7 +8,6 @@ nothing in particular asks for everything allowed.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError
 from culm.node.wants import EVERYTHING
 from culm.ranges import Range, RangeSet, read_range, write_range
+from culm.staging import staged_file, sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -120,10 +120,12 @@ class PolicyFile:
                 key=lambda item: (item[0], item[1] is not None, item[1] or 0),
             )
         document[clump.hex()] = lists
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
-            temporary.write_text(json.dumps(document, indent=2) + "\n")
-            temporary.replace(self.path)
+            with staged_file(self.path) as staged:
+                staged.write_text(json.dumps(document, indent=2) + "\n")
+                sync(staged)
+                staged.replace(self.path)
+                sync(self.path.absolute().parent)
         except OSError as error:
             msg = f"cannot write {self.path}: {error.strerror}"
             raise ConfigError(msg) from None

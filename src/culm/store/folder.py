@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from culm.errors import StoreError, StoreFull
+from culm.staging import sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,7 +35,9 @@ class Folder:
         """Begin a new file; its name."""
         name = secrets.token_hex(_NAME_BYTES)
         with self._translated_errors(name):
-            self.path.mkdir(exist_ok=True)
+            if not self.path.is_dir():
+                self.path.mkdir(exist_ok=True)
+                sync(self.path.absolute().parent)
             os.close(os.open(self.path / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         return name
 
@@ -49,12 +52,8 @@ class Folder:
     def sync(self, name: str) -> None:
         """Bring a file to the disk, and that it is there. May be called in any thread."""
         with suppress(FileNotFoundError), self._translated_errors(name):  # gone: dropped meanwhile
-            for path in (self.path / name, self.path):
-                file = os.open(path, os.O_RDONLY)
-                try:
-                    os.fsync(file)
-                finally:
-                    os.close(file)
+            sync(self.path / name)
+            sync(self.path)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """Bytes of a file; fewer at its end, none if it is gone."""

@@ -32,7 +32,7 @@ class Runner:
         self._shares = {target.name: target.share for target in targets}
         self._data = data
         self._jobs = jobs
-        self._rng = random.Random(seed)
+        self._rng = random.Random(f"{seed} {len(ledger.read(data))}")  # a run that goes on makes other inputs
         self._version = ledger.version()
         self._workers: dict[subprocess.Popen[bytes], tuple[str, float]] = {}
         self._folders: dict[int, Path] = {}  # of each worker, for what its inputs write

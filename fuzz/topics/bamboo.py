@@ -85,7 +85,7 @@ def identity(data: bytes) -> None:
 
 def _is_cheap(text: str) -> bool:
     """Whether opening a sealed identity takes no time: costs up to the bound are taken, and would take seconds."""
-    with suppress(ValueError, RecursionError, TypeError, KeyError):
+    with suppress(ValueError, RecursionError, TypeError, KeyError, OverflowError):
         costs = json.loads(text)["sealed"]
         return int(costs["opslimit"]) <= 2 and int(costs["memlimit"]) <= 1 << 16
     return False

@@ -110,8 +110,8 @@ _INTERESTS = _NAME, _NAME + b"/5 1..9; 20.. sparse", _NAME + b" 3.. max 64kB"
 _IDENTITIES = bytes(range(32)).hex().encode(), _NAME
 TARGETS = (
     Target("cli.listing", listing, (EncodingError,), _messages()),
-    Target("cli.interest", interest, (ConfigError,), _INTERESTS, longest=200, share=0.3),
-    Target("cli.size", size, (ConfigError,), (b"1000", b"64kB", b"1MiB"), longest=64, share=0.1),
+    Target("cli.interest", interest, (ConfigError,), _INTERESTS, longest=6000, share=0.3),
+    Target("cli.size", size, (ConfigError,), (b"1000", b"64kB", b"1MiB"), longest=6000, share=0.1),
     Target("cli.identity", imported, (ConfigError,), _IDENTITIES, longest=100, share=0.1),
     Target("cli.backup", restored, (StoreDamaged, ConfigError), _BACKUPS, longest=12_000),
 )

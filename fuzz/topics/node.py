@@ -207,13 +207,13 @@ _POLICY = (
 _PLACES = b"127.0.0.1:0", b"0.0.0.0:1\n" + _TOKEN.encode()
 _SEARCHES = b"am0L", b"/17", b"00ff" * 16, _AUTHOR.encode() + b"/3", b""
 TARGETS = (
-    Target("node.settings", settings, (ConfigError,), _TOML, share=1.5),
+    Target("node.settings", settings, (ConfigError,), _TOML, longest=8000, share=1.5),
     Target("node.url", url, (ConfigError,), _URLS, longest=200, share=0.3),
-    Target("node.limits", limits, (ConfigError,), (b"max_logs=5\nidle_seconds=2.5",), longest=200, share=0.2),
+    Target("node.limits", limits, (ConfigError,), (b"max_logs=5\nidle_seconds=2.5",), longest=1000, share=0.2),
     Target("node.policy", policy, (ConfigError,), (b"{}", _POLICY), share=0.5),
     Target(
         "node.http", http, (ConfigError,), (b"127.0.0.1:0", b"0.0.0.0:1\n" + _TOKEN.encode()), longest=300, share=0.3
     ),
-    Target("node.search", search, (ConfigError,), _SEARCHES, longest=200, share=0.2),
+    Target("node.search", search, (ConfigError,), _SEARCHES, longest=6000, share=0.2),
     Target("node.status", status, (), _REQUESTS, longest=1000),
 )

@@ -108,5 +108,5 @@ TARGETS = (
     Target("ranges.pair", pair, (EncodingError,), _PAIRS),
     Target("ranges.set", set_, (EncodingError,), _SETS),
     Target("ranges.restricted", restricted, (EncodingError,), _BYTES, share=0.5),
-    Target("ranges.text", text, (ConfigError,), tuple(item.encode() for item in _TEXTS), share=0.5),
+    Target("ranges.text", text, (ConfigError,), tuple(item.encode() for item in _TEXTS), longest=6000, share=0.5),
 )

@@ -230,7 +230,9 @@ _SCRIPT = written([0, 1, _said()[:30], 2, 3, 11, _said()[30:], 4, 7, 8, 5, 6, 9,
 _ITEMS = bytes.fromhex("83 01 1818 44 00010203 63 616263 9818") + bytes(24) + bytes.fromhex("1b ffffffffffffffff")
 TARGETS = (
     Target("wire.base62", base62, (EncodingError,), (_NAME, encode_base62(bytes(32))), longest=64, share=0.1),
-    Target("wire.places", places, (ConfigError,), (_NAME + b"/7/5", _KEY.hex().encode() + b"/0"), share=0.3),
+    Target(
+        "wire.places", places, (ConfigError,), (_NAME + b"/7/5", _KEY.hex().encode() + b"/0"), longest=6000, share=0.3
+    ),
     Target("wire.stlv", stlv, (EncodingError,), (encode_header(1, 5) + b"12345" + encode_header(8, 300) + bytes(300),)),
     Target("wire.cbor", heads, (EncodingError,), (_ITEMS,), share=0.5),
     Target("wire.lzfoo", lzfoo, (EncodingError,), (_compressed(),)),

@@ -80,9 +80,18 @@ def test_nothing_is_overwritten(full: Culm) -> None:
     assert full.at("empty")("restore", folder).code == 0
 
 
+LISTS = {
+    "manifest": "{",
+    "deep": "[" * 100_000,
+    "infinite": '{"culm-backup": 1, "files": {"store.db": {"size": 1e999, "blake2b": ""}}}',
+}
+
+
 @pytest.mark.parametrize(
-    "harm", ["missing", "changed", "longer", "manifest", "version", "outside", "no backup", "signature", "cut", "text"]
-)
+    "harm",
+    ["missing", "changed", "longer", "manifest", "version", "outside", "no backup", "signature", "cut", "text",
+     "deep", "infinite"],
+)  # fmt: skip
 def test_damaged_backups(full: Culm, harm: str) -> None:
     """A backup that is not whole, or says what makes no sense, is refused in one line, and nothing is left behind."""
     folder = full.home.parent / "kept"
@@ -96,8 +105,8 @@ def test_damaged_backups(full: Culm, harm: str) -> None:
         payload.write_bytes(b"x" + payload.read_bytes()[1:])
     elif harm == "longer":
         payload.write_bytes(payload.read_bytes() + b"x")
-    elif harm == "manifest":
-        (folder / "backup.json").write_text("{")
+    elif harm in LISTS:
+        (folder / "backup.json").write_text(LISTS[harm])
     elif harm == "version":
         (folder / "backup.json").write_text(json.dumps({**manifest, "culm-backup": 9}))
     elif harm == "outside":

@@ -78,6 +78,10 @@ def _damaged_choices(home: Path) -> None:
     (home / "policy.json").write_text('{"61": {"allow_peers": ["x"]}}')
 
 
+def _deep_choices(home: Path) -> None:
+    (home / "policy.json").write_text("[" * 100_000)
+
+
 def _no_store(home: Path) -> None:
     (home / "store.db").unlink()
 
@@ -103,7 +107,8 @@ def _payload_gone(home: Path) -> None:
     [
         (_open_identity, "identities"), (_no_identity_file, "identities"), (_open_folder, "identities"),
         (_open_home, "home"), (_wrong_settings, "configuration"), (_unknown_identity, "configuration"),
-        (_no_clump, "configuration"), (_no_token, "configuration"), (_damaged_choices, "choices"), (_no_store, "home"),
+        (_no_clump, "configuration"), (_no_token, "configuration"), (_damaged_choices, "choices"),
+        (_deep_choices, "choices"), (_no_store, "home"),
         (_other_store, "store"), (_torn_store, "store"), (_payload_gone, "payload files"),
     ],
 )  # fmt: skip

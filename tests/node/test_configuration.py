@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from culm.errors import ConfigError
 from culm.node.config import NodeLimits
 from culm.node.settings import SECTIONS, example, load, tables
-from culm.node.settings.lines import line_of
+from culm.node.settings.lines import Lines
 from culm.node.settings.reading import defaults
 from culm.node.urls import PeerUrl
 
@@ -81,6 +81,13 @@ def test_a_whole_file(tmp_path: Path) -> None:
         ("[limits]\n\nmax_log = 3", 3, "limits.max_log: there is no such setting; did you mean max_logs?"),
         ("[limits]\nmax_logs = -3", 2, "limits.max_logs: expected a whole number"),
         ("limits = 3", 1, "expected a table"),
+        ("[limits]\nmax_logs = " + "9" * 5000, 2, "a number of thousands of digits"),
+        ("[limits]\nmax_logs = 0x" + "f" * 5000, 2, "whole number"),
+        ("[limits]\nmax_logs = 18446744073709551616", 2, "whole number"),
+        ("[limits]\nidle_seconds = " + "9" * 400, 2, "a number of seconds"),
+        ("promote = [0x" + "f" * 5000 + "]", 1, "not a number of thousands of digits"),
+        (f'promote = ["{"0a" * 32}/{"9" * 5000}"]', 1, "log id"),
+        ('clump = "a\u2028b"\nwrong = 1', 2, "wrong: there is no such setting"),
         ("limits.max_logs = true", 1, "whole number"),
         ("peers = 3", 1, "[[peers]]"),
         ('[[peers]]\nname = "x"', 1, "peers[1]: a peer needs a url"),
@@ -173,7 +180,7 @@ def test_lines_are_found(parts: list[str]) -> None:
         return
     lines = text.splitlines()
     for name, value in document.items():
-        line = lines[line_of(text, (name,)) - 1]
+        line = lines[Lines(text).of((name,)) - 1]
         assert re.match(rf"\[*{name}\b", line), (name, text)
         if isinstance(value, list) and value and isinstance(value[0], dict):
-            assert lines[line_of(text, (name, len(value) - 1)) - 1] == f"[[{name}]]"
+            assert lines[Lines(text).of((name, len(value) - 1)) - 1] == f"[[{name}]]"

@@ -25,7 +25,8 @@ def test_addresses_read_and_print(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "localhost:7878", "http://localhost:7878", "bushbaby://localhost", "bushbaby://:7878", "bushbaby://h:0",
-     "bushbaby://h:65536", "bushbaby://h:x", "bushbaby://h:1/path", "bushbaby://[::1:7", "bushbaby://u@h:1"],
+     "bushbaby://h:65536", "bushbaby://h:x", "bushbaby://h:1/path", "bushbaby://[::1:7", "bushbaby://u@h:1",
+     "bushbaby://h:1#here", "bushbaby://h:1?", "bushbaby://h\n:1", "bushbaby://h :1", "bushbaby://\x00h:1"],
 )  # fmt: skip
 def test_what_is_no_address_is_refused(text: str) -> None:
     """Anything else is a wrong call."""
@@ -39,7 +40,11 @@ def test_limits_are_set_by_name() -> None:
     assert (config.protocol_limits.max_message, config.limits.idle_seconds, config.limits.max_wants) == (1000, 2.5, 7)
 
 
-@pytest.mark.parametrize("text", ["", "max_message", "max_message=", "max_message=-1", "max_message=x", "no_such=1"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "max_message", "max_message=", "max_message=-1", "max_message=x", "no_such=1", "max_message=inf",
+     "max_message=nan", "idle_seconds=nan", "idle_seconds=inf", "max_logs=" + "9" * 400],
+)  # fmt: skip
 def test_wrong_limits_are_refused(text: str) -> None:
     """A wrong name or value is a wrong call that names the right ones."""
     with pytest.raises(ConfigError, match="max_message"):
@@ -58,8 +63,12 @@ def test_policies_are_kept_by_clump(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]x", "[]", '{"6f6e65": 3}', '{"6f6e65": {"allow_peers": ["xy"]}}', '{"6f6e65": {"unshared": [1]}}']
-)
+    "text",
+    ["", "[]x", "[]", '{"6f6e65": 3}', '{"6f6e65": {"allow_peers": ["xy"]}}', '{"6f6e65": {"unshared": [1]}}',
+     "[" * 100_000, '{"6f6e65": {"allow_peers": ["0a"]}}', '{"6f6e65": {"unshared": [["%s", 1e999]]}}' % ("0a" * 32),
+     '{"6f6e65": {"unshared": [["%s", -1]]}}' % ("0a" * 32),
+     '{"6f6e65": {"interests": [["%s", 2.5, []]]}}' % ("0a" * 32)],
+)  # fmt: skip
 def test_a_damaged_policy_file_is_an_error(tmp_path: Path, text: str) -> None:
     """A file that cannot be read does not open the node to everyone: it is an error."""
     path = tmp_path / "policy.json"

@@ -517,7 +517,7 @@ def test_what_cannot_work_is_refused_before_spark_starts(tmp_path: Path, monkeyp
     for logs in (0, report.MOST_LOGS + 1):
         with pytest.raises(ConfigError, match=f"^{logs} logs: a page shows 1 to 100"):
             report.run(str(results), tmp_path / "report", logs=logs)
-    for text in ("[]", "{"):
+    for text in ("[]", "{", "[" * 100_000):
         (results / "summary.json").write_text(text)
         with pytest.raises(ConfigError, match="not a summary"):
             report.run(str(results), tmp_path / "report")

@@ -183,7 +183,7 @@ class TestFolders:
         with pytest.raises(ConfigError, match="--signatures heads"):
             State.open(tmp_path / "state", Signatures.STRICT)
 
-    @pytest.mark.parametrize("text", ["", "{}", "[1]", json.dumps({"format": 2, "block_bits": 12})])
+    @pytest.mark.parametrize("text", ["", "{}", "[1]", "[" * 100_000, json.dumps({"format": 2, "block_bits": 12})])
     def test_no_manifest(self, tmp_path: Path, text: str) -> None:
         """A manifest that is none is refused by name."""
         (tmp_path / "manifest.json").write_text(text)

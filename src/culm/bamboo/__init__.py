@@ -1,6 +1,7 @@
 """The Bamboo log: entries, links, identities, verification and forks (bamboo.md). Does no I/O but key files."""
 
 from culm.bamboo.audit import ForkFinding, LogAuditor, audit
+from culm.bamboo.decimal import read_u64
 from culm.bamboo.entry import MAX_ENTRY_BYTES, Entry
 from culm.bamboo.forks import ForkCase, ForkProof, contradiction
 from culm.bamboo.identity import Identity
@@ -44,6 +45,7 @@ __all__ = [
     "linkers",
     "lipmaa",
     "path",
+    "read_u64",
     "spine",
     "yamf_hash",
 ]

@@ -263,7 +263,7 @@ def _read_manifest(source: Path, file: IO[bytes]) -> dict[str, _Expected]:
             str(name): _Expected(int(of_file["size"]), str(of_file["blake2b"]))
             for name, of_file in document["files"].items()
         }
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise StoreDamaged(f"{source}: {_MANIFEST} is damaged") from None
     if "store.db" not in files or not all(map(_NAME.fullmatch, files)):
         raise StoreDamaged(f"{source}: {_MANIFEST} names what is no part of a home")

@@ -220,7 +220,7 @@ def _choices(home: Home) -> Iterator[Finding]:
         clumps = [bytes.fromhex(name) for name in json.loads(path.read_text())]
         for clump in clumps:
             home.policy_file.load(clump)
-    except (ConfigError, OSError, ValueError, TypeError) as error:
+    except (ConfigError, OSError, ValueError, TypeError, RecursionError) as error:
         text = str(error) if str(path) in str(error) else f"{path} is damaged: {error}"
         yield Finding("choices", "problem", text, f"restore {path.name} from a backup, or remove it and choose again")
     else:

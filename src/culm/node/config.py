@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from culm.bamboo import MAX_U64
 from culm.bushbaby import Dialect, Limits
 from culm.errors import ConfigError
 from culm.node.policy import Policy
@@ -105,7 +106,7 @@ class NodeConfig:
                 number = float(value)
             except ValueError:
                 number = -1
-            if number < 0 or not (name in protocol_names or name in own_names):
+            if not 0 <= number <= MAX_U64 or not (name in protocol_names or name in own_names):
                 known = ", ".join(sorted(protocol_names | own_names))
                 raise ConfigError(f"{text!r} is not a limit; expected NAME=NUMBER with one of {known}")
             if name in protocol_names:

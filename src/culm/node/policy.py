@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from culm.bamboo import MAX_U64
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError
 from culm.node.wants import EVERYTHING
@@ -99,9 +100,9 @@ class PolicyFile:
         try:
             lists = document.get(clump.hex(), {})
             allow_peers, block_peers, allow_authors, block_authors = (
-                frozenset(bytes.fromhex(key) for key in lists.get(name, ())) for name in self._KEYS
+                frozenset(map(_read_key, lists.get(name, ()))) for name in self._KEYS
             )
-            unshared = frozenset((bytes.fromhex(author), int(log_id)) for author, log_id in lists.get("unshared", ()))
+            unshared = frozenset((_read_key(author), _read_id(log_id)) for author, log_id in lists.get("unshared", ()))
             followed = lists.get("interests")
             interests = None if followed is None else dict(map(_read_interest, followed))
         except (ConfigError, ValueError, TypeError, AttributeError) as error:
@@ -135,7 +136,7 @@ class PolicyFile:
             document = json.loads(self.path.read_text())
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             msg = f"{self.path} cannot be read: {error}"
             raise ConfigError(msg) from None
         if not isinstance(document, dict):
@@ -148,10 +149,21 @@ def _read_interest(item: object) -> tuple[Key | Log, RangeSet]:
     if not isinstance(item, list):
         raise TypeError("what is followed is not a list")
     author, log_id, texts = item
-    key = bytes.fromhex(author)
+    key = _read_key(author)
+    return (key if log_id is None else (key, _read_id(log_id))), RangeSet(map(read_range, texts))
+
+
+def _read_key(text: str) -> Key:
+    key = bytes.fromhex(text)
     if len(key) != AUTHOR_BYTES:
-        raise ValueError(f"{author!r} is not an author")
-    return (key if log_id is None else (key, int(log_id))), RangeSet(map(read_range, texts))
+        raise ValueError(f"{text!r} is not a key")
+    return key
+
+
+def _read_id(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_U64:
+        raise ValueError(f"{value!r} is not a log id")
+    return value
 
 
 def _written_interest(what: Key | Log, ranges: Iterable[Range]) -> list[Any]:

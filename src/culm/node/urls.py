@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from culm.errors import ConfigError
 from culm.wire.places import author_text, parse_author
@@ -43,7 +43,7 @@ class PeerUrl:
         except ValueError:
             host = port = None
             parts = urlsplit("")
-        if host is None or port is None or parts.scheme not in schemes or parts.path or parts.query or parts.password:
+        if host is None or port is None or parts.scheme not in schemes or _has_more(text, parts):
             expected = " or ".join(forms(schemes, listening=may_be_zero))
             msg = f"{text!r} is not an address; expected {expected}"
             raise ConfigError(msg)
@@ -62,3 +62,9 @@ class PeerUrl:
         host = f"[{self.host}]" if ":" in self.host else self.host
         key = "" if self.key is None else f"{author_text(self.key)}@"
         return f"{self.scheme}://{key}{host}:{self.port}"
+
+
+def _has_more(text: str, parts: SplitResult) -> bool:
+    """Whether there is anything in an address but protocol, key, host and port; also what ``urlsplit`` passes over."""
+    more = parts.path or parts.query or parts.fragment or parts.password is not None
+    return bool(more) or text.endswith(("?", "#")) or not text.isprintable() or " " in text

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from culm.bamboo import MAX_U64
+from culm.bamboo import MAX_U64, read_u64
 from culm.errors import ConfigError
 from culm.ranges.model import EMPTY, Range
 
@@ -76,7 +76,8 @@ def write_range(item: Range) -> str:
 def read_size(text: str) -> int:
     """A size in bytes: ``1000``, ``64kB``, ``1MiB``; ``ConfigError`` if it is none."""
     match = _SIZE.match(text)
-    size = int(match[1]) * _UNITS.get(match[2].lower(), -1) if match else -1
+    number = read_u64(match[1]) if match else None
+    size = number * _UNITS.get(match[2].lower(), -1) if match and number is not None else -1
     if not 0 <= size <= MAX_U64:
         raise ConfigError(f"{text!r} is not a size; expected a number of bytes, or one with kB, MB, GB, KiB, MiB, GiB")
     return size
@@ -90,8 +91,10 @@ def read_range(text: str) -> Range:
     match = _SPAN.match(words[0]) if words else None
     if match is None:
         raise ConfigError(f"{text!r} is not a range: it begins with {_FORMS}")
-    start = int(match[1])
-    end = start if match[2] is None else int(match[3]) if match[3] else None
+    start = read_u64(match[1])
+    end = start if match[2] is None else read_u64(match[3]) if match[3] else None
+    if start is None or (end is None and match[3]):
+        raise ConfigError(f"{text!r} is not a range: {words[0]} is no range of sequence numbers")
     values = _Words(text, iter(words[1:])).read()
     try:
         return Range(start, end, **values)  # type: ignore[arg-type]
@@ -155,9 +158,10 @@ class _Words:
         return following
 
     def _number(self, text: str) -> int:
-        if not text.isdecimal() or not text.isascii() or int(text) > MAX_U64:
+        number = read_u64(text)
+        if number is None:
             raise self._error(f"{text!r} is not a sequence number")
-        return int(text)
+        return number
 
     def _error(self, why: str) -> ConfigError:
         return ConfigError(f"{self._text!r} is not a range: {why}")

@@ -124,7 +124,7 @@ class State:
             facts = json.loads(manifest.read_text())
             of_format = (facts["format"], facts["block_bits"])
             state = cls(folder, facts["signatures"], list(facts["generations"]), dict(facts["totals"]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ConfigError(f"{manifest}: cannot be read as a state's manifest") from error
         if of_format != (FORMAT, BLOCK_BITS):
             raise ConfigError(f"{folder}: a state of another format")

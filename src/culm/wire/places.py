@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from culm.bamboo import MAX_U64
+from culm.bamboo import read_u64
 from culm.errors import ConfigError, EncodingError, Place
 from culm.wire.base62 import decode_base62, encode_base62
 
@@ -48,10 +48,11 @@ def parse_author(text: str) -> bytes:
 
 def parse_number(text: str, name: str, least: int = 0) -> int:
     """A number from ``least`` to 2^64 - 1; ``ConfigError`` otherwise."""
-    if not (text.isascii() and text.isdigit()) or not least <= int(text) <= MAX_U64:
+    number = read_u64(text)
+    if number is None or number < least:
         msg = f"{text!r} is not a {name} ({least} to 2^64 - 1)"
         raise ConfigError(msg)
-    return int(text)
+    return number
 
 
 def parse_log(text: str) -> Log:

@@ -219,6 +219,8 @@ def test_beyond_this_machine_a_token_is_a_must(store: SQLiteStore) -> None:
         (f"/api/proof?log={LOG}", 404),
         ("/api/nothing", 404),
         ("/api/logs?search=" + 7000 * "x", 400),
+        ("/api/logs?search=/" + 5000 * "9", 400),
+        ("/api/logs?limit=" + 5000 * "9", 400),
     ],
 )
 def test_bad_requests(store: SQLiteStore, path: str, status: int) -> None:

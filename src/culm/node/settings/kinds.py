@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
 from culm.node.urls import LISTENER_SCHEMES, SCHEMES, PeerUrl, forms
 from culm.ranges import read_size
@@ -53,11 +54,11 @@ def _flag(value: object) -> object:
 
 
 def _count(value: Any) -> int:  # noqa: ANN401 - checked here
-    return int(_checked(_is(value, int) and value >= 0, value))
+    return int(_checked(_is(value, int) and 0 <= value <= MAX_U64, value))
 
 
 def _seconds(value: Any) -> float:  # noqa: ANN401 - checked here
-    return float(_checked(_is(value, int, float) and 0 <= value < float("inf"), value))
+    return float(_checked(_is(value, int, float) and 0 <= value <= MAX_U64, value))
 
 
 def _interval(value: Any) -> float:  # noqa: ANN401 - checked here
@@ -142,5 +143,8 @@ def read_value(kind: Kind, value: object) -> Any:  # noqa: ANN401 - what the kin
 
 def shown(value: object) -> str:
     """A wrong value, for a message."""
-    text = repr(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    try:
+        text = repr(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    except ValueError:  # Python writes numbers of up to 4300 digits
+        text = "a number of thousands of digits"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

@@ -9,12 +9,13 @@ import re
 import tomllib
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from culm.errors import ConfigError
 from culm.node.config import PeerSettings
 from culm.node.settings.kinds import read_value, shown
-from culm.node.settings.lines import line_of
+from culm.node.settings.lines import Lines
 from culm.node.settings.schema import LIMITS, NODE, PEER_LIMITS, PEERS, PROPOSALS, Key, Section
 
 if TYPE_CHECKING:
@@ -86,7 +87,6 @@ class _Reader:
     def __init__(self, path: Path, text: str) -> None:
         self._path = path
         self._text = text.replace("\r\n", "\n")
-        self._limits: dict[str, Any] = {}
 
     def read(self) -> Settings:
         """All of it."""
@@ -94,6 +94,8 @@ class _Reader:
             document = tomllib.loads(self._text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise ConfigError(self._syntax(str(error))) from None
+        except ValueError:  # Python reads numbers of up to 4300 digits
+            raise ConfigError(self._syntax("a number of thousands of digits")) from None
         found = defaults()
         tables = {section.name: section for section in (LIMITS, PROPOSALS)}
         for name, value in document.items():
@@ -157,12 +159,16 @@ class _Reader:
             hint = f"did you mean {near[0]}?" if near else "expected one of " + ", ".join(sorted(names))
             raise self._error((*path, name), f"there is no such setting; {hint}")
 
+    @cached_property
+    def _lines(self) -> Lines:
+        return Lines(self._text)
+
     def _origin(self, path: KeyPath) -> str:
-        return f"{self._path}:{line_of(self._text, path)}"
+        return f"{self._path}:{self._lines.of(path)}"
 
     def _error(self, path: KeyPath, reason: str) -> ConfigError:
         name = "".join(f"[{step + 1}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
-        return ConfigError(f"{self._path}, line {line_of(self._text, path)}: {name}: {reason}")
+        return ConfigError(f"{self._path}, line {self._lines.of(path)}: {name}: {reason}")
 
     def _syntax(self, reason: str) -> str:
         match = _PLACE.search(reason)

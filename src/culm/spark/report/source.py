@@ -80,7 +80,7 @@ class _Results:
                 raise ConfigError(f"{folder}: not the results of culm spark verify: there is no {needed}")
         try:
             said = json.loads((folder / SUMMARY).read_bytes())
-        except ValueError:
+        except (ValueError, RecursionError):
             said = None
         if not isinstance(said, dict):
             raise ConfigError(f"{folder / SUMMARY}: not a summary")

@@ -20,7 +20,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fuzz.run import corpus, findings, ledger
+from fuzz.run import corpus, coverage, findings, ledger
 from fuzz.run.inputs import corruptions, random_inputs
 from fuzz.run.runner import Runner
 from fuzz.target import ROOT
@@ -88,6 +88,15 @@ def listing(available: Sequence[Target], data: Path) -> None:
         print(f"{target.name:24} {had.cpu / 60:8.1f} min {had.inputs:12,} inputs {kept:5} in its corpus")
 
 
+def keep(target: Target, data: Path) -> None:
+    """Make the saved corpus anew, of what it has and of the working one."""
+    working = data / "corpus" / target.name
+    found = [file.read_bytes() for file in working.iterdir()] if working.is_dir() else []
+    kept = coverage.fewest(target, [*corpus.saved(target.name), *found], corpus.fits)
+    corpus.save(target.name, kept)
+    print(f"{target.name:24} {len(kept):5} of {len(found):6} kept, {sum(map(len, kept)):8,} bytes", flush=True)
+
+
 def main() -> int:
     """Run the targets that were named, or all."""
     parser = argparse.ArgumentParser(
@@ -101,6 +110,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=ROOT / "build" / "fuzz", help="where work is kept")
     parser.add_argument("--list", action="store_true", help="list the targets")
     parser.add_argument("--sum", action="store_true", help="only say what was done so far, and try its findings again")
+    parser.add_argument("--keep", action="store_true", help="make the saved corpora anew, from the working ones")
     parser.add_argument("--replay", nargs="+", metavar="FILE", help="run findings again")
     arguments = parser.parse_args()
     if arguments.replay:
@@ -116,6 +126,10 @@ def main() -> int:
         parser.error(f"there is no target {min(unknown)!r}")
     if arguments.list:
         listing(chosen, data)
+        return 0
+    if arguments.keep:
+        for target in chosen:
+            keep(target, data)
         return 0
     if arguments.runs is not None:
         for target in chosen:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from fuzz.target import Target
 
+MOST_TEXT = 20_000  # characters of a saved corpus
 SAVED = ROOT / "fuzz" / "corpus"
 
 
@@ -37,6 +38,11 @@ def save(name: str, inputs: Iterable[bytes]) -> None:
     SAVED.mkdir(exist_ok=True)
     lines = [_write(content) for content in sorted(set(inputs), key=lambda content: (len(content), content))]
     saved_file(name).write_text("".join(f"{line}\n" for line in lines))
+
+
+def fits(contents: Iterable[bytes]) -> bool:
+    """Whether these are few enough to be saved."""
+    return sum(len(_write(content)) + 1 for content in contents) <= MOST_TEXT
 
 
 def _write(content: bytes) -> str:

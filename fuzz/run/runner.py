@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fuzz.target import Target
 
-SLICE = 120.0  # seconds of CPU that a worker gets at most
+SLICES = 20.0, 120.0  # seconds of CPU that a worker gets: at first, and at most; in between, what its target had
 _SHORTEST = 5.0  # what is worth starting one for
 
 
@@ -42,14 +42,13 @@ class Runner:
         """Spend that many seconds of CPU over all targets, or fewer if SIGINT or SIGTERM comes."""
         self._data.mkdir(parents=True, exist_ok=True)
         before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        each = max(_SHORTEST, min(SLICE, seconds / len(self._shares)))
         start = self._spent()
         try:
             while not self._stopped:
                 planned = sum(slice_ for _, slice_ in self._workers.values())
                 left = seconds - (self._spent() - start) - planned
                 if len(self._workers) < self._jobs and left >= _SHORTEST:
-                    self._start(min(each, left))
+                    self._start(left)
                 elif self._workers:
                     self._wait()
                 else:
@@ -71,7 +70,7 @@ class Runner:
     def _spent(self) -> float:
         return sum(item.cpu for item in ledger.read(self._data))
 
-    def _start(self, seconds: float) -> None:
+    def _start(self, most: float) -> None:
         """A worker for the target that had the least CPU for its share, of those that have none at work."""
         sums = ledger.by_target(ledger.read(self._data))
         busy = {name for name, _ in self._workers.values()}
@@ -79,6 +78,8 @@ class Runner:
             (name for name in self._shares if name not in busy or len(busy) == len(self._shares)),
             key=lambda name: sums[name].cpu / self._shares[name] if name in sums else 0.0,
         )
+        had = sums[name].cpu if name in sums else 0.0
+        seconds = min(most, max(SLICES[0], min(SLICES[1], had)))
         seed = str(self._rng.randrange(1, 1 << 31))
         command = [sys.executable, "-m", "fuzz.run.worker", name, str(seconds), str(self._data), self._version, seed]
         folder = make_folder()

@@ -7,10 +7,11 @@ a connection of its own it holds up nobody.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from typing import TYPE_CHECKING
 
 from culm.errors import StoreError
+from culm.node.worker import Worker
 from culm.store.database import Database
 from culm.store.pieces import sweep
 
@@ -38,17 +39,20 @@ async def folding(worker: StoreWorker) -> AsyncIterator[None]:
 
 async def _fold(path: Path) -> None:
     wal = path.with_name(path.name + "-wal")
-    database = await asyncio.to_thread(Database, path)
+    own, databases = Worker(), ExitStack()
     try:
+        database = await own.run(lambda: databases.enter_context(closing(Database(path))))
         with suppress(StoreError):
-            await asyncio.to_thread(sweep, database)
+            await own.run(sweep, database)
         seen = None
         while True:
             with suppress(OSError, StoreError):
                 status = wal.stat()
                 if status.st_size >= _FOLD_BYTES and status.st_mtime_ns != seen:
                     seen = status.st_mtime_ns
-                    await asyncio.to_thread(database.fold)
+                    await own.run(database.fold)
             await asyncio.sleep(_LOOK_SECONDS)
     finally:
-        database.close()
+        # Behind what is under way there: a connection that is closed while it works takes the process with it.
+        await own.submit(databases.close)
+        own.close()

@@ -110,7 +110,11 @@ class PayloadReceived:
 
 @dataclass(frozen=True, slots=True)
 class PayloadFailed:
-    """All of a payload came, and it is not the one that its entry names: what was kept of it is worth nothing."""
+    """All of a payload came, and it is not the one that its entry names: what was kept of it is worth nothing.
+
+    ``is_theirs``: all of it came from this peer. Else its beginning was held before: nobody knows whose fault it is.
+    """
 
     id: int
     entry: Entry
+    is_theirs: bool = True

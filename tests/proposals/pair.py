@@ -58,6 +58,9 @@ class Side:
         self.received += len(data)
         for event in self.session.receive_data(data):
             self.notice(event)
+        while self.session.is_held:
+            for event in self.session.go_on():
+                self.notice(event)
         self.session.refill()
         for event in self.connection.take_events():
             self.notice(event)

@@ -279,9 +279,8 @@ class OurRequest(Progress):
         return self._hasher.hash if complete else None
 
     def _fail(self, entry: Entry, events: list[Event]) -> None:
-        events.append(PayloadFailed(self.request.id, entry))
-        # Of a payload whose beginning came from elsewhere nobody knows whose fault it is.
         began_elsewhere = self.index == self.begin.at and self.begin.offset > 0
+        events.append(PayloadFailed(self.request.id, entry, is_theirs=not began_elsewhere))
         if self.request.verified and not began_elsewhere:
             raise RemoteProtocolError(f"the payload of entry {entry.seq} is not the one that the entry names")
 

@@ -33,7 +33,7 @@ from culm.proposals.sending import Sender
 from culm.proposals.setup import Modes, Setup
 from culm.proposals.states import Event as Step
 from culm.proposals.states import Said
-from culm.transfer import EntryReceived
+from culm.transfer import EntryReceived, PayloadFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -69,7 +69,7 @@ class Connection:
         self._control_out = bytearray()
         self.sender = Sender(source, self.limits, self.exchanges, self.cancel_now)
         self.receiver = Receiver(
-            source, self.exchanges, self._ids, self.sender, self._events, self, proactive=proactive
+            source, self.exchanges, self._ids, self.sender, self._events, self, self.limits, proactive=proactive
         )
         self._grant(self.limits.proposals)
 
@@ -221,7 +221,8 @@ class Connection:
             return self._authentic()
         except RemoteProtocolError:
             self._failed = True
-            self._events.clear()
+            # What was not checked is lost; but of a payload that proved wrong nothing is to be kept (``take_events``).
+            self._events[:] = [event for event in self._events if isinstance(event, PayloadFailed)]
             raise
 
     def _authentic(self) -> list[Event]:
@@ -362,7 +363,7 @@ class Connection:
 
     def expect_end(self) -> None:
         """The peer ends a channel: ``RemoteProtocolError`` in the middle of a message."""
-        if self._control_in or self.receiver.is_inside_a_message:
+        if self._control_in or (self.receiver.is_inside_a_message and not self.receiver.is_held):
             raise RemoteProtocolError("the peer ends a channel in the middle of a message")
 
     def wake(self, logs: Iterable[Log]) -> None:
@@ -377,8 +378,12 @@ class Connection:
         """Bytes for the data channel."""
         return self.sender.data_to_send()
 
+    def go_on(self) -> list[Event]:
+        """Go on with data that ``receive_data`` has left for later (``Receiver.is_held``), when it is dealt with."""
+        return self._guarded(lambda _: self.receiver.go_on(), b"")
+
     def take_events(self) -> list[Event]:
-        """What happened besides receiving: proposals that ended."""
+        """What happened besides receiving: proposals that ended; after a fault, payloads that proved wrong."""
         events = list(self._events)
         self._events.clear()
         return events

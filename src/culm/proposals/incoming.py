@@ -283,11 +283,15 @@ class Incoming:
                 if self._can_hash:
                     self._check(entry, data)
             except PayloadMismatch:
-                if not greedy:
+                began_elsewhere = self.index == 0 and bool(exchange.proposal.offset)
+                events.append(PayloadFailed(exchange.id, entry, is_theirs=not began_elsewhere))
+                if not (greedy or began_elsewhere):
                     raise RemoteProtocolError(f"a payload that is not the one entry {entry.seq} names") from None
-                events.append(PayloadFailed(exchange.id, entry))
-                self.is_wrong = True
-                self.offset += len(data)
+                if greedy:
+                    self.is_wrong = True
+                    self.offset += len(data)
+                else:
+                    self._move()
                 return
             event = PayloadReceived(exchange.id, entry, self.offset, data, complete=True, checked=self._can_hash)
             events.append(event)

@@ -29,10 +29,11 @@ from culm.proposals.states import Said
 from culm.wire.lzfoo import Decoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from culm.proposals.exchange import Exchange
     from culm.proposals.ids import PeerIds
+    from culm.proposals.limits import Limits
     from culm.proposals.sending import Sender
     from culm.proposals.setup import Modes
     from culm.transfer import Source
@@ -59,6 +60,7 @@ class Receiver:
         sender: Sender,
         events: list[Event],
         ending: Ending,
+        limits: Limits,
         *,
         proactive: bool,
     ) -> None:
@@ -78,6 +80,8 @@ class Receiver:
         self._body = 0  # bytes of a payload that are still to come, as they stand on the wire
         self._body_of: Exchange | None = None
         self._decoding = False
+        self._decoded: Iterator[bytes] | None = None  # what compressed bytes that came decode to, and is left for later
+        self._room = self._most = limits.window  # decoded bytes that may be handed out at once
 
     def agree(self, modes: Modes) -> None:
         """Modes and windows are known: data may come."""
@@ -88,8 +92,13 @@ class Receiver:
 
     @property
     def unread(self) -> int:
-        """The bytes that wait for a confirmation on the control channel."""
-        return len(self._buffer) if self._is_waiting else 0
+        """The bytes that wait, for a confirmation on the control channel, or until those before are dealt with."""
+        return len(self._buffer) if self._is_waiting or self.is_held else 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether more came than is dealt with at once: a few bytes can decode to any number of them."""
+        return self._decoded is not None
 
     @property
     def is_inside_a_message(self) -> bool:
@@ -104,7 +113,7 @@ class Receiver:
         """The control channel said something: what waited for that may go on."""
         if self._is_waiting:
             self._is_waiting = False
-            self.take(b"")
+            self._take(b"")
 
     def leave(self, exchange: Exchange) -> None:
         """A proposal of ours was never made: nothing can come of it."""
@@ -113,10 +122,23 @@ class Receiver:
 
     def take(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes. ``RemoteProtocolError`` for what may not come."""
+        if not self.is_held:
+            self._room = self._most
+        self._take(data)
+
+    def go_on(self) -> None:
+        """What was handed out is dealt with: go on with what is left."""
+        self._room = self._most
+        if self._decoded is not None:
+            decoded, self._decoded = self._decoded, None
+            self._hand_out(decoded, self._body_of)
+        self._take(b"")
+
+    def _take(self, data: bytes | bytearray | memoryview) -> None:
         buffer = self._buffer + bytes(data) if self._buffer else bytes(data)
         at = 0
         self._buffer = b""
-        while at < len(buffer) and not self._is_waiting:
+        while at < len(buffer) and not (self._is_waiting or self.is_held):
             if self._body:
                 taken = buffer[at : at + self._body]
                 at += len(taken)
@@ -233,18 +255,30 @@ class Receiver:
         self._body -= len(data)
         exchange = self._body_of
         if self._decoding:
-            self._decode(lambda: self._decode_to(data, exchange))
-            if not self._body:
-                self._decode(self._decoder.finish)
+            self._hand_out(self._decoder.feed(data), exchange)
         elif exchange is not None:
             exchange.incoming.body(data, self._events, greedy=self._greedy)
-        if exchange is not None:
             self._sender.end_if_finished(exchange)
 
-    def _decode_to(self, data: bytes, exchange: Exchange | None) -> None:
-        for piece in self._decoder.feed(data):
+    def _hand_out(self, decoded: Iterator[bytes], exchange: Exchange | None) -> None:
+        """Hand out what compressed bytes decode to; what is too much for now stays behind."""
+        while self._room > 0:
+            piece: bytes | None = None
+            try:
+                piece = next(decoded, None)
+                if piece is None and not self._body:
+                    self._decoder.finish()
+            except EncodingError as error:
+                raise RemoteProtocolError(f"compressed bytes that are wrong: {error}") from None
+            if piece is None:
+                break
+            self._room -= len(piece)
             if exchange is not None:
                 exchange.incoming.body(piece, self._events, greedy=self._greedy)
+        else:
+            self._decoded = decoded
+        if exchange is not None:
+            self._sender.end_if_finished(exchange)
 
     def _decode(self, work: Callable[[], None]) -> None:
         try:

@@ -69,6 +69,18 @@ class Session:
                     raise RemoteProtocolError("a new stream, which nobody asked for")
         return events
 
+    @property
+    def is_held(self) -> bool:
+        """Whether more came than is to be dealt with at once: call ``go_on``, and ``refill`` when there is no more."""
+        return self.connection.receiver.is_held
+
+    def go_on(self) -> list[Event]:
+        """Go on with what was left for later. ``RemoteProtocolError`` as ``receive_data``."""
+        before = self.connection.receiver.unread
+        events = self.connection.go_on()
+        self._to_consume += before - self.connection.receiver.unread
+        return events
+
     def _take(self, stream: int, piece: bytes) -> list[Event]:
         before = self.connection.receiver.unread
         if stream == CONTROL:

@@ -13,6 +13,7 @@ from culm.node.fetching import Fetching
 from culm.node.offers import lacks, offer_of
 from culm.node.policy import Policy
 from culm.node.source import StoreSource
+from culm.node.worker import Computing
 from culm.store import SQLiteStore
 from culm.testing.builders import build_log
 from tests.node.links import run
@@ -65,8 +66,10 @@ def test_an_offer_while_another_is_looked_at(tmp_path: Path, monkeypatch: pytest
         source, transfer = StoreSource(ours, Policy()), Transfer()
 
         async def main() -> None:
-            fetching = Fetching(source, Claims(), cast("Any", transfer), lambda: None)
-            in_thread = asyncio.to_thread
+            computing = Computing()
+            share = computing.share()
+            fetching = Fetching(source, share, Claims(), cast("Any", transfer), lambda: None)
+            in_thread = share.run
 
             async def slowly(function: Any) -> Any:
                 found = await in_thread(function)
@@ -74,7 +77,7 @@ def test_an_offer_while_another_is_looked_at(tmp_path: Path, monkeypatch: pytest
                     fetching.offered([second])
                 return found
 
-            monkeypatch.setattr("culm.node.fetching.asyncio.to_thread", slowly)
+            monkeypatch.setattr(share, "run", slowly)
             fetching.offered([first])
             task = asyncio.create_task(fetching.run())
             await until(lambda: len(transfer.asked) == 1)
@@ -82,6 +85,7 @@ def test_an_offer_while_another_is_looked_at(tmp_path: Path, monkeypatch: pytest
             await until(lambda: len(transfer.asked) == 2)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+            computing.close()
 
         run(main)
         source.close()

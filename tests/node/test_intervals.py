@@ -121,7 +121,7 @@ def test_a_wrong_beginning_is_dropped(peers: list[Peer]) -> None:
     sink.write(bytes(100_000))
     sink.close()
     session = sync(alice, bob, [key(log)])
-    assert len(session.stats.refused) == 1
+    assert (len(session.stats.refused), session.stats.offences) == (1, 0)
     sync(alice, bob, [key(log)])
     assert alice.numbers(key(log)) == [1]
 

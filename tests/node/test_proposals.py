@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from culm.bamboo import Entry, path
-from culm.errors import NetworkError, Place, ProtocolError, RemoteProtocolError
+from culm.errors import Place, RemoteProtocolError
 from culm.node.policy import Policy
 from culm.node.proposals import ProposalSession
 from culm.node.propose import ProposalOptions
@@ -397,9 +397,9 @@ def test_two_sockets() -> None:  # noqa: C901 - a small node
 
 
 def greeting(credit: int = 2**40) -> bytes:
-    """What a rogue says first: setup, credit for proposals, credit for data."""
+    """What a rogue says first: setup (it may compress), credit for proposals, credit for data."""
     control = push_control(Grant(50))
-    return Setup().encode() + packet(1, 0, len(control)) + control + packet(0, 1, credit)
+    return Setup(send_window=65536).encode() + packet(1, 0, len(control)) + control + packet(0, 1, credit)
 
 
 def says(*messages: Any) -> bytes:
@@ -523,8 +523,46 @@ def test_a_bomb(peers: list[ProposalPeer]) -> None:
         head = b"\x09\xff" + (2**62).to_bytes(8, "big") + bytes((len(bomb),))
         rogue.send(sends(push_data(Switch(proposal_id)), _metadata(entry), head, bomb))
 
-    with pytest.raises((ProtocolError, NetworkError)):
+    with pytest.raises(RemoteProtocolError, match="not asked for"):
         run(lambda: _against(peers[0], log, talk, options=ProposalOptions(greatest_size=10**6)))
+
+
+def test_a_bomb_that_was_asked_for(peers: list[ProposalPeer]) -> None:
+    """Of a payload of any size in a few bytes, no more is decoded than is dealt with, and not for ever."""
+    log = LogBuilder(build_log(1).identity)
+    entry = log.make(1, b"", size=2**40)
+    bomb = b"\x01a" + b"\xff" + (2**40 - 1).to_bytes(8, "big") + b"\x01"
+
+    async def talk(rogue: Rogue, session: ProposalSession) -> None:
+        (proposal_id,) = session.connection.exchanges
+        rogue.send(says(Adjust(proposal_id, EVERYTHING)))
+        head = b"\x09\xff" + (2**40).to_bytes(8, "big") + bytes((len(bomb),))
+        rogue.send(sends(push_data(Switch(proposal_id)), _metadata(entry), head, bomb))
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(PeerSilent):
+            run(lambda: _against(peers[0], log, talk, limits=replace(QUICK, idle_seconds=1)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16_000_000
+
+
+def test_a_wrong_beginning_is_dropped(peers: list[ProposalPeer]) -> None:
+    """If the beginning that was held is wrong, nobody is blamed, and all of the payload is asked for again."""
+    alice, bob, _ = peers
+    log = LogBuilder(build_log(1).identity)
+    log.append(bytes(range(256)) * 1000)
+    bob.store.add(log.items())
+    alice.store.add([(log.entries[0], None)])
+    sink = alice.store.payload_sink(log.entries[0].place)
+    sink.write(bytes(100_000))
+    sink.close()
+    session = sync(alice, bob, [key(log)])
+    assert (len(session.stats.refused), session.stats.offences) == (1, 0)
+    sync(alice, bob, [key(log)])
+    assert alice.numbers(key(log)) == [1]
 
 
 def test_a_small_profile(peers: list[ProposalPeer]) -> None:

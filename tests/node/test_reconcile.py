@@ -22,7 +22,7 @@ from culm.testing import build_log
 from tests.node.links import CONFIG, QUICK, Party, run, stream_pair
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
 
 def fill(parties: list[Party]) -> None:
@@ -254,7 +254,8 @@ def test_a_connection_that_ends_while_it_is_answered(parties: list[Party], monke
     entered, go_on, done = threading.Event(), threading.Event(), threading.Event()
     found: list[object] = []
 
-    def slowly(session: Negentropy, _: bytes) -> bytes:
+    def slowly(session: Negentropy, _: bytes) -> Generator[None, None, bytes]:
+        yield
         entered.set()
         go_on.wait(10)
         connection = session._storage._db  # type: ignore[attr-defined]
@@ -262,7 +263,7 @@ def test_a_connection_that_ends_while_it_is_answered(parties: list[Party], monke
         done.set()
         return b"\x61"
 
-    monkeypatch.setattr(Negentropy, "reconcile", slowly)
+    monkeypatch.setattr(Negentropy, "reconcile_by_steps", slowly)
 
     async def call() -> Listening:
         near, far = await stream_pair()

@@ -249,6 +249,11 @@ class Connection:
         return self.state is State.REPLICATING and self._auth_sent and not self._broken
 
     @property
+    def unfinished(self) -> int:
+        """Bytes of a message of the peer that has begun to come."""
+        return self._reader.held
+
+    @property
     def boxes_left(self) -> int:
         """How many more messages this connection can send before it has to be made anew."""
         return self.limits.max_boxes - len(self._nonces_used)

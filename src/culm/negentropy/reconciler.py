@@ -12,7 +12,7 @@ the wire says, so that nothing is lost; ``reference_bytes=True`` makes the refer
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 from culm.errors import LocalProtocolError, RemoteProtocolError
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 BUCKETS = 16
 LEAST_FRAME_LIMIT = 4096
 _FRAME_RESERVE = 200  # bytes below the limit at which a message is cut: room for the closing fingerprint
+_STEP_WORK = 512  # ranges that are looked at in a step, one that is answered counting for several
+_SPLIT_WORK = 16
 _MOST_OF_A_RANGE = 64  # bytes that a range takes at most, ids of a list aside
 SKIP, FINGERPRINT, ID_LIST = map(int, Mode)
 _SKIP, _FINGERPRINT, _ID_LIST = (bytes((mode,)) for mode in Mode)
@@ -90,23 +92,39 @@ class Negentropy:
 
         ``RemoteProtocolError`` for a message that breaks the format, or a version that cannot be talked.
         """
+        steps = self.reconcile_by_steps(message)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                answer: bytes | None = end.value
+                return answer
+
+    def reconcile_by_steps(self, message: bytes) -> Generator[None, None, bytes | None]:
+        """The same a few milliseconds at a time, for callers who have other work: the answer is what it returns."""
         if not message or message[0] not in VERSIONS:
             raise RemoteProtocolError("not a negentropy message")
         if message[0] != VERSION:
             if self._initiator:
                 raise RemoteProtocolError(f"the peer speaks another version (byte {message[0]:#04x})")
             return bytes((VERSION,))
-        answer = self._answer(message)
+        answer = yield from self._answer(message)
         return None if self._initiator and len(answer) == 1 else answer
 
-    def _answer(self, message: bytes) -> bytes:
+    def _answer(self, message: bytes) -> Generator[None, None, bytes]:
         storage, writer = self._storage, Writer()
         out = bytearray((VERSION,))
         low = 0  # where the range begins
         written = 0  # the position of the last bound written: what follows on the wire begins there
+        part = b""
         skipped: Range | None = None  # the last range to be skipped; written when something follows it
         before: Range | None = None
+        work = 0
         for item in read_ranges(message):
+            work += _SPLIT_WORK if part else 1
+            if work > _STEP_WORK:
+                work = 0
+                yield
             high = storage.position(item.timestamp, item.prefix, low)
             part = b""
             if item.mode == SKIP or (item.mode == FINGERPRINT and item.payload == storage.fingerprint(low, high)):

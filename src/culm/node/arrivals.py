@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from culm.bamboo import Entry
-    from culm.node.worker import StoreWorker
+    from culm.node.worker import AnyWorker
     from culm.store.interface import Bytes
     from culm.store.payloads import Sink
     from culm.transfer import Log
@@ -74,7 +74,7 @@ class Arrivals:
 
     def __init__(
         self,
-        worker: StoreWorker,
+        worker: AnyWorker,
         stored: Callable[[ImportReport], None],
         curate: Callable[[Entry, memoryview], bool] | None = None,
         grew: Callable[[Log], None] | None = None,
@@ -256,7 +256,9 @@ class Arrivals:
     def _finish_sink(entry: Entry, sink: Sink, report: ImportReport) -> None:
         try:
             sink.finish()
-        except (PayloadMismatch, StoreError) as error:
+        except PayloadMismatch as error:  # the peer's part was not checked: its beginning came from elsewhere
+            report.refused.append((entry.place, StoreError(str(error))))
+        except StoreError as error:
             report.refused.append((entry.place, error))
         else:
             report.payloads += 1

@@ -28,8 +28,9 @@ class NodeLimits:
     silence after which a one-time sync with a peer that does not say when it is content counts as done.
     ``max_sessions``: connections at once. ``max_rate``, ``max_send_rate``: bytes a second taken from one peer, and sent
     to it, 0 for any. ``max_address_sessions``, ``max_address_calls``: connections from one address at once, and a
-    minute. ``penalty_seconds``, ``max_penalty_seconds``: how long one who broke the rules is refused, at first and at
-    most. ``first_retry_seconds``, ``max_retry_seconds``: between attempts to reach a peer, at first and at most.
+    minute. ``max_unfinished``: bytes of messages that have begun to come, in all connections. ``penalty_seconds``,
+    ``max_penalty_seconds``: how long one who broke the rules is refused, at first and at most. ``first_retry_seconds``,
+    ``max_retry_seconds``: between attempts to reach a peer, at first and at most.
     """
 
     max_logs: int = 1_000_000
@@ -43,6 +44,7 @@ class NodeLimits:
     max_send_rate: int = 0
     max_address_sessions: int = 128
     max_address_calls: int = 600
+    max_unfinished: int = 128 * 1024 * 1024
     penalty_seconds: float = 10.0
     max_penalty_seconds: float = 3600.0
     first_retry_seconds: float = 1.0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from culm.node.config import NodeConfig
-    from culm.node.worker import StoreWorker
+    from culm.node.worker import AnyWorker
     from culm.session import Connection
     from culm.store import Log
 
@@ -42,7 +42,7 @@ class Discovery:
     def __init__(
         self,
         connection: Connection,
-        worker: StoreWorker,
+        worker: AnyWorker,
         config: NodeConfig,
         wake: Callable[[], None],
         over: Callable[[], None],
@@ -53,6 +53,7 @@ class Discovery:
         self.begun = asyncio.Event()
         self._connection = connection
         self._worker = worker
+        self._share = worker.share
         self._wake = wake
         self._due = asyncio.Event()
         self._told = asyncio.Event()
@@ -89,7 +90,7 @@ class Discovery:
                 await self._lead()
             else:
                 await self._answer()
-            await self._own.run(self._snapshot.close)
+            await self._share.run_on(self._own, self._snapshot.close)
             self._over()
             await asyncio.sleep(max(0.0, _LEAST_SECONDS - (clock() - started)))
 
@@ -105,7 +106,9 @@ class Discovery:
             return theirs.wants(log) and policy.wants(log) and policy.shares(log)
 
         records = store.record_set(View.HEADS, only=None if plain else takes_part)
-        session = Negentropy(await self._own.run(self._snapshot.enter_context, records), self._frame_limit)
+        session = Negentropy(
+            await self._share.run_on(self._own, self._snapshot.enter_context, records), self._frame_limit
+        )
         if not self.begun.is_set():
             self.change = change
             self.begun.set()
@@ -127,13 +130,13 @@ class Discovery:
     async def _lead(self) -> None:
         connection = self._connection
         session = await self._open()
-        message: bytes | None = await self._own.run(session.initiate)
+        message: bytes | None = await self._share.run_on(self._own, session.initiate)
         while message is not None:
             connection.reconcile(message)
             self._wake()
             step = await self._steps.get()
             assert isinstance(step, Reconcile)  # noqa: S101 - the states allow nothing else
-            message = await self._own.run(session.reconcile, step.message)
+            message = await self._share.run_steps(self._own, session.reconcile_by_steps(step.message))
             if len(session.need) > _MOST_DIFFERENT:
                 raise RemoteProtocolError(f"more than {_MOST_DIFFERENT} logs differ")
         await self._name(session.have)
@@ -164,7 +167,7 @@ class Discovery:
                 case Reconcile(message, first):
                     if first or session is None:
                         session = await self._open()
-                    answer = await self._own.run(session.reconcile, message)
+                    answer = await self._share.run_steps(self._own, session.reconcile_by_steps(message))
                     self._connection.reconcile(answer or b"")
                 case Asked(heads):
                     self._connection.name(await self._worker.run(self._offers, heads))

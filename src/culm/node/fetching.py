@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from culm.node.claims import Claims
     from culm.node.intervals import IntervalSession
     from culm.node.source import StoreSource
+    from culm.node.turns import Share
     from culm.session import Offer
     from culm.store import Log
 
@@ -42,9 +43,15 @@ class Fetching:
     """
 
     def __init__(
-        self, source: StoreSource, claims: Claims, transfer: IntervalSession, progressed: Callable[[], None]
+        self,
+        source: StoreSource,
+        share: Share,
+        claims: Claims,
+        transfer: IntervalSession,
+        progressed: Callable[[], None],
     ) -> None:
         self._source = source
+        self._share = share
         self._claims = claims
         self._transfer = transfer
         self._progressed = progressed
@@ -99,7 +106,7 @@ class Fetching:
         """Ask, until cancelled."""
         while True:
             self._news.clear()
-            chosen, useless = await asyncio.to_thread(self._choose)
+            chosen, useless = await self._share.run(self._choose)
             for log, offer in useless:
                 if self._wanted.get(log) is offer:
                     del self._wanted[log]

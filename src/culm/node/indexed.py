@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING
 
 from culm.errors import CulmError, RemoteProtocolError
 from culm.negentropy import Negentropy
-from culm.node.peering import place_of
+from culm.node.config import NodeConfig
+from culm.node.peering import Peering, address_of, place_of
 from culm.node.reconcile import FRAME_LIMIT, Answering
+from culm.node.stats import SessionStats
 from culm.node.transport import listen_at
+from culm.node.worker import Computing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from culm.node.config import NodeLimits
     from culm.node.reconcile import Streams
+    from culm.node.turns import Share
     from culm.node.urls import PeerUrl
     from culm.store.recordindex import IndexStorage
     from culm.store.views import View
@@ -31,8 +35,8 @@ _logger = logging.getLogger("culm.node")
 class IndexAnswering(Answering):
     """One connection of somebody who compares with an index."""
 
-    def __init__(self, index: IndexStorage, limits: NodeLimits, streams: Streams) -> None:
-        super().__init__(limits, streams)
+    def __init__(self, index: IndexStorage, limits: NodeLimits, streams: Streams, share: Share | None = None) -> None:
+        super().__init__(share or Computing().share(), limits, streams)
         self._index = index
 
     async def _open(self, view: View) -> Negentropy:
@@ -49,6 +53,8 @@ class IndexNode:
         self._limits = limits
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._computing = Computing()
+        self._peering = Peering(NodeConfig(b"", limits=limits))
 
     async def run(
         self, listen: Sequence[PeerUrl], *, stop: asyncio.Event, listening: Callable[[PeerUrl], None] = lambda _: None
@@ -69,18 +75,24 @@ class IndexNode:
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._computing.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        place, address = place_of(writer), address_of(writer)
         if len(self._tasks) >= self._limits.max_sessions:
             reason = f"{len(self._tasks)} sessions are open"
-            _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": reason})
+            _logger.warning("refused a connection", extra={"peer": place, "reason": reason})
+            writer.close()
+            return
+        if self._peering.refuses_call(address, proves=False) is not None:
             writer.close()
             return
         if (task := asyncio.current_task()) is not None:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(lambda _: self._peering.left(address))
         try:
-            await IndexAnswering(self._index, self._limits, (reader, writer)).run()
+            await IndexAnswering(self._index, self._limits, (reader, writer), self._computing.share(address)).run()
         except CulmError as error:
-            extra = {"peer": place_of(writer), "reason": str(error)}
-            _logger.warning("dropped a caller who compares", extra=extra)
+            _logger.warning("dropped a caller who compares", extra={"peer": place, "reason": str(error)})
+            self._peering.ended(place, address, None, SessionStats(), error)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from culm.bamboo import Entry
-    from culm.node.worker import StoreWorker
+    from culm.node.worker import AnyWorker
     from culm.store import ImportReport, Log
     from culm.store.interface import Bytes
 
@@ -27,7 +27,7 @@ class Intake:
     An import that fails (the disk is full) raises from the next call here.
     """
 
-    def __init__(self, worker: StoreWorker, stored: Callable[[ImportReport, set[Log]], Awaitable[None]]) -> None:
+    def __init__(self, worker: AnyWorker, stored: Callable[[ImportReport, set[Log]], Awaitable[None]]) -> None:
         self._worker = worker
         self._stored = stored
         self._group: list[tuple[Entry, Bytes | None]] = []

@@ -5,7 +5,6 @@ A peer that asks for a log is asked for it in turn: the protocol has no way to l
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,12 +15,13 @@ from culm.node.surroundings import clock
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterable, Iterator
 
     from culm.node.config import NodeConfig
     from culm.node.policy import Policy
     from culm.node.source import StoreSource
-    from culm.node.worker import StoreWorker
+    from culm.node.worker import AnyWorker
     from culm.ranges import RangeSet
     from culm.store import ImportReport, Log
 
@@ -43,7 +43,7 @@ class IntervalSession(PeerSession):
     def __init__(
         self,
         config: NodeConfig,
-        worker: StoreWorker,
+        worker: AnyWorker,
         source: StoreSource,
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         *,
@@ -78,7 +78,7 @@ class IntervalSession(PeerSession):
 
     async def change_policy(self, policy: Policy) -> None:
         """Go on with other interests: what is not wanted any more is taken back, and what is asked for."""
-        logs = await asyncio.to_thread(self._newly_wanted, policy) if self._asks else []
+        logs = await self._share.run(self._newly_wanted, policy) if self._asks else []
         async with self._lock:
             self.config = replace(self.config, policy=policy)
             self.follower.reconsider(policy.interest)
@@ -94,7 +94,9 @@ class IntervalSession(PeerSession):
         for event in self.connection.receive_data(data):
             if not isinstance(event, EntryReceived | PayloadReceived):
                 self.follower.handle(event)
-            elif (isinstance(event, PayloadReceived) and event.complete) or isinstance(event, EntryReceived):
+            elif isinstance(event, EntryReceived) or event.complete:
+                self.follower.progressed(event.id)
+            if isinstance(event, PayloadFailed):  # that is the end of a payload, too
                 self.follower.progressed(event.id)
             yield event
 

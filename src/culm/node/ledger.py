@@ -66,8 +66,8 @@ class Ledger:
             self.peer_has[log] = newest
             self.unavailable.discard(log)
 
-    def plan(self, logs: Iterable[Log], missing: Missing) -> list[tuple[Log, list[Span]]]:
-        """The spans to ask for after the peer announced ``logs``.
+    def plan(self, logs: Iterable[Log], missing: Missing, most: int = MAX_ASKED) -> list[tuple[Log, list[Span]]]:
+        """The spans to ask for after the peer announced ``logs``: about ``most``; the other logs are postponed.
 
         ``missing(log, high, limit)`` gives the first missing spans up to ``high``.
         """
@@ -76,7 +76,7 @@ class Ledger:
         result: list[tuple[Log, list[Span]]] = []
         count = 0
         for log in candidates:
-            if count >= MAX_ASKED:
+            if count >= most:
                 self._postponed[log] = None
                 continue
             spans = self._spans(log, missing)

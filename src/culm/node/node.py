@@ -19,17 +19,19 @@ from culm.node.peer import PeerSession
 from culm.node.peering import Peering, address_of, network_of, place_of
 from culm.node.proposals import ProposalSession
 from culm.node.reconcile import Listening
+from culm.node.room import Room
 from culm.node.roster import Roster
 from culm.node.secure import SecureSession
 from culm.node.session import Session
 from culm.node.source import StoreSource
 from culm.node.stats import PeerRefused, SessionStats
 from culm.node.tls import listening_context
-from culm.node.transport import connect, listen_at
+from culm.node.transport import connect, listen_at, secured
 from culm.node.urls import PeerUrl
 from culm.node.worker import StoreWorker
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from culm.bamboo import Entry, Identity
@@ -62,14 +64,16 @@ class Node:
         self.roster = Roster(identity.public, store.path)
         self.watchers: set[Callable[[], None]] = set()  # are called when the store has changed
         self._identity = identity
-        self._worker = StoreWorker(store, config.surroundings.thread())
+        self._worker = StoreWorker(store, config.surroundings)
         self._servers: list[asyncio.Server] = []
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._comparisons = 0
+        self._comparisons = self._greeting = 0  # connections that are no sessions, or not yet
+        self._context: ssl.SSLContext | None = None
         self._claims = Claims()
         self._peering = Peering(config)
         self._unproved: dict[asyncio.StreamWriter, None] = {}  # connections that came in and do not prove who it is
         self._source: StoreSource | None = None
+        self._room = Room(config.limits.max_unfinished)
 
     async def run(
         self,
@@ -153,17 +157,27 @@ class Node:
             "proposals": self._accept_proposals,
             "negentropy": self._accept_comparison,
         }[url.scheme]
-        context = None
         if url.scheme == "culm":
-            context, url = listening_context(self._identity), replace(url, key=self._identity.public)
-        server, place = await listen_at(url, accept, context)
+            self._context = self._context or listening_context(self._identity)
+            url = replace(url, key=self._identity.public)
+        server, place = await listen_at(url, accept)
         self._servers.append(server)
         self.roster.listeners.append(place)
         return place
 
     async def _accept_secure(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._admitted(writer, proves=True):
-            await self._run_call(self._secure(self._peering.paced((reader, writer))), writer)
+        if not self._admitted(writer, proves=True):
+            return
+        assert self._context is not None  # noqa: S101 - made before anybody could call
+        self._greeting += 1
+        try:
+            await secured(writer, self._context, self.config.limits.handshake_seconds)
+        except NetworkError as error:
+            _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": str(error)})
+            return
+        finally:
+            self._greeting -= 1
+        await self._run_call(self._secure(self._peering.paced((reader, writer))), writer)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._admitted(writer, proves=True):
@@ -188,8 +202,8 @@ class Node:
             return
         self._comparisons += 1
         try:
-            streams = self._peering.paced((reader, writer))
-            await Listening(self._worker, self.config, streams).run()
+            streams, worker = self._peering.paced((reader, writer)), self._worker.shared(address_of(writer))
+            await Listening(worker, self.config, streams, self._room.place(address_of(writer))).run()
         except CulmError as error:
             extra = {"peer": place_of(writer), "reason": str(error)}
             _logger.warning("dropped a caller who compares", extra=extra)
@@ -202,7 +216,7 @@ class Node:
 
         ``proves``: the peer is going to prove who it is.
         """
-        count, address = len(self.sessions) + self._comparisons, address_of(writer)
+        count, address = len(self.sessions) + self._comparisons + self._greeting, address_of(writer)
         if count >= self.config.limits.max_sessions:
             reason = f"{count} sessions are open"
             _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": reason})
@@ -234,7 +248,7 @@ class Node:
         return SecureSession(
             self._identity,
             config or self.config,
-            self._worker,
+            self._worker.shared(address),
             self._shared_source(),
             self._claims,
             streams,
@@ -248,11 +262,12 @@ class Node:
         return Session(
             self._identity,
             config or self.config,
-            self._worker,
+            self._worker.shared(address),
             streams,
             called=called,
             stored=self._tell_sessions,
             refuses=lambda identity: self._peering.refuses_peer(identity, address),
+            room=self._room.place(address),
         )
 
     def _intervals(
@@ -260,7 +275,7 @@ class Node:
     ) -> IntervalSession:
         return IntervalSession(
             config or self.config,
-            self._worker,
+            self._worker.shared(address_of(streams[1])),
             self._shared_source(),
             streams,
             logs=logs,
@@ -273,7 +288,7 @@ class Node:
     ) -> ProposalSession:
         return ProposalSession(
             config or self.config,
-            self._worker,
+            self._worker.shared(address_of(streams[1])),
             self._shared_source(),
             streams,
             called=called,

@@ -1,8 +1,9 @@
 """What sessions of both Point-2-Point protocols have in common: a socket, the way to the store, and three tasks.
 
-The *reader* takes what comes and hands it to the way to the store; it stops reading while too much waits to be stored,
-and gives the peer credit for as much as was dealt with. The *writer* asks for what is missing and answers what the peer
-asks for, a bounded amount at a time, and waits for the socket. The *watch* looks after silence.
+The *reader* takes what comes, some of it in each turn (``culm.node.turns``), and hands it to the way to the store; it
+stops reading while too much waits to be stored, and gives the peer credit for as much as was dealt with. The *writer*
+asks for what is missing and answers what the peer asks for, a bounded amount at a time, and waits for the socket. The
+*watch* looks after silence.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from culm.bamboo import ForkProof
-from culm.errors import PayloadMismatch, RemoteProtocolError
+from culm.errors import PayloadMismatch, RemoteProtocolError, StoreError
 from culm.node.arrivals import Arrivals
+from culm.node.rates import unsent
 from culm.node.stats import REFUSALS_KEPT, PeerSilent, SessionStats, tell_refused
 from culm.node.surroundings import clock
 from culm.node.tasks import peer_address, run_together
+from culm.node.turns import Portion
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 if TYPE_CHECKING:
@@ -26,12 +29,13 @@ if TYPE_CHECKING:
     from culm.node.config import NodeConfig
     from culm.node.policy import Policy
     from culm.node.source import StoreSource
-    from culm.node.worker import StoreWorker
+    from culm.node.worker import AnyWorker
     from culm.store import ImportReport, Log
 
 _READ_BYTES = 256 * 1024
 WRITE_BYTES = 256 * 1024  # made at once for the socket
 _INLINE_BYTES = 4096  # what is so small is taken at once, without a thread
+_MOST_UNSENT = 1024 * 1024  # bytes that wait for the peer to take them, at which no more is read from it
 MIRRORED_LOGS = 16_384  # that a peer is asked for because it asked for them
 _CHECK_SECONDS = 0.25
 
@@ -45,7 +49,7 @@ class PeerSession(ABC):
     def __init__(
         self,
         config: NodeConfig,
-        worker: StoreWorker,
+        worker: AnyWorker,
         source: StoreSource,
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         *,
@@ -57,6 +61,8 @@ class PeerSession(ABC):
         self.stats = SessionStats()
         self.done = asyncio.Event()
         self.arrivals = Arrivals(worker, self._was_stored, config.policy.curate, grew)
+        self._share = worker.share
+        self._portion = Portion()
         self._source = source
         self._live = live
         self._reader, self._writer = streams
@@ -109,6 +115,9 @@ class PeerSession(ABC):
         if not self._changed:
             return []
         self._changed = False
+        if self._change < 0:  # nobody waits for anything yet
+            self._change = self._source.change()
+            return []
         self._change, logs = self._source.changed_logs(self._change)
         return logs
 
@@ -121,6 +130,15 @@ class PeerSession(ABC):
     @abstractmethod
     def _parse(self, data: bytes) -> Iterable[Any]:
         """What some bytes say, noted where it matters for asking. ``RemoteProtocolError`` ends the connection."""
+
+    def _events_of_failure(self) -> Iterable[Any]:
+        """What is to be done all the same, when the peer broke the protocol."""
+        return ()
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether more was said than was to be dealt with at once: no bytes are to be parsed until it is."""
+        return False
 
     @abstractmethod
     def _handle(self, event: Any) -> None:  # noqa: ANN401 - each protocol has its own
@@ -165,23 +183,43 @@ class PeerSession(ABC):
             self._heard_at = clock()
             self._count(received=len(data))
             self._is_taking = True
+            at = 0
+            while at < len(data):
+                at += await self._take_some(data, at)
+            self._is_taking = False
             async with self._lock:
-                if len(data) <= _INLINE_BYTES or self._expects_payload(len(data)):
-                    events, failure = self._receive(data)
-                else:  # signatures are to be checked
-                    events, failure = await asyncio.to_thread(self._receive, data)
+                self._put(self._refill())
+            if unsent(self._writer) > _MOST_UNSENT:  # who does not take our answers is asked nothing more
+                await self._writer.drain()
+            self._wake.set()
+
+    async def _take_some(self, data: bytes, at: int) -> int:
+        """Take some of what came, in its turn; how many bytes."""
+        async with self._lock:
+            is_payload = self._expects_payload(len(data) - at)
+            part = data[at:] if is_payload else data[at : at + self._portion.size]
+            if is_payload or len(part) <= _INLINE_BYTES:
+                async with self._share.turn():
+                    events, failure = self._receive(part)
+            else:  # signatures are to be checked
+                events, failure = await self._share.run(self._receive, part)
+        await self._deal_with(events, failure)
+        while self._has_more:
+            async with self._lock:
+                events, failure = await self._share.run(self._receive, b"")
+            await self._deal_with(events, failure)
+        return len(part)
+
+    async def _deal_with(self, events: list[Any], failure: RemoteProtocolError | None) -> None:
+        async with self._share.turn():
             for event in events:
                 self._handle(event)
             self.arrivals.end_of_chunk()
-            self._is_taking = False
-            if failure is not None:
-                raise failure
-            if not self.config.proposals.greedy:  # greedy peers pass on what nobody could check
-                self.stats.check_offences()
-            await self.arrivals.room()
-            async with self._lock:
-                self._put(self._refill())
-            self._wake.set()
+        if failure is not None:
+            raise failure
+        if not self.config.proposals.greedy:  # greedy peers pass on what nobody could check
+            self.stats.check_offences()
+        await self.arrivals.room()
 
     def _count(self, *, received: int = 0, sent: int = 0) -> None:
         """Bytes went over the wire."""
@@ -191,11 +229,13 @@ class PeerSession(ABC):
     def _receive(self, data: bytes) -> tuple[list[Any], RemoteProtocolError | None]:
         """What some bytes say, up to where they break the protocol."""
         events: list[Any] = []
+        began = self._share.spent()
         try:
             for event in self._parse(data):
                 events.append(event)  # noqa: PERF402 - those before a failure are kept
         except RemoteProtocolError as error:
-            return events, error
+            return [*events, *self._events_of_failure()], error
+        self._portion.took(self._share.spent() - began, len(data))
         return events, None
 
     def _take(self, event: EntryReceived | PayloadReceived | PayloadFailed) -> None:
@@ -208,7 +248,7 @@ class PeerSession(ABC):
             stats.payload_bytes += len(event.data)
             self._news_at = self._heard_at
         else:
-            self._refuse(event.entry, "the payload that came is not the one the entry names")
+            self._refuse(event.entry, is_theirs=event.is_theirs)
         self.arrivals.take(event)
 
     def _take_proof(self, entries: tuple[Entry, ...]) -> None:
@@ -218,10 +258,14 @@ class PeerSession(ABC):
         else:
             self.arrivals.take_entry(entries[0])
 
-    def _refuse(self, entry: Entry, reason: str) -> None:
+    def _refuse(self, entry: Entry, *, is_theirs: bool) -> None:
+        reason = "the payload that came is not the one the entry names"
+        if not is_theirs:
+            reason += ", or the beginning that was held is not"
         if len(self.stats.refused) < REFUSALS_KEPT:
             tell_refused(entry.place, reason)
-        self.stats.note_refused([(entry.place, PayloadMismatch(reason, entry.place))])
+        error = PayloadMismatch(reason, entry.place) if is_theirs else StoreError(reason)
+        self.stats.note_refused([(entry.place, error)])
 
     def _was_stored(self, report: ImportReport) -> None:
         self.stats.forks += len(report.forks)
@@ -240,7 +284,11 @@ class PeerSession(ABC):
             async with self._lock:
                 if self.arrivals.idle and not self._is_taking:
                     self._look_again()
-                data, more = self._compose() if self._is_small_work else await asyncio.to_thread(self._compose)
+                if self._is_small_work:
+                    async with self._share.turn():
+                        data, more = self._compose()
+                else:
+                    data, more = await self._share.run(self._compose)
                 self._put(data)
             for event in self._take_events():
                 self._handle(event)

@@ -7,7 +7,6 @@ moment, and the peer has answered a ping since.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
@@ -30,13 +29,14 @@ from culm.proposals import (
 )
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterable, Iterator
 
     from culm.bamboo import Entry
     from culm.node.config import NodeConfig
     from culm.node.policy import Policy
     from culm.node.source import StoreSource
-    from culm.node.worker import StoreWorker
+    from culm.node.worker import AnyWorker
     from culm.ranges import RangeSet
     from culm.store import ImportReport, Log
 
@@ -60,7 +60,7 @@ class ProposalSession(PeerSession):
     def __init__(
         self,
         config: NodeConfig,
-        worker: StoreWorker,
+        worker: AnyWorker,
         source: StoreSource,
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         *,
@@ -107,7 +107,7 @@ class ProposalSession(PeerSession):
 
     async def change_policy(self, policy: Policy) -> None:
         """Go on with other interests: what is not wanted any more is taken back, and what is asked for."""
-        logs = await asyncio.to_thread(self._newly_wanted, policy) if self._asks else []
+        logs = await self._share.run(self._newly_wanted, policy) if self._asks else []
         async with self._lock:
             self.config = replace(self.config, policy=policy)
             self.proposer.reconsider(policy.interest, policy.shares)
@@ -125,11 +125,18 @@ class ProposalSession(PeerSession):
         return self.connection.receiver.expects_payload(size)
 
     def _parse(self, data: bytes) -> Iterator[Event]:
-        for event in self.session.receive_data(data):
+        for event in self.session.receive_data(data) if data else self.session.go_on():
             self.proposer.handle(event)
             if isinstance(event, EntryReceived) and event.entry.size:
                 self._begin_fetching(event.id, event.entry)
             yield event
+
+    @property
+    def _has_more(self) -> bool:
+        return self.session.is_held
+
+    def _events_of_failure(self) -> Iterable[Event]:
+        return self.connection.take_events()
 
     def _begin_fetching(self, proposal_id: int, entry: Entry) -> None:
         """The payload of an entry comes next, so that nobody is told that it is not available."""

@@ -98,6 +98,11 @@ class PacedWriter:
         self._ends = self._closes = False
         self.transport = writer.transport
 
+    @property
+    def waiting(self) -> int:
+        """Bytes whose time has not come."""
+        return self._size
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes, to be sent when it is their time."""
         if self._closes or self._failure is not None or not data:
@@ -180,3 +185,8 @@ def paced(
     if writing:
         writer = cast("asyncio.StreamWriter", PacedWriter(writer, _Pace(writing, clock)))
     return reader, writer
+
+
+def unsent(writer: asyncio.StreamWriter) -> int:
+    """Bytes that were written and that the other side has not taken, those included whose time has not come."""
+    return writer.transport.get_write_buffer_size() + int(getattr(writer, "waiting", 0))

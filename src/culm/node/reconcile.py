@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from culm.bamboo import decode_varu64, encode_varu64
 from culm.errors import EncodingError, NetworkError, RemoteProtocolError
 from culm.negentropy import Negentropy
+from culm.node.room import Room
 from culm.node.worker import Worker
 from culm.store.views import View
 
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
     from culm.negentropy import Split, Storage
     from culm.node.config import NodeConfig, NodeLimits
-    from culm.node.worker import StoreWorker
+    from culm.node.room import RoomPlace
+    from culm.node.turns import Share
+    from culm.node.worker import AnyWorker
     from culm.store import SQLiteStore
 
     Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -35,6 +38,7 @@ FRAME_LIMIT = 1024 * 1024  # bytes of a message that we send
 MAX_MESSAGE = 4 * 1024 * 1024  # and of one that we take
 MAX_ROUNDS = 10_000
 SESSION_SECONDS = 600.0  # after which a connection is ended, whatever it does
+_PIECE_BYTES = 64 * 1024
 _CHOICE = b"\0"
 _LONGEST_DIRECT = 247  # a VarU64 up to here is its own first byte
 
@@ -52,10 +56,10 @@ class Differences:
 # -- messages -------------------------------------------------------------------------------------------------------
 
 
-async def read_message(reader: asyncio.StreamReader) -> bytes | None:
+async def read_message(reader: asyncio.StreamReader, room: RoomPlace | None = None) -> bytes | None:
     """The next message; None at the end of the stream. ``RemoteProtocolError`` for what is none, or too large.
 
-    Memory is taken for bytes that came, not for a length that was claimed.
+    Memory is taken for bytes that came, not for a length that was claimed; a large message waits for ``room``.
     """
     first = await reader.read(1)
     if not first:
@@ -63,12 +67,21 @@ async def read_message(reader: asyncio.StreamReader) -> bytes | None:
     try:
         size, _ = decode_varu64(first + await reader.readexactly(max(0, first[0] - _LONGEST_DIRECT)))
         if 0 < size <= MAX_MESSAGE:
-            return await reader.readexactly(size)
+            return await _read_all(reader, size, room)
     except asyncio.IncompleteReadError:
         raise NetworkError("the connection ended within a message") from None
     except EncodingError as error:
         raise RemoteProtocolError(f"not a message's length: {error}") from None
     raise RemoteProtocolError(f"a message of {size} bytes; up to {MAX_MESSAGE} are taken")
+
+
+async def _read_all(reader: asyncio.StreamReader, size: int, room: RoomPlace | None) -> bytes:
+    message = bytearray()
+    while len(message) < size:
+        message += await reader.readexactly(min(_PIECE_BYTES, size - len(message)))
+        if room is not None:
+            await room.hold(len(message))
+    return bytes(message)
 
 
 @contextmanager
@@ -92,7 +105,16 @@ async def _send_message(writer: asyncio.StreamWriter, message: bytes) -> None:
 class Answering(ABC):
     """One connection of somebody who compares, whatever the sets are kept in."""
 
-    def __init__(self, limits: NodeLimits, streams: Streams, thread: Executor | None = None) -> None:
+    def __init__(
+        self,
+        share: Share,
+        limits: NodeLimits,
+        streams: Streams,
+        room: RoomPlace | None = None,
+        thread: Executor | None = None,
+    ) -> None:
+        self._share = share
+        self._room = room or Room(limits.max_unfinished).place(None)
         self._limits = limits
         self._reader, self._writer = streams
         self._session: Negentropy | None = None
@@ -110,15 +132,17 @@ class Answering(ABC):
             raise RemoteProtocolError(f"more than {MAX_ROUNDS} messages")
         finally:
             self._own.finish(self._snapshot.close)
+            self._room.leave()
             self._writer.close()
 
     async def _round(self) -> bool:
         """Take a message and answer it; False if there is none any more."""
         async with asyncio.timeout(self._limits.idle_seconds):
-            message = await read_message(self._reader)
+            message = await read_message(self._reader, self._room)
         if message is None:
             return False
         reply = await self._reply(message)
+        await self._room.hold(0)
         async with asyncio.timeout(self._limits.idle_seconds):
             await _send_message(self._writer, reply)
         return True
@@ -129,7 +153,7 @@ class Answering(ABC):
             return message
         if self._session is None:
             self._session = await self._open(View.ENTRIES)
-        return await self._own.run(self._session.reconcile, message) or b""
+        return await self._share.run_steps(self._own, self._session.reconcile_by_steps(message)) or b""
 
     @abstractmethod
     async def _open(self, view: View) -> Negentropy:
@@ -139,17 +163,17 @@ class Answering(ABC):
 class Listening(Answering):
     """One connection of somebody who compares with a store. Logs that are not shared have no part in it."""
 
-    def __init__(self, worker: StoreWorker, config: NodeConfig, streams: Streams) -> None:
-        super().__init__(config.limits, streams, config.surroundings.thread())
+    def __init__(self, worker: AnyWorker, config: NodeConfig, streams: Streams, room: RoomPlace | None = None) -> None:
+        super().__init__(worker.share, config.limits, streams, room, config.surroundings.thread())
         self._worker = worker
         self._policy = config.policy
 
     async def _open(self, view: View) -> Negentropy:
         """Take a snapshot in place of the one before."""
-        await self._own.run(self._snapshot.close)
+        await self._share.run_on(self._own, self._snapshot.close)
         only = self._policy.shares if self._policy.hides_logs else None
         records = self._worker.store.record_set(view, only=only)
-        return Negentropy(await self._own.run(self._snapshot.enter_context, records), FRAME_LIMIT)
+        return Negentropy(await self._share.run_on(self._own, self._snapshot.enter_context, records), FRAME_LIMIT)
 
 
 def _view_of(name: bytes) -> View:

@@ -19,6 +19,7 @@ from culm.node.offers import offer_of
 from culm.node.stats import PeerRefused, PeerSilent
 from culm.node.tasks import end_of_one, peer_address, run_together
 from culm.node.told import told_interests
+from culm.node.turns import Portion
 from culm.session import (
     Asked,
     Connection,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from culm.node.config import NodeConfig
     from culm.node.policy import Policy
     from culm.node.source import StoreSource
-    from culm.node.worker import StoreWorker
+    from culm.node.worker import AnyWorker
     from culm.ranges import RangeSet
     from culm.store import Log
 
@@ -75,7 +76,7 @@ class SecureSession:
         self,
         identity: Identity,
         config: NodeConfig,
-        worker: StoreWorker,
+        worker: AnyWorker,
         source: StoreSource,
         claims: Claims,
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
@@ -90,6 +91,8 @@ class SecureSession:
         self._source = source
         self._reader, self._writer = streams
         self._live = live
+        self._share = worker.share
+        self._portion = Portion()
         nonce = config.surroundings.secret_bytes(NONCE_BYTES)
         if peer is None:
             self.connection = Connection.listening(
@@ -113,7 +116,7 @@ class SecureSession:
             stored=stored,
         )
         self.stats = self._transfer.stats  # what went through the session
-        self._fetching = Fetching(source, claims, self._transfer, self._check_settled)
+        self._fetching = Fetching(source, worker.share, claims, self._transfer, self._check_settled)
         self.discovery = Discovery(self.connection, worker, config, self._wake.set, self._check_settled)
         self._opened = asyncio.Event()
         self._flushed = asyncio.Event()
@@ -189,9 +192,16 @@ class SecureSession:
     async def _read(self) -> None:
         while data := await self._reader.read(_READ_BYTES):
             self.stats.bytes_received += len(data)
-            for event in self.connection.receive_data(data):
-                self._handle(event)
-            self._wake.set()
+            at = 0
+            while at < len(data):
+                part = data[at : at + self._portion.size]
+                async with self._share.turn():
+                    began = self._share.spent()
+                    for event in self.connection.receive_data(part):
+                        self._handle(event)
+                    self._portion.took(self._share.spent() - began, len(part))
+                at += len(part)
+                self._wake.set()
         if not self._opened.is_set():
             raise PeerRefused("the peer ended the connection instead of opening a session")
 
@@ -261,7 +271,7 @@ class SecureSession:
             while self.connection.offers_queued > _OFFERS_QUEUED:
                 self._flushed.clear()
                 await self._flushed.wait()
-            if offers := await asyncio.to_thread(self._news_for_peer):
+            if offers := await self._share.run(self._news_for_peer):
                 self.connection.offer(offers)
                 self._wake.set()
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Message = list[list[Sendable]]  # items, each one entry or several
 
 PAGE_ENTRIES = 256
+_LOOKS = 64  # into the store, at a time
 _COVER_BACK = 100  # how far back an entry is looked for that can stand behind empty payloads
 
 
@@ -57,8 +58,13 @@ class Server:
         return bool(self._wants or self._spans)
 
     def next_messages(self, store: SQLiteStore) -> list[Message]:
-        """The next entries to send as messages; none if nothing is left. Runs on the store's thread."""
-        while self.busy:
+        """The next entries to send as messages; none if nothing is left, or was found for a while.
+
+        Runs on the store's thread.
+        """
+        for _ in range(_LOOKS):
+            if not self.busy:
+                break
             if not self._spans:
                 self._expand(store, self._wants.popleft())
                 continue
@@ -78,10 +84,7 @@ class Server:
         return []
 
     def _expand(self, store: SQLiteStore, want: WantItem) -> None:
-        if want.log_id is None:
-            logs = [(offer.author, offer.log_id) for offer in store.offers() if offer.author == want.author]
-        else:
-            logs = [(want.author, want.log_id)]
+        logs = store.logs_by(want.author) if want.log_id is None else [(want.author, want.log_id)]
         for log in logs:
             if self.policy.shares(log):
                 self.served[log] = None

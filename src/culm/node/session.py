@@ -27,11 +27,13 @@ from culm.bushbaby import (
 from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, item_size
 from culm.bushbaby.pacing import Pacer
 from culm.node.intake import Intake
-from culm.node.ledger import Ledger
+from culm.node.ledger import MAX_ASKED, Ledger, Span
+from culm.node.room import Room
 from culm.node.serving import PAGE_ENTRIES, Server
 from culm.node.stats import REFUSALS_KEPT, PeerRefused, PeerSilent, SessionStats, tell_refused
 from culm.node.surroundings import clock
 from culm.node.tasks import peer_address, run_together
+from culm.node.turns import Portion
 from culm.node.wants import missing
 from culm.wire.base62 import encode_base62
 from culm.wire.places import log_text
@@ -39,12 +41,13 @@ from culm.wire.places import log_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from culm.bamboo import Identity
+    from culm.bamboo import Entry, Identity
     from culm.bushbaby import BambooWriter, Event
     from culm.node.config import NodeConfig
     from culm.node.policy import Policy
+    from culm.node.room import RoomPlace
     from culm.node.serving import Message
-    from culm.node.worker import StoreWorker
+    from culm.node.worker import AnyWorker
     from culm.store import ImportReport, Log, Offer, Sendable
 
 _READ_BYTES = 128 * 1024
@@ -52,6 +55,10 @@ _WRITE_BYTES = 256 * 1024  # handed to the socket at once
 _BOXES_KEPT = PAGE_ENTRIES + 64  # a connection is ended while it has these boxes left: a page never runs out
 _CHECK_SECONDS = 0.25
 _PIECES_A_STEP = 16
+_INLINE_BYTES = 64 * 1024  # what a message may have come to that is decoded on the loop
+_ENTRIES_A_TURN = 64
+_ITEMS_A_TURN = 1024  # of a HAVE
+_LOGS_A_TURN = 256  # that are looked up in the store
 
 _logger = logging.getLogger("culm.node")
 
@@ -60,8 +67,8 @@ class Session:
     """Runs one connection until it is ended.
 
     ``called``: we made the connection. ``stored`` is called whenever entries of this peer were stored. ``refuses`` says
-    why a peer of some identity is refused beyond the policy, or None. ``peer`` is who the other side says it is,
-    ``proved`` is set once it has proved that.
+    why a peer of some identity is refused beyond the policy, or None. ``room`` is where a message that comes is held.
+    ``peer`` is who the other side says it is, ``proved`` is set once it has proved that.
     """
 
     scheme: ClassVar[str] = "bushbaby"
@@ -70,12 +77,13 @@ class Session:
         self,
         identity: Identity,
         config: NodeConfig,
-        worker: StoreWorker,
+        worker: AnyWorker,
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         *,
         called: bool,
         stored: Callable[[], None] = lambda: None,
         refuses: Callable[[bytes], str | None] = lambda _: None,
+        room: RoomPlace | None = None,
     ) -> None:
         self.config = config
         self.peer: bytes | None = None
@@ -97,6 +105,9 @@ class Session:
             wait_for_hello=not called and (guarded if config.wait_for_hello is None else config.wait_for_hello),
             wait_for_auth=not called and (guarded if config.wait_for_auth is None else config.wait_for_auth),
         )
+        self._share = worker.share
+        self._portion = Portion()
+        self._room = room or Room(config.limits.max_unfinished).place(None)
         self._ledger = Ledger(config.limits.max_logs)
         self._intake = Intake(worker, self._was_stored)
         self._server = Server(config.policy, config.limits.max_wants)
@@ -116,7 +127,12 @@ class Session:
 
     async def run(self) -> None:
         """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``."""
-        await run_together(self._read(), self._write(), self._watch(), writer=self._writer, flush=self._intake.flush)
+        try:
+            await run_together(
+                self._read(), self._write(), self._watch(), writer=self._writer, flush=self._intake.flush
+            )
+        finally:
+            self._room.leave()
 
     def store_changed(self) -> None:
         """The store has changed: announce what is new."""
@@ -158,13 +174,35 @@ class Session:
         while data := await self._reader.read(_READ_BYTES):
             self.stats.bytes_received += len(data)
             self._handling = True  # what is being taken in is not yet in any count
-            for event in self._connection.receive_data(data):
-                self._heard_at = clock()
-                await self._handle(event)
+            at = 0
+            while at < len(data):
+                part = data[at : at + self._portion.size]
+                await self._take(part)
+                at += len(part)
+                await self._room.hold(self._connection.unfinished)
             self._handling = False
             self.stats.check_offences()
             self._wake.set()
         await self._intake.flush()
+
+    async def _take(self, part: bytes) -> None:
+        """Take some of what came, each message in a turn."""
+        seconds, events = 0.0, self._connection.receive_data(part)
+        is_large = self._connection.unfinished > _INLINE_BYTES
+        while True:
+            if is_large:  # it may be the end of a message that takes long to decode
+                event = await self._share.run(next, events, None)
+                is_large = False
+            else:
+                async with self._share.turn():
+                    began = self._share.spent()
+                    event = next(events, None)
+                    seconds += self._share.spent() - began
+            if event is None:
+                break
+            self._heard_at = clock()
+            await self._handle(event)
+        self._portion.took(seconds, len(part))
 
     async def _handle(self, event: Event) -> None:
         match event:
@@ -191,16 +229,25 @@ class Session:
         self._wake.set()
 
     async def _take_entries(self, event: BambooReceived) -> None:
-        policy, stats, ledger = self.config.policy, self.stats, self._ledger
-        ledger.heard = True
-        for entry, payload in event.entries:
-            stats.entries_received += 1
-            stats.payload_bytes += len(payload)
-            ledger.announced(entry.log, entry.seq)
-            ledger.received(entry.log)
-            self._news_at = self._heard_at
-            if policy.admits_author(entry.author) and (policy.curate is None or policy.curate(entry, payload)):
+        self._ledger.heard = True
+        while True:
+            async with self._share.turn():
+                some = list(islice(event.entries, _ENTRIES_A_TURN))
+                wanted = [item for item in some if self._notes(*item)]
+            if not some:
+                return
+            for entry, payload in wanted:
                 await self._intake.add(entry, payload)
+
+    def _notes(self, entry: Entry, payload: memoryview) -> bool:
+        """Take notice of an entry that came; whether it is wanted."""
+        policy, stats, ledger = self.config.policy, self.stats, self._ledger
+        stats.entries_received += 1
+        stats.payload_bytes += len(payload)
+        ledger.announced(entry.log, entry.seq)
+        ledger.received(entry.log)
+        self._news_at = self._heard_at
+        return policy.admits_author(entry.author) and (policy.curate is None or policy.curate(entry, payload))
 
     async def _was_stored(self, report: ImportReport, logs: set[Log]) -> None:
         await self._worker.run(self._ledger.stored, logs, self._missing)
@@ -216,12 +263,14 @@ class Session:
         await self._intake.flush()
         self._ledger.heard = True
         self._news_at = self._heard_at
-        logs = []
-        for author, log_id, newest in items:
-            log = (author, log_id)
-            self._ledger.announced(log, newest)
-            if self.config.policy.wants(log):
-                logs.append(log)
+        logs: list[Log] = []
+        for at in range(0, len(items), _ITEMS_A_TURN):
+            async with self._share.turn():
+                for author, log_id, newest in items[at : at + _ITEMS_A_TURN]:
+                    log = (author, log_id)
+                    self._ledger.announced(log, newest)
+                    if self.config.policy.wants(log):
+                        logs.append(log)
         await self._ask(logs, answer=True)
 
     async def _ask_anew(self) -> None:
@@ -232,7 +281,10 @@ class Session:
 
     async def _ask(self, logs: list[Log], *, answer: bool) -> None:
         """Ask for what is missing of logs; to answer a HAVE, do so even if nothing is."""
-        plan = await self._worker.run(self._ledger.plan, logs, self._missing)
+        plan: list[tuple[Log, list[Span]]] = []
+        for at in range(0, max(1, len(logs)), _LOGS_A_TURN):
+            most = MAX_ASKED - sum(len(spans) for _, spans in plan)
+            plan += await self._worker.run(self._ledger.plan, logs[at : at + _LOGS_A_TURN], self._missing, most)
         wants = [WantItem(*log, None, low, high) for log, spans in plan for low, high in spans]
         self.stats.missing += sum(want.high - want.low + 1 for want in wants if want.high and want.low)
         if wants or (answer and self.is_culm):

@@ -140,6 +140,11 @@ class StoreSource:
 
     # -- for ourselves -----------------------------------------------------------------------------------------
 
+    def change(self) -> int:
+        """The number of the last change."""
+        with self._lock:
+            return self._store.change()
+
     def changed_logs(self, since: int) -> tuple[int, list[Log]]:
         """The number of the last change, and the logs that changed since another one."""
         with self._lock:

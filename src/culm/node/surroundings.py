@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+AT_ONCE = 2
+"""Turns for computing at a time (``culm.node.turns``): more would only share the interpreter's lock."""
+
+
 def clock() -> float:
     """Seconds on the running event loop's clock, which only goes forward."""
     return asyncio.get_running_loop().time()
@@ -27,6 +32,11 @@ def clock() -> float:
 def one_thread() -> Executor:
     """A thread for one call after the other."""
     return ThreadPoolExecutor(1, thread_name_prefix="culm-store")
+
+
+def some_threads() -> Executor:
+    """Threads for computing: as many as get on at once, since some of it runs without the interpreter's lock."""
+    return ThreadPoolExecutor(AT_ONCE, thread_name_prefix="culm-turn")
 
 
 def written(path: Path) -> tuple[int, int] | None:
@@ -42,12 +52,15 @@ def written(path: Path) -> tuple[int, int] | None:
 class Surroundings:
     """``secret_bytes`` gives as many unpredictable bytes as asked for, ``chance`` numbers from 0 to below 1.
 
-    ``thread`` makes a thread for the store, or for a snapshot of it. Whether another process wrote to the store is
+    ``thread`` makes a thread for the store, or for a snapshot of it, ``threads`` those for computing; ``spent`` are the
+    seconds that the thread it is called on has computed. Whether another process wrote to the store is
     looked at every ``look_seconds``; ``written`` says of a file what differs when it was written.
     """
 
     secret_bytes: Callable[[int], bytes] = os.urandom
     chance: Callable[[], float] = random.random
     thread: Callable[[], Executor] = one_thread
+    threads: Callable[[], Executor] = some_threads
+    spent: Callable[[], float] = time.thread_time
     look_seconds: float = 0.02
     written: Callable[[Path], object] = written

@@ -60,7 +60,7 @@ async def sync(
     """
     started = clock()
     summary = SyncSummary()
-    worker = StoreWorker(store, config.surroundings.thread())
+    worker = StoreWorker(store, config.surroundings)
     try:
         while True:
             session = Session(identity, config, worker, await _connected(config, url), called=True)
@@ -93,7 +93,7 @@ async def sync_securely(
     """
     started = clock()
     summary = SyncSummary()
-    worker = StoreWorker(store, config.surroundings.thread())
+    worker = StoreWorker(store, config.surroundings)
     source = StoreSource(store, config.policy)
     session: SecureSession | None = None
     try:
@@ -128,7 +128,7 @@ async def sync_logs(
     """
     started = clock()
     summary = SyncSummary()
-    worker = StoreWorker(store, config.surroundings.thread())
+    worker = StoreWorker(store, config.surroundings)
     source = StoreSource(store, config.policy)
     session: PeerSession | None = None
     try:

@@ -48,14 +48,29 @@ async def connect(url: PeerUrl) -> Streams:
 async def listen_at(
     url: PeerUrl,
     accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
-    context: ssl.SSLContext | None = None,
 ) -> tuple[asyncio.Server, PeerUrl]:
-    """Listen; the server, and its address with the port that it got. ``ConfigError`` if that cannot be."""
+    """Listen; the server, and its address with the port that it got. ``ConfigError`` if that cannot be.
+
+    TLS is the caller's business (``secured``), who so can refuse a connection before it costs anything.
+    """
     try:
-        server = await asyncio.start_server(accept, url.host, url.port, limit=_STREAM_LIMIT, ssl=context)
+        server = await asyncio.start_server(accept, url.host, url.port, limit=_STREAM_LIMIT)
     except OSError as error:
         raise ConfigError(f"cannot listen at {url}: {_reason(error)}") from None
     return server, replace(url, port=server.sockets[0].getsockname()[1])
+
+
+async def secured(writer: asyncio.StreamWriter, context: ssl.SSLContext, seconds: float) -> None:
+    """Shake hands by TLS with somebody who called, within so many seconds; ``NetworkError`` if that fails.
+
+    It has to be the first thing that is awaited on a connection: what comes before is not for TLS.
+    """
+    try:
+        await writer.start_tls(context, ssl_handshake_timeout=seconds)
+    except ssl.SSLError as error:
+        raise NetworkError(f"the peer does not speak TLS 1.3: {error.reason}") from None
+    except OSError as error:
+        raise NetworkError(f"no handshake of TLS: {_reason(error)}") from None
 
 
 def _reason(error: OSError) -> str:

@@ -179,6 +179,9 @@ class Store(Protocol):
     def logs(self) -> Iterator[LogSummary]:
         """What is held of each log, by author and log id."""
 
+    def logs_by(self, author: bytes) -> list[Log]:
+        """The logs of an author of which anything is verified."""
+
     def offers(self, since: int = -1) -> Iterator[Offer]:
         """How far each log that changed after change number ``since`` can be sent."""
 

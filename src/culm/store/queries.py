@@ -109,6 +109,15 @@ def every_entry(database: Database) -> Iterator[tuple[Log, int, bytes, bytes, in
         after = rows[-1][:4]
 
 
+def logs_by(database: Database, author: bytes) -> list[Log]:
+    """The logs of an author of which anything is verified."""
+    with database.snapshot() as connection:
+        rows = connection.execute(
+            "SELECT log_id FROM logs WHERE author = ? AND newest IS NOT NULL ORDER BY log_id", (author,)
+        ).fetchall()
+    return [(author, from_sql(log_id)) for (log_id,) in rows]
+
+
 def logs(database: Database) -> Iterator[LogSummary]:
     """What is held of each log, by author and log id."""
     with database.snapshot() as connection:

@@ -223,6 +223,10 @@ class SQLiteStore:
         """What is held of each log, by author and log id."""
         return queries.logs(self._database)
 
+    def logs_by(self, author: bytes) -> list[Log]:
+        """The logs of an author of which anything is verified."""
+        return queries.logs_by(self._database, author)
+
     def offers(self, since: int = -1) -> Iterator[Offer]:
         """How far each log that changed after change number ``since`` can be sent; 0 if not at all."""
         return queries.offers(self._database, since)

@@ -48,6 +48,7 @@ _MEANINGS = {
     "max_send_rate": "bytes a second sent to one peer; 0: any",
     "max_address_sessions": "connections at once that come from one address",
     "max_address_calls": "connections a minute from one address; a burst of as many is taken",
+    "max_unfinished": "bytes of messages that have begun to come, in all connections; half for one address",
     "penalty_seconds": "seconds that one who broke the rules is refused, doubled each time; 0: none",
     "max_penalty_seconds": "the most of them, for an identity; for an address a tenth of that",
     "first_retry_seconds": "seconds until a peer that was not reached is tried again, doubled each time",

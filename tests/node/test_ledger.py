@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from culm.errors import RemoteProtocolError
-from culm.node import ledger
 from culm.node.ledger import Ledger, Span
 
 if TYPE_CHECKING:
@@ -86,11 +85,10 @@ def test_other_logs_do_not_end_an_answer() -> None:
     assert not book.we_lack_nothing
 
 
-def test_plans_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plans_are_bounded() -> None:
     """What does not fit one plan is postponed, not forgotten."""
-    monkeypatch.setattr(ledger, "MAX_ASKED", 2)
     held, book = Holdings(), announced((LOG, 2), (OTHER, 2))
-    assert [log for log, _ in book.plan([LOG, OTHER], held.missing)] == [LOG]
+    assert [log for log, _ in book.plan([LOG, OTHER], held.missing, most=2)] == [LOG]
     assert not book.we_lack_nothing
     assert OTHER in book.unfinished()
     book.received(LOG)

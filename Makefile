@@ -55,7 +55,7 @@ cluster: $(READY)  ## run the tests on a standalone Spark cluster and through Sp
 bench: $(READY)  ## run the benchmarks (BENCH_ARGS=...)
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
-fuzz: $(READY)  ## run the fuzzers (FUZZ_ARGS=...)
+fuzz: $(READY)  ## run the fuzzers for ten minutes of CPU (FUZZ_ARGS=...)
 	@$(BIN)/python -m fuzz $(FUZZ_ARGS)
 
 docs: $(READY)  ## build the pages into build/docs

@@ -24,7 +24,7 @@ from fuzz.run import corpus, coverage, findings, ledger
 from fuzz.run.inputs import corruptions, random_inputs
 from fuzz.run.runner import Runner
 from fuzz.target import ROOT
-from fuzz.topics import targets
+from fuzz.topics import TOPICS, chosen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,24 +118,22 @@ def main() -> int:
     data = arguments.data.resolve()
     if arguments.sum:
         return summary(data)
-    available = targets()
-    wanted = arguments.targets or [target.name for target in available]
-    chosen = [target for target in available if {target.name, target.name.split(".")[0]} & set(wanted)]
-    unknown = set(wanted) - {name for target in chosen for name in (target.name, target.name.split(".")[0])}
-    if unknown:
-        parser.error(f"there is no target {min(unknown)!r}")
+    try:
+        found = chosen(arguments.targets or TOPICS)
+    except KeyError as error:
+        parser.error(f"there is no target {error}")
     if arguments.list:
-        listing(chosen, data)
+        listing(found, data)
         return 0
     if arguments.keep:
-        for target in chosen:
+        for target in found:
             keep(target, data)
         return 0
     if arguments.runs is not None:
-        for target in chosen:
+        for target in found:
             by_count(target, arguments.runs, arguments.seed, data)
     else:
-        Runner(chosen, data, arguments.jobs, arguments.seed).run(60 * arguments.minutes)
+        Runner(found, data, arguments.jobs, arguments.seed).run(60 * arguments.minutes)
     return summary(data)
 
 

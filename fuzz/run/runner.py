@@ -16,20 +16,26 @@ from fuzz.run import findings, ledger
 from fuzz.target import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from fuzz.target import Target
 
 SLICES = 20.0, 120.0  # seconds of CPU that a worker gets: at first, and at most; in between, what its target had
-_SHORTEST = 5.0  # what is worth starting one for
+_SHORTEST = 1.0  # what is worth starting one for
+
+
+def next_target(targets: Sequence[Target], sums: Mapping[str, ledger.Stretch], busy: Sequence[str]) -> Target:
+    """The target that had the least CPU for its share, of those that have no worker; of all, if each has one."""
+    free = [target for target in targets if target.name not in busy] or targets
+    return min(free, key=lambda target: sums[target.name].cpu / target.share if target.name in sums else 0.0)
 
 
 class Runner:
     """Shares CPU time among targets."""
 
     def __init__(self, targets: Sequence[Target], data: Path, jobs: int, seed: int) -> None:
-        self._shares = {target.name: target.share for target in targets}
+        self._targets = targets
         self._data = data
         self._jobs = jobs
         self._rng = random.Random(f"{seed} {len(ledger.read(data))}")  # a run that goes on makes other inputs
@@ -42,13 +48,14 @@ class Runner:
         """Spend that many seconds of CPU over all targets, or fewer if SIGINT or SIGTERM comes."""
         self._data.mkdir(parents=True, exist_ok=True)
         before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        each = max(_SHORTEST, seconds / len(self._targets))
         start = self._spent()
         try:
             while not self._stopped:
                 planned = sum(slice_ for _, slice_ in self._workers.values())
                 left = seconds - (self._spent() - start) - planned
                 if len(self._workers) < self._jobs and left >= _SHORTEST:
-                    self._start(left)
+                    self._start(min(each, left))
                 elif self._workers:
                     self._wait()
                 else:
@@ -73,11 +80,7 @@ class Runner:
     def _start(self, most: float) -> None:
         """A worker for the target that had the least CPU for its share, of those that have none at work."""
         sums = ledger.by_target(ledger.read(self._data))
-        busy = {name for name, _ in self._workers.values()}
-        name = min(
-            (name for name in self._shares if name not in busy or len(busy) == len(self._shares)),
-            key=lambda name: sums[name].cpu / self._shares[name] if name in sums else 0.0,
-        )
+        name = next_target(self._targets, sums, [name for name, _ in self._workers.values()]).name
         had = sums[name].cpu if name in sums else 0.0
         seconds = min(most, max(SLICES[0], min(SLICES[1], had)))
         seed = str(self._rng.randrange(1, 1 << 31))

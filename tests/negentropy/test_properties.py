@@ -160,7 +160,8 @@ def test_wrong_calls() -> None:
     session.initiate()
     with pytest.raises(LocalProtocolError):
         session.initiate()
-    for wrong in ([(0, bytes(31))], [(INFINITY, bytes(32))], [(1, bytes(32)), (1, bytes(32))]):
+    wrong_numbers = [[(number, bytes(32))] for number in (-1, INFINITY, INFINITY + 1)]
+    for wrong in ([(0, bytes(31))], *wrong_numbers, [(1, bytes(32)), (1, bytes(32))]):
         with pytest.raises(ValueError, match=r"."):
             ArrayStorage.of(wrong)
     with pytest.raises(ValueError, match="shape"):

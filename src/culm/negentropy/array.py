@@ -49,11 +49,14 @@ class ArrayStorage:
 
     @classmethod
     def of(cls, items: Iterable[tuple[int, bytes]]) -> ArrayStorage:
-        """A set from pairs of timestamp and id."""
+        """A set from pairs of timestamp and id; ``ValueError`` as for ``ArrayStorage``."""
         pairs = list(items)
         if any(len(identity) != ID_BYTES for _, identity in pairs):
             raise ValueError(f"an id has {ID_BYTES} bytes")
-        timestamps = np.array([timestamp for timestamp, _ in pairs], dtype=np.uint64)
+        try:
+            timestamps = np.array([timestamp for timestamp, _ in pairs], dtype=np.uint64)
+        except OverflowError:
+            raise ValueError("a timestamp is a number from 0 to 2^64 - 2") from None
         ids = np.frombuffer(b"".join(identity for _, identity in pairs), np.uint8).reshape(-1, ID_BYTES)
         return cls(timestamps, ids)
 

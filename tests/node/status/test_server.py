@@ -220,6 +220,8 @@ def test_beyond_this_machine_a_token_is_a_must(store: SQLiteStore) -> None:
         ("/api/nothing", 404),
         ("/api/logs?search=" + 7000 * "x", 400),
         ("/api/logs?search=/" + 5000 * "9", 400),
+        ("/api/logs?search=" + 66 * "a", 400),
+        ("/api/logs?search=" + 31 * "ab" + "%20c", 400),
         ("/api/logs?limit=" + 5000 * "9", 400),
     ],
 )

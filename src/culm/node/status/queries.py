@@ -62,10 +62,9 @@ def authors(text: str) -> tuple[tuple[bytes, bytes] | None, int | None]:
 
 
 def _hex_span(start: str) -> tuple[bytes, bytes]:
-    try:
-        return bytes.fromhex(start.ljust(_HEX_CHARS, "0")), bytes.fromhex(start.ljust(_HEX_CHARS, "f"))
-    except ValueError:
-        raise ConfigError("search for the beginning of an author, or for /LOG_ID") from None
+    if len(start) > _HEX_CHARS or not set(start) <= set(string.hexdigits):  # ``fromhex`` would pass over spaces
+        raise ConfigError("search for the beginning of an author, or for /LOG_ID")
+    return bytes.fromhex(start.ljust(_HEX_CHARS, "0")), bytes.fromhex(start.ljust(_HEX_CHARS, "f"))
 
 
 def _base62_span(start: str) -> tuple[bytes, bytes]:

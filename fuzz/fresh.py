@@ -59,9 +59,16 @@ def store(name: str = "store") -> Iterator[SQLiteStore]:
 
     path = folder() / f"{name}.db"
     path.write_bytes(_template())
-    with SQLiteStore(path) as made:
-        yield made
-    for rest in folder().glob(f"{name}.db*"):
+    try:
+        with SQLiteStore(path) as made:
+            yield made
+    finally:
+        remove(path.name)
+
+
+def remove(name: str) -> None:
+    """Remove a store, with all that SQLite and Culm put beside its file."""
+    for rest in folder().glob(f"{name}*"):
         if rest.is_dir():
             shutil.rmtree(rest)
         else:

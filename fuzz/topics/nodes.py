@@ -6,14 +6,10 @@ peer has to prove itself first, it does, and the bytes of an input are what it s
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Protocol, TypeVar, cast
-from unittest.mock import patch
+from typing import TYPE_CHECKING, cast
 
 from culm.bamboo import Identity
 from culm.bushbaby import Connection as BushbabyConnection
@@ -30,8 +26,6 @@ from culm.node.proposals import ProposalSession
 from culm.node.propose import ProposalOptions
 from culm.node.secure import SecureSession
 from culm.node.session import Session
-from culm.node.source import StoreSource
-from culm.node.worker import StoreWorker
 from culm.proposals import Offered, Proposal, Setup
 from culm.proposals import Session as ProposalEnd
 from culm.ranges import Range, RangeSet
@@ -41,12 +35,15 @@ from culm.session.events import Asked, Ended, Reconcile, Transferred
 from culm.testing import build_log
 from culm.testing.memory import MemoryStore
 from culm.wire.stlv import encode_header
-from fuzz import fresh
+from fuzz import talking
 from fuzz.script import recorded, records
+from fuzz.talking import MakeSession, Peer
 from fuzz.target import Target
 from fuzz.topics import bushbaby
 
-_T = TypeVar("_T")
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
 _ME, _PEER = Identity(bytes([21]) * 32), Identity(bytes([22]) * 32)
 _CLUMP = b"fuzz"
 _CONFIG = NodeConfig(_CLUMP, limits=NodeLimits(idle_seconds=60, handshake_seconds=60, settle_seconds=60))
@@ -54,7 +51,6 @@ _LOG = build_log(14, payload_size=9)
 _NAME = _LOG.identity.public, _LOG.log_id
 logging.getLogger("culm.node").setLevel(logging.CRITICAL)
 _ENOUGH = 1 << 20
-_PATIENCE = 120  # seconds: nothing here waits for anybody
 _OTHER = build_log(3, seed=2, payload_size=9)
 _OTHER_NAME = _OTHER.identity.public, _OTHER.log_id
 _FULL = MemoryStore()
@@ -63,159 +59,15 @@ for _entry_, _payload_ in (*_LOG.items(), *_OTHER.items()):
 _NO_RECORDS = ArrayStorage.of([])
 
 
-class _Transport:
-    """Takes everything at once."""
-
-    def get_write_buffer_size(self) -> int:
-        """Nothing waits."""
-        return 0
-
-    def abort(self) -> None:
-        """Nothing is open."""
-
-
-class _Peer:
-    """The other end of a connection: hears what is written, and proves itself where that is needed.
-
-    ``rest`` is what it has to say then, piece by piece: one in answer to each time that something is written, and one
-    whenever nothing else happens.
-    """
-
-    rest: Iterator[bytes] = iter(())
-
-    def __init__(self) -> None:
-        self.opened = asyncio.Event()
-        self.opened.set()
-
-    def hears(self, data: bytes) -> bytes:  # noqa: ARG002 - one that does not listen
-        """What it says to that at once."""
-        return b""
-
-    def greeting(self) -> bytes:
-        """What it says first."""
-        return b""
-
-
-class _Streams:
-    """Both halves of a connection to a peer: what is written is heard at once."""
-
-    def __init__(self, peer: _Peer) -> None:
-        self.reader = asyncio.StreamReader()
-        self.transport = _Transport()
-        self._peer = peer
-        self._closed = False
-
-    def write(self, data: bytes) -> None:
-        """Hand bytes to the peer."""
-        if not self._closed:
-            self.reader.feed_data(self._peer.hears(bytes(data)))
-
-    async def drain(self) -> None:
-        """All is taken at once; the others have their turn."""
-        await asyncio.sleep(0)
-
-    def get_extra_info(self, name: str) -> object:  # noqa: ARG002 - as every writer
-        """Nothing is known of a connection to nowhere."""
-        return None
-
-    def write_eof(self) -> None:
-        """The peer ends the connection, too."""
-        self.close()
-
-    def close(self) -> None:
-        """The peer hears nothing more, and says nothing."""
-        if not self._closed:
-            self._closed = True
-            self.reader.feed_eof()
-
-    async def wait_closed(self) -> None:
-        """It is closed at once."""
-
-    @property
-    def both(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """As a session takes them."""
-        return self.reader, cast("asyncio.StreamWriter", self)
-
-    async def say(self, worker: StoreWorker) -> None:
-        """Say what there is to say, whenever nothing else happens; then end."""
-        self.reader.feed_data(self._peer.greeting())
-        await self._peer.opened.wait()
-        await _breathe(worker)
-        for piece in self._peer.rest:
-            if not self._closed:
-                self.reader.feed_data(piece)
-            await _breathe(worker)
-        self.close()
-
-
-async def _breathe(worker: StoreWorker) -> None:
-    """Let everything run that is under way, on the loop and for the store."""
-    for _ in range(8):
-        await worker.run(int)
-        await asyncio.sleep(0)
-
-
-class _Inline(ThreadPoolExecutor):
-    """Runs functions at once, in place of a thread: so that an input always does the same."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        super().__init__(1)
-
-    def submit(self, function: Callable[..., _T], /, *args: object, **kwargs: object) -> Future[_T]:
-        """Run it; its result is there already."""
-        done: Future[_T] = Future()
-        try:
-            done.set_result(function(*args, **kwargs))
-        except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
-            done.set_exception(error)
-        return done
-
-
-class _Runs(Protocol):
-    """A session."""
-
-    async def run(self) -> None:
-        """Run it."""
-
-
-_Session = Callable[[StoreWorker, StoreSource, tuple[asyncio.StreamReader, asyncio.StreamWriter]], _Runs]
-
-
-def _talk(peer: Callable[[], _Peer], session: _Session, said: Callable[[_Peer], Iterator[bytes]]) -> None:
-    """Run a session over a store that holds the half of a log; the store has to be right behind it."""
-    with patch("culm.node.worker.ThreadPoolExecutor", _Inline), fresh.store() as store:
-        store.add(_LOG.items(_LOG.entries[:7]))
-        worker, source = StoreWorker(store), StoreSource(store, _CONFIG.policy)
-
-        async def run() -> None:
-            asyncio.get_running_loop().set_default_executor(_Inline())
-            other = peer()
-            other.rest = said(other)
-            streams = _Streams(other)
-            made = session(worker, source, streams.both)
-            async with asyncio.timeout(_PATIENCE):
-                running = asyncio.create_task(made.run())
-                saying = asyncio.create_task(streams.say(worker))
-                try:
-                    await running
-                finally:
-                    saying.cancel()
-                    await asyncio.gather(saying, return_exceptions=True)
-
-        try:
-            with asyncio.Runner() as runner:
-                runner.run(run())
-        finally:
-            worker.close()
-            source.close()
-            problems = store.verify().problems
-            assert not problems, problems[:3]
+def talk(peer: Callable[[], Peer], session: MakeSession, said: Callable[[Peer], Iterator[bytes]]) -> None:
+    """Run a session over a store that holds the half of a log."""
+    talking.talk(peer, session, said, _LOG.items(_LOG.entries[:7]))
 
 
 # -- without a handshake -------------------------------------------------------------------------------------------
 
 
-def _interval_session(how: int) -> _Session:
+def _interval_session(how: int) -> MakeSession:
     options = FollowOptions(
         verified=not how & 1,
         newest=3 if how & 2 else None,
@@ -230,10 +82,10 @@ def _interval_session(how: int) -> _Session:
 
 def interval_session(data: bytes) -> None:
     """A session that speaks intervals, which follows a log or not, and mirrors what it is asked for."""
-    _talk(_Peer, _interval_session(data[0] if data else 0), lambda _: records(data[1:]))
+    talk(Peer, _interval_session(data[0] if data else 0), lambda _: records(data[1:]))
 
 
-def _proposal_session(how: int) -> _Session:
+def _proposal_session(how: int) -> MakeSession:
     options = ProposalOptions(
         greedy=bool(how & 1), window=1000 if how & 2 else 0, notify_only=bool(how & 4), small=bool(how & 32)
     )
@@ -245,13 +97,13 @@ def _proposal_session(how: int) -> _Session:
 
 def proposal_session(data: bytes) -> None:
     """A session that speaks proposals, of either side, greedily or not."""
-    _talk(_Peer, _proposal_session(data[0] if data else 0), lambda _: records(data[1:]))
+    talk(Peer, _proposal_session(data[0] if data else 0), lambda _: records(data[1:]))
 
 
 # -- with one ------------------------------------------------------------------------------------------------------
 
 
-class _Sealing(_Peer):
+class _Sealing(Peer):
     """A Bushbaby peer that proves itself, and then seals what the input says, as ``fuzz.topics.bushbaby.peer``."""
 
     def __init__(self) -> None:
@@ -286,14 +138,14 @@ class _Sealing(_Peer):
 
 def bushbaby_session(data: bytes) -> None:
     """A session that speaks Bushbaby, with a peer that has proved itself."""
-    _talk(
+    talk(
         _Sealing,
         lambda worker, _, both: Session(_ME, _CONFIG, worker, both, called=True),
         lambda peer: cast("_Sealing", peer).sealed(data[1:]),
     )
 
 
-class _Proving(_Peer):
+class _Proving(Peer):
     """A ``culm://`` caller or listener that proves itself."""
 
     def __init__(self, *, calls: bool) -> None:
@@ -320,7 +172,7 @@ class _Proving(_Peer):
         return self._connection.data_to_send()
 
 
-def _secure_session(calls: bool) -> _Session:
+def _secure_session(calls: bool) -> MakeSession:
     peer = _PEER.public if calls else None
     return lambda worker, source, both: SecureSession(_ME, _CONFIG, worker, source, Claims(), both, peer=peer)
 
@@ -328,7 +180,7 @@ def _secure_session(calls: bool) -> _Session:
 def secure_session(data: bytes) -> None:
     """A session of ``culm://``, of either side, with a peer that has proved itself."""
     calls = data[:1] < b"\x80"  # the peer does, and the session listens
-    _talk(
+    talk(
         lambda: _Proving(calls=calls),
         _secure_session(not calls),
         lambda _: records(data[1:]),
@@ -338,7 +190,7 @@ def secure_session(data: bytes) -> None:
 # -- seeds: what peers say that mean well --------------------------------------------------------------------------
 
 
-class _Answering(_Peer):
+class _Answering(Peer):
     """Answers with a protocol's machine over a store that has everything, and notes what it said."""
 
     def __init__(self) -> None:
@@ -441,15 +293,15 @@ class _Secure(_Proving):
                 pass
 
 
-def _recorded(how: int, peer: Callable[[], _Peer], run: _Session) -> bytes:
+def _recorded(how: int, peer: Callable[[], Peer], run: MakeSession) -> bytes:
     """The input that is what such a peer said."""
-    made: list[_Peer] = []
+    made: list[Peer] = []
 
-    def kept() -> _Peer:
+    def kept() -> Peer:
         made.append(peer())
         return made[0]
 
-    _talk(kept, run, lambda _: iter([b""] * 8))
+    talk(kept, run, lambda _: iter([b""] * 8))
     said = cast("_Answering", made[0]).said
     return bytes([how]) + recorded(said)
 

@@ -14,9 +14,11 @@ from zlib import crc32
 import numpy as np
 
 from culm.bamboo import ForkProof
-from culm.errors import ConfigError, EncodingError, StoreDamaged
+from culm.errors import ConfigError, EncodingError, InvalidEntry, StoreDamaged, StoreError
 from culm.negentropy import ArrayStorage, Negentropy
 from culm.negentropy.codec import INFINITY
+from culm.spark.inputs import plan
+from culm.spark.scan import scan
 from culm.store import Position, SQLiteStore, State
 from culm.store.exchange import Importer, export_bundle
 from culm.store.files import BundleWriter, EntryRecord, PayloadRecord, Record, read_records, read_records_from
@@ -138,13 +140,13 @@ def _sealed(document: dict[str, object]) -> bytes:
 
 
 def _patched(content: bytes, patches: bytes) -> bytes:
-    """Bytes put in other places: each patch is a place of two bytes, a size below 8, and as many bytes."""
+    """Bytes put in other places: each patch is a place of three bytes, a size below 8, and as many bytes."""
     changed = bytearray(content)
     at = 0
-    while at + 3 <= len(patches):
-        place, size = int.from_bytes(patches[at : at + 2], "big") % len(content), patches[at + 2] % 8
-        changed[place : place + size] = patches[at + 3 : at + 3 + size]
-        at += 3 + size
+    while at + 4 <= len(patches):
+        place, size = int.from_bytes(patches[at : at + 3], "big") % len(content), patches[at + 3] % 8
+        changed[place : place + size] = patches[at + 4 : at + 4 + size]
+        at += 4 + size
     return bytes(changed[: len(content)].ljust(len(content), b"\0"))
 
 
@@ -206,6 +208,46 @@ def index(data: bytes) -> None:
             assert found.position(INFINITY, b"", 0) == len(_KEYS)
 
 
+# -- damaged stores ------------------------------------------------------------------------------------------------
+
+
+@cache
+def _database() -> bytes:
+    """A store with a whole log, one with gaps and a fork."""
+    path = fresh.folder() / "good.db"
+    with SQLiteStore(path) as store:
+        log = build_log(14, payload_size=9)
+        store.add([*log.items(), (log.make(13, b"another"), None)])
+        store.add(build_log(9, seed=2).items()[4:])
+    return path.read_bytes()
+
+
+def damaged(data: bytes) -> None:
+    """A store whose file was changed is read, or called damaged: by whoever opens, verifies, exports, scans or adds.
+
+    An input is how it is used, and patches of its file.
+    """
+    path = fresh.file("damaged.db", _patched(_database(), data[1:]))
+    how = data[0] % 4 if data else 0
+    try:
+        if how == _SCANNED:
+            for split in plan([path]):
+                for piece in split:
+                    list(scan(piece, 100))
+            return
+        with SQLiteStore(path, read_only=how != _ADDED_TO) as store:
+            if how == _VERIFIED:
+                store.verify()
+            elif how == _EXPORTED:
+                export_bundle(store, [(log.author, log.log_id) for log in store.logs()], io.BytesIO())
+            else:
+                store.add(build_log(5, seed=3).items())
+    finally:
+        fresh.remove("damaged.db")
+
+
+_VERIFIED, _EXPORTED, _SCANNED, _ADDED_TO = range(4)
+
 # -- seeds ---------------------------------------------------------------------------------------------------------
 
 
@@ -231,12 +273,13 @@ _SCRIPTS = (
     bytes([64, 65, 66, 67, 79, 17, 21, 22, 23, 24, 34, 90, 200, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50]),
 )
 _CURSORS = b"0", b"17", b"5.-3.-9223372036854775808.2"
-_PATCHES = b"\x00", b"\x80", b"\x00\x00\x08\x00", b"\x80\x00\x08\x00\x2f\x10\x00"
+_PATCHES = b"\x00", b"\x80", b"\x00\x00\x00\x08\x00", b"\x80\x00\x00\x08\x00\x00\x2f\x10\x00"
 TARGETS = (
     Target("store.export", export, (EncodingError,), files()),
     Target("store.import", import_, (), files()),
     Target("store.order", order, (), _SCRIPTS, longest=64, share=1.5),
     Target("store.cursor", cursor, (ConfigError,), _CURSORS, longest=100, share=0.1),
     Target("store.manifest", manifest, (StoreDamaged,), (b"\xff" + _index()[0], b"\x00" + _index()[0])),
+    Target("store.damaged", damaged, (StoreError, InvalidEntry), tuple(bytes([n]) for n in range(4)), longest=200),
     Target("store.index", index, (StoreDamaged,), _PATCHES, longest=200),
 )

@@ -189,6 +189,18 @@ def test_a_cut_file(place: Path) -> None:
     assert {StoreDamaged} == set(found)
 
 
+def test_a_damaged_schema(place: Path) -> None:
+    """A schema that SQLite cannot read, whatever bytes its complaint is made of, is a damaged store."""
+    SQLiteStore(place).close()
+    data = place.read_bytes()
+    at = data.index(b"CREATE TABLE entries")
+    for harm in (b"\xff", b"\x00", b"x"):
+        place.write_bytes(data[: at + 13] + harm * 6 + data[at + 19 :])
+        for read_only in (True, False):
+            with pytest.raises(StoreDamaged):
+                SQLiteStore(place, read_only=read_only).verify()
+
+
 def test_reading_only(store: SQLiteStore) -> None:
     """A store opened for reading only answers every question and takes nothing."""
     store.add(LOG.items())

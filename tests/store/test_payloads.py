@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import tempfile
 import tracemalloc
@@ -13,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from culm.bamboo import Entry, Identity, yamf_hash
-from culm.errors import NotHeld, PayloadMismatch, PayloadSizeMismatch, Place, StoreError
+from culm.errors import NotHeld, PayloadMismatch, PayloadSizeMismatch, Place, StoreDamaged, StoreError
 from culm.store import PayloadState, SQLiteStore, State, payloads
+from culm.store.exchange import export_bundle, export_plain
 from culm.store.pieces import PIECE_BYTES
 from culm.testing import LogBuilder
 
@@ -164,6 +166,23 @@ def test_reading_from_an_offset(bare: SQLiteStore, log: LogBuilder, offset: int)
     assert stored is not None
 
     assert LARGE[offset:] == b"".join(bare.payload(stored, offset))
+
+
+def test_bytes_that_are_missing_are_told(place: Path, log: LogBuilder) -> None:
+    """A payload that the store calls complete and has not all of is never passed on as if it were whole."""
+    with SQLiteStore(place) as store:
+        store.add(log.items())
+        stored = store.get(log.entries[0].place)
+        assert stored is not None
+        store._database.connection.execute("UPDATE payloads SET piece = x'66' WHERE entry = ?", (stored.id,))
+        with pytest.raises(StoreDamaged, match="1 bytes of a payload are there in place of 5"):
+            list(store.payload(stored))
+        for export in (export_plain, export_bundle):
+            with pytest.raises(StoreDamaged):
+                export(store, [log.entries[0].log], io.BytesIO(), *([print] if export is export_plain else []))
+        store.forget(log.entries[0].place)
+        assert list(store.payload(stored)) == []  # it was forgotten after it was looked up
+        assert list(store.payload(stored, 7)) == []
 
 
 def test_sendables(bare: SQLiteStore, log: LogBuilder) -> None:

@@ -51,6 +51,8 @@ def translated_errors(path: Path) -> Iterator[None]:
         kind, text = _ERRORS.get(code, (StoreError, str(error)))
         message = f"{path}: {text}"
         raise kind(message) from error
+    except UnicodeDecodeError as error:  # SQLite's own message names a part of a damaged schema
+        raise StoreDamaged(f"{path}: the store's file is damaged") from error
 
 
 class Database:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from culm.bamboo import PayloadHasher
 from culm.errors import StoreDamaged
+from culm.store.schema import PayloadState
 
 if TYPE_CHECKING:
     import sqlite3
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from culm.store.database import Database
     from culm.store.interface import Bytes
-    from culm.store.schema import PayloadState
 
 PIECE_BYTES = 64 * 1024  # payloads are stored, and read, in pieces of at most this size
 LARGE_BYTES = 1024 * 1024  # payloads above this size are files
@@ -31,6 +31,21 @@ def read_pieces(database: Database, entry_id: int, offset: int = 0) -> Iterator[
     while piece := read_slice(database, entry_id, offset, PIECE_BYTES):
         offset += len(piece)
         yield piece
+
+
+def read_complete(database: Database, entry_id: int, size: int, offset: int = 0) -> Iterator[bytes]:
+    """The same of a payload of which all ``size`` bytes are there; ``StoreDamaged`` at the end if they are not.
+
+    One that is being forgotten meanwhile ends early, and no harm is done.
+    """
+    reached = offset
+    for piece in read_pieces(database, entry_id, offset):
+        reached += len(piece)
+        yield piece
+    if reached != max(size, offset):
+        rows = database.read("SELECT payload_state FROM entries WHERE id = ?", (entry_id,))
+        if rows and rows[0][0] == PayloadState.COMPLETE:
+            raise StoreDamaged(f"{database.path}: {reached} bytes of a payload are there in place of {size}")
 
 
 def read_slice(database: Database, entry_id: int, offset: int, size: int) -> bytes:

@@ -200,7 +200,12 @@ class SQLiteStore:
         return pieces.read_pieces(self._database, sendable.id, len(sendable.start))
 
     def payload(self, stored: StoredEntry, offset: int = 0) -> Iterator[bytes]:
-        """The payload's bytes held, from ``offset`` on, in pieces of at most ``pieces.PIECE_BYTES``."""
+        """The payload's bytes held, from ``offset`` on, in pieces of at most ``pieces.PIECE_BYTES``.
+
+        ``StoreDamaged`` if the payload is complete and bytes of it are not there.
+        """
+        if stored.payload_complete:
+            return pieces.read_complete(self._database, stored.id, stored.entry.size, offset)
         return pieces.read_pieces(self._database, stored.id, offset)
 
     def payload_slice(self, entry_id: int, offset: int, size: int) -> bytes:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
-from unittest.mock import patch
 
 from culm.node.policy import Policy
 from culm.node.source import StoreSource
+from culm.node.surroundings import Surroundings
 from culm.node.worker import StoreWorker
 from fuzz import fresh
 
@@ -131,6 +132,19 @@ class Inline(ThreadPoolExecutor):
         return done
 
 
+def surroundings() -> Surroundings:
+    """What a node takes from the world, without any chance: secrets are counted up."""
+    counter = count(1)
+    return Surroundings(
+        secret_bytes=lambda size: next(counter).to_bytes(size, "big"),
+        chance=lambda: 0.5,
+        thread=Inline,
+        threads=Inline,
+        spent=lambda: 0.0,
+        look_seconds=60,
+    )
+
+
 class Runs(Protocol):
     """A session."""
 
@@ -148,9 +162,9 @@ def talk(
     items: Sequence[tuple[Entry, Bytes | None]],
 ) -> None:
     """Run a session over a store that holds these entries; the store has to be right behind it."""
-    with patch("culm.node.worker.ThreadPoolExecutor", Inline), fresh.store() as store:
+    with fresh.store() as store:
         store.add(items)
-        worker, source = StoreWorker(store), StoreSource(store, Policy())
+        worker, source = StoreWorker(store, surroundings()), StoreSource(store, Policy())
 
         async def run() -> None:
             asyncio.get_running_loop().set_default_executor(Inline())

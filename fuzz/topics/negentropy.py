@@ -14,6 +14,8 @@ from culm.negentropy.reconciler import newest_listed
 from culm.negentropy.storage import SubRange
 from culm.node.config import NodeLimits
 from culm.node.reconcile import Answering
+from culm.node.worker import Computing
+from fuzz.talking import Inline, surroundings
 from fuzz.target import Target
 
 if TYPE_CHECKING:
@@ -110,7 +112,8 @@ async def _serve(data: bytes) -> bytes:
     reader, sink = asyncio.StreamReader(), _Sink()
     reader.feed_data(data)
     reader.feed_eof()
-    await _Listener(NodeLimits(), (reader, cast("asyncio.StreamWriter", sink))).run()
+    share = Computing(surroundings()).share()
+    await _Listener(share, NodeLimits(), (reader, cast("asyncio.StreamWriter", sink)), thread=Inline()).run()
     return bytes(sink.data)
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _ME, _PEER = Identity(bytes([21]) * 32), Identity(bytes([22]) * 32)
 _CLUMP = b"fuzz"
-_CONFIG = NodeConfig(_CLUMP, limits=NodeLimits(idle_seconds=60, handshake_seconds=60, settle_seconds=60))
+_LIMITS = NodeLimits(idle_seconds=60, handshake_seconds=60, settle_seconds=60)
 _LOG = build_log(14, payload_size=9)
 _NAME = _LOG.identity.public, _LOG.log_id
 logging.getLogger("culm.node").setLevel(logging.CRITICAL)
@@ -57,6 +57,10 @@ _FULL = MemoryStore()
 for _entry_, _payload_ in (*_LOG.items(), *_OTHER.items()):
     _FULL.put(_entry_, bytes(_payload_ or b""))
 _NO_RECORDS = ArrayStorage.of([])
+
+
+def _config() -> NodeConfig:
+    return NodeConfig(_CLUMP, limits=_LIMITS, surroundings=talking.surroundings())
 
 
 def talk(peer: Callable[[], Peer], session: MakeSession, said: Callable[[Peer], Iterator[bytes]]) -> None:
@@ -76,7 +80,7 @@ def _interval_session(how: int) -> MakeSession:
     )
     logs = [] if how & 16 else [_NAME]
     return lambda worker, source, both: IntervalSession(
-        _CONFIG, worker, source, both, logs=logs, options=options, live=not how & 32
+        _config(), worker, source, both, logs=logs, options=options, live=not how & 32
     )
 
 
@@ -91,7 +95,7 @@ def _proposal_session(how: int) -> MakeSession:
     )
     logs = [_NAME] if how & 8 else []
     return lambda worker, source, both: ProposalSession(
-        _CONFIG, worker, source, both, called=bool(how & 16), logs=logs, options=options
+        _config(), worker, source, both, called=bool(how & 16), logs=logs, options=options
     )
 
 
@@ -140,7 +144,7 @@ def bushbaby_session(data: bytes) -> None:
     """A session that speaks Bushbaby, with a peer that has proved itself."""
     talk(
         _Sealing,
-        lambda worker, _, both: Session(_ME, _CONFIG, worker, both, called=True),
+        lambda worker, _, both: Session(_ME, _config(), worker, both, called=True),
         lambda peer: cast("_Sealing", peer).sealed(data[1:]),
     )
 
@@ -174,7 +178,7 @@ class _Proving(Peer):
 
 def _secure_session(calls: bool) -> MakeSession:
     peer = _PEER.public if calls else None
-    return lambda worker, source, both: SecureSession(_ME, _CONFIG, worker, source, Claims(), both, peer=peer)
+    return lambda worker, source, both: SecureSession(_ME, _config(), worker, source, Claims(), both, peer=peer)
 
 
 def secure_session(data: bytes) -> None:

@@ -7,17 +7,21 @@ PYTEST_ARGS ?= --numprocesses=auto --maxprocesses=4 --dist=loadgroup
 BENCH_ARGS ?=
 FUZZ_ARGS ?=
 STORM ?= 10000
+KILLS ?= 1000
+CRASH_ARGS ?=
+MINUTES ?= 30
+SOAK_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The folders that hold Python, as far as they are there.
-CODE := $(wildcard src tests bench fuzz examples docs deploy)
-TYPED := $(wildcard src tests bench fuzz examples deploy)
+CODE := $(wildcard src tests bench crash fuzz soak examples docs deploy)
+TYPED := $(wildcard src tests bench crash fuzz soak examples deploy)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint format types storm screenshots cluster bench fuzz docs lock clean python-check
+.PHONY: help demo test coverage lint format types storm crash soak screenshots cluster bench fuzz docs lock clean python-check
 
 help:  ## say what the verbs do
 	@echo "make VERB, each sets up .venv itself when it is needed:"
@@ -46,6 +50,12 @@ types: $(READY)  ## check the types
 storm: $(READY)  ## run ten thousand random sessions of each Point-2-Point protocol (STORM=number)
 	@CULM_STORM=$(STORM) $(BIN)/python -m pytest tests/intervals/test_storm.py tests/proposals/test_storm.py --timeout=0
 
+crash: $(READY)  ## kill the program at a thousand random moments, look at what is left (KILLS=number, CRASH_ARGS=...)
+	@$(BIN)/python -m crash --kills $(KILLS) $(CRASH_ARGS)
+
+soak: $(READY)  ## run three nodes for half an hour: memory, file handles, what they hold (MINUTES=number, SOAK_ARGS=...)
+	@$(BIN)/python -m soak --minutes $(MINUTES) $(SOAK_ARGS)
+
 screenshots: $(READY)  ## take pictures of the status page, into build/screenshots (needs Debian's chromium-driver)
 	@CULM_SCREENSHOTS=build/screenshots $(BIN)/python -m pytest tests/node/status/test_browser.py
 
@@ -64,7 +74,7 @@ docs: $(READY)  ## build the pages into build/docs
 
 clean:  ## remove the environment and everything built
 	@rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	@find src tests $(wildcard bench fuzz examples) -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src tests $(wildcard bench crash fuzz soak examples) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # uv only makes the locks; it is no dependency, so it lives in an environment of its own. Annotations
 # and the index are left out: a lock tells what, not from where.

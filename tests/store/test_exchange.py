@@ -115,6 +115,20 @@ def kinds(report: ImportReport) -> list[tuple[Place | None, type]]:
 # -- round trips -----------------------------------------------------------------------------------------------
 
 
+def test_paths_that_come_later(target: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries count as waiting only if their path did not come with the rest of the file, however it is taken in."""
+    monkeypatch.setattr("culm.store.exchange._BATCH_ENTRIES", 3)
+    stream = io.BytesIO()
+    writer = BundleWriter(stream)
+    for entry in [*LOG.entries[6:12], *LOG.entries[:6]]:
+        writer.entry(entry)
+    writer.close()
+    report = run(target, stream.getvalue())
+
+    assert (12, 0) == (report.added, report.waiting)
+    assert 12 == len(list(target.entries(NAME)))
+
+
 def test_plain_round_trip(store: SQLiteStore, target: SQLiteStore) -> None:
     """Verified entries with payloads go through a plain file; the others are named and left out."""
     store.add([*LOG.items()[:9], (LOG.entries[9], None), LOG.items()[11]])

@@ -44,6 +44,7 @@ class Importer:
 
     def run(self, stream: BinaryIO) -> ImportReport:
         """Import a whole file. What comes before bytes that cannot be read is imported all the same."""
+        before = self._store.newest_row()
         try:
             for record in read_records(stream):
                 self._take(record)
@@ -52,6 +53,8 @@ class Importer:
             reason = type(error)(f"byte {error.offset}: {error}", error.offset)
             self.report.refused.append((None, reason))
         self._flush()
+        if self.report.waiting:  # some found their path with what came later in the file
+            self.report.waiting = self._store.waiting_after(before)
         return self.report
 
     def _take(self, record: Record) -> None:

@@ -84,18 +84,19 @@ class SQLiteStore:
         """
         report = ImportReport()
         rest = iter(items)
-        before = self._newest_row()
+        before = self.newest_row()
         while batch := self._next_batch(rest):
             report.merge(self._add_batch(batch, authenticated=authenticated, durable=durable))
         if report.waiting:  # some of those that waited when they came found their path since
-            report.waiting = self._waiting_after(before)
+            report.waiting = self.waiting_after(before)
         return report
 
-    def _newest_row(self) -> int:
+    def newest_row(self) -> int:
+        """The row of the entry that came last; 0 if there is none."""
         with self._database.snapshot() as connection:
             return next_entry_id(connection) - 1
 
-    def _waiting_after(self, row: int) -> int:
+    def waiting_after(self, row: int) -> int:
         """How many entries wait that came after that row."""
         waiting = "SELECT count(*) FROM entries WHERE state = 1 AND id > ?"
         with self._database.snapshot() as connection:

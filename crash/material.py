@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from culm.store.database import Database
 
-READINGS = 1500  # entries of the longest log
-_LARGE = (2_500_000, 90_000, 1_300_000, 300, 1_048_577, 1_048_576, 4_200_000, 70_000)  # both sides of every limit
+READINGS = 1000  # entries of the longest log
+_LARGE = (2_500_000, 90_000, 1_300_000, 300, 1_048_577, 1_048_576, 70_000)  # both sides of every limit
 
 
 @dataclass(frozen=True)

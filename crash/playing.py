@@ -86,7 +86,7 @@ class Stage:
         while not tally.findings:
             last = tally.kills >= kills
             call = scene.call()
-            if call is None or (last and call.endless):
+            if call is None or (last and call.endless is not None):
                 break
             fate = self._run(scene, call, to_its_end=last)
             if fate.killed:

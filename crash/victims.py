@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _PATIENCE = 120.0  # seconds after which a program counts as hung
-_QUIET = 0.2  # seconds without a change of a file after which a program that runs for ever is idle
+_JUST, _MOMENT = 0.03, 0.2  # seconds since the last change of a file
+_LESS = 10  # how much lower the priority of a victim is, so that it does not get ahead of who is to kill it
 _EARLY = 40  # changes of a file, within which most work has not ended
 _LAST_CHANGES = 2  # of a run, that only take its files away
 _REMEMBERED = 9  # durations of a step that are taken into account
@@ -38,7 +39,8 @@ class Call:
     """A program to run: ``python -m`` a module, with arguments.
 
     ``step`` names what it does, for runs that take equally long. ``ready``: its work begins when it prints a line that
-    begins so, else with its first change of a file. ``endless``: it runs until it is ended, and works for ``seconds``.
+    begins so, else with its first change of a file. ``endless``: it runs until it is ended, is worth being killed up to
+    its change of a file of that number, and idle after ``seconds``.
     """
 
     step: str
@@ -46,13 +48,13 @@ class Call:
     module: str = "culm.cli"
     stdin: Path | None = None
     ready: str | None = None
-    endless: bool = False
-    seconds: float = 0.5
+    endless: int | None = None
+    seconds: float = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """When to kill: at the ``changes``-th change of a file, or ``seconds`` after the work began."""
+    """When to kill: at the ``changes``-th change of a file, or ``seconds`` after the work began, if that is first."""
 
     changes: int | None = None
     seconds: float | None = None
@@ -62,7 +64,8 @@ class Aim:
 class Fate:
     """What became of a run.
 
-    ``at_work``: when it was killed it had files of its scene open, and was busy with them. ``code`` is None if it was
+    ``at_work``: when it was killed it had files of its scene open or had just changed one (one that runs without end:
+    had changed one a moment before). ``code`` is None if it was
     killed. ``lines`` are the whole lines it printed. ``changes`` and ``seconds`` count from where its work began to
     the last change of a file.
     """
@@ -89,8 +92,8 @@ class Aims:
 
     def choose(self, call: Call) -> Aim:
         """A moment for the next run."""
-        if call.endless:
-            return Aim(seconds=self.rng.uniform(0.0, call.seconds))
+        if call.endless is not None:
+            return Aim(changes=self.rng.randint(1, call.endless), seconds=call.seconds)
         known = self._known.get(call.step)
         if not known:
             return Aim(changes=self.rng.randint(1, _EARLY))
@@ -126,6 +129,7 @@ class Victim:
                 stderr=self._errors,
                 env=environment(),
             )
+        os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _LESS)
         assert self._process.stdout is not None
         self._stdout = self._process.stdout.fileno()
         os.set_blocking(self._stdout, False)
@@ -219,8 +223,10 @@ class Victim:
         return fate
 
     def _is_at_work(self, now: float) -> bool:
-        if self._call.endless and now - self._changed_at > _QUIET:
-            return False
+        if self._call.endless is not None:
+            return now - self._changed_at <= _MOMENT
+        if now - self._changed_at <= _JUST:
+            return True
         prefixes = tuple(f"{folder.resolve()}/" for folder in self._folders)
         with suppress(OSError):  # it has just ended
             for file in Path(f"/proc/{self._process.pid}/fd").iterdir():

@@ -139,8 +139,7 @@ class Program(Scene):
             "--bundle",
             self.material.bundle,
             ready="writing",
-            endless=True,
-            seconds=1.0,
+            endless=2000,
         )
 
     def ended(self, call: Call, fate: Fate) -> None:

@@ -153,7 +153,7 @@ class Serve(Scene):
         url = self.peers.url(self._scheme)
         return self.culm(
             "serve", "serve", "--clump", CLUMP, "--listen", "culm://127.0.0.1:0", "--peer", url,
-            ready="listening", endless=True, seconds=1.0,
+            ready="listening", endless=600,
         )  # fmt: skip
 
     def beside(self) -> Sequence[Call]:

@@ -46,7 +46,7 @@ def stage(made: Material, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.mark.xdist_group("crash")
-@pytest.mark.parametrize("name", ["append", "program", "forget", "import", "sync culm", "migrate", "backup"])
+@pytest.mark.parametrize("name", ["append", "program", "import", "sync culm", "migrate", "backup"])
 def test_killed(stage: Stage, name: str) -> None:
     """A program that is killed leaves a home that is whole, with everything it had said it did."""
     tally = Tally()

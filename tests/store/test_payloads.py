@@ -236,6 +236,24 @@ def test_resumed_at_the_byte_reached(bare: SQLiteStore, log: LogBuilder) -> None
         assert (PayloadState.COMPLETE, LARGE) == held(again, log.entries[1].place)
 
 
+def test_a_small_payload_in_parts(store: SQLiteStore) -> None:
+    """A small payload that came in parts is given whole, or not at all, to who looks its entry up."""
+    builder = LogBuilder(Identity(bytes(32)))
+    entry = builder.append(b"in two parts")
+    store.add([(entry, None)])
+    for part in (b"in two", b" parts"):
+        sink = store.payload_sink(entry.place)
+        sink.write(part)
+        sink.close()
+    sink = store.payload_sink(entry.place)
+    sink.finish()
+    (kept,) = store.lookup(entry.log).page(1, ascending=True, limit=1)
+
+    assert (12, True) == (kept.payload_held, kept.complete)
+    assert kept.small in (None, b"in two parts")
+    assert b"in two parts" == store.payload_slice(kept.handle, 0, 100) + store.payload_slice(kept.handle, 6, 100)
+
+
 def test_killed_in_the_middle(bare: SQLiteStore, log: LogBuilder) -> None:
     """If the process dies without a word at most the last uncommitted MiB is lost; what is there is right."""
     lost = bare.payload_sink(log.entries[1].place)

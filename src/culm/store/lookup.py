@@ -73,6 +73,8 @@ class Lookup:
         for row, encoded, state, held, piece in rows:
             complete = state == PayloadState.COMPLETE
             small = b"" if complete and not held else piece
+            if small is not None and len(small) < held:  # it came in parts, and lies in as many pieces
+                small = None
             found.append(HeldEntry(Entry.decode(encoded), held, complete, small, row))
         return found
 

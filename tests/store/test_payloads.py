@@ -497,6 +497,31 @@ def test_what_was_held_is_dropped_meanwhile(bare: SQLiteStore, log: LogBuilder, 
     assert (PayloadState.COMPLETE, LARGE) == held(bare, place)
 
 
+def _write_and_finish(sink: payloads.Sink, rest: bytes) -> None:
+    sink.write(rest)
+    sink.finish()
+
+
+@pytest.mark.parametrize(("size", "stored"), [(100, 40), (len(LARGE), COMMIT)])
+def test_other_bytes_in_their_place(store: SQLiteStore, size: int, stored: int) -> None:
+    """Where as many other bytes stand as a sink has stored, it is over, and what it brings does not make them right."""
+    builder = LogBuilder(Identity(bytes(32)))
+    entry = builder.append(LARGE[:size])
+    store.add([(entry, None)])
+    sink = store.payload_sink(entry.place)
+    sink.write(LARGE[:stored])
+    sink.keep()
+    store.payload_sink(entry.place).abandon()
+    other = store.payload_sink(entry.place)
+    other.write(bytes(stored))
+    other.close()
+    with pytest.raises(payloads.Overtaken):
+        _write_and_finish(sink, LARGE[stored:size])
+
+    assert (PayloadState.PARTIAL, bytes(stored)) == held(store, entry.place)
+    assert [] == store.verify().problems
+
+
 def test_forgotten_meanwhile(bare: SQLiteStore, log: LogBuilder) -> None:
     """A payload that is forgotten while it comes stays forgotten."""
     place = log.entries[0].place

@@ -82,6 +82,9 @@ class Sink:
         self._overtaken: Overtaken | None = None
         self._pending = bytearray()
         self._written = self._stored  # bytes that are in the file; the last one may not count yet
+        # What tells the bytes that are stored from as many of another transfer.
+        self._name = pieces.file_of(database, self._id) if self.is_large else None
+        self._begun = pieces.hash_held(database, self._id) if not self.is_large else PayloadHasher()
         self._hasher = PayloadHasher()
         if not trusted:
             self._hash_held()
@@ -137,19 +140,28 @@ class Sink:
 
     def _store(self, data: Bytes) -> None:
         if self.is_large:
-            self._file = pieces.write_file(self._database, self._id, self._stored, data)
+            self._file = self._name = pieces.write_file(self._database, self._id, self._stored, data)
         else:
+            self._begun.update(data)
             pieces.write_pieces(self._database.connection, self._id, self._stored, data)
 
     def _check_overtaken(self, connection: sqlite3.Connection) -> None:
         state, held = connection.execute(
             "SELECT payload_state, payload_held FROM entries WHERE id = ?", (self._id,)
         ).fetchone()
-        if state in (PayloadState.ABSENT, PayloadState.PARTIAL) and held == self._stored:
+        if state in (PayloadState.ABSENT, PayloadState.PARTIAL) and held == self._stored and self._is_ours():
             return
         self._done, self._stored, self._written, self._pending = True, held, held, bytearray()
         self._overtaken = Overtaken(complete=state == PayloadState.COMPLETE)
         raise self._overtaken
+
+    def _is_ours(self) -> bool:
+        """Whether the bytes held are those that were found or stored here: others may have come in their place."""
+        if not self._stored:
+            return True
+        if self.is_large:
+            return pieces.file_of(self._database, self._id) == self._name
+        return pieces.hash_held(self._database, self._id).hash == self._begun.hash
 
     def sync(self) -> None:
         """Bring what ``keep`` stored of a large payload to the disk. May be called in another thread."""

@@ -13,7 +13,9 @@ from culm.node.fetching import Fetching
 from culm.node.offers import lacks, offer_of
 from culm.node.policy import Policy
 from culm.node.source import StoreSource
+from culm.node.wants import missing
 from culm.node.worker import Computing
+from culm.ranges import RangeSet, read_range
 from culm.store import SQLiteStore
 from culm.testing.builders import build_log
 from tests.node.links import run
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from culm.ranges import RangeSet
     from culm.store import Log
 
 
@@ -39,6 +40,46 @@ def test_a_payload_inside_a_short_log(tmp_path: Path, missing: int) -> None:
         ours.add(log.items())
         assert ours.get(Place(*key(log), missing)).payload_complete  # type: ignore[union-attr]
         assert not lacks(ours, Policy(), offer)
+
+
+@pytest.mark.parametrize(
+    ("interest", "theirs", "ours"),
+    [
+        ("1..", "entries", "entries"),  # what it has no payload of it cannot give
+        ("1..", "all", "forgotten"),
+        ("1..3", "all", "forgotten"),
+        ("1..9 max 5", "all", "entries"),  # they are all larger
+        ("1..9 metadata", "all", "entries"),
+        ("1..9", "all", "forked at 1"),
+    ],
+)
+def test_offers_of_no_use(tmp_path: Path, interest: str, theirs: str, ours: str) -> None:
+    """A peer that has nothing that we want and lack has nothing for us, though it holds more of a log than we do."""
+    log = build_log(3)
+    policy = Policy(interests={key(log): RangeSet([read_range(interest)])})
+    with SQLiteStore(tmp_path / "theirs.db") as far, SQLiteStore(tmp_path / "ours.db") as near:
+        far.add(log.items() if theirs == "all" else [(entry, None) for entry in log.entries])
+        far.add([(log.append(b""), b"")])
+        offer = offer_of(far, key(log))
+        assert lacks(near, policy, offer)
+        near.add([(entry, None) for entry in log.entries])
+        if ours == "forgotten":
+            for entry in log.entries:
+                near.forget(entry.place)
+        if ours == "forked at 1":
+            near.add([(log.make(1, b"another"), None)])
+        assert not lacks(near, policy, offer)
+
+
+def test_certificates_need_no_payload(tmp_path: Path) -> None:
+    """Entries that are held only because they verify others are not asked for again for the sake of their payload."""
+    log = build_log(20)
+    interest = RangeSet([read_range("10..12")])
+    with SQLiteStore(tmp_path / "ours.db") as store:
+        assert [(1, 1), (4, 4), (8, 13)] == missing(store, interest, key(log), 20, 10)
+        store.add([(entry, None) for entry in log.entries[:9]])
+        store.add(log.items(log.entries[9:11]))
+        assert [(12, 13)] == missing(store, interest, key(log), 20, 10)
 
 
 class Transfer:

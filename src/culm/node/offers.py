@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import Place
-from culm.node.wants import EVERYTHING
+from culm.node.wants import EVERYTHING, lacking
 from culm.session import Offer
 from culm.session.messages import TIP_BYTES
 from culm.store import State
@@ -66,15 +67,11 @@ def newest_held(store: SQLiteStore, log: Log) -> int:
 
 def lacks(store: SQLiteStore, policy: Policy, offer: Offer) -> bool:
     """Whether a peer has something for us in a log: entries, payloads, or a fork that we do not know of."""
-    wanted = policy.interest(offer.log)
-    if not wanted:
+    if not policy.wants(offer.log):
         return False
     if knows_lower_fork(store, offer) or doubted(store, offer) is not None:
         return True
-    if wanted == EVERYTHING:
-        return any(_misses(store, offer.log, item) for item in offer.held)
-    missing = wanted.missing(store.held(*offer.log), _newest(offer.held))
-    return missing.missing(offer.held, _newest(offer.held)) != missing
+    return any(_misses(store, offer.log, item) for item in asked_of(policy, offer))
 
 
 def _newest(held: RangeSet) -> int:
@@ -83,6 +80,7 @@ def _newest(held: RangeSet) -> int:
 
 def _misses(store: SQLiteStore, log: Log, item: Range) -> bool:
     """Whether anything of a closed range is missing; of a sparse one each number of its path is looked at."""
-    if item.sparse:
-        return any(store.missing(log, seq, 1, low=seq) for seq in item.numbers(item.last))
-    return bool(store.missing(log, item.last, 1, low=item.start))
+    if not item.sparse:
+        return bool(lacking(store, log, item, 1, 1))
+    singles = (replace(item, start=seq, end=seq) for seq in item.numbers(item.last))
+    return any(lacking(store, log, single, 1, 1) for single in singles)

@@ -28,11 +28,10 @@ def missing(store: Store, interest: RangeSet, log: Log, high: int, limit: int) -
     """The first ``limit`` spans to ask for of a log that the peer has up to ``high``."""
     if interest == EVERYTHING:
         return store.missing(log, high, limit)
-    unwanted = not all(map(_wants_all, interest))
     found: list[Span] = []
     for low, last in wanted(interest, high):
         for span in _pages(store, log, low, last):
-            found += _still_wanted(store, log, interest, span) if unwanted else [span]
+            found += _still_wanted(store, log, interest, span, high)
             if len(found) >= limit:
                 return found[:limit]
     return found
@@ -47,12 +46,13 @@ def lacking(
     """
     low_size, high_size = inclusive_sizes(item)
     least, greatest = max(least or 0, low_size), high_size if greatest is None else min(greatest, high_size)
-    narrowed = replace(item, least_size=least, size_limit=greatest + 1 if greatest < MAX_U64 else 0)
+    limit_size = greatest + 1 if greatest < MAX_U64 else 0
+    narrowed = replace(item, sparse=False, least_size=least, size_limit=limit_size)
     if narrowed.is_empty:
         return []
     found: list[Span] = []
     for span in _pages(store, log, max(item.start, low), item.last):
-        found += [span] if _wants_all(narrowed) else _still_wanted(store, log, [narrowed], span)
+        found += [span] if _wants_all(narrowed) else _still_wanted(store, log, [narrowed], span, MAX_U64)
         if len(found) >= limit:
             return found[:limit]
     return found
@@ -71,14 +71,13 @@ def _pages(store: Store, log: Log, low: int, high: int) -> Iterator[Span]:
         low = page[-1][1] + 1
 
 
-def _still_wanted(store: Store, log: Log, interest: Iterable[Range], span: Span) -> Iterator[Span]:
-    """A missing span without the entries that are held and whose payload nobody wants."""
+def _still_wanted(store: Store, log: Log, interest: Iterable[Range], span: Span, newest: int) -> Iterator[Span]:
+    """A missing span without the entries that are held and whose payload nobody wants; certificates are such."""
     low, high = span
     for stored in store.entries(log, low, high):
         entry = stored.entry
         if not stored.payload_complete and any(
-            item.start <= entry.seq <= item.last and item.fits(entry.size) and not item.forbids(entry.seq)
-            for item in interest
+            item.contains_payload(entry.seq, entry.size, newest) for item in interest
         ):
             continue
         if entry.seq > low:

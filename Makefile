@@ -11,6 +11,7 @@ KILLS ?= 1000
 CRASH_ARGS ?=
 MINUTES ?= 30
 SOAK_ARGS ?=
+MODELS ?= 20
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,7 +22,7 @@ CODE := $(wildcard src tests bench crash fuzz soak examples docs deploy)
 TYPED := $(wildcard src tests bench crash fuzz soak examples deploy)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint format types storm crash soak screenshots cluster bench fuzz docs lock clean python-check
+.PHONY: help demo test coverage lint format types storm crash models soak screenshots cluster bench fuzz docs lock clean python-check
 
 help:  ## say what the verbs do
 	@echo "make VERB, each sets up .venv itself when it is needed:"
@@ -55,6 +56,8 @@ crash: $(READY)  ## kill the program at a thousand random moments, look at what 
 
 soak: $(READY)  ## run three nodes for half an hour: memory, file handles, what they hold (MINUTES=number, SOAK_ARGS=...)
 	@$(BIN)/python -m soak --minutes $(MINUTES) $(SOAK_ARGS)
+models: $(READY)  ## run random operations against models, many times as many as make test does (MODELS=times)
+	@CULM_MODELS=$(MODELS) $(BIN)/python -m pytest -m models $(PYTEST_ARGS)
 
 screenshots: $(READY)  ## take pictures of the status page, into build/screenshots (needs Debian's chromium-driver)
 	@CULM_SCREENSHOTS=build/screenshots $(BIN)/python -m pytest tests/node/status/test_browser.py

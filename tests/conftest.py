@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import settings
+
+from tests import models
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 settings.register_profile("culm", deadline=None)  # a slow machine is no failure
 settings.load_profile("culm")
@@ -15,3 +23,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A test of random operations against a model tells how many there were, whether it fails or not."""
+    models.COUNTS.clear()
+    try:
+        yield
+    finally:
+        if models.COUNTS:
+            item.user_properties.append(("models", dict(models.COUNTS)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Where more than usual was asked for (``make models``): a line for each such test, and one for all."""
+    if models.FACTOR == 1:
+        return
+    total: Counter[str] = Counter()
+    terminalreporter.section("models")
+    for report in [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]:
+        for name, counts in report.user_properties:
+            if name == "models" and report.when == "call":
+                total.update(counts)
+                terminalreporter.write_line(f"{_said(counts)}: {report.nodeid}")
+    terminalreporter.write_line(f"in all {_said(total)}")
+
+
+def _said(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} {kind}" for kind, number in sorted(counts.items()))

@@ -6,7 +6,7 @@ Also the strategies that make up logs with everything in them that an author can
 from __future__ import annotations
 
 import json
-from functools import cache
+from functools import cache, lru_cache
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,7 +79,8 @@ def links(entry: Entry) -> dict[int, bytes]:
     return found
 
 
-def positions(one: Entry, other: Entry) -> list[int]:
+@lru_cache(maxsize=1 << 18)
+def positions(one: Entry, other: Entry) -> tuple[int, ...]:
     """Every number at which two entries of one log contradict each other: the four cases, one after the other."""
     found = []
     if one.seq == other.seq and one.encoded != other.encoded:
@@ -89,7 +90,7 @@ def positions(one: Entry, other: Entry) -> list[int]:
         found += [n for n, expected in links(x).items() if n == y.seq and expected != y.hash]
         if x.is_end and y.seq > x.seq:
             found.append(x.seq)
-    return found
+    return tuple(found)
 
 
 def fork_position(entries: Iterable[Entry]) -> int | None:
@@ -122,14 +123,14 @@ def verdicts(entries: Iterable[Entry], lies: Iterable[int] = ()) -> dict[Entry, 
 
 @cache
 def honest(length: int, seed: int = 1, log_id: int = 0) -> tuple[tuple[Entry, bytes], ...]:
-    """An honest log's entries with their payloads; some payloads are empty."""
+    """An honest log's entries with their payloads, of some bytes to some hundred; some are empty."""
     if length == 0:
         return ()
     if length < 64:
         return honest(64, seed, log_id)[:length]
     builder = build_log(0, seed=seed, log_id=log_id)
     for seq in range(1, length + 1):
-        builder.append(b"" if seq % 7 == 3 else f"{seed}/{log_id}/{seq}".encode())
+        builder.append(b"" if seq % 7 == 3 else f"{seed}/{log_id}/{seq}".encode() * (1 + seq % 5 * 2))
     return tuple((entry, builder.payloads[entry.hash]) for entry in builder.entries)
 
 

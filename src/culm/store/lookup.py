@@ -65,7 +65,7 @@ class Lookup:
         rows = self._database.read(
             "SELECT id, encoded, payload_state, payload_held, CASE WHEN payload_state = 2 AND payload_held <= ?"
             " THEN (SELECT piece FROM payloads WHERE entry = entries.id AND at = 0 AND length(piece) = payload_held)"
-            " END FROM entries"
+            " END FROM entries"  # one that came in parts lies in as many pieces
             f" WHERE log = ? AND seq {beyond} ? AND state = 2 ORDER BY seq {order} LIMIT ?",
             (SMALL_BYTES, self._row, to_sql(seq), limit),
         )
@@ -73,8 +73,6 @@ class Lookup:
         for row, encoded, state, held, piece in rows:
             complete = state == PayloadState.COMPLETE
             small = b"" if complete and not held else piece
-            if small is not None and len(small) < held:  # it came in parts, and lies in as many pieces
-                small = None
             found.append(HeldEntry(Entry.decode(encoded), held, complete, small, row))
         return found
 

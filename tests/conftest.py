@@ -10,6 +10,9 @@ from hypothesis import settings
 
 from tests import models
 
+for _name in ("asking", "machine", "machine_reading", "machine_transfers", "machine_writing"):
+    pytest.register_assert_rewrite(f"tests.store.{_name}")
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

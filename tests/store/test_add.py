@@ -190,6 +190,21 @@ def test_lie_about_a_size(store: SQLiteStore, size: int, *, at_once: bool) -> No
     assert [] == store.verify().problems
 
 
+def test_a_lie_about_what_was_forgotten(store: SQLiteStore) -> None:
+    """A lie that shows after its payload was given up counts like any other."""
+    builder = build_log(2)
+    lie = builder.make(3, b"a payload", size=8)
+    builder.entries.append(lie)
+    store.add([(entry, None) for entry in builder.entries])
+    store.forget(lie.place)
+    report = store.add([(lie, b"a payload")])
+
+    assert [PayloadSizeMismatch] == [type(error) for _, error in report.refused]
+    assert [1, 2] == in_state(store, State.VERIFIED)
+    assert [3] == in_state(store, State.INVALID)
+    assert [] == store.verify().problems
+
+
 def test_a_lie_stays_a_lie(store: SQLiteStore) -> None:
     """Once a lie was seen nothing brings the log back: not the same entries again, nor new ones, nor reopening."""
     builder = build_log(2)

@@ -131,7 +131,12 @@ class LogView:
             "SELECT id, payload_state FROM entries WHERE log = ? AND seq = ? AND hash = ?",
             (self.id, to_sql(entry.seq), entry.hash[_DIGEST_AT:]),
         ).fetchone()
-        if payload_state not in (PayloadState.ABSENT, PayloadState.PARTIAL):
+        # A lie counts whether or not anybody wants the payload.
+        if payload_state not in (
+            PayloadState.ABSENT,
+            PayloadState.PARTIAL,
+            *([PayloadState.FORGOTTEN] if lied else []),
+        ):
             return None
         pieces.delete(self._db, row_id)
         state, held = (PayloadState.SIZE_MISMATCH, 0) if lied else (PayloadState.COMPLETE, entry.size)

@@ -228,6 +228,56 @@ def test_what_is_before_a_fork_comes(peers: list[ProposalPeer]) -> None:
     assert [proof.position for proof in alice.store.fork_proofs()] == [15]
 
 
+def test_a_known_fork_is_told(peers: list[ProposalPeer]) -> None:
+    """Who knows a log to be forked lacks nothing of it, and lets the other side know all the same."""
+    alice, bob, _ = peers
+    log = build_log(7)
+    bob.store.add([*log.items(), (log.make(6, b"another"), b"another")])
+    alice.store.add(log.items())
+    sync(bob, alice, [key(log)])
+    assert {proof.position for proof in alice.store.fork_proofs()} == {6}
+    assert alice.numbers(key(log)) == list(range(1, 6))
+
+
+@pytest.mark.parametrize("lower", [0, 1])
+@pytest.mark.parametrize("position", [1, 3])
+def test_the_lower_of_two_forks_is_told(peers: list[ProposalPeer], lower: int, position: int) -> None:
+    """Two that know different forks of a log both know the lower one in the end, whoever calls."""
+    alice, bob, _ = peers
+    log = build_log(7)
+    alice.store.add([*log.items(), (log.make(6, b"another"), b"another")])
+    bob.store.add([*log.items(log.entries[:4]), (log.make(position, b"yet another"), b"yet another")])
+    asking, answering = (bob, alice) if lower else (alice, bob)
+    sync(asking, answering, [key(log)])
+    for peer in (alice, bob):
+        assert min(proof.position for proof in peer.store.fork_proofs()) == position
+        assert peer.numbers(key(log)) == list(range(1, position))
+
+
+def test_a_fork_that_comes_to_light_is_told(peers: list[ProposalPeer]) -> None:
+    """While two are connected and lack nothing, one learns of a lower fork: so does the other, and then it is quiet."""
+    alice, bob, _ = peers
+    log = build_log(7)
+    for peer in (alice, bob):
+        peer.store.add([*log.items(), (log.make(6, b"another"), b"another")])
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        sessions = [alice.session(near, [key(log)], called=True), bob.session(far)]
+        tasks = [asyncio.create_task(session.run()) for session in sessions]
+        await until(lambda: not any(session.connection.exchanges for session in sessions))
+        await alice.on_its_thread(alice.store.add, [(log.make(3, b"lower"), b"lower")])
+        sessions[0].store_changed()
+        while await bob.on_its_thread(lambda: len(bob.numbers(key(log)))) != 2:
+            await asyncio.sleep(0.01)
+        await until(lambda: not any(session.connection.exchanges for session in sessions))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
+
+
 def test_unshared_logs_stay(peers: list[ProposalPeer]) -> None:
     """Of a log that is not for others nothing is shown."""
     alice, bob, _ = peers

@@ -207,6 +207,7 @@ class ProposalSession(PeerSession):
         logs = {*self._changed_logs(), *grown}
         if logs:
             self.connection.wake(logs)
+            self.proposer.changed(logs)
         if self._farewell_at is None:
             self.proposer.step()
         elif not self.connection.exchanges:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from culm.store import Log
 
 _SPANS = 16  # of one log, proposed at once
+_FORK = (0, 0)  # in place of a span: a proposal that shows a fork
 Span = tuple[int, int, "Range"]
 
 
@@ -73,13 +74,16 @@ class ProposalOptions:
 
 @dataclass(slots=True)
 class _Followed:
-    """A log that is asked for. ``tried``: spans that were proposed and are not to be again; ``open``: proposals."""
+    """A log that is asked for. ``tried``: spans that were proposed and are not to be again; ``open``: proposals.
+
+    ``shown``: the position of the fork that the peer was shown, or showed us.
+    """
 
     log: Log
     interest: RangeSet
     tried: set[tuple[int, int]] = field(default_factory=set)
     open: dict[int, tuple[int, int]] = field(default_factory=dict)
-    is_planned: bool = False
+    shown: int | None = None
     given_up: bool = False  # the peer wants nothing of it
 
 
@@ -209,7 +213,34 @@ class Proposer:
                 continue
             followed.tried.add((low, high))
             followed.open[self._connection.propose(proposal, begun)] = (low, high)
-        return is_complete
+        return self._show_fork(followed) and is_complete
+
+    def _show_fork(self, followed: _Followed) -> bool:
+        """Propose what is behind the newest valid entry of a forked log: each side then shows the proof that it has.
+
+        Nothing is missing there, so that nothing else would. False if that has to wait.
+        """
+        log, source = followed.log, self._source
+        fork = source.lowest_fork(log)
+        if fork is None or fork == followed.shown:
+            return True
+        newest = source.newest(log)
+        if newest is None:
+            proposal = Proposal(0, *log, 1, 1, None, None, None, None, NOTHING)
+        else:
+            proposal = Proposal(0, *log, newest.seq, None, None, None, newest.hash, newest.size, NOTHING)
+        if not self._connection.credit or not self._connection.may_propose(proposal):
+            return False
+        followed.shown = fork
+        followed.open[self._connection.propose(proposal)] = _FORK
+        return True
+
+    def changed(self, logs: Iterable[Log]) -> None:
+        """These logs have changed: of those that are forked now, or at a lower place, the peer is to know."""
+        for log in logs:
+            followed = self._logs.get(log)
+            if followed is not None and self._source.lowest_fork(log) not in (None, followed.shown):
+                self._queue(log)
 
     def _spans(self, followed: _Followed) -> list[Span]:
         """The first spans that are missing, by the parts of the interest.
@@ -317,6 +348,8 @@ class Proposer:
                 self._forget(proposal_id, proposal.log, again=False)
             case Noticed(proposal_id, items) if proposal_id in self._connection.exchanges:
                 log = self._connection.exchanges[proposal_id].proposal.log
+                if log in self._logs and self._logs[log].open.get(proposal_id) == _FORK:
+                    return
                 self.notices[log] = self.notices.get(log, 0) + items
                 self.missing += (items + 1) // 2
             case _:
@@ -327,7 +360,7 @@ class Proposer:
             self.proofs.append(self._with_ours(event.proposal, event.entries))
         followed = self._logs.get(event.proposal.log)
         if followed is not None and event.cancel.code is Code.RESOURCE_LIMIT and event.id in followed.open:
-            followed.tried.discard(followed.open[event.id])
+            self._try_again(followed, followed.open[event.id])
         if followed is not None and event.cancel.code is Code.END_OF_LOG:
             followed.tried.clear()
 
@@ -344,9 +377,15 @@ class Proposer:
             return
         span = followed.open.pop(proposal_id, None)
         if again and span is not None:
-            followed.tried.discard(span)
+            self._try_again(followed, span)
         if log not in self._ended:
             self._ended.append(log)
+
+    @staticmethod
+    def _try_again(followed: _Followed, span: tuple[int, int]) -> None:
+        if span == _FORK:
+            followed.shown = None
+        followed.tried.discard(span)
 
     def _answer(self, proposal: Proposal) -> None:
         """Confirm what the peer proposes, saying what we want of it; or refuse it."""

@@ -12,6 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from culm.errors import Place
+from culm.node.offers import lowest_fork, newest_held
 from culm.node.wants import lacking
 from culm.store import SQLiteStore
 from culm.transfer import Kept
@@ -176,6 +177,18 @@ class StoreSource:
         """The first spans of a range's items that are not held; see ``culm.node.wants.lacking``."""
         with self._lock:
             return lacking(self._store, log, item, low, limit, least, greatest)
+
+    def lowest_fork(self, log: Log) -> int | None:
+        """The lowest position of a fork that is known."""
+        with self._lock:
+            return lowest_fork(self._store, log)
+
+    def newest(self, log: Log) -> Entry | None:
+        """The newest verified entry."""
+        with self._lock:
+            newest = newest_held(self._store, log)
+            stored = self._store.get(Place(*log, newest)) if newest else None
+        return None if stored is None else stored.entry
 
     def fetches(self, log: Log, seq: int) -> None:
         """A session begins to fetch a payload."""

@@ -1,0 +1,482 @@
+"""What can happen in a storm. An action chooses by itself whom it is about, and ends with what it brought over them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from culm.app.syncing import exchange
+from culm.errors import CulmError
+from culm.node.reconcile import compare
+from culm.node.transport import connect
+from culm.node.urls import PeerUrl
+from culm.node.wants import EVERYTHING
+from culm.ranges import RangeSet
+from culm.store import SQLiteStore
+from culm.store.database import Database
+from culm.store.views import View
+from culm.testing.simulation.content import all_logs, author_identity, make_payload, some_range
+from culm.testing.simulation.host import Host
+from culm.testing.simulation.member import PORTS
+from culm.testing.simulation.network import FATES
+from culm.testing.simulation.telling import wishes
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from random import Random
+
+    from culm.bamboo import Identity
+    from culm.node.policy import Policy
+    from culm.store import Log
+    from culm.testing.simulation.disk import Image
+    from culm.testing.simulation.member import Member
+    from culm.testing.simulation.world import World
+
+_SYNC_SECONDS = 25.0
+
+
+class NotNow(Exception):
+    """There is nobody whom it could happen to."""
+
+
+def one_up(world: World, random: Random) -> Member:
+    """A node that runs."""
+    up = [member for member in world.members if member.is_up]
+    if not up:
+        raise NotNow
+    return random.choice(up)
+
+
+def two_up(world: World, random: Random) -> tuple[Member, Member]:
+    """Two nodes that run."""
+    up = [member for member in world.members if member.is_up]
+    if len(up) < 2:
+        raise NotNow
+    one, other = random.sample(up, 2)
+    return one, other
+
+
+# -- authors and readers ---------------------------------------------------------------------------------------------
+
+
+def _author(world: World, random: Random) -> tuple[Member, Identity, int]:
+    """Somebody who publishes: the node, the identity, the log's id."""
+    author = random.choice(world.plan.authors)
+    member = world.members[random.choice(author.homes)]
+    if not member.is_up:
+        raise NotNow
+    return member, author_identity(author.number), random.choice(author.logs)
+
+
+async def _append(world: World, random: Random, *, is_end: bool = False, elsewhere: bool = False) -> None:
+    member, identity, log_id = _author(world, random)
+    payload = world.ledger.publish(make_payload(world.plan, random))
+    host = member.host
+
+    def from_outside() -> Any:
+        with SQLiteStore(member.store_path) as store:
+            return store.append(identity, log_id, [payload], is_end=is_end)
+
+    try:
+        if elsewhere:
+            entry = await member.on_host(lambda _: asyncio.to_thread(from_outside))
+        else:
+            entry = await member.on_host(lambda node: node.append(identity, log_id, [payload], is_end=is_end))
+    except CulmError as error:
+        world.happened(f"append: {type(error).__name__}", f"{member} cannot append: {error}")
+        return
+    if member.host is host:
+        world.happened("append", f"{member} appended {identity.public.hex()[:6]}/{log_id}/{entry.seq}, {entry.size} bytes")
+        member.everything_is_safe()
+
+
+async def append(world: World, random: Random) -> None:
+    """An author publishes."""
+    await _append(world, random)
+
+
+async def append_elsewhere(world: World, random: Random) -> None:
+    """Another program publishes into the node's store."""
+    await _append(world, random, elsewhere=True)
+
+
+async def end_a_log(world: World, random: Random) -> None:
+    """An author ends a log."""
+    await _append(world, random, is_end=True)
+
+
+async def forget(world: World, random: Random) -> None:
+    """Somebody frees space."""
+    member = one_up(world, random)
+    complete = member.watch.complete()
+    if not complete:
+        raise NotNow
+    place = random.choice(complete).place
+    digests = [digest for digest, entry in world.ledger.entries.items() if entry.place == place]
+    member.watch.may_forget(digests)
+    host = member.host
+    try:
+        await member.on_host(lambda node: node.worker.run(node.worker.store.forget, place))
+    except CulmError as error:
+        world.note(f"{member} cannot forget: {error}")
+        return
+    if member.host is host:
+        world.happened("payload forgotten", f"{member} forgot the payload of {place.author.hex()[:6]}/{place.log_id}/{place.seq}")
+        member.everything_is_safe()
+
+
+async def want_again(world: World, random: Random) -> None:
+    """Somebody wants a payload again that was forgotten."""
+    member = one_up(world, random)
+    forgotten = member.watch.forgotten()
+    if not forgotten:
+        raise NotNow
+    place = random.choice(forgotten).place
+    digests = [digest for digest, entry in world.ledger.entries.items() if entry.place == place]
+    member.watch.may_want_again(digests)
+    host = member.host
+    try:
+        await member.on_host(lambda node: node.worker.run(node.worker.store.want_again, place))
+    except CulmError as error:
+        world.note(f"{member} cannot want again: {error}")
+        return
+    if member.host is host:
+        world.happened("payload wanted again", f"{member} wants the payload of {place.author.hex()[:6]}/{place.log_id}/{place.seq} again")
+        member.everything_is_safe()
+
+
+# -- choices ---------------------------------------------------------------------------------------------------------
+
+
+async def _choose(world: World, random: Random, what: str, change: Callable[[Policy, Log], Policy | None]) -> None:
+    member = one_up(world, random)
+    log = random.choice(all_logs(world.plan))
+    policy = change(member.policy, log)
+    if policy is None:
+        raise NotNow
+    world.happened(what, f"{member}: {what}: {wishes(policy)}")
+    await member.change_policy(policy)
+
+
+async def follow(world: World, random: Random) -> None:
+    """Somebody follows a log, or an author; who followed nothing in particular follows only that from then on."""
+    ranges = EVERYTHING if random.random() < 0.5 else RangeSet([some_range(random)])
+
+    def change(policy: Policy, log: Log) -> Policy:
+        what: bytes | Log = log if random.random() < 0.7 else log[0]
+        return replace(policy, interests={**(policy.interests or {}), what: ranges})
+
+    await _choose(world, random, "follow", change)
+
+
+async def unfollow(world: World, random: Random) -> None:
+    """Somebody follows something no longer, or nothing in particular."""
+
+    def change(policy: Policy, _: Log) -> Policy | None:
+        if not policy.interests:
+            return None
+        interests = dict(policy.interests)
+        del interests[random.choice(list(interests))]
+        return replace(policy, interests=interests or None)
+
+    await _choose(world, random, "unfollow", change)
+
+
+async def block_an_author(world: World, random: Random) -> None:
+    """Somebody wants nothing of an author any more."""
+    await _choose(
+        world, random, "block", lambda policy, log: replace(policy, block_authors=policy.block_authors | {log[0]})
+    )
+
+
+async def unblock(world: World, random: Random) -> None:
+    """Somebody takes that back."""
+    await _choose(
+        world,
+        random,
+        "unblock",
+        lambda policy, log: (
+            replace(policy, block_authors=policy.block_authors - {log[0]}) if log[0] in policy.block_authors else None
+        ),
+    )
+
+
+async def unshare(world: World, random: Random) -> None:
+    """Somebody keeps a log to themselves."""
+    await _choose(world, random, "unshare", lambda policy, log: replace(policy, unshared=policy.unshared | {log}))
+
+
+async def share(world: World, random: Random) -> None:
+    """Somebody takes that back."""
+    await _choose(
+        world,
+        random,
+        "share",
+        lambda policy, log: replace(policy, unshared=policy.unshared - {log}) if log in policy.unshared else None,
+    )
+
+
+# -- the network -----------------------------------------------------------------------------------------------------
+
+
+async def disturb(world: World, random: Random) -> None:
+    """Something befalls a connection."""
+    world.network.disturb(random.choice(FATES))
+
+
+async def cut_off(world: World, random: Random) -> None:
+    """Two nodes do not reach each other for a while."""
+    one, other = two_up(world, random)
+    world.happened("hosts cut off", f"{one} and {other} are cut off from each other")
+    world.network.cut_off(one.address, other.address)
+    await world.sleep(random.uniform(1.0, 12.0))
+    world.note(f"{one} and {other} reach each other again")
+    world.network.join(one.address, other.address)
+
+
+async def call(world: World, random: Random) -> None:
+    """A node makes contact with one more peer, for a while."""
+    caller, callee = two_up(world, random)
+    schemes = [scheme for scheme in callee.plan.listens if scheme != "negentropy"]
+    if not schemes:
+        raise NotNow
+    url = callee.url(random.choice(schemes))
+    world.happened("another contact", f"{caller} contacts {url.scheme}://{callee}, too")
+
+    async def contact(node: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = node.contact(url)
+        return task
+
+    task = await caller.on_host(contact)
+    await world.sleep(random.uniform(1.0, 10.0))
+    task.cancel()
+
+
+async def stranger(world: World, random: Random) -> None:
+    """Somebody calls who is no peer: says nothing, or nonsense, or the beginning of something."""
+    member = one_up(world, random)
+    if not member.plan.listens:
+        raise NotNow
+    scheme = random.choice(member.plan.listens)
+    data = random.choice((b"", random.randbytes(1), random.randbytes(200), b"\0" * 60, b"\x16\x03\x01\x02\0\x01\0"))
+    host = Host(world.loop, "stranger", f"10.8.0.{random.randrange(1, 4)}", None, random)
+    world.network.add(host)
+    world.happened("strangers", f"a stranger calls {scheme}://{member} with {len(data)} bytes")
+
+    async def talk() -> None:
+        try:
+            async with asyncio.timeout(20):
+                reader, writer = await asyncio.open_connection(member.address, PORTS[scheme])
+                writer.write(data)
+                if random.random() < 0.3:
+                    writer.write_eof()
+                elif random.random() < 0.3:
+                    await asyncio.sleep(random.uniform(0.1, 6.0))
+                    writer.close()
+                while await reader.read(1000):
+                    pass
+                writer.close()
+        except OSError:
+            pass
+
+    await host.start(talk())
+
+
+# -- machines --------------------------------------------------------------------------------------------------------
+
+
+async def sleep(world: World, random: Random) -> None:
+    """A machine sleeps; when it wakes up, its clock has jumped."""
+    host = one_up(world, random).host
+    assert host is not None  # noqa: S101 - it is up
+    if host.is_frozen:
+        raise NotNow
+    world.happened("clock jumps", f"{host} falls asleep")
+    host.freeze()
+    await world.sleep(random.uniform(0.5, 15.0))
+    world.note(f"{host} wakes up")
+    host.thaw()
+
+
+async def _crash(world: World, random: Random, member: Member, image: Image, what: str, *, silently: bool) -> None:
+    world.happened(what, f"{member}: {what}{', and nobody is told' if silently else ''}")
+    member.crash(image, silently=silently)
+    await world.sleep(random.uniform(0.1, 5.0))
+    member.start_again()
+
+
+async def kill(world: World, random: Random) -> None:
+    """A program is killed, between two writes, and started again."""
+    member = one_up(world, random)
+    await _crash(world, random, member, member.disk.image(), "restart: killed", silently=random.random() < 0.3)
+
+
+async def kill_within_a_write(world: World, random: Random) -> None:
+    """A program is killed while it writes to its store."""
+    member = one_up(world, random)
+    died = asyncio.Event()
+
+    def last_words(image: Image) -> None:
+        what = "restart: killed within a write"
+        world.happened(what, f"{member}: {what}")
+        member.crash(image, silently=False)
+        died.set()
+
+    disk = member.disk
+    disk.die_within_a_write(last_words)
+    try:
+        async with asyncio.timeout(random.uniform(1.0, 4.0)):
+            await died.wait()
+    except TimeoutError:
+        disk.live_on()
+        raise NotNow from None
+    await world.sleep(random.uniform(0.1, 5.0))
+    member.start_again()
+
+
+async def power_cut(world: World, random: Random) -> None:
+    """A machine loses its power, and what was not on its disk for sure."""
+    member = one_up(world, random)
+    image = member.disk.image_after_power_cut()
+    member.watch.power_cut()
+    await _crash(world, random, member, image, "restart: power cut", silently=True)
+
+
+async def stop(world: World, random: Random) -> None:
+    """A node is ended, and started again."""
+    member = one_up(world, random)
+    host = member.host
+    world.happened("restart: stopped", f"{member} is stopped")
+    await member.stop()
+    if member.host is None and host is not None:
+        await world.sleep(random.uniform(0.1, 5.0))
+        member.start_again()
+
+
+async def fill_the_disk(world: World, random: Random) -> None:
+    """A disk is full, or nearly, until there is room again."""
+    member = one_up(world, random)
+    disk = member.disk
+    disk.fill()
+    world.happened("disk: filled", f"the disk of {member} is full beyond {disk.room} bytes, of which {disk.written} are used")
+    await world.sleep(random.uniform(1.0, 8.0))
+    disk.room = None
+    world.note(f"the disk of {member} has room again")
+
+
+async def bad_disk(world: World, random: Random) -> None:
+    """Some writes fail."""
+    member = one_up(world, random)
+    disk = member.disk
+    disk.flaws = random.uniform(0.05, 0.6)
+    world.happened("disk: writes fail", f"writes of {member} fail, {disk.flaws:.0%} of them")
+    await world.sleep(random.uniform(1.0, 5.0))
+    disk.flaws = 0.0
+
+
+async def slow_disk(world: World, random: Random) -> None:
+    """A disk takes its time."""
+    host = one_up(world, random).host
+    assert host is not None  # noqa: S101 - it is up
+    world.happened("disk: slow", f"the disk of {host} is slow")
+    host.sloth = random.choice((10.0, 100.0))
+    await world.sleep(random.uniform(1.0, 5.0))
+    host.sloth = 1.0
+
+
+async def fold(world: World, random: Random) -> None:
+    """The WAL file is folded back into the store's file."""
+    member = one_up(world, random)
+
+    def fold_now() -> None:
+        database = Database(member.store_path)
+        try:
+            database.fold()
+        finally:
+            database.close()
+
+    try:
+        await member.on_host(lambda _: asyncio.to_thread(fold_now))
+    except CulmError as error:
+        world.note(f"{member} cannot fold: {error}")
+        return
+    world.happened("WAL file folded", f"{member} folded its WAL file")
+
+
+# -- what people do once ---------------------------------------------------------------------------------------------
+
+
+async def sync(world: World, random: Random) -> None:
+    """Somebody exchanges with a peer once, beside the node that runs."""
+    caller, callee = two_up(world, random)
+    schemes = [scheme for scheme in callee.plan.listens if scheme != "negentropy"]
+    if not schemes:
+        raise NotNow
+    url, config = callee.url(random.choice(schemes)), caller.config()
+    path, what = caller.store_path, f"{caller}: sync with {url.scheme}://{callee}"
+
+    async def exchange_all(_: Any) -> Any:
+        async with asyncio.timeout(_SYNC_SECONDS):
+            return await exchange(caller.identity, config, path, url, [], lambda _: None)
+
+    try:
+        summary = await caller.on_host(exchange_all)
+    except (CulmError, TimeoutError) as error:
+        world.happened(f"sync: {type(error).__name__}", f"{what}: {error!r}")
+        return
+    world.happened("sync: done", f"{what}: {summary.entries_received} came, {summary.entries_sent} went")
+
+
+async def compare_stores(world: World, random: Random) -> None:
+    """Somebody compares their store with a peer's."""
+    caller, callee = two_up(world, random)
+    if "negentropy" not in callee.plan.listens:
+        raise NotNow
+    view = random.choice(list(View))
+    path, url = caller.store_path, PeerUrl("negentropy", callee.address, PORTS["negentropy"])
+
+    async def compare_now(_: Any) -> Any:
+        streams = await connect(url)
+        try:
+            with SQLiteStore(path, read_only=True) as store:
+                return await compare(store, view, streams)
+        finally:
+            streams[1].close()
+
+    try:
+        found = await caller.on_host(compare_now)
+    except CulmError as error:
+        world.happened(f"compare: {type(error).__name__}", f"{caller} compares with {callee}: {error}")
+        return
+    world.happened("compare: done", f"{caller} and {callee}: {view.value}: {len(found.have)} and {len(found.need)} differ")
+
+
+ACTIONS: dict[str, Callable[[World, Random], Awaitable[None]]] = {
+    "append": append,
+    "append elsewhere": append_elsewhere,
+    "end a log": end_a_log,
+    "forget": forget,
+    "want again": want_again,
+    "follow": follow,
+    "unfollow": unfollow,
+    "block an author": block_an_author,
+    "unblock": unblock,
+    "unshare": unshare,
+    "share": share,
+    "disturb": disturb,
+    "cut off": cut_off,
+    "sleep": sleep,
+    "kill": kill,
+    "kill within a write": kill_within_a_write,
+    "power cut": power_cut,
+    "stop": stop,
+    "fill the disk": fill_the_disk,
+    "bad disk": bad_disk,
+    "slow disk": slow_disk,
+    "sync": sync,
+    "compare": compare_stores,
+    "call": call,
+    "stranger": stranger,
+    "fold": fold,
+}

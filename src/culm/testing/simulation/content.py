@@ -1,0 +1,176 @@
+"""The people of a world: nodes with what they hold at first, and what they want; and a last look at their stores."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from culm.bamboo import Identity
+from culm.node.policy import Policy
+from culm.node.wants import EVERYTHING
+from culm.ranges import Range, RangeSet
+from culm.store import SQLiteStore, State
+from culm.testing.builders import LogBuilder
+from culm.testing.simulation.disk import STORE
+from culm.testing.simulation.ledger import log_name
+from culm.testing.simulation.member import Member
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from random import Random
+
+    from culm.bamboo import Entry
+    from culm.store import Log
+    from culm.store.interface import Bytes
+    from culm.testing.simulation.plan import AuthorPlan, NodePlan, Plan
+    from culm.testing.simulation.world import World
+
+    Item = tuple[Entry, Bytes | None]
+
+_LONGEST = 14  # entries of a log at first
+
+
+def author_identity(number: int) -> Identity:
+    """An author's identity."""
+    return Identity(bytes([100 + number]) * 32)
+
+
+def all_logs(plan: Plan) -> list[Log]:
+    """Every log that there may be."""
+    return [(author_identity(author.number).public, log_id) for author in plan.authors for log_id in author.logs]
+
+
+def make_payload(plan: Plan, random: Random) -> bytes:
+    """A payload: noise, or something that can be compressed."""
+    size = random.choice(plan.sizes)
+    if random.random() < 0.7:
+        return random.randbytes(size)
+    return (random.randbytes(7) * (size // 7 + 1))[:size]
+
+
+# -- the beginning --------------------------------------------------------------------------------------------------
+
+
+def people(world: World) -> list[Member]:
+    """The nodes, each with a store that holds something, not yet started."""
+    plan = world.plan
+    random = plan.random("content")
+    holdings: list[list[Item]] = [[] for _ in plan.nodes]
+    for author in plan.authors:
+        if len(author.homes) > 1:
+            world.ledger.forkers.add(author_identity(author.number).public)
+        for log_id in author.logs:
+            _write_log(world, random, author, log_id, holdings)
+    members = []
+    for node in plan.nodes:
+        links = [link for link in plan.links if link.caller == node.number]
+        member = Member(world, node, _policy(plan, node, random), [])
+        members.append(member)
+        (member.folder / STORE).write_bytes(_empty_store())
+        with SQLiteStore(member.store_path) as store:
+            items = holdings[node.number]
+            random.shuffle(items)
+            store.add(items)
+        member.links = links
+    for member in members:
+        member.peers = [members[link.callee].url(link.scheme) for link in member.links]
+    return members
+
+
+@cache
+def _empty_store() -> bytes:
+    """The file of a store without content: making one takes longer than copying it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / STORE
+        SQLiteStore(path).close()
+        return path.read_bytes()
+
+
+def _write_log(
+    world: World, random: Random, author: AuthorPlan, log_id: int, holdings: list[list[Item]]
+) -> None:
+    """A log with the entries of each of its author's stores; others hold parts of it."""
+    builder = LogBuilder(author_identity(author.number), log_id)
+    for _ in range(random.choice((0, random.randrange(1, 5), random.randrange(1, _LONGEST)))):
+        builder.append(world.ledger.publish(make_payload(world.plan, random)))
+    branches = [builder]
+    if len(author.homes) > 1 and random.random() < 0.6:  # both stores have been written to since they parted
+        other = LogBuilder(builder.identity, log_id)
+        other.entries = builder.entries[: random.randint(0, len(builder.entries))]
+        other.payloads = dict(builder.payloads)
+        for _ in range(random.randrange(1, 5)):
+            other.append(world.ledger.publish(make_payload(world.plan, random)))
+        branches.append(other)
+    for number, held in enumerate(holdings):
+        if number in author.homes:
+            held += branches[author.homes.index(number) % len(branches)].items()
+        elif random.random() < 0.4:
+            held += _part(random, random.choice(branches).items())
+
+
+def _part(random: Random, items: list[Item]) -> list[Item]:
+    """What somebody has of a log: its beginning, or some of it, not always with payloads."""
+    if random.random() < 0.5:
+        return items[: random.randint(0, len(items))]
+    share = random.random()
+    return [
+        (entry, payload if random.random() < 0.8 else None) for entry, payload in items if random.random() < share
+    ]
+
+
+def _policy(plan: Plan, node: NodePlan, random: Random) -> Policy:
+    own = frozenset(author_identity(author.number).public for author in plan.authors if node.number in author.homes)
+    if node.follows == "everything":
+        return Policy(own=own)
+    interests: dict[bytes | Log, RangeSet] = {}
+    for log in all_logs(plan):
+        if random.random() < 0.85:
+            interests[log] = EVERYTHING if node.follows == "logs" else RangeSet([some_range(random)])
+    return Policy(own=own, interests=interests)
+
+
+def some_range(random: Random) -> Range:
+    """What somebody may want of a log."""
+    if random.random() < 0.4:
+        return Range(1)
+    start = random.randint(1, 8)
+    end = random.choice((None, None, start, start + random.randint(1, 10)))
+    limit = random.choice((0, 0, 80, 3000))
+    return Range(
+        start, end, sparse=random.random() < 0.3, payloads=random.random() < 0.9, size_limit=limit
+    )
+
+
+# -- the end --------------------------------------------------------------------------------------------------------
+
+
+def check_at_rest(world: World, member: Member) -> None:
+    """The node has ended in order: its store agrees with itself, and tells of everything once."""
+    with SQLiteStore(member.store_path, read_only=True) as store:
+        report = store.verify()
+        for place, problem in report.problems:
+            world.fail(f"{member}: {'the store' if place is None else log_name((place.author, place.log_id))}: {problem}")
+        verified: dict[bytes, int] = {}
+        for summary in store.logs():
+            log = (summary.author, summary.log_id)
+            for stored in store.entries(log):
+                verified[stored.entry.hash] = 0
+                if stored.state is not State.VERIFIED:
+                    world.fail(f"{member}: {log_name(log)}/{stored.entry.seq} shows, and is not verified")
+        _check_news(world, member, store, verified)
+
+
+def _check_news(world: World, member: Member, store: SQLiteStore, verified: Mapping[bytes, int]) -> None:
+    told = dict(verified)
+    page = store.news(limit=10)
+    while page.entries:
+        for stored, _ in page.entries:
+            if stored.entry.hash not in told:
+                world.fail(f"{member}: news of an entry that is not verified")
+                return
+            told[stored.entry.hash] += 1
+        page = store.news(page.end, limit=10)
+    if wrong := [times for times in told.values() if times != 1]:
+        world.fail(f"{member}: {len(wrong)} entries are not told of once")

@@ -1,0 +1,81 @@
+"""A simulated machine: an address, a disk, threads that take their time, and sleep."""
+
+from __future__ import annotations
+
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from culm.testing.simulation.loop import HOST
+from culm.testing.simulation.threads import SimulatedThread
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Coroutine
+    from random import Random
+
+    from culm.testing.simulation.disk import Disk
+    from culm.testing.simulation.loop import SimulatedLoop
+
+T = TypeVar("T")
+
+
+class Host:
+    """One machine, from when it was started until it goes down.
+
+    ``sloth``: how many times slower its threads are. ``called`` is called after each call of a thread.
+    """
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        name: str,
+        address: str,
+        disk: Disk | None,
+        random: Random,
+        called: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.disk = disk
+        self.random = random
+        self.is_frozen = False
+        self.is_gone = False
+        self.sloth = 1.0
+        self.calls = 0
+        self._loop = loop
+        self._called = called
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def work_seconds(self) -> float:
+        """How long the next call takes to begin, or its result to arrive: most often next to nothing."""
+        return float(self.random.random() ** 12 * 0.05 * self.sloth)
+
+    def perform(self, call: Callable[[], T]) -> T:
+        """Make a call of one of its threads."""
+        self.calls += 1
+        try:
+            return call() if self.disk is None else self.disk.perform(call)
+        finally:
+            if not self.is_gone:
+                self._called()
+
+    def thread(self) -> SimulatedThread:
+        """A new thread."""
+        return SimulatedThread(self._loop, self)
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run something there."""
+        context = copy_context()
+        context.run(HOST.set, self)
+        return self._loop.create_task(work, context=context)
+
+    def freeze(self) -> None:
+        """Fall asleep."""
+        self.is_frozen = True
+
+    def thaw(self) -> None:
+        """Wake up, and find that time has passed."""
+        self.is_frozen = False
+        self._loop.thaw()

@@ -1,0 +1,260 @@
+"""An event loop whose time is simulated: nothing waits, everything comes out the same every time.
+
+When nothing is left to do, the clock jumps to the next timer. Callbacks run in the order in which they were due; those
+due at one moment, in the order in which they were made. There are no threads: what a program has a thread do is run on
+the loop, a simulated while later (``threads``).
+
+A callback belongs to the host that it was made on (``HOST``, in its context). A host can be *frozen*, as a machine that
+sleeps: its callbacks wait until it goes on, and then it finds that the clock has jumped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import sys
+from asyncio.events import _set_running_loop
+from collections import deque
+from contextlib import suppress
+from contextvars import ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Coroutine
+    from contextvars import Context
+
+T = TypeVar("T")
+_START = 1000.0  # seconds that the clock shows at first: no clock of a real machine shows 0
+_MOST_ENDINGS = 5  # times that a task is cancelled
+_MOST_AT_ONCE = 200_000  # callbacks at one moment, after which nothing else is going to happen
+
+
+class Spinning(Exception):
+    """Callbacks make callbacks, and time stands still."""
+
+
+class Stalled(Exception):
+    """Everything waits, and there is no timer that could change that."""
+
+
+class Placed(Protocol):
+    """A host, to the loop."""
+
+    is_frozen: bool
+
+
+HOST: ContextVar[Placed | None] = ContextVar("HOST", default=None)
+"""The host that what runs now belongs to; none: to the world around them."""
+
+
+class _Callback(asyncio.TimerHandle):
+    """A callback, with the host it belongs to."""
+
+    def __init__(
+        self, when: float, callback: Callable[..., object], args: Any, loop: SimulatedLoop, context: Context | None
+    ) -> None:
+        context = copy_context() if context is None else context
+        super().__init__(when, callback, args, loop, context)
+        self.host = context.get(HOST)
+
+    def run(self) -> None:
+        """Call it; what it raises goes to the loop's exception handler."""
+        self._run()
+
+
+class SimulatedLoop(asyncio.AbstractEventLoop):
+    """The loop. ``complaints`` has what would have been logged as not handled by anybody.
+
+    What ``create_connection`` and ``create_server`` do is up to ``network``, what ``run_in_executor`` does to
+    ``threads``; both are to be set before they are used.
+    """
+
+    network: Any
+    threads: Callable[[Callable[..., Any], tuple[Any, ...]], asyncio.Future[Any]]
+
+    def __init__(self) -> None:
+        self.complaints: list[dict[str, Any]] = []
+        self.callbacks = 0  # that have run
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._now = _START
+        self._ready: deque[_Callback] = deque()
+        self._timers: list[tuple[float, int, _Callback]] = []
+        self._count = 0
+        self._cancelled = 0  # among the timers
+        self._frozen: deque[_Callback] = deque()
+        self._since_jump = 0
+        self._is_running = False
+        self._is_closed = False
+        self._is_stopped = False
+
+    # -- time and callbacks ------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Seconds of simulated time."""
+        return self._now
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
+        """Call something as soon as what is due before was called."""
+        handle = _Callback(self._now, callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call something in so many seconds."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call something when the clock shows ``when``."""
+        handle = _Callback(when, callback, args, self, context)
+        self._count += 1
+        heapq.heappush(self._timers, (when, self._count, handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:  # noqa: ARG002 - handles call this
+        self._cancelled += 1
+        if self._cancelled > 100 and self._cancelled > len(self._timers) // 2:
+            self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
+
+    def thaw(self) -> None:
+        """Some host is not frozen any more: what waited on it is due."""
+        waiting, self._frozen = self._frozen, deque()
+        self._ready.extend(waiting)
+
+    def _run_some(self) -> None:
+        """Run what is due now; where nothing is, go to the next timer first."""
+        timers = self._timers
+        if not self._ready:
+            while timers and timers[0][2].cancelled():
+                heapq.heappop(timers)
+            if not timers:
+                raise Stalled("everything waits for something else")
+            if timers[0][0] > self._now:
+                self._now, self._since_jump = timers[0][0], 0
+        while timers and timers[0][0] <= self._now:
+            self._ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(self._ready)):
+            handle = self._ready.popleft()
+            if handle.cancelled():
+                continue
+            if handle.host is not None and handle.host.is_frozen:
+                self._frozen.append(handle)
+                continue
+            self.callbacks += 1
+            self._since_jump += 1
+            handle.run()
+            if self._is_stopped:
+                return
+        if self._since_jump > _MOST_AT_ONCE:
+            raise Spinning(f"{self._since_jump} callbacks at one moment")
+
+    # -- running -----------------------------------------------------------------------------------------------
+
+    def run_until_complete(self, future: Any) -> Any:
+        """Run until a coroutine or future is done; its result. None if the loop was stopped before."""
+        awaited = asyncio.ensure_future(future, loop=self)
+        self._run(awaited.done)
+        return awaited.result() if awaited.done() else None
+
+    def stop(self) -> None:
+        """End at once."""
+        self._is_stopped = True
+
+    def run_forever(self) -> None:
+        """Not of use here: it would go on until nothing is left to do."""
+        raise NotImplementedError
+
+    def _run(self, is_over: Callable[[], bool]) -> None:
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(finalizer=self._finalize)
+        _set_running_loop(self)
+        self._is_running = True
+        try:
+            while not is_over() and not self._is_stopped:
+                self._run_some()
+        finally:
+            self._is_running = False
+            _set_running_loop(None)
+            sys.set_asyncgen_hooks(*hooks)
+
+    def wind_up(self) -> None:
+        """End all tasks that there are, however they take it."""
+        self._is_stopped = False
+        with suppress(Stalled, Spinning):
+            for _ in range(_MOST_ENDINGS):
+                for task in list(self._tasks):
+                    task.cancel()
+                end = self._now + 30.0
+                self._run(lambda: not self._tasks or self._now > end)  # noqa: B023 - called at once
+                if not self._tasks:
+                    break
+        self.complaints.clear()
+
+    def _finalize(self, generator: AsyncGenerator[Any, Any]) -> None:
+        if not self._is_closed:
+            self.call_soon(self.create_task, generator.aclose())
+
+    def is_running(self) -> bool:
+        """Whether it runs."""
+        return self._is_running
+
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._is_closed
+
+    def close(self) -> None:
+        """Forget everything that waits."""
+        self._is_closed = True
+        self._ready.clear()
+        self._timers.clear()
+        self._frozen.clear()
+
+    def get_debug(self) -> bool:
+        """No: asyncio's debugging reads real clocks."""
+        return False
+
+    # -- futures and tasks -------------------------------------------------------------------------------------
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future."""
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[T]:
+        """A task."""
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+        return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Somebody left an exception to nobody."""
+        self.complaints.append(context)
+
+    # -- the world ---------------------------------------------------------------------------------------------
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """Have a function run by a simulated thread, or by an executor that is one."""
+        if executor is not None:
+            return asyncio.wrap_future(executor.submit(func, *args), loop=self)
+        return self.threads(func, args)
+
+    async def create_connection(
+        self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, **options: Any
+    ) -> tuple[Any, Any]:
+        """Connect through the simulated network."""
+        return await self.network.connect(protocol_factory, str(host), int(port), **options)
+
+    async def create_server(
+        self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, **options: Any
+    ) -> Any:
+        """Listen in the simulated network."""
+        return self.network.listen(protocol_factory, str(host), int(port), **options)

@@ -1,0 +1,240 @@
+"""A node of the world, through its restarts: its machine, its disk, its store, its choices."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from culm.bamboo import Identity
+from culm.bushbaby import Limits
+from culm.errors import StoreError
+from culm.node.config import NodeConfig, NodeLimits
+from culm.node.node import Node
+from culm.node.policy import Policy
+from culm.node.surroundings import Surroundings
+from culm.node.urls import PeerUrl
+from culm.store import SQLiteStore
+from culm.testing.simulation.disk import Disk, Image, lay_out
+from culm.testing.simulation.host import Host
+from culm.testing.simulation.roster import WatchedRoster
+from culm.testing.simulation.watch import StoreWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from culm.store import Log
+    from culm.testing.simulation.plan import LinkPlan, NodePlan
+    from culm.testing.simulation.world import World
+
+CLUMP = b"storm"
+PORTS = {"culm": 7001, "bushbaby": 7002, "intervals": 7003, "proposals": 7004, "negentropy": 7005}
+_LOOK_SECONDS = 0.25
+_RETRY_SECONDS = 1.0
+
+
+def node_identity(number: int) -> Identity:
+    """The identity that a node is to its peers."""
+    return Identity(bytes([number + 1]) * 32)
+
+
+class Member:
+    """One node. ``host`` is the machine that it runs on now, ``node`` what runs there; None while it is down."""
+
+    def __init__(self, world: World, plan: NodePlan, policy: Policy, peers: list[PeerUrl]) -> None:
+        self.world = world
+        self.plan = plan
+        self.name = "abcde"[plan.number]
+        self.address = f"10.0.0.{plan.number + 1}"
+        self.identity = node_identity(plan.number)
+        self.policy = policy
+        self.peers = peers
+        self.links: list[LinkPlan] = []
+        self.held_at_calm: set[Log] = set()  # when nothing was in the way any more
+        self.random = world.plan.random(f"node {self.name}")
+        self.lives = 0
+        self.watch = StoreWatch(world.ledger, lambda text: world.fail(f"{self.name}: {text}"))
+        self.folder = self._new_folder()
+        self.host: Host | None = None
+        self.node: Node | None = None
+        self._store: SQLiteStore | None = None
+        self._choosing = asyncio.Lock()
+        self._stop = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def _new_folder(self) -> Path:
+        self.lives += 1
+        folder = self.world.folder / f"{self.name}{self.lives}"
+        folder.mkdir()
+        return folder
+
+    @property
+    def store_path(self) -> Path:
+        """The store's file."""
+        return self.folder / "store.db"
+
+    @property
+    def disk(self) -> Disk:
+        """The disk of a node that is up."""
+        assert self.host is not None and self.host.disk is not None  # noqa: S101, PT018 - a member's host has one
+        return self.host.disk
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the node runs."""
+        return self.node is not None
+
+    def url(self, scheme: str) -> PeerUrl:
+        """Where it listens."""
+        return PeerUrl(scheme, self.address, PORTS[scheme], self.identity.public if scheme == "culm" else None)
+
+    def config(self) -> NodeConfig:
+        """What the node is told."""
+        plan, host = self.plan, self.host
+        assert host is not None  # noqa: S101 - it is up
+        own = {name: value for name, value in plan.limits.items() if name != "max_boxes"}
+        boxes = {"max_boxes": int(plan.limits["max_boxes"])} if "max_boxes" in plan.limits else {}
+        return NodeConfig(
+            CLUMP,
+            policy=self.policy,
+            protocol_limits=Limits(**boxes),
+            limits=replace(NodeLimits(), **own),  # type: ignore[arg-type]
+            interval=plan.interval,
+            proposals=plan.proposals,
+            download=plan.download,
+            upload=plan.upload,
+            surroundings=Surroundings(
+                secret_bytes=self.random.randbytes,
+                chance=self.random.random,
+                thread=host.thread,
+                look_seconds=_LOOK_SECONDS,
+                written=lambda _: None,
+            ),
+        )
+
+    def everything_is_safe(self) -> None:
+        """What was done last is on the disk for sure, and so is what was done before."""
+        self.disk.everything_is_safe()
+        self.watch.everything_is_safe()
+
+    async def change_policy(self, policy: Policy) -> None:
+        """Make other choices, which outlive the node."""
+        self.policy = policy
+        async with self._choosing:  # one after the other, as whoever reads a file with choices does
+            if self.is_up:
+                await self.on_host(lambda node: node.change_policy(policy))
+
+    # -- up ----------------------------------------------------------------------------------------------------
+
+    def start_again(self) -> None:
+        """Start the node unless it runs."""
+        if self.host is None:
+            self.start()
+
+    def mend(self) -> None:
+        """Nothing is wrong with its machine any more."""
+        if self.host is None:
+            self.start()
+        elif self.host.is_frozen:
+            self.host.thaw()
+        if self.host is not None:
+            self.host.sloth = 1.0
+            self.disk.room, self.disk.flaws = None, 0.0
+            self.disk.live_on()
+
+    def start(self, *, room: int | None = None) -> None:
+        """Start the machine, and on it the node, as soon as its store opens."""
+        world = self.world
+        disk = Disk(self.folder, self.random, lambda kind: world.count(f"disk: {kind}"))
+        disk.room = room
+        self.host = Host(world.loop, self.name, self.address, disk, self.random, self._look)
+        world.network.add(self.host)
+        self._stop = asyncio.Event()
+        self._running = self.host.start(self._run(self.host, self._stop))
+
+    async def _run(self, host: Host, stop: asyncio.Event) -> None:
+        world = self.world
+        while True:
+            try:
+                store = await asyncio.to_thread(self._open_store)
+                break
+            except StoreError as error:
+                world.note(f"{self.name} cannot start: {error}")
+                if host.disk is None or host.disk.room is None:
+                    world.fail(f"{self.name} cannot open its store: {error}")
+                await asyncio.sleep(_RETRY_SECONDS)
+        if host.is_gone:
+            store.close()
+            return
+        self._store = store
+        self.watch.open(self.store_path)
+        node = Node(self.identity, self.config(), store)
+        node.roster = WatchedRoster(node.roster.me, node.roster.store_path, told=self._session_ended)
+        self.node = node
+        world.note(f"{self.name} is up")
+        listen = [PeerUrl(scheme, self.address, PORTS[scheme]) for scheme in self.plan.listens]
+        try:
+            await node.run(listen, self.peers, stop=stop)
+        except Exception as error:  # noqa: BLE001 - no node is to end by itself
+            if not host.is_gone:
+                world.fail(f"{self.name} ended: {error!r}", error)
+        finally:
+            await asyncio.to_thread(store.close)
+
+    def _open_store(self) -> SQLiteStore:
+        return SQLiteStore(self.store_path, max_waiting_entries=self.plan.waiting_room)
+
+    def _look(self) -> None:
+        try:
+            self.watch.look()
+        except Exception as error:  # noqa: BLE001 - it must not look as if the node had failed
+            self.world.fail(f"{self.name}: looking into the store: {error!r}", error)
+
+    def _session_ended(self, name: str, error: BaseException | None) -> None:
+        self.world.session_ended(self, name, error)
+
+    # -- down --------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """End the node in order."""
+        host, running = self.host, self._running
+        assert host is not None and running is not None  # noqa: S101, PT018 - it is up
+        self._stop.set()
+        await asyncio.wait([running])
+        if not host.is_gone:
+            self._leave(host, silently=False)
+
+    def crash(self, image: Image, *, silently: bool) -> None:
+        """The machine, or only the program, is gone at once; ``image`` is how its disk is found."""
+        host, running, old = self.host, self._running, self.folder
+        assert host is not None and running is not None  # noqa: S101, PT018 - it is up
+        self._leave(host, silently=silently)
+        # What runs there is not real any more. It is made to end, in a folder that nobody looks into.
+        host.thaw()
+        if host.disk is not None:
+            host.disk.room, host.disk.flaws = None, 0.0
+        running.cancel()
+        running.add_done_callback(lambda _: shutil.rmtree(old, ignore_errors=True))
+        self.folder = self._new_folder()
+        lay_out(self.folder, image)
+
+    def _leave(self, host: Host, *, silently: bool) -> None:
+        host.is_gone = True
+        self.world.network.remove(host, silently=silently)
+        self.watch.close()
+        self.host = self.node = self._store = self._running = None
+
+    async def on_host(self, work: Callable[[Node], Any]) -> Any:
+        """Do something with the node as a part of its program; ``work`` gives what to wait for."""
+        node, host = self.node, self.host
+        assert node is not None and host is not None  # noqa: S101, PT018 - it is up
+
+        async def do() -> Any:
+            return await work(node)
+
+        return await host.start(do())

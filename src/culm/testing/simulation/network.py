@@ -1,0 +1,361 @@
+"""The network between simulated hosts: connections that are made, are slow, stall, break at any byte, or half break.
+
+What befalls a connection is drawn when it is made, from what the ``Weather`` allows at that time; a break later on is
+also possible (``Network.disturb``). Hosts can be cut off from each other (``cut_off``), and can be gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from asyncio import sslproto
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from culm.testing.simulation.loop import HOST
+from culm.testing.simulation.pipe import Pipe, Traits
+from culm.testing.simulation.transport import SimulatedTransport
+
+if TYPE_CHECKING:
+    import ssl as tls
+    from collections import Counter
+    from collections.abc import Callable
+    from random import Random
+
+    from culm.testing.simulation.host import Host
+    from culm.testing.simulation.loop import SimulatedLoop
+
+_UNREACHED_SECONDS = 75.0  # after which a call that nobody answers fails
+_FIRST_PORT = 40_000
+
+FATES = ("reset", "end", "half open", "half open, told when it speaks", "lost", "stall")
+"""What can befall a connection at some byte.
+
+Both sides are told that it broke; both see it end; one side is told, the other goes on believing, for ever or until it
+says something; nobody is told; or nothing gets through for a while.
+"""
+
+
+@dataclass(slots=True)
+class Weather:
+    """How connections fare that are made now.
+
+    ``latency``: seconds, the most of a connection's own. ``slow``: how likely one has a low rate, ``least_rate`` bytes
+    a second or more. ``trouble``: how likely something befalls one, within ``trouble_bytes`` bytes.
+    """
+
+    latency: float = 0.02
+    slow: float = 0.0
+    least_rate: int = 2000
+    trouble: float = 0.0
+    trouble_bytes: int = 100_000
+    fates: tuple[str, ...] = FATES
+
+
+class Connection:
+    """A connection with its two ends. ``ends`` are the transports of the caller and of the listener."""
+
+    def __init__(self, network: Network, number: int, traits: Traits) -> None:
+        self.loop = network.loop
+        self.number = number
+        self.network = network
+        self.latency = traits.latency
+        self.pipes = (Pipe(network.loop, network.random, traits), Pipe(network.loop, network.random, traits))
+        self.ends: tuple[SimulatedTransport, SimulatedTransport]
+        self.hosts: tuple[Host, Host]
+        self.is_broken = False
+
+    def join(self, caller: SimulatedTransport, listener: SimulatedTransport) -> None:
+        """These are the ends."""
+        self.ends = caller, listener
+        there, back = self.pipes
+        there.source, there.target = caller, listener
+        back.source, back.target = listener, caller
+
+    # -- how it ends -------------------------------------------------------------------------------------------
+
+    def closed(self, end: SimulatedTransport, *, politely: bool) -> None:
+        """An end was closed: the other is told, behind what is under way; or that it broke, if something was unread."""
+        number = self.ends.index(end)
+        if politely:
+            self.pipes[number].end()
+        elif not self.is_broken:
+            self._tell_broken(1 - number)
+        if all(other.is_lost for other in self.ends):
+            self.network.over(self)
+
+    def arrived_in_vain(self, end: SimulatedTransport) -> None:
+        """Something came to an end that is closed: the sender learns that the connection broke."""
+        self._tell_broken(1 - self.ends.index(end))
+
+    def _tell_broken(self, number: int) -> None:
+        error = ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+        self.loop.call_later(self.latency, self.ends[number].break_off, error)
+
+    def befall(self, fate: str, direction: int) -> None:
+        """Something happens to it now; ``direction`` is the pipe that it is about."""
+        if self.is_broken or any(end.is_lost for end in self.ends):
+            return
+        self.network.happened(f"connection: {fate}", f"connection {self.number} {fate}")
+        if fate == "stall":
+            for pipe in self.pipes:
+                pipe.is_stalled = True
+            self.loop.call_later(self.network.random.uniform(0.1, 4.0), self._resume)
+            return
+        self.is_broken = True
+        for number, pipe in enumerate(self.pipes):
+            pipe.is_dead = True
+            if fate == "end":
+                self.loop.call_soon(pipe.target.take, None, context=pipe.target.context)
+                pipe.unheard = partial(self._tell_broken, number)
+        if fate == "reset":
+            self._tell_broken(0)
+            self._tell_broken(1)
+        elif fate.startswith("half open"):
+            self._tell_broken(direction)
+            if "told" in fate:
+                self.pipes[1 - direction].unheard = partial(self._tell_broken, 1 - direction)
+
+    def _resume(self) -> None:
+        if not self.network.are_apart(*self.hosts):
+            for pipe in self.pipes:
+                pipe.resume()
+
+    def host_gone(self, host: Host, *, silently: bool) -> None:
+        """One of the hosts is gone: the other side is told, or learns it only when it speaks to a host that is back."""
+        number = self.hosts.index(host)
+        if self.is_broken or any(end.is_lost for end in self.ends):
+            self.ends[number].die()
+            return
+        self.is_broken = True
+        self.ends[number].die()
+        other = 1 - number
+        if silently:
+            self.pipes[other].unheard = partial(self._speaks_to_nobody, other)
+        else:
+            self._tell_broken(other)
+
+    def _speaks_to_nobody(self, number: int) -> None:
+        here, there = self.hosts[number], self.hosts[1 - number]
+        if self.network.is_up(there.address) and not self.network.are_apart(here, there):
+            self._tell_broken(number)
+
+
+@dataclass(slots=True)
+class _Listener:
+    host: Host
+    factory: Callable[[], Any]
+    context: Context
+    ssl: tls.SSLContext | None
+
+
+@dataclass(slots=True)
+class _Socket:
+    """What is asked of a listening socket."""
+
+    place: tuple[str, int]
+
+    def getsockname(self) -> tuple[str, int]:
+        """Address and port."""
+        return self.place
+
+
+class SimulatedServer(asyncio.AbstractServer):
+    """A listener."""
+
+    def __init__(self, network: Network, place: tuple[str, int]) -> None:
+        self._network = network
+        self.sockets = [_Socket(place)]
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._network.listeners.pop(self.sockets[0].place, None)
+
+    def is_serving(self) -> bool:
+        """Whether connections are taken."""
+        return self.sockets[0].place in self._network.listeners
+
+    async def wait_closed(self) -> None:
+        """There is nothing to wait for."""
+
+
+@dataclass(slots=True)
+class Network:
+    """All connections. ``happened`` is told what befalls them: a name to count it by, and a line for the trace."""
+
+    loop: SimulatedLoop
+    random: Random
+    happened: Callable[[str, str], None]
+    counts: Counter[str]
+    weather: Weather = field(default_factory=Weather)
+    listeners: dict[tuple[str, int], _Listener] = field(default_factory=dict)
+    connections: dict[int, Connection] = field(default_factory=dict)
+    up: dict[str, Host] = field(default_factory=dict)
+    apart: set[frozenset[str]] = field(default_factory=set)
+    _made: int = 0
+
+    # -- hosts -------------------------------------------------------------------------------------------------
+
+    def is_up(self, address: str) -> bool:
+        """Whether there is a host of that address."""
+        return address in self.up
+
+    def are_apart(self, one: Host, other: Host) -> bool:
+        """Whether nothing gets from one to the other."""
+        return frozenset((one.address, other.address)) in self.apart
+
+    def add(self, host: Host) -> None:
+        """A host comes up."""
+        self.up[host.address] = host
+
+    def remove(self, host: Host, *, silently: bool) -> None:
+        """A host goes down, or only its program, of which its peers are told (not ``silently``)."""
+        self.up.pop(host.address, None)
+        for place in [place for place, listener in self.listeners.items() if listener.host is host]:
+            del self.listeners[place]
+        for connection in list(self.connections.values()):
+            if host in connection.hosts:
+                connection.host_gone(host, silently=silently)
+
+    def cut_off(self, one: str, other: str) -> None:
+        """Nothing gets from one address to the other for now."""
+        self.apart.add(frozenset((one, other)))
+        for connection in self._between(one, other):
+            for pipe in connection.pipes:
+                pipe.is_stalled = True
+
+    def join(self, one: str, other: str) -> None:
+        """They reach each other again; what was under way goes on."""
+        self.apart.discard(frozenset((one, other)))
+        for connection in self._between(one, other):
+            for pipe in connection.pipes:
+                pipe.resume()
+
+    def join_all(self) -> None:
+        """Everybody reaches everybody again."""
+        self.apart.clear()
+        for connection in self.connections.values():
+            for pipe in connection.pipes:
+                pipe.resume()
+
+    def break_all(self) -> None:
+        """Every connection breaks, and both sides are told."""
+        for connection in list(self.connections.values()):
+            connection.befall("reset", 0)
+
+    def _between(self, one: str, other: str) -> list[Connection]:
+        pair = {one, other}
+        return [item for item in self.connections.values() if {host.address for host in item.hosts} == pair]
+
+    def over(self, connection: Connection) -> None:
+        """A connection is closed on both sides."""
+        self.connections.pop(connection.number, None)
+
+    def disturb(self, fate: str) -> None:
+        """Something happens to one of the connections there are."""
+        open_ones = [item for item in self.connections.values() if not item.is_broken]
+        if open_ones:
+            self.random.choice(open_ones).befall(fate, self.random.randrange(2))
+
+    # -- connecting --------------------------------------------------------------------------------------------
+
+    def listen(
+        self, factory: Callable[[], Any], address: str, port: int, *, ssl: tls.SSLContext | None = None, **_: Any
+    ) -> SimulatedServer:
+        """Take connections to an address. ``OSError`` if somebody does already."""
+        host: Any = HOST.get()
+        if not port:
+            port = next(number for number in range(1, 65536) if (address, number) not in self.listeners)
+        place = address, port
+        if place in self.listeners:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        self.listeners[place] = _Listener(host, factory, copy_context(), ssl)
+        return SimulatedServer(self, place)
+
+    async def connect(
+        self,
+        factory: Callable[[], Any],
+        address: str,
+        port: int,
+        *,
+        ssl: tls.SSLContext | None = None,
+        server_hostname: str | None = None,
+        **_: Any,
+    ) -> tuple[Any, Any]:
+        """Connect; ``OSError`` if that cannot be. The TLS is real, over these connections."""
+        me: Any = HOST.get()
+        traits = self._traits()
+        await asyncio.sleep(2 * traits.latency)
+        there = self.up.get(address)
+        if there is None or self.are_apart(me, there):
+            self.counts["calls that nobody answered"] += 1
+            await asyncio.sleep(_UNREACHED_SECONDS)
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+        listener = self.listeners.get((address, port))
+        if listener is None:
+            self.counts["calls that were refused"] += 1
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        connection = self._connection(me, listener, port, traits)
+        protocol = factory()
+        caller, _listening = connection.ends
+        if ssl is None:
+            caller.set_protocol(protocol)
+            caller.begin()
+            return caller, protocol
+        waiter = self.loop.create_future()
+        secured = sslproto.SSLProtocol(
+            self.loop, protocol, ssl, waiter, server_side=False, server_hostname=server_hostname
+        )
+        caller.set_protocol(secured)
+        caller.begin()
+        try:
+            await waiter
+        except BaseException:
+            caller.close()
+            raise
+        return secured._get_app_transport(), protocol  # noqa: SLF001 - as asyncio's own loops do
+
+    def _connection(self, me: Host, listener: _Listener, port: int, traits: Traits) -> Connection:
+        self._made += 1
+        self.counts["connections"] += 1
+        connection = Connection(self, self._made, traits)
+        connection.hosts = me, listener.host
+        here, there = (me.address, _FIRST_PORT + self._made % 20_000), (listener.host.address, port)
+        pipe, back = connection.pipes
+        caller = SimulatedTransport(connection, pipe, back, here, there)
+        answering: SimulatedTransport = listener.context.copy().run(
+            SimulatedTransport, connection, back, pipe, there, here
+        )
+        connection.join(caller, answering)
+        self.connections[self._made] = connection
+        self._draw_fate(connection)
+        self.loop.call_soon(self._accept, listener, answering, context=answering.context)
+        return connection
+
+    def _accept(self, listener: _Listener, transport: SimulatedTransport) -> None:
+        protocol = listener.factory()
+        if listener.ssl is not None:
+            protocol = sslproto.SSLProtocol(self.loop, protocol, listener.ssl, None, server_side=True)
+        transport.set_protocol(protocol)
+        transport.begin()
+
+    def _traits(self) -> Traits:
+        random, weather = self.random, self.weather
+        latency = random.uniform(0.0001, 1.0) ** 2 * weather.latency
+        is_slow = random.random() < weather.slow
+        rate = int(weather.least_rate * 2 ** random.uniform(0, 6)) if is_slow else 0
+        window = 1 << random.randint(10, 17)
+        piece = 1 << random.randint(2 if random.random() < 0.1 else 9, 16)
+        return Traits(latency, latency * random.random(), rate, window, piece)
+
+    def _draw_fate(self, connection: Connection) -> None:
+        random, weather = self.random, self.weather
+        if random.random() >= weather.trouble:
+            return
+        fate, direction = random.choice(weather.fates), random.randrange(2)
+        pipe = connection.pipes[direction]
+        pipe.cut_at = int(weather.trouble_bytes ** random.random())
+        pipe.cut = partial(connection.befall, fate, direction)

@@ -1,0 +1,141 @@
+"""One direction of a simulated connection: bytes on their way, in pieces, late, slowly, or not at all.
+
+The sender's transport queues what it writes; a window's worth of that is under way or waits at the receiver. So a
+receiver that does not read holds up the sender as TCP does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from culm.testing.simulation.loop import SimulatedLoop
+    from culm.testing.simulation.transport import SimulatedTransport
+
+
+@dataclass(slots=True)
+class Traits:
+    """What a connection is like.
+
+    ``latency``: seconds that a piece takes, ``jitter``: and up to so many more. ``rate``: bytes a second, 0 for any.
+    ``window``: bytes under way. ``piece``: bytes that travel together at most.
+    """
+
+    latency: float
+    jitter: float
+    rate: int
+    window: int
+    piece: int
+
+
+class Pipe:
+    """Bytes from one transport to another. ``source`` and ``target`` are to be set before it is used.
+
+    ``cut_at`` is the number of bytes behind which ``cut`` is called instead of carrying on. ``is_stalled``: nothing
+    arrives for now; ``is_dead``: nothing ever will, and nobody is told, but for what ``unheard`` does then.
+    """
+
+    source: SimulatedTransport
+    target: SimulatedTransport
+
+    def __init__(self, loop: SimulatedLoop, random: Random, traits: Traits) -> None:
+        self.cut_at: int | None = None
+        self.cut: Callable[[], None] = lambda: None
+        self.is_stalled = False
+        self.is_dead = False
+        self.unheard: Callable[[], None] = lambda: None
+        self.queued = 0
+        self.carried = 0  # bytes that were sent on their way
+        self._loop = loop
+        self._random = random
+        self._traits = traits
+        self._waiting: deque[bytes] = deque()
+        self._flying = 0
+        self._last = 0.0  # when the last piece arrives
+        self._held: list[bytes | None] = []
+        self._ends = False
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes."""
+        self._waiting.append(data)
+        self.queued += len(data)
+        self.pump()
+
+    def end(self) -> None:
+        """Nothing more is written: the receiver is to be told behind the rest."""
+        if not self._ends:
+            self._ends = True
+            self.pump()
+
+    def forget(self) -> None:
+        """Forget what is queued; what is under way arrives."""
+        self._waiting.clear()
+        self.queued = 0
+
+    def pump(self) -> None:
+        """Send on its way as much as the window allows."""
+        traits = self._traits
+        while self._waiting and self._flying < traits.window:
+            data = self._waiting.popleft()
+            size = min(self._random.randint(1, traits.piece), traits.window - self._flying)
+            if self.cut_at is not None:
+                size = min(size, self.cut_at - self.carried)
+                if size <= 0:
+                    self._waiting.appendleft(data)
+                    self._at_cut()
+                    return
+            if size < len(data):
+                self._waiting.appendleft(data[size:])
+                data = data[:size]
+            self.queued -= len(data)
+            self.carried += len(data)
+            self._flying += len(data)
+            self._send(data)
+        if self._ends and not self._waiting:
+            self._ends = False
+            self._send(None)
+
+    def _at_cut(self) -> None:
+        """The last byte that gets through is on its way."""
+        self.cut_at = None
+        self._loop.call_at(max(self._last, self._loop.time()), self._cut)
+
+    def _cut(self) -> None:
+        self.cut()
+        self.pump()
+
+    def _send(self, data: bytes | None) -> None:
+        traits, now = self._traits, self._loop.time()
+        arrival = now + traits.latency + self._random.random() * traits.jitter
+        if traits.rate and data:
+            arrival = max(arrival, self._last) + len(data) / traits.rate
+        self._last = max(self._last, arrival)
+        self._loop.call_at(self._last, self._arrive, data, context=self.target.context)
+
+    def _arrive(self, data: bytes | None) -> None:
+        if self.is_dead:
+            self.unheard()
+            return
+        if self.is_stalled or self._held:
+            self._held.append(data)
+            return
+        self.target.take(data)
+
+    def resume(self) -> None:
+        """A stall is over: what was held arrives."""
+        self.is_stalled = False
+        held, self._held = self._held, []
+        for data in held:
+            self._loop.call_soon(self._arrive, data, context=self.target.context)
+
+    def consumed(self, size: int) -> None:
+        """The receiver has read so many bytes: there is room for more."""
+        self._flying -= size
+        if self._waiting or self._ends:
+            self.pump()
+            self.source.was_pumped()

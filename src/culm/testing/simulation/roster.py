@@ -1,0 +1,26 @@
+"""Being told how each session of a node ends: with the error itself, not only with its words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from culm.node.roster import Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from culm.node.roster import Talks
+
+
+@dataclass(slots=True)
+class WatchedRoster(Roster):
+    """A roster that passes on what it is told. ``told`` gets the session's name and why it ended."""
+
+    told: Callable[[str, BaseException | None], None] = lambda _name, _error: None
+
+    def ended(self, session: Talks, error: BaseException | None) -> None:
+        """A session has ended."""
+        name = next((item.name for item in self.contacts() if item.stats is session.stats), "")
+        Roster.ended(self, session, error)  # super() does not know a class with slots
+        self.told(f"{session.scheme} with {name}", error)

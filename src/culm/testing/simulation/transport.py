@@ -1,0 +1,210 @@
+"""The transport that a program writes to and is fed from: an end of a simulated connection.
+
+It does what asyncio's own for sockets do: limits on what is written and not sent, with ``pause_writing``; reading that
+can be paused; closing behind what is queued, or at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import BufferedProtocol
+from collections import deque
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from culm.testing.simulation.network import Connection
+    from culm.testing.simulation.pipe import Pipe
+
+_HIGH_WATER = 64 * 1024
+
+
+class SimulatedTransport(asyncio.Transport):
+    """One end. Everything that it calls runs in ``context``, that of whoever made it."""
+
+    def __init__(
+        self, connection: Connection, outgoing: Pipe, incoming: Pipe, own: tuple[str, int], other: tuple[str, int]
+    ) -> None:
+        super().__init__({"peername": other, "sockname": own})
+        self.context = copy_context()
+        self.most_queued = 0  # bytes that were written and not taken by the network, at most
+        self._connection = connection
+        self._loop = connection.loop
+        self._outgoing = outgoing
+        self._incoming = incoming
+        self._protocol: Any = None
+        self._inbox: deque[bytes | None] = deque()
+        self._high, self._low = _HIGH_WATER, _HIGH_WATER // 4
+        self._is_paused = False  # reading
+        self._has_paused_writing = False
+        self._is_closing = False
+        self._has_ended = False  # writing
+        self.is_lost = False  # the protocol was told, or is about to be, that the connection is over
+
+    # -- what asyncio asks of a transport ----------------------------------------------------------------------
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Feed this one."""
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """Who is fed."""
+        protocol: asyncio.BaseProtocol = self._protocol
+        return protocol
+
+    def is_closing(self) -> bool:
+        """Whether it is closed, or about to be."""
+        return self._is_closing
+
+    def is_reading(self) -> bool:
+        """Whether data is handed on as it comes."""
+        return not self._is_paused and not self._is_closing
+
+    def pause_reading(self) -> None:
+        """Hand on nothing for now."""
+        self._is_paused = True
+
+    def resume_reading(self) -> None:
+        """Hand on what came."""
+        if self._is_paused:
+            self._is_paused = False
+            self._loop.call_soon(self._hand_on, context=self.context)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """When writing is paused, and when it goes on; bytes."""
+        self._high = high if high is not None else _HIGH_WATER if low is None else 4 * low
+        self._low = low if low is not None else self._high // 4
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that were written and that the network has not taken."""
+        return self._outgoing.queued
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """Low and high."""
+        return self._low, self._high
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes."""
+        if self._has_ended:
+            raise RuntimeError("Cannot call write() after write_eof()")
+        if self._is_closing or not data:
+            return
+        self._outgoing.write(bytes(data))
+        queued = self._outgoing.queued
+        self.most_queued = max(self.most_queued, queued)
+        if queued > self._high and not self._has_paused_writing:
+            self._has_paused_writing = True
+            self._protocol.pause_writing()
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Send several."""
+        self.write(b"".join(list_of_data))
+
+    def can_write_eof(self) -> bool:
+        """Yes."""
+        return True
+
+    def write_eof(self) -> None:
+        """Nothing more is going to be written; reading goes on."""
+        if not self._has_ended and not self._is_closing:
+            self._has_ended = True
+            self._outgoing.end()
+
+    def close(self) -> None:
+        """Close behind what is queued."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        if not self._outgoing.queued:
+            self._lose(None)
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._force_close(None)
+
+    def _force_close(self, error: BaseException | None) -> None:
+        """Close at once, because of an error (asyncio's TLS calls this)."""
+        self._is_closing = True
+        self._outgoing.forget()
+        self._lose(error)
+
+    def _lose(self, error: BaseException | None) -> None:
+        if self.is_lost:
+            return
+        self.is_lost = True
+        unread = any(self._inbox)
+        self._inbox.clear()
+        self._loop.call_soon(self._tell_lost, error, context=self.context)
+        self._connection.closed(self, politely=not unread)
+
+    def _tell_lost(self, error: BaseException | None) -> None:
+        self._protocol.connection_lost(error)
+        self._protocol = None
+
+    # -- what the network does ---------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The connection is there."""
+        if not self.is_lost:
+            self._protocol.connection_made(self)
+
+    def take(self, data: bytes | None) -> None:
+        """Bytes have arrived, or the end of all."""
+        if self.is_lost:
+            self._connection.arrived_in_vain(self)
+            return
+        self._inbox.append(data)
+        if not self._is_paused:
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        while self._inbox and not self._is_paused and not self.is_lost:
+            data = self._inbox.popleft()
+            if data is None:
+                if not self._is_closing and not self._protocol.eof_received():
+                    self.close()
+                continue
+            self._incoming.consumed(len(data))
+            if self._is_closing:  # nobody listens any more
+                continue
+            if isinstance(self._protocol, BufferedProtocol):
+                _feed_buffered(self._protocol, data)
+            else:
+                self._protocol.data_received(data)
+
+    def was_pumped(self) -> None:
+        """Room was made in what is queued."""
+        self._loop.call_soon(self._look_at_queue, context=self.context)
+
+    def _look_at_queue(self) -> None:
+        if self.is_lost:
+            return
+        if self._has_paused_writing and self._outgoing.queued <= self._low:
+            self._has_paused_writing = False
+            self._protocol.resume_writing()
+        if self._is_closing and not self._outgoing.queued:
+            self._lose(None)
+
+    def break_off(self, error: ConnectionError) -> None:
+        """The connection is over, as this side learns now."""
+        self._loop.call_soon(self._broken, error, context=self.context)
+
+    def _broken(self, error: ConnectionError) -> None:
+        if not self.is_lost:
+            self._force_close(error)
+
+    def die(self) -> None:
+        """The host is gone: nothing goes out any more, and nobody is told."""
+        self._outgoing.is_dead = self._incoming.is_dead = True
+
+
+def _feed_buffered(protocol: BufferedProtocol, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        buffer = memoryview(protocol.get_buffer(len(view)))  # type: ignore[arg-type]
+        size = min(len(buffer), len(view))
+        buffer[:size] = view[:size]
+        protocol.buffer_updated(size)
+        view = view[size:]

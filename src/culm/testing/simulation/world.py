@@ -1,0 +1,228 @@
+"""A world: a simulated network with some nodes, from the beginning of a storm until all have what they want."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from culm.errors import CulmError, NetworkError, StoreError
+from culm.testing.simulation import actions, content
+from culm.testing.simulation.bounds import check_bounds
+from culm.testing.simulation.host import Host
+from culm.testing.simulation.ledger import Ledger
+from culm.testing.simulation.loop import HOST, SimulatedLoop, Spinning, Stalled
+from culm.testing.simulation.member import Member
+from culm.testing.simulation.network import Network, Weather
+from culm.testing.simulation.threads import in_thread
+from culm.testing.simulation.telling import describe
+from culm.testing.simulation.unmet import unmet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from random import Random
+
+    from culm.testing.simulation.plan import EventPlan, Plan
+
+_TICK_SECONDS = 0.5
+_SETTLE_SECONDS = 120.0  # in which everybody has to have what they want, once nothing is in the way any more
+_LONG_SETTLING = 30.0
+_CALM_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Failed:
+    """What went wrong, and when."""
+
+    text: str
+    at: float
+    trace: str = ""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a seed. ``counts``: how often what happened. ``seconds``: of simulated time."""
+
+    seed: int
+    counts: Counter[str]
+    failures: list[Failed]
+    seconds: float
+    callbacks: int
+    trace: list[str] = field(default_factory=list)
+
+
+class World:
+    """One seed, run in a folder. ``tell`` gets each line of the trace as it is written, if there is to be one."""
+
+    def __init__(self, plan: Plan, folder: Path, tell: Callable[[str], None] | None = None) -> None:
+        self.plan = plan
+        self.folder = folder
+        self.tell = tell
+        self.counts: Counter[str] = Counter()
+        self.failures: list[Failed] = []
+        self.ledger = Ledger()
+        self.loop = SimulatedLoop()
+        self.network = Network(self.loop, plan.random("network"), self.happened, self.counts)
+        self.loop.network = self.network
+        self._around = Host(self.loop, "world", "10.9.9.9", None, plan.random("world"))
+        self.loop.threads = lambda function, args: in_thread(self.loop, self._host(), function, args)
+        self.members: list[Member] = []
+        self._calm = asyncio.Event()  # nothing is in the way any more
+        self._is_over = False
+        self._acting: dict[asyncio.Task[None], str] = {}
+
+    def _host(self) -> Host:
+        host = HOST.get()
+        return host if isinstance(host, Host) else self._around
+
+    # -- telling -----------------------------------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """A line for the trace."""
+        if self.tell is not None:
+            self.tell(f"{self.loop.time() - 1000:9.4f} {text}")
+
+    def count(self, name: str) -> None:
+        """Something happened."""
+        self.counts[name] += 1
+
+    def happened(self, name: str, text: str) -> None:
+        """Something happened, to be counted and told."""
+        self.counts[name] += 1
+        self.note(text)
+
+    def fail(self, text: str, error: BaseException | None = None) -> None:
+        """Something is wrong: the world ends."""
+        if self._is_over:
+            return
+        trace = "" if error is None else "".join(traceback.format_exception(error))
+        self.failures.append(Failed(text, self.loop.time() - 1000, trace))
+        self.note(f"FAILED: {text}")
+        for line in describe(self):
+            self.note(line)
+        self.loop.stop()
+
+    def session_ended(self, member: Member, name: str, error: BaseException | None) -> None:
+        """A session of a node ended: with its peer, with the network, or because the disk is full."""
+        if member.host is not HOST.get():
+            return  # of a node that is gone
+        self.note(f"{member}: {name} ended: {error or 'by the peer'}")
+        if error is None or isinstance(error, NetworkError | asyncio.CancelledError):
+            return
+        host = member.host
+        is_hurt = host is not None and host.disk is not None and host.disk.was_hurt
+        if isinstance(error, StoreError) and (is_hurt or member.plan.waiting_room < 100):
+            return
+        if isinstance(error, CulmError) and "10.8." in name:
+            return  # a stranger
+        self.fail(f"{member}: a session ({name}) ended with {error!r}", error)
+
+    # -- the course of it --------------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Run it to its end."""
+        started = self.loop.time()
+        try:
+            self.loop.run_until_complete(self._main())
+        except (Spinning, Stalled) as error:
+            self.fail(str(error))
+        except asyncio.CancelledError:
+            pass
+        for member in self.members:
+            member.watch.close()
+        seconds, callbacks = self.loop.time() - started, self.loop.callbacks
+        failures = list(self.failures)
+        self._is_over = True
+        for member in self.members:
+            if member.host is not None:
+                member.mend()
+        self.loop.wind_up()
+        return Outcome(self.plan.seed, self.counts, failures, seconds, callbacks)
+
+    async def _main(self) -> None:
+        self.members = content.people(self)
+        for member in self.members:
+            member.start()
+        await self._storm()
+        await self._settle()
+        await self._end()
+
+    async def _storm(self) -> None:
+        plan = self.plan
+        self.network.weather = Weather(slow=plan.slow, trouble=plan.trouble, least_rate=8000)
+        began = self.loop.time()
+        events = list(enumerate(plan.events))
+        while events or self.loop.time() < began + plan.seconds:
+            following = began + (events[0][1].at if events else plan.seconds)
+            await asyncio.sleep(max(0.0, min(following - self.loop.time(), _TICK_SECONDS)))
+            while events and began + events[0][1].at <= self.loop.time():
+                number, event = events.pop(0)
+                self._act(event, plan.random(f"event {number}"))
+            self.check()
+
+    def _act(self, event: EventPlan, random: Random) -> None:
+        task = self.loop.create_task(self._carry_out(event, random))
+        self._acting[task] = event.kind
+        task.add_done_callback(lambda _: self._acting.pop(task))
+
+    async def _carry_out(self, event: EventPlan, random: Random) -> None:
+        try:
+            await actions.ACTIONS[event.kind](self, random)
+        except actions.NotNow:
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            self.fail(f"{event.kind}: {error!r}", error)
+
+    async def _settle(self) -> None:
+        """Nothing is in the way any more: before long everybody has what they want."""
+        self.note("the storm is over")
+        self.network.weather = Weather()
+        self.network.join_all()
+        self._calm.set()
+        for member in self.members:
+            member.mend()
+        await asyncio.sleep(_CALM_SECONDS)
+        for member in self.members:
+            member.mend()
+            member.held_at_calm = set(member.watch.logs)
+        self.network.break_all()
+        began = self.loop.time()
+        while missing := unmet(self):
+            if self.loop.time() > began + _SETTLE_SECONDS:
+                for text in missing:
+                    self.note(f"unmet: {text}")
+                self.fail(f"not met after {_SETTLE_SECONDS:g} s: {missing[0]}")
+                return
+            await asyncio.sleep(_TICK_SECONDS)
+            self.check()
+        seconds = self.loop.time() - began
+        self.count("settled late" if seconds > _LONG_SETTLING else "settled")
+        self.note(f"settled after {seconds:.1f} s")
+
+    async def _end(self) -> None:
+        for task in list(self._acting):
+            task.cancel()
+        for member in self.members:
+            with suppress(CulmError):
+                await member.stop()
+        for member in self.members:
+            content.check_at_rest(self, member)
+        self.check()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for so long, or until the storm is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._calm.wait()
+
+    def check(self) -> None:
+        """What must be so at any time, beyond what is looked at after each write."""
+        for complaint in self.loop.complaints:
+            error = complaint.get("exception")
+            self.fail(f"left to nobody: {complaint.get('message')}: {error!r}", error)
+        self.loop.complaints.clear()
+        check_bounds(self)

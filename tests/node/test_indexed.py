@@ -14,12 +14,13 @@ import pytest
 from culm.errors import ConfigError, CulmError, NetworkError, RemoteProtocolError, StoreDamaged
 from culm.negentropy import ArrayStorage
 from culm.node.indexed import IndexAnswering, IndexNode
+from culm.node.node import Node
 from culm.node.reconcile import Differences, compare, compare_records
 from culm.node.transport import connect
 from culm.node.urls import PeerUrl
 from culm.store import View
 from culm.testing import build_log
-from tests.node.links import QUICK, Party, run, stream_pair
+from tests.node.links import CONFIG, QUICK, Party, run, stream_pair
 from tests.store.indexes import Item, make_index
 
 if TYPE_CHECKING:
@@ -123,6 +124,35 @@ async def called(url: PeerUrl, records: Storage) -> Differences | None:
         return await compare_records(records, View.ENTRIES, streams, idle_seconds=5)
     finally:
         streams[1].close()
+
+
+def test_stopping_while_somebody_compares(index: IndexStorage, parties: list[Party]) -> None:
+    """A listener, of an index or of a node, that stops while a caller is there leaves nothing to be complained of."""
+    complaints: list[dict[str, Any]] = []
+
+    async def stay(url: PeerUrl) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        reader, writer = await connect(url)
+        writer.write(b"\x08\0entries")
+        assert await reader.read(1)
+        stay_open.append(writer)
+
+    stay_open: list[asyncio.StreamWriter] = []
+
+    async def main() -> None:
+        await serving(index, stay)
+        stop, places = asyncio.Event(), asyncio.Queue[PeerUrl]()
+        node = Node(parties[0].identity, CONFIG, parties[0].store)
+        task = asyncio.create_task(node.run([ANY_PORT], [], stop=stop, listening=places.put_nowait))
+        await stay(await places.get())
+        stop.set()
+        await task
+        for writer in stay_open:
+            writer.close()
+        await asyncio.sleep(0)
+
+    run(main)
+    assert complaints == []
 
 
 def test_many_at_once(index: IndexStorage) -> None:

@@ -200,6 +200,32 @@ def test_a_fork_shows_without_news(peers: list[Peer]) -> None:
     assert [proof.position for proof in bob.store.fork_proofs()] == [5]
 
 
+def test_a_lower_fork_shows_without_news(peers: list[Peer]) -> None:
+    """Two that know a log to be forked and hold different entries below that find out, though neither lacks anything."""
+    alice, bob, _ = peers
+    log = build_log(6)
+    other = LogBuilder(log.identity, log.log_id)
+    other.entries, other.payloads = log.entries[:3], dict(log.payloads)
+    for _ in range(3):
+        other.append(b"another branch")
+    alice.store.add([*log.items(), (log.make(6, b"one"), b"one")])
+    bob.store.add([*other.items(), (other.make(6, b"two"), b"two")])
+    assert alice.numbers(key(log)) == bob.numbers(key(log)) == [1, 2, 3, 4, 5]
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        sessions = alice.session(near, [key(log)]), bob.session(far)
+        tasks = [asyncio.create_task(session.run()) for session in sessions]
+        for peer in (alice, bob):
+            while len(await peer.on_its_thread(peer.numbers, key(log))) > 3:
+                await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
+
+
 def test_what_is_before_a_fork_comes(peers: list[Peer]) -> None:
     """From a peer that knows a log to be forked come the proof, and all entries before the fork."""
     alice, bob, _ = peers

@@ -294,7 +294,8 @@ class Follower:
         extent = self._source.lookup(followed.log).payload_extent()
         if extent is not None and (newest := self._source.get(followed.log, extent[1])) is not None:
             own = newest.entry.hash
-            self._question(followed, "head", MetadataOnly(extent[1], ascending=False, dist=0, own=own))
+            # Ascending: of a log that is forked above, the answer is about this number all the same.
+            self._question(followed, "head", MetadataOnly(extent[1], ascending=True, dist=0, own=own))
 
     def _ask_doubted(self, followed: _Followed, seq: int) -> None:
         request_id = self._connection.request(

@@ -96,3 +96,5 @@ class IndexNode:
         except CulmError as error:
             _logger.warning("dropped a caller who compares", extra={"peer": place, "reason": str(error)})
             self._peering.ended(place, address, None, SessionStats(), error)
+        except asyncio.CancelledError:
+            pass  # the node stops; asyncio would complain of a call that ends so

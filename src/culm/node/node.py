@@ -208,6 +208,8 @@ class Node:
             extra = {"peer": place_of(writer), "reason": str(error)}
             _logger.warning("dropped a caller who compares", extra=extra)
             self._peering.ended(place_of(writer), address_of(writer), None, SessionStats(), error)
+        except asyncio.CancelledError:
+            pass  # the node stops; asyncio would complain of a call that ends so
         finally:
             self._comparisons -= 1
 

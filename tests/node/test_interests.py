@@ -115,6 +115,19 @@ def test_what_is_asked_for_comes(parties: list[Party], closing: list[Peer], prot
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("text", ["7..", "7..9", "7..9 sparse", "7..9 metadata"])
+def test_the_path_of_what_waits_comes(parties: list[Party], closing: list[Peer], protocol: str, text: str) -> None:
+    """Entries that are wanted and held, payloads and all, but wait for a path that is not wanted: the path comes."""
+    log = build_log(9)
+    parties[1].store.add(log.items())
+    parties[0].store.add(log.items(log.entries[6:]))
+    assert next(iter(parties[0].store.logs())).waiting == 3
+    PROTOCOLS[protocol](parties, closing, log, Policy(interests={key(log): RangeSet([read_range(text)])}))
+    held = [stored.entry.seq for stored in parties[0].store.entries(key(log)) if stored.payload_complete]
+    assert held[-3:] == [7, 8, 9]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_what_is_followed_later_comes_at_once(parties: list[Party], closing: list[Peer], protocol: str) -> None:
     """A running session asks for what is of interest from now on, and no more for what is not."""
     one, two = build_log(5, seed=1), build_log(5, seed=2)

@@ -201,7 +201,7 @@ def test_a_fork_shows_without_news(peers: list[Peer]) -> None:
 
 
 def test_a_lower_fork_shows_without_news(peers: list[Peer]) -> None:
-    """Two that know a log to be forked and hold different entries below that find out, though neither lacks anything."""
+    """Two that know a log to be forked and hold different entries below that find out, though neither has news."""
     alice, bob, _ = peers
     log = build_log(6)
     other = LogBuilder(log.identity, log.log_id)

@@ -216,6 +216,25 @@ def test_forks_come_to_light(peers: list[Peer], length: int) -> None:
         assert [1, 2, 3] == peer.holds(log)
 
 
+def test_a_fork_of_a_log_of_which_nothing_is_held(peers: list[Peer]) -> None:
+    """Who wants a log is told that it is forked at its first entry, so that nothing of it is valid."""
+    alice, bob, _ = peers
+    log = build_log(3)
+    bob.store.add([*log.items(), (log.make(1, b"another"), b"another")])
+    synced(alice, bob, policy=Policy(interests={key(log): RangeSet([Range(2)])}))
+    assert {1} == {proof.position for proof in alice.view.fork_proofs()}
+
+
+def test_the_path_of_what_waits_comes(peers: list[Peer]) -> None:
+    """An entry that is wanted and held, but waits for a path that is not wanted: the path comes."""
+    alice, bob, _ = peers
+    log = build_log(9)
+    bob.store.add(log.items())
+    alice.store.add(log.items(log.entries[6:]))
+    synced(alice, bob, policy=Policy(interests={key(log): RangeSet([Range(7, None)])}))
+    assert [7, 8, 9] == alice.holds(log)[-3:]
+
+
 def test_strangers_are_refused(peers: list[Peer]) -> None:
     """Who is not allowed, or knows another clump, gets a closed connection; so does who calls somebody else."""
     alice, bob, carol = peers

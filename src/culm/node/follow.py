@@ -341,6 +341,12 @@ class Follower:
                     found += self._cut(followed, item, *part, least, greatest)
                 if len(found) >= _SPANS:
                     break
+            # An entry that is held and waits for its path, which is not in the range: only the path is missing. It
+            # comes first: what is behind the peer's newest entry waits, and takes its pool along.
+            waiting = self._source.waiting(followed.log, item)
+            if waiting is not None and not any(span.low <= waiting for span in found):
+                found.insert(0, _Span(waiting, waiting, metadata_only=True))
+                least_missing = min(waiting, least_missing)
         if found:  # what is below need not be looked at again
             followed.lowest = max(followed.lowest, least_missing)
         return found[:_SPANS]

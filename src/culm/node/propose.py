@@ -253,9 +253,13 @@ class Proposer:
             least, greatest = options.least_size, options.greatest_size
             if item.sparse and not item.is_open:
                 members = (replace(item, start=seq, end=seq) for seq in item.numbers(item.last))
-                if any(source.lacking(log, member, 1, 1, least, greatest) for member in members):
+                lacks = any(source.lacking(log, member, 1, 1, least, greatest) for member in members)
+                if lacks or source.waiting(log, item) is not None:
                     found.append((item.start, item.last, item))
                 continue
+            waiting = source.waiting(log, item)
+            if waiting is not None and not source.lacking(log, replace(item, end=waiting), 1, 1, least, greatest):
+                found.append((waiting, waiting, Range(waiting, waiting, payloads=False)))  # only its path is missing
             for low, high in source.lacking(log, item, 1, _SPANS, least, greatest):
                 for seq in item.forbidden:
                     if low <= seq <= high:

@@ -178,6 +178,11 @@ class StoreSource:
         with self._lock:
             return lacking(self._store, log, item, low, limit, least, greatest)
 
+    def waiting(self, log: Log, item: Range) -> int | None:
+        """The lowest number of a range at which an entry waits for its path."""
+        with self._lock:
+            return self._store.waiting(log, item.start, item.last)
+
     def lowest_fork(self, log: Log) -> int | None:
         """The lowest position of a fork that is known."""
         with self._lock:

@@ -16,6 +16,7 @@ from culm.proposals import (
     NOTHING,
     Adjust,
     Cancel,
+    Cancelled,
     Code,
     Connection,
     Eagerness,
@@ -47,6 +48,7 @@ from culm.proposals.messages import (
 )
 from culm.testing.builders import LogBuilder, build_log
 from tests.proposals.examples import H1, H2, H4, IDENTITY, KEY, LOG, OTHER_1, OTHER_2, store_of
+from tests.proposals.pair import Pair, Side
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -556,6 +558,25 @@ def test_a_fork_is_shown(position: int) -> None:
     answer = _said(victim)[-1]
     assert (answer.code, len(answer.entries)) == (Code.FORKED, 2)
     assert {LOG.entries[position - 1], OTHER_1 if position == 1 else OTHER_2} == set(answer.entries)
+
+
+def test_a_fork_is_shown_behind_what_the_peer_told() -> None:
+    """87: the peer was first to tell of everything up to the fork and beyond; it is shown the proof all the same."""
+    knowing = Side(proactive=True, store=store_of(LOG, 1, 2))
+    knowing.store.looks_for_forks = True
+    knowing.store.put(OTHER_2)
+    other = Side(proactive=False, store=store_of(LOG, 1, 2, 3))
+    pair = Pair(knowing, other)
+    pair.run()
+    behind_the_first = Proposal(0, *LOG.entries[0].log, 1, None, None, None, H1, LOG.entries[0].size, NOTHING)
+    knowing.connection.propose(behind_the_first)
+    other.take(knowing.session.data_to_send())
+    knowing.take(other.output())
+    assert any(isinstance(event, Noticed) for event in knowing.events)
+    pair.run()
+    (cancelled,) = [event for event in other.events if isinstance(event, Cancelled)]
+    assert cancelled.cancel.code is Code.FORKED
+    assert {LOG.entries[1], OTHER_2} == set(cancelled.entries)
 
 
 def test_ids_are_free_again() -> None:

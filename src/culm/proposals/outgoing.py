@@ -47,6 +47,12 @@ class Outgoing:
         self._page.clear()
 
     @property
+    def target(self) -> int:
+        """The next item that the peer did not send itself."""
+        run = self._exchange.incoming.passed.around(self.index)
+        return self.index if run is None else run[1] + 1
+
+    @property
     def is_in_payload(self) -> bool:
         """Whether a part of a payload was sent."""
         return self.offset > 0
@@ -71,8 +77,7 @@ class Outgoing:
             self._apologised, self._began = self.index, -1
             self.offset = (exchange.proposal.offset or 0) if self.index == 0 else 0
             return Step((Apology(),))
-        run = exchange.incoming.passed.around(self.index)
-        target = self.index if run is None else run[1] + 1
+        target = self.target
         if target >= exchange.total:
             return None
         offset = self.offset if target == self.index else 0

@@ -137,7 +137,7 @@ class Sender:
 
     def _show_fork(self, exchange: Exchange) -> None:
         """Nothing more can be sent: if that is because the log is forked here, say so."""
-        log, at = exchange.proposal.log, exchange.outgoing.index
+        log, at = exchange.proposal.log, exchange.outgoing.target
         if at >= exchange.total or not self._source.held(log).is_forked:
             return
         seq = exchange.sequence.item(at).seq

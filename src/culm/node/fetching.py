@@ -156,10 +156,9 @@ class Fetching:
                 return _Wish(None, RangeSet(), newest_held(store, log) or None, fork)
             if not lacks(store, policy, offer):
                 return None
-            if knows_lower_fork(store, offer):  # any entry makes the peer show it
+            doubt = doubted(store, offer)
+            if knows_lower_fork(store, offer):  # whatever is asked for makes the peer show it
                 doubt = newest_held(store, log) or offer.fork
-            else:
-                doubt = doubted(store, offer)
             return _Wish(offer, asked_of(policy, offer), doubt or None, fork)
 
     def _look_at_finished(self) -> None:

@@ -33,7 +33,7 @@ from culm.ranges import Range
 from culm.ranges.text import inclusive_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from culm.bamboo import Entry, PayloadHasher
     from culm.node.source import StoreSource
@@ -247,30 +247,35 @@ class Proposer:
 
         A forbidden number is a span of its own, without its payload.
         """
-        source, options, log = self._source, self.options, followed.log
+        source, log = self._source, followed.log
+        sizes = self.options.least_size, self.options.greatest_size
         found: list[Span] = []
         for item in followed.interest:
-            least, greatest = options.least_size, options.greatest_size
             if item.sparse and not item.is_open:
                 members = (replace(item, start=seq, end=seq) for seq in item.numbers(item.last))
-                lacks = any(source.lacking(log, member, 1, 1, least, greatest) for member in members)
+                lacks = any(source.lacking(log, member, 1, 1, *sizes) for member in members)
                 if lacks or source.waiting(log, item) is not None:
                     found.append((item.start, item.last, item))
                 continue
             waiting = source.waiting(log, item)
-            if waiting is not None and not source.lacking(log, replace(item, end=waiting), 1, 1, least, greatest):
+            if waiting is not None and not source.lacking(log, replace(item, end=waiting), 1, 1, *sizes):
                 found.append((waiting, waiting, Range(waiting, waiting, payloads=False)))  # only its path is missing
-            for low, high in source.lacking(log, item, 1, _SPANS, least, greatest):
-                for seq in item.forbidden:
-                    if low <= seq <= high:
-                        if low < seq:
-                            found.append((low, seq - 1, item))
-                        if item.metadata:
-                            found.append((seq, seq, Range(seq, seq, payloads=False)))
-                        low = seq + 1  # noqa: PLW2901 - the rest of the span
-                if low <= high:
-                    found.append((low, high, item))
+            found += self._dense(log, item)
         return found[:_SPANS]
+
+    def _dense(self, log: Log, item: Range) -> Iterator[Span]:
+        """The missing spans of a range that is no path."""
+        options = self.options
+        for low, high in self._source.lacking(log, item, 1, _SPANS, options.least_size, options.greatest_size):
+            for seq in item.forbidden:
+                if low <= seq <= high:
+                    if low < seq:
+                        yield low, seq - 1, item
+                    if item.metadata:
+                        yield seq, seq, Range(seq, seq, payloads=False)
+                    low = seq + 1  # noqa: PLW2901 - the rest of the span
+            if low <= high:
+                yield low, high, item
 
     def _is_covered(self, log: Log, low: int, high: int) -> bool:
         """Whether a proposal that lives brings a span already."""

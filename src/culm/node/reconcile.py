@@ -90,7 +90,7 @@ def _translated_errors() -> Iterator[None]:
         yield
     except TimeoutError:
         raise NetworkError("the peer took too long") from None
-    except ConnectionError as error:
+    except OSError as error:
         raise NetworkError(f"the connection broke: {error}") from None
 
 

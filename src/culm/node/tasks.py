@@ -21,7 +21,7 @@ async def run_together(
     tasks = [asyncio.create_task(work) for work in works]
     try:
         await end_of_one(tasks)
-    except (ConnectionError, TimeoutError) as error:
+    except OSError as error:  # a reset, no route any more, TLS that does not decrypt
         raise NetworkError(f"the connection broke: {error}") from None
     finally:
         for task in tasks:

@@ -1,0 +1,48 @@
+"""What sessions of all protocols do the same way."""
+
+from __future__ import annotations
+
+import errno
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+
+from culm.errors import NetworkError
+from culm.node.tasks import run_together
+from tests.node.links import run, stream_pair
+
+if TYPE_CHECKING:
+    from asyncio import StreamReader
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),
+        TimeoutError(errno.ETIMEDOUT, "Connection timed out"),
+        OSError(errno.EHOSTUNREACH, "No route to host"),
+        ssl.SSLError(1, "[SSL: DECRYPTION_FAILED_OR_BAD_RECORD_MAC]"),
+    ],
+)
+def test_a_connection_that_breaks_is_a_network_error(error: OSError) -> None:
+    """However a connection fails, what comes of it is the error that nodes expect and try again after."""
+
+    async def main() -> list[str]:
+        near, _ = await stream_pair()
+        told = []
+
+        async def read(reader: StreamReader) -> None:
+            await reader.read(1)
+
+        async def flush() -> None:
+            told.append("flushed")
+
+        near[0].set_exception(error)
+        with pytest.raises(NetworkError) as found:
+            await run_together(read(near[0]), writer=near[1], flush=flush)
+        return [*told, str(found.value)]
+
+    flushed, text = run(main)
+    assert flushed == "flushed"
+    assert str(error) in text

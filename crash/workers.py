@@ -87,7 +87,8 @@ class Workers:
     @property
     def cpu(self) -> float:
         """CPU seconds used so far, as far as is known."""
-        return cpu_seconds() + sum(self._cpu.values())
+        own = resource.getrusage(resource.RUSAGE_SELF)  # the workers count themselves
+        return own.ru_utime + own.ru_stime + sum(self._cpu.values())
 
     def run(self, plan: Plan) -> Iterator[tuple[Task, Tally]]:
         """Play what a plan says; what became of each scene. ``RuntimeError`` if a worker fails."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from culm.bamboo import ForkProof
 from culm.errors import NotHeld, PayloadMismatch, StoreError
 from culm.store import ImportReport
+from culm.store.payloads import Overtaken
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 if TYPE_CHECKING:
@@ -256,6 +257,8 @@ class Arrivals:
     def _finish_sink(entry: Entry, sink: Sink, report: ImportReport) -> None:
         try:
             sink.finish()
+        except Overtaken:  # another session brings it, too: what is missing then is asked for again
+            pass
         except PayloadMismatch as error:  # the peer's part was not checked: its beginning came from elsewhere
             report.refused.append((entry.place, StoreError(str(error))))
         except StoreError as error:
@@ -295,6 +298,8 @@ class Arrivals:
                 sink = self._worker.store.payload_sink(entry.place, entry.hash, trusted=True, durable=False)
             except NotHeld:  # the entry was refused
                 return None
+            if sink.offset:  # by another session, say; the peer's bytes are checked, and not whether these are as good
+                sink.distrust()
             self._sinks[entry.hash] = sink
         if abandon:
             del self._sinks[entry.hash]
@@ -302,26 +307,32 @@ class Arrivals:
         return sink
 
     def _write(self, piece: _Piece, report: ImportReport) -> None:
-        """Write bytes to where the payload was left off. What does not fit there came another way."""
+        """Write bytes to where the payload was left off: what is there already came another way."""
         sink = self._sink(piece.entry)
-        if sink is None or not sink.wanted or (sink.offset != piece.offset and not piece.complete):
+        if sink is None or not sink.wanted:
             return
+        known = sink.offset - piece.offset
         try:
-            if sink.offset == piece.offset:
-                sink.write(piece.data)
+            if 0 <= known <= len(piece.data):
+                sink.write(memoryview(piece.data)[known:])
                 self._grown.add(piece.entry.log)
                 if piece.complete:
-                    if not piece.checked:
-                        sink.distrust()
-                    if sink.is_large:
-                        sink.keep()
-                        self._complete.append((piece.entry, sink))
-                    else:
-                        self._finish_sink(piece.entry, sink, report)
+                    self._complete_sink(piece, sink, report)
+        except Overtaken:  # the next bytes may fit behind what another session brought
+            self._sinks.pop(piece.entry.hash, None)
         except (PayloadMismatch, StoreError) as error:
             report.refused.append((piece.entry.place, error))
         if piece.complete:
             self._sinks.pop(piece.entry.hash, None)
+
+    def _complete_sink(self, piece: _Piece, sink: Sink, report: ImportReport) -> None:
+        if not piece.checked:
+            sink.distrust()
+        if sink.is_large:
+            sink.keep()
+            self._complete.append((piece.entry, sink))
+        else:
+            self._finish_sink(piece.entry, sink, report)
 
     def _close_sinks(self) -> None:
         for sink in self._sinks.values():

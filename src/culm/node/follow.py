@@ -446,9 +446,10 @@ class Follower:
         stored = source.get(log, low)
         offset, begun, own = None, None, None
         if stored is not None and source.lookup(log).entries_around(low) is not None:
-            offset, own, dist, outer = stored.payload_held, stored.entry.hash, 0, None
+            own, dist, outer = stored.entry.hash, 0, None
             with source.lock:
-                begun = stored.entry, source.store.payload_begun(stored)
+                hasher = source.store.payload_begun(stored)
+            offset, begun = hasher.size, (stored.entry, hasher)
         if high == low:
             return Single(low, dist, 0, outer, own), offset, begun
         end = FromGreatest(0) if high is None else At(high, 0)

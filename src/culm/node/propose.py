@@ -303,9 +303,10 @@ class Proposer:
             stored = source.get(log, low)
             if stored is None:
                 return None
-            value, offset, lower = stored.entry.hash, stored.payload_held, None
+            value, lower = stored.entry.hash, None
             with source.lock:
                 begun = source.store.payload_begun(stored)
+            offset = begun.size
         elif low > 1 and not item.sparse and lookup.entries_around(low - 1) is not None:
             before = source.get(log, low - 1)
             if before is None:

@@ -85,12 +85,9 @@ class Sink:
         # What tells the bytes that are stored from as many of another transfer.
         self._name = pieces.file_of(database, self._id) if self.is_large else None
         self._begun = pieces.hash_held(database, self._id) if not self.is_large else PayloadHasher()
-        self._hasher = PayloadHasher()
+        self._hasher: PayloadHasher | None = None  # of all bytes so far; None: they are hashed at the end, if need be
         if not trusted:
-            self._hash_held()
-
-    def _hash_held(self) -> None:
-        self._hasher = pieces.hash_held(self._database, self._id)
+            self._hasher = pieces.hash_held(self._database, self._id)
 
     @property
     def offset(self) -> int:
@@ -98,13 +95,18 @@ class Sink:
         return self._stored + len(self._pending)
 
     def write(self, piece: Bytes) -> None:
-        """Take the next bytes; ``PayloadMismatch`` if they would be more than the entry claims."""
-        if self._overtaken is not None and self._overtaken.complete:
-            return
+        """Take the next bytes; ``PayloadMismatch`` if they would be more than the entry claims.
+
+        ``Overtaken`` if they do not belong behind what is held any more: what came since the last commit is lost.
+        """
+        if self._overtaken is not None:
+            if self._overtaken.complete:
+                return
+            raise self._overtaken
         if self._done or self.offset + len(piece) > self._entry.size:
             msg = f"the payload goes on after the {self._entry.size} bytes its entry claims"
             raise PayloadMismatch(msg, self._entry.place)
-        if not self._trusted:
+        if self._hasher is not None:
             self._hasher.update(piece)
         self._pending += piece
         if len(self._pending) >= _COMMIT_BYTES:
@@ -189,11 +191,7 @@ class Sink:
             return
         try:
             if not self._trusted:
-                self._hasher.check(self._entry)
-        except PayloadMismatch as error:
-            self._refuse(error)
-            raise
-        try:
+                self._check()
             if self.is_large:
                 self.keep()
                 self.sync()
@@ -202,6 +200,9 @@ class Sink:
                 if self.offset > self._written:
                     self._store(self._pending)
                 complete_payload(connection, self._id, self._entry)
+        except PayloadMismatch as error:
+            self._refuse(error)
+            raise
         except Overtaken as error:
             if not error.complete:
                 raise
@@ -210,10 +211,16 @@ class Sink:
 
     def distrust(self) -> None:
         """Nobody has checked the bytes after all: ``finish`` does, those held before included."""
-        if self._trusted and not self._done:
-            self._trusted = False
-            self._hash_held()
+        self._trusted = False
+
+    def _check(self) -> None:
+        """``PayloadMismatch`` if the bytes are not those that the entry names."""
+        if self._hasher is None:
+            with self._database.snapshot() as connection:
+                self._check_overtaken(connection)
+            self._hasher = pieces.hash_held(self._database, self._id, self._stored)
             self._hasher.update(self._pending)
+        self._hasher.check(self._entry)
 
     def abandon(self) -> None:
         """What was written turned out to be wrong: drop all that is held of the payload."""

@@ -65,11 +65,13 @@ def read_slice(database: Database, entry_id: int, offset: int, size: int) -> byt
     return database.folder.read(name, offset, min(size, held - offset))
 
 
-def hash_held(database: Database, entry_id: int) -> PayloadHasher:
-    """The hash of the bytes that are held of a payload."""
+def hash_held(database: Database, entry_id: int, most: int | None = None) -> PayloadHasher:
+    """The hash of the bytes that are held of a payload, or of the first ``most`` of them."""
     hasher = PayloadHasher()
     for piece in read_pieces(database, entry_id):
-        hasher.update(piece)
+        hasher.update(piece if most is None else piece[: most - hasher.size])
+        if hasher.size == most:
+            break
     return hasher
 
 

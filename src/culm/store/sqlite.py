@@ -148,8 +148,11 @@ class SQLiteStore:
         return payloads.Sink(self._database, place, entry_hash, trusted=trusted, durable=durable)
 
     def payload_begun(self, stored: StoredEntry) -> PayloadHasher:
-        """The hash of the bytes that are held of an entry's payload, to go on with."""
-        return pieces.hash_held(self._database, stored.id)
+        """The hash of the bytes that are held of an entry's payload, to go on with: behind ``size`` bytes of it.
+
+        No more than were held when the entry was looked up: others may bring more at any moment.
+        """
+        return pieces.hash_held(self._database, stored.id, stored.payload_held)
 
     def want_again(self, place: Place) -> bool:
         """A payload that was forgotten may be fetched again; whether there was one. ``NotHeld`` without the entry."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from culm.bamboo import Identity
-from culm.errors import PayloadMismatch, StoreError, StoreFull
+from culm.errors import PayloadMismatch, StoreDamaged, StoreError, StoreFull
 from culm.store import PayloadState, SQLiteStore, migrations, pieces
 from culm.store.folder import Folder
 from culm.testing import LogBuilder
@@ -158,11 +158,12 @@ def test_bytes_that_a_power_cut_took(place: Path, log: LogBuilder) -> None:
 
 
 def test_a_file_that_is_gone(place: Path, log: LogBuilder) -> None:
-    """A payload whose file somebody deleted has no bytes, and a check of the store says so."""
+    """A payload whose file somebody deleted is refused to readers, and a check of the store says so."""
     with SQLiteStore(place) as store:
         store.add(log.items())
         folder(store).remove(folder(store).names())
-        assert held(store, log, 3)[1] == b""
+        with pytest.raises(StoreDamaged, match="0 bytes of a payload are there"):
+            held(store, log, 3)
         ((at, problem),) = store.verify().problems
         assert at == log.entries[2].place
         assert "payload" in problem

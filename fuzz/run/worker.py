@@ -8,6 +8,7 @@ saved, and the work goes on.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import signal
@@ -89,6 +90,7 @@ class Worker:
 
 def main() -> None:
     """Feed a target until it is time."""
+    logging.getLogger("culm.node").setLevel(logging.CRITICAL)
     name, seconds, folder, version, seed = sys.argv[1:]
     data = Path(folder)
     if atheris is None:

@@ -6,7 +6,6 @@ peer has to prove itself first, it does, and the bytes of an input are what it s
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -49,7 +48,6 @@ _CLUMP = b"fuzz"
 _LIMITS = NodeLimits(idle_seconds=60, handshake_seconds=60, settle_seconds=60)
 _LOG = build_log(14, payload_size=9)
 _NAME = _LOG.identity.public, _LOG.log_id
-logging.getLogger("culm.node").setLevel(logging.CRITICAL)
 _ENOUGH = 1 << 20
 _OTHER = build_log(3, seed=2, payload_size=9)
 _OTHER_NAME = _OTHER.identity.public, _OTHER.log_id

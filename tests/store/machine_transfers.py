@@ -188,7 +188,7 @@ class Transfers(Writing, Reading):
             return
         self._see_what_is_stored(transfer, held)
         if not self._is_past(transfer) and self._fits(transfer):
-            assert transfer.stored == transfer.taken
+            assert transfer.stored == transfer.taken[: transfer.entry.size - 1]  # the last byte waits for the check
 
     def _finish(self, transfer: Transfer) -> None:
         entry = transfer.entry

@@ -10,12 +10,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from culm.errors import CulmError, RemoteProtocolError
+from culm.errors import CulmError
 from culm.negentropy import Negentropy
 from culm.node.config import NodeConfig
 from culm.node.peering import Peering, address_of, place_of
 from culm.node.reconcile import FRAME_LIMIT, Answering
-from culm.node.stats import SessionStats
+from culm.node.stats import PeerRefused, SessionStats
 from culm.node.transport import listen_at
 from culm.node.worker import Computing
 
@@ -41,7 +41,7 @@ class IndexAnswering(Answering):
 
     async def _open(self, view: View) -> Negentropy:
         if view is not self._index.view:
-            raise RemoteProtocolError(f"asked for the {view.value}; the index has the {self._index.view.value}")
+            raise PeerRefused(f"asked for the {view.value}; the index has the {self._index.view.value}")
         return Negentropy(self._index, FRAME_LIMIT)
 
 

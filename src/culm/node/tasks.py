@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from culm.errors import NetworkError
@@ -34,7 +35,8 @@ async def run_together(
             try:
                 await asyncio.wait_for(writer.wait_closed(), 1)
             except (OSError, TimeoutError):
-                writer.transport.abort()
+                with suppress(AttributeError):  # of a TLS connection that is closed already
+                    writer.transport.abort()
 
 
 async def end_of_one(tasks: Sequence[asyncio.Task[None]]) -> None:

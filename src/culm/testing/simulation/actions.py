@@ -87,7 +87,9 @@ async def _append(world: World, random: Random, *, is_end: bool = False, elsewhe
         world.happened(f"append: {type(error).__name__}", f"{member} cannot append: {error}")
         return
     if member.host is host:
-        world.happened("append", f"{member} appended {identity.public.hex()[:6]}/{log_id}/{entry.seq}, {entry.size} bytes")
+        world.happened(
+            "append", f"{member} appended {identity.public.hex()[:6]}/{log_id}/{entry.seq}, {entry.size} bytes"
+        )
         member.everything_is_safe()
 
 
@@ -122,7 +124,9 @@ async def forget(world: World, random: Random) -> None:
         world.note(f"{member} cannot forget: {error}")
         return
     if member.host is host:
-        world.happened("payload forgotten", f"{member} forgot the payload of {place.author.hex()[:6]}/{place.log_id}/{place.seq}")
+        world.happened(
+            "payload forgotten", f"{member} forgot the payload of {place.author.hex()[:6]}/{place.log_id}/{place.seq}"
+        )
         member.everything_is_safe()
 
 
@@ -142,7 +146,10 @@ async def want_again(world: World, random: Random) -> None:
         world.note(f"{member} cannot want again: {error}")
         return
     if member.host is host:
-        world.happened("payload wanted again", f"{member} wants the payload of {place.author.hex()[:6]}/{place.log_id}/{place.seq} again")
+        world.happened(
+            "payload wanted again",
+            f"{member} wants the payload of {place.author.hex()[:6]}/{place.log_id}/{place.seq} again",
+        )
         member.everything_is_safe()
 
 
@@ -359,7 +366,9 @@ async def fill_the_disk(world: World, random: Random) -> None:
     member = one_up(world, random)
     disk = member.disk
     disk.fill()
-    world.happened("disk: filled", f"the disk of {member} is full beyond {disk.room} bytes, of which {disk.written} are used")
+    world.happened(
+        "disk: filled", f"the disk of {member} is full beyond {disk.room} bytes, of which {disk.written} are used"
+    )
     await world.sleep(random.uniform(1.0, 8.0))
     disk.room = None
     world.note(f"the disk of {member} has room again")
@@ -449,7 +458,9 @@ async def compare_stores(world: World, random: Random) -> None:
     except CulmError as error:
         world.happened(f"compare: {type(error).__name__}", f"{caller} compares with {callee}: {error}")
         return
-    world.happened("compare: done", f"{caller} and {callee}: {view.value}: {len(found.have)} and {len(found.need)} differ")
+    world.happened(
+        "compare: done", f"{caller} and {callee}: {view.value}: {len(found.have)} and {len(found.need)} differ"
+    )
 
 
 ACTIONS: dict[str, Callable[[World, Random], Awaitable[None]]] = {

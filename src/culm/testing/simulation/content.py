@@ -88,9 +88,7 @@ def _empty_store() -> bytes:
         return path.read_bytes()
 
 
-def _write_log(
-    world: World, random: Random, author: AuthorPlan, log_id: int, holdings: list[list[Item]]
-) -> None:
+def _write_log(world: World, random: Random, author: AuthorPlan, log_id: int, holdings: list[list[Item]]) -> None:
     """A log with the entries of each of its author's stores; others hold parts of it."""
     builder = LogBuilder(author_identity(author.number), log_id)
     for _ in range(random.choice((0, random.randrange(1, 5), random.randrange(1, _LONGEST)))):
@@ -115,9 +113,7 @@ def _part(random: Random, items: list[Item]) -> list[Item]:
     if random.random() < 0.5:
         return items[: random.randint(0, len(items))]
     share = random.random()
-    return [
-        (entry, payload if random.random() < 0.8 else None) for entry, payload in items if random.random() < share
-    ]
+    return [(entry, payload if random.random() < 0.8 else None) for entry, payload in items if random.random() < share]
 
 
 def _policy(plan: Plan, node: NodePlan, random: Random) -> Policy:
@@ -138,9 +134,7 @@ def some_range(random: Random) -> Range:
     start = random.randint(1, 8)
     end = random.choice((None, None, start, start + random.randint(1, 10)))
     limit = random.choice((0, 0, 80, 3000))
-    return Range(
-        start, end, sparse=random.random() < 0.3, payloads=random.random() < 0.9, size_limit=limit
-    )
+    return Range(start, end, sparse=random.random() < 0.3, payloads=random.random() < 0.9, size_limit=limit)
 
 
 # -- the end --------------------------------------------------------------------------------------------------------
@@ -151,7 +145,9 @@ def check_at_rest(world: World, member: Member) -> None:
     with SQLiteStore(member.store_path, read_only=True) as store:
         report = store.verify()
         for place, problem in report.problems:
-            world.fail(f"{member}: {'the store' if place is None else log_name((place.author, place.log_id))}: {problem}")
+            world.fail(
+                f"{member}: {'the store' if place is None else log_name((place.author, place.log_id))}: {problem}"
+            )
         verified: dict[bytes, int] = {}
         for summary in store.logs():
             log = (summary.author, summary.log_id)

@@ -23,7 +23,7 @@ ALLOWED = {
     "negentropy": {"errors", "bamboo"},
     "session": {"errors", "bamboo", "ranges", "wire"},
     "store": {"errors", "bamboo", "ranges", "negentropy", "staging"},
-    "testing": {"errors", "bamboo", "intervals", "spark", "store", "transfer"},
+    "testing": {"errors", "app", "ranges", "bamboo", "bushbaby", "intervals", "node", "spark", "store", "transfer"},
     "spark": {
         "errors",
         "bamboo",

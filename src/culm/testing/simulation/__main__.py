@@ -1,28 +1,41 @@
+"""``python -m culm.testing.simulation``: one seed, with its trace, or many of them (``make storm``)."""
+
+from __future__ import annotations
+
+import argparse
+import os
 import sys
-from culm.testing.simulation.seeds import run_seed
-from collections import Counter
 import time
 
-a = int(sys.argv[1])
-b = int(sys.argv[2])
-trace = "--trace" in sys.argv
-total = Counter()
-bad = 0
-t0 = time.process_time()
-for seed in range(a, b):
-    t = time.process_time()
-    out = run_seed(seed, print if trace else None)
-    dt = time.process_time() - t
-    total += out.counts
-    if "-v" in sys.argv:
-        print(seed, f"{dt:.2f} s cpu", f"{out.seconds:.0f} s", out.callbacks)
-    if out.failures:
-        bad += 1
-        f = out.failures[0]
-        print(
-            "FAILED", seed, f"{f.at:.2f}", f.text, f.trace if "-t" in sys.argv else f.trace.strip().split("\n")[-4:-1]
-        )
-print(bad, "of", b - a, "cpu", (time.process_time() - t0) / (b - a))
-if "-c" in sys.argv:
-    for k, v in sorted(total.items()):
-        print(f"{v:8} {k}")
+from culm.testing.simulation.seeds import run_seed
+from culm.testing.simulation.storm import failure_text, storm
+
+_HASH_SEED = "PYTHONHASHSEED"
+
+
+def main(arguments: list[str]) -> int:
+    """The command; 1 if a seed failed."""
+    parser = argparse.ArgumentParser(prog="python -m culm.testing.simulation", description=__doc__)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--seed", type=int, help="run this seed")
+    which.add_argument("--seeds", type=int, help="run so many seeds")
+    parser.add_argument("--trace", action="store_true", help="with --seed: tell what happens")
+    parser.add_argument("--first", type=int, default=0, help="with --seeds: begin with this one")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="with --seeds: processes")
+    options = parser.parse_args(arguments)
+    if options.seeds is not None:
+        return bool(storm(options.first, options.seeds, options.jobs, sys.stdout).failed)
+    started = time.process_time()
+    outcome = run_seed(options.seed, print if options.trace else None)
+    for failed in outcome.failures[:1]:
+        sys.stdout.write(failure_text(options.seed, failed))
+    seconds = time.process_time() - started
+    sys.stdout.write(f"seed {options.seed}: {outcome.seconds:.1f} s, {seconds:.2f} s of CPU\n")
+    return bool(outcome.failures)
+
+
+if __name__ == "__main__":
+    if os.environ.get(_HASH_SEED) != "0":  # the order of sets would be another one each time
+        command = [sys.executable, "-m", "culm.testing.simulation", *sys.argv[1:]]
+        os.execve(sys.executable, command, {**os.environ, _HASH_SEED: "0"})  # noqa: S606 - itself
+    sys.exit(main(sys.argv[1:]))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from culm.bamboo import Identity
+    from culm.errors import Place
     from culm.node.policy import Policy
     from culm.store import Log
     from culm.testing.simulation.disk import Image
@@ -69,6 +70,10 @@ def _author(world: World, random: Random) -> tuple[Member, Identity, int]:
     return member, author_identity(author.number), random.choice(author.logs)
 
 
+def _short(place: Place) -> str:
+    return f"{place.author.hex()[:6]}/{place.log_id}/{place.seq}"
+
+
 async def _append(world: World, random: Random, *, is_end: bool = False, elsewhere: bool = False) -> None:
     member, identity, log_id = _author(world, random)
     payload = world.ledger.publish(make_payload(world.plan, random))
@@ -87,9 +92,8 @@ async def _append(world: World, random: Random, *, is_end: bool = False, elsewhe
         world.happened(f"append: {type(error).__name__}", f"{member} cannot append: {error}")
         return
     if member.host is host:
-        world.happened(
-            "append", f"{member} appended {identity.public.hex()[:6]}/{log_id}/{entry.seq}, {entry.size} bytes"
-        )
+        place = f"{identity.public.hex()[:6]}/{log_id}/{entry.seq}"
+        world.happened("append", f"{member} appended {place}, {entry.size} bytes")
         member.everything_is_safe()
 
 
@@ -124,9 +128,7 @@ async def forget(world: World, random: Random) -> None:
         world.note(f"{member} cannot forget: {error}")
         return
     if member.host is host:
-        world.happened(
-            "payload forgotten", f"{member} forgot the payload of {place.author.hex()[:6]}/{place.log_id}/{place.seq}"
-        )
+        world.happened("payload forgotten", f"{member} forgot the payload of {_short(place)}")
         member.everything_is_safe()
 
 
@@ -146,10 +148,7 @@ async def want_again(world: World, random: Random) -> None:
         world.note(f"{member} cannot want again: {error}")
         return
     if member.host is host:
-        world.happened(
-            "payload wanted again",
-            f"{member} wants the payload of {place.author.hex()[:6]}/{place.log_id}/{place.seq} again",
-        )
+        world.happened("payload wanted again", f"{member} wants the payload of {_short(place)} again")
         member.everything_is_safe()
 
 
@@ -366,9 +365,7 @@ async def fill_the_disk(world: World, random: Random) -> None:
     member = one_up(world, random)
     disk = member.disk
     disk.fill()
-    world.happened(
-        "disk: filled", f"the disk of {member} is full beyond {disk.room} bytes, of which {disk.written} are used"
-    )
+    world.happened("disk: filled", f"the disk of {member} is full beyond {disk.room} bytes, {disk.written} are used")
     await world.sleep(random.uniform(1.0, 8.0))
     disk.room = None
     world.note(f"the disk of {member} has room again")
@@ -458,9 +455,8 @@ async def compare_stores(world: World, random: Random) -> None:
     except CulmError as error:
         world.happened(f"compare: {type(error).__name__}", f"{caller} compares with {callee}: {error}")
         return
-    world.happened(
-        "compare: done", f"{caller} and {callee}: {view.value}: {len(found.have)} and {len(found.need)} differ"
-    )
+    differ = f"{len(found.have)} and {len(found.need)} differ"
+    world.happened("compare: done", f"{caller} and {callee}: {view.value}: {differ}")
 
 
 ACTIONS: dict[str, Callable[[World, Random], Awaitable[None]]] = {

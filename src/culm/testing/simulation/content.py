@@ -103,9 +103,9 @@ def _write_log(world: World, random: Random, author: AuthorPlan, log_id: int, ho
         branches.append(other)
     for number, held in enumerate(holdings):
         if number in author.homes:
-            held += branches[author.homes.index(number) % len(branches)].items()
+            held.extend(branches[author.homes.index(number) % len(branches)].items())
         elif random.random() < 0.4:
-            held += _part(random, random.choice(branches).items())
+            held.extend(_part(random, random.choice(branches).items()))
 
 
 def _part(random: Random, items: list[Item]) -> list[Item]:
@@ -145,9 +145,8 @@ def check_at_rest(world: World, member: Member) -> None:
     with SQLiteStore(member.store_path, read_only=True) as store:
         report = store.verify()
         for place, problem in report.problems:
-            world.fail(
-                f"{member}: {'the store' if place is None else log_name((place.author, place.log_id))}: {problem}"
-            )
+            what = "the store" if place is None else log_name((place.author, place.log_id))
+            world.fail(f"{member}: {what}: {problem}")
         verified: dict[bytes, int] = {}
         for summary in store.logs():
             log = (summary.author, summary.log_id)

@@ -7,8 +7,11 @@ beyond a limit (``RLIMIT_FSIZE``) while a call is made, and SQLite and the paylo
 from __future__ import annotations
 
 import resource
+import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
+
+from culm.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,7 +67,7 @@ class Disk:
         with _files_up_to(limit):
             try:
                 return call()
-            except Exception as error:
+            except (StoreError, OSError, sqlite3.Error) as error:
                 self.was_hurt = True
                 self._hurt(type(error).__name__)
                 raise

@@ -12,7 +12,6 @@ from culm.bushbaby import Limits
 from culm.errors import StoreError
 from culm.node.config import NodeConfig, NodeLimits
 from culm.node.node import Node
-from culm.node.policy import Policy
 from culm.node.surroundings import Surroundings
 from culm.node.urls import PeerUrl
 from culm.store import SQLiteStore
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from culm.node.policy import Policy
     from culm.store import Log
     from culm.testing.simulation.plan import LinkPlan, NodePlan
     from culm.testing.simulation.world import World
@@ -60,6 +60,7 @@ class Member:
         self.host: Host | None = None
         self.node: Node | None = None
         self._store: SQLiteStore | None = None
+        self._works: dict[asyncio.Task[Any], None] = {}  # of this life
         self._choosing = asyncio.Lock()
         self._stop = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -112,6 +113,8 @@ class Member:
                 secret_bytes=self.random.randbytes,
                 chance=self.random.random,
                 thread=host.thread,
+                threads=host.thread,
+                spent=lambda: 0.0,
                 look_seconds=_LOOK_SECONDS,
                 written=lambda _: None,
             ),
@@ -169,9 +172,9 @@ class Member:
                     world.fail(f"{self.name} cannot open its store: {error}")
                 await asyncio.sleep(_RETRY_SECONDS)
         if host.is_gone:
-            store.close()
+            store.close()  # type: ignore[possibly-undefined]
             return
-        self._store = store
+        self._store = store  # type: ignore[possibly-undefined]
         self.watch.open(self.store_path)
         node = Node(self.identity, self.config(), store)
         node.roster = WatchedRoster(node.roster.me, node.roster.store_path, told=self._session_ended)
@@ -218,13 +221,16 @@ class Member:
         host.thaw()
         if host.disk is not None:
             host.disk.room, host.disk.flaws = None, 0.0
-        running.cancel()
+        for work in (running, *self._works):
+            work.cancel()
         running.add_done_callback(lambda _: shutil.rmtree(old, ignore_errors=True))
         self.folder = self._new_folder()
         lay_out(self.folder, image)
 
     def _leave(self, host: Host, *, silently: bool) -> None:
         host.is_gone = True
+        if host.disk is not None:
+            host.disk.live_on()
         self.world.network.remove(host, silently=silently)
         self.watch.close()
         self.host = self.node = self._store = self._running = None
@@ -237,4 +243,7 @@ class Member:
         async def do() -> Any:
             return await work(node)
 
-        return await host.start(do())
+        task = host.start(do())
+        self._works[task] = None
+        task.add_done_callback(self._works.pop)
+        return await task

@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 _UNREACHED_SECONDS = 75.0  # after which a call that nobody answers fails
 _FIRST_PORT = 40_000
 
-FATES = ("reset", "end", "half open", "half open, told when it speaks", "lost", "stall")
+FATES = ("reset", "end", "half open", "half open, told when it speaks", "lost", "stall", "garbled")
 """What can befall a connection at some byte.
 
 Both sides are told that it broke; both see it end; one side is told, the other goes on believing, for ever or until it
-says something; nobody is told; or nothing gets through for a while.
+says something; nobody is told; nothing gets through for a while; or, with TLS, which notices, a byte becomes another.
 """
+_ERRORS = (errno.ECONNRESET, errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETDOWN)
 
 
 @dataclass(slots=True)
@@ -66,6 +67,7 @@ class Connection:
         self.pipes = (Pipe(network.loop, network.random, traits), Pipe(network.loop, network.random, traits))
         self.ends: tuple[SimulatedTransport, SimulatedTransport]
         self.hosts: tuple[Host, Host]
+        self.is_secure = False
         self.is_broken = False
 
     def join(self, caller: SimulatedTransport, listener: SimulatedTransport) -> None:
@@ -92,18 +94,24 @@ class Connection:
         self._tell_broken(1 - self.ends.index(end))
 
     def _tell_broken(self, number: int) -> None:
-        error = ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+        number_of_error = self.network.random.choice(_ERRORS)
+        error = OSError(number_of_error, os.strerror(number_of_error))  # of the class that goes with the number
         self.loop.call_later(self.latency, self.ends[number].break_off, error)
 
-    def befall(self, fate: str, direction: int) -> None:
+    def befall(self, fate: str, direction: int) -> None:  # noqa: C901 - one case a fate
         """Something happens to it now; ``direction`` is the pipe that it is about."""
         if self.is_broken or any(end.is_lost for end in self.ends):
             return
+        if fate == "garbled" and not self.is_secure:
+            fate = "reset"
         self.network.happened(f"connection: {fate}", f"connection {self.number} {fate}")
         if fate == "stall":
             for pipe in self.pipes:
                 pipe.is_stalled = True
             self.loop.call_later(self.network.random.uniform(0.1, 4.0), self._resume)
+            return
+        if fate == "garbled":
+            self.pipes[direction].is_garbling = True
             return
         self.is_broken = True
         for number, pipe in enumerate(self.pipes):
@@ -273,7 +281,7 @@ class Network:
         if place in self.listeners:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         self.listeners[place] = _Listener(host, factory, copy_context(), ssl)
-        return SimulatedServer(self, place)
+        return SimulatedServer(self, place)  # type: ignore[abstract]
 
     async def connect(
         self,
@@ -290,7 +298,7 @@ class Network:
         traits = self._traits()
         await asyncio.sleep(2 * traits.latency)
         there = self.up.get(address)
-        if there is None or self.are_apart(me, there):
+        if me.is_gone or there is None or self.are_apart(me, there):
             self.counts["calls that nobody answered"] += 1
             await asyncio.sleep(_UNREACHED_SECONDS)
             raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
@@ -316,13 +324,14 @@ class Network:
         except BaseException:
             caller.close()
             raise
-        return secured._get_app_transport(), protocol  # noqa: SLF001 - as asyncio's own loops do
+        return secured._get_app_transport(), protocol  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio's own loops do
 
     def _connection(self, me: Host, listener: _Listener, port: int, traits: Traits) -> Connection:
         self._made += 1
         self.counts["connections"] += 1
         connection = Connection(self, self._made, traits)
         connection.hosts = me, listener.host
+        connection.is_secure = listener.ssl is not None
         here, there = (me.address, _FIRST_PORT + self._made % 20_000), (listener.host.address, port)
         pipe, back = connection.pipes
         caller = SimulatedTransport(connection, pipe, back, here, there)
@@ -338,7 +347,7 @@ class Network:
     def _accept(self, listener: _Listener, transport: SimulatedTransport) -> None:
         protocol = listener.factory()
         if listener.ssl is not None:
-            protocol = sslproto.SSLProtocol(self.loop, protocol, listener.ssl, None, server_side=True)
+            protocol = sslproto.SSLProtocol(self.loop, protocol, listener.ssl, None, server_side=True)  # type: ignore[arg-type]
         transport.set_protocol(protocol)
         transport.begin()
 
@@ -348,8 +357,9 @@ class Network:
         is_slow = random.random() < weather.slow
         rate = int(weather.least_rate * 2 ** random.uniform(0, 6)) if is_slow else 0
         window = 1 << random.randint(10, 17)
-        piece = 1 << random.randint(2 if random.random() < 0.1 else 9, 16)
-        return Traits(latency, latency * random.random(), rate, window, piece)
+        piece = max(window >> 5, 1 << random.randint(8, 16))
+        first_piece = 1 << random.randint(3, 6) if random.random() < 0.1 else piece
+        return Traits(latency, latency * random.random(), rate, window, piece, first_piece)
 
     def _draw_fate(self, connection: Connection) -> None:
         random, weather = self.random, self.weather

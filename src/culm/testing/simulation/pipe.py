@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from culm.testing.simulation.transport import SimulatedTransport
 
 
+_FIRST_BYTES = 2000  # of a connection, which may come in small pieces
+
+
 @dataclass(slots=True)
 class Traits:
     """What a connection is like.
 
     ``latency``: seconds that a piece takes, ``jitter``: and up to so many more. ``rate``: bytes a second, 0 for any.
-    ``window``: bytes under way. ``piece``: bytes that travel together at most.
+    ``window``: bytes under way. ``piece``: bytes that travel together at most; of the first ones ``first_piece``.
     """
 
     latency: float
@@ -31,6 +34,7 @@ class Traits:
     rate: int
     window: int
     piece: int
+    first_piece: int
 
 
 class Pipe:
@@ -48,21 +52,22 @@ class Pipe:
         self.cut: Callable[[], None] = lambda: None
         self.is_stalled = False
         self.is_dead = False
+        self.is_garbling = False  # the next byte arrives as another
         self.unheard: Callable[[], None] = lambda: None
         self.queued = 0
         self.carried = 0  # bytes that were sent on their way
         self._loop = loop
         self._random = random
         self._traits = traits
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[memoryview] = deque()
         self._flying = 0
         self._last = 0.0  # when the last piece arrives
-        self._held: list[bytes | None] = []
+        self._held: deque[bytes | None] = deque()  # arrived, and not handed on because of a stall
         self._ends = False
 
     def write(self, data: bytes) -> None:
         """Queue bytes."""
-        self._waiting.append(data)
+        self._waiting.append(memoryview(data))
         self.queued += len(data)
         self.pump()
 
@@ -82,7 +87,8 @@ class Pipe:
         traits = self._traits
         while self._waiting and self._flying < traits.window:
             data = self._waiting.popleft()
-            size = min(self._random.randint(1, traits.piece), traits.window - self._flying)
+            piece = traits.piece if self.carried > _FIRST_BYTES else traits.first_piece
+            size = min(self._random.randint(1, piece), traits.window - self._flying)
             if self.cut_at is not None:
                 size = min(size, self.cut_at - self.carried)
                 if size <= 0:
@@ -95,7 +101,7 @@ class Pipe:
             self.queued -= len(data)
             self.carried += len(data)
             self._flying += len(data)
-            self._send(data)
+            self._send(bytes(data))
         if self._ends and not self._waiting:
             self._ends = False
             self._send(None)
@@ -110,6 +116,8 @@ class Pipe:
         self.pump()
 
     def _send(self, data: bytes | None) -> None:
+        if self.is_garbling and data:
+            self.is_garbling, data = False, bytes([data[0] ^ 1, *data[1:]])
         traits, now = self._traits, self._loop.time()
         arrival = now + traits.latency + self._random.random() * traits.jitter
         if traits.rate and data:
@@ -129,9 +137,16 @@ class Pipe:
     def resume(self) -> None:
         """A stall is over: what was held arrives."""
         self.is_stalled = False
-        held, self._held = self._held, []
-        for data in held:
-            self._loop.call_soon(self._arrive, data, context=self.target.context)
+        if self._held:
+            self._loop.call_soon(self._release, context=self.target.context)
+
+    def _release(self) -> None:
+        while self._held and not self.is_stalled:
+            data = self._held.popleft()
+            if self.is_dead:
+                self.unheard()
+            else:
+                self.target.take(data)
 
     def consumed(self, size: int) -> None:
         """The receiver has read so many bytes: there is room for more."""

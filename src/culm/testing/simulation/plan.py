@@ -166,7 +166,7 @@ def _links(random: Random, count: int, schemes: Sequence[str]) -> tuple[LinkPlan
     for number in range(1, count):
         pair = [random.randrange(number), number]
         random.shuffle(pair)
-        links.append(LinkPlan(*pair, random.choice(schemes)))
+        links.append(LinkPlan(pair[0], pair[1], random.choice(schemes)))
     for _ in range(random.choice((0, 0, 1, 2))):
         caller, callee = random.sample(range(count), 2)
         link = LinkPlan(caller, callee, random.choice(schemes))

@@ -65,6 +65,5 @@ class _IntoTrace(logging.Handler):
             return
         reason = getattr(record, "reason", None)
         peer = getattr(record, "peer", None)
-        self._world.note(
-            f"  {name}: {record.getMessage()}" + (f" ({peer})" if peer else "") + (f": {reason}" if reason else "")
-        )
+        about = (f" ({peer})" if peer else "") + (f": {reason}" if reason else "")
+        self._world.note(f"  {name}: {record.getMessage()}{about}")

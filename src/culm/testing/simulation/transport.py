@@ -187,11 +187,11 @@ class SimulatedTransport(asyncio.Transport):
         if self._is_closing and not self._outgoing.queued:
             self._lose(None)
 
-    def break_off(self, error: ConnectionError) -> None:
+    def break_off(self, error: OSError) -> None:
         """The connection is over, as this side learns now."""
         self._loop.call_soon(self._broken, error, context=self.context)
 
-    def _broken(self, error: ConnectionError) -> None:
+    def _broken(self, error: OSError) -> None:
         if not self.is_lost:
             self._force_close(error)
 
@@ -203,7 +203,7 @@ class SimulatedTransport(asyncio.Transport):
 def _feed_buffered(protocol: BufferedProtocol, data: bytes) -> None:
     view = memoryview(data)
     while view:
-        buffer = memoryview(protocol.get_buffer(len(view)))  # type: ignore[arg-type]
+        buffer = memoryview(protocol.get_buffer(len(view)))
         size = min(len(buffer), len(view))
         buffer[:size] = view[:size]
         protocol.buffer_updated(size)

@@ -1,22 +1,36 @@
-"""Who does not have yet what they want, though a neighbour has it, by what the protocol between them promises."""
+"""Who does not have yet what they want, though a neighbour has it, by what the protocol between them promises.
+
+=========  ==================================================================================================
+culm       everything that both sides know to be wanted, whatever gaps there are; and the lowest fork
+bushbaby   entries with payloads, up to the first payload that the neighbour lacks
+intervals  up to the neighbour's newest payload: in order to its first gap, and what is behind its last; the lowest
+           fork
+proposals  in order up to the neighbour's first gap; the lowest fork
+=========  ==================================================================================================
+
+By intervals and proposals nobody is told what logs there are: what the caller holds or follows is asked for, both ways.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from culm.store import PayloadState
-from culm.testing.simulation.ledger import log_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from culm.ranges import RangeSet
     from culm.store import Log
     from culm.testing.simulation.member import Member
-    from culm.testing.simulation.plan import LinkPlan
     from culm.testing.simulation.watch import Seen
     from culm.testing.simulation.world import World
 
+from culm.testing.simulation.ledger import log_name
+
 _MISSING = (PayloadState.ABSENT, PayloadState.PARTIAL)
+_IN_ORDER = ("intervals", "proposals")
 
 
 def unmet(world: World) -> list[str]:
@@ -26,54 +40,96 @@ def unmet(world: World) -> list[str]:
         caller, callee = world.members[link.caller], world.members[link.callee]
         for giver, taker in ((caller, callee), (callee, caller)):
             for log, seen in giver.watch.logs.items():
-                if is_asked(world, link, log) and giver.policy.shares(log) and taker.policy.wants(log):
-                    what = f"{link.scheme}: {taker} of {giver}: {log_name(log)}"
-                    found += [f"{what}: {text}" for text in _missing(link, giver, taker, log, seen)]
+                if not (giver.policy.shares(log) and taker.policy.wants(log)):
+                    continue
+                if link.scheme == "culm" and not giver.policy.wants(log):
+                    continue  # such logs are not compared
+                if link.scheme in _IN_ORDER and not _is_asked(caller, log):
+                    continue
+                exchange = _Exchange(world, link.scheme, taker, log, seen)
+                found += [f"{link.scheme}: {taker} of {giver}: {log_name(log)}: {text}" for text in exchange.missing()]
     return found
 
 
-def is_asked(world: World, link: LinkPlan, log: Log) -> bool:
-    """Whether the protocol brings the log up at all: intervals and proposals cannot list what there is."""
-    if link.scheme in ("culm", "bushbaby"):
-        return True
-    caller = world.members[link.caller]
-    named = log in (caller.policy.interests or ())
-    return caller.policy.wants(log) and (named or log in caller.held_at_calm)
+def _is_asked(caller: Member, log: Log) -> bool:
+    """Whether the caller brings a log up."""
+    return caller.policy.wants(log) and (log in (caller.policy.interests or ()) or log in caller.held_at_calm)
 
 
-def _missing(link: LinkPlan, giver: Member, taker: Member, log: Log, seen: Seen) -> Iterator[str]:
-    theirs = taker.watch.logs.get(log)
-    limit = None if theirs is None else theirs.limit
-    if link.scheme == "culm" and not giver.policy.wants(log):
-        return  # such logs are not compared
-    if seen.limit is not None and (limit is None or limit > seen.limit):
-        if link.scheme != "bushbaby":
-            yield f"the fork at {seen.limit}"
-        return
-    interest = taker.policy.interest(log)
-    newest = _newest(link, seen)
-    for seq, (digest, payload) in seen.verified.items():
-        if seq > newest or (limit is not None and seq >= limit):
-            break
-        size = giver.world.ledger.entries[digest].size
-        wants_entry = interest.contains_metadata(seq, newest)
-        wants_payload = payload == PayloadState.COMPLETE and interest.contains_payload(seq, size, newest)
+@dataclass(slots=True)
+class _Exchange:
+    """One log on its way from one node to another. ``seen`` is what the giver shows."""
+
+    world: World
+    scheme: str
+    taker: Member
+    log: Log
+    seen: Seen
+
+    def missing(self) -> Iterator[str]:
+        """What the taker lacks and could have."""
+        theirs = self.taker.watch.logs.get(self.log)
+        limit = None if theirs is None else theirs.limit
+        interest = self.taker.policy.interest(self.log)
+        fork = self.seen.limit
+        if fork is not None and (limit is None or limit > fork):
+            if self.scheme == "culm" or (self.scheme in _IN_ORDER and any(item.last >= fork for item in interest)):
+                yield f"the fork at {fork}"
+            return
+        newest = self._offered()
+        for seq, (digest, payload) in self.seen.verified.items():
+            if seq > newest or (limit is not None and seq >= limit):
+                break
+            held = None if theirs is None else theirs.verified.get(seq)
+            if held is not None and held[0] != digest:
+                if self.scheme != "bushbaby":
+                    yield f"entry {seq} is another"
+                continue
+            size = self.world.ledger.entries[digest].size
+            wants_payload = payload == PayloadState.COMPLETE and interest.contains_payload(seq, size, newest)
+            lacks_payload = wants_payload and (held is None or held[1] in _MISSING)
+            lacks_entry = held is None and (wants_payload or interest.contains_metadata(seq, newest))
+            if (lacks_entry or lacks_payload) and self._comes(seq, interest, theirs, newest):
+                yield f"entry {seq}" if lacks_entry else f"the payload of {seq}"
+
+    def _offered(self) -> int:
+        """Up to where the giver offers the log: with intervals to its newest payload."""
+        newest = 0
+        for seq, (_, payload) in self.seen.verified.items():
+            if payload != PayloadState.COMPLETE:
+                if self.scheme == "bushbaby":
+                    break
+                if self.scheme == "intervals":
+                    continue
+            newest = seq
+        return newest
+
+    def _comes(self, seq: int, interest: RangeSet, theirs: Seen | None, newest: int) -> bool:
+        """Whether nothing that the giver lacks is in the way."""
+        if self.scheme not in _IN_ORDER:
+            return True
+        verified = self.seen.verified
+        if self.scheme == "intervals" and self._is_in_last_run(seq):
+            return True
+        at = seq
+        while at in verified:
+            if at < seq and self.scheme == "intervals" and verified[at][1] != PayloadState.COMPLETE:
+                return False
+            below = at - 1
+            if below < 1 or not self._is_asked_for(below, interest, theirs, newest):
+                return True
+            at = below
+        return False
+
+    def _is_asked_for(self, seq: int, interest: RangeSet, theirs: Seen | None, newest: int) -> bool:
+        """Whether the taker asks for a number together with the one above."""
         held = None if theirs is None else theirs.verified.get(seq)
-        if held is None:
-            if wants_entry or wants_payload:
-                yield f"entry {seq}"
-        elif held[0] != digest:
-            if link.scheme != "bushbaby":
-                yield f"entry {seq} is another"
-        elif wants_payload and held[1] in _MISSING:
-            yield f"the payload of {seq}"
+        wanted = interest.contains_metadata(seq, newest) or any(
+            item.payloads and item.start <= seq <= item.last for item in interest
+        )
+        return wanted and (held is None or held[1] in _MISSING)
 
-
-def _newest(link: LinkPlan, seen: Seen) -> int:
-    """Up to where a log is offered. Bushbaby stops before the first payload that is not held."""
-    newest = 0
-    for seq, (_, payload) in seen.verified.items():
-        if link.scheme == "bushbaby" and payload != PayloadState.COMPLETE:
-            break
-        newest = seq
-    return newest
+    def _is_in_last_run(self, seq: int) -> bool:
+        """Whether the giver has every payload from a number on to its newest one."""
+        complete = [at for at, (_, payload) in self.seen.verified.items() if payload == PayloadState.COMPLETE]
+        return bool(complete) and all(at in complete for at in range(seq, complete[-1] + 1)) and seq <= complete[-1]

@@ -223,7 +223,8 @@ class StoreWatch:
         file = connection.execute("SELECT name FROM payload_files WHERE entry = ?", (entry_id,)).fetchone()
         if file is None or self._path is None:
             return b""
-        return (self._path.with_name(self._path.name + "-payloads") / file[0]).read_bytes()
+        held: bytes = (self._path.with_name(self._path.name + "-payloads") / file[0]).read_bytes()
+        return held
 
     def _check_all_shown(self) -> None:
         """The file was opened anew: what showed must be there."""

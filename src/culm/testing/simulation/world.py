@@ -15,10 +15,9 @@ from culm.testing.simulation.bounds import check_bounds
 from culm.testing.simulation.host import Host
 from culm.testing.simulation.ledger import Ledger
 from culm.testing.simulation.loop import HOST, SimulatedLoop, Spinning, Stalled
-from culm.testing.simulation.member import Member
 from culm.testing.simulation.network import Network, Weather
-from culm.testing.simulation.threads import in_thread
 from culm.testing.simulation.telling import describe
+from culm.testing.simulation.threads import in_thread
 from culm.testing.simulation.unmet import unmet
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
+    from culm.testing.simulation.member import Member
     from culm.testing.simulation.plan import EventPlan, Plan
 
 _TICK_SECONDS = 0.5
@@ -65,7 +65,7 @@ class World:
         self.counts: Counter[str] = Counter()
         self.failures: list[Failed] = []
         self.ledger = Ledger()
-        self.loop = SimulatedLoop()
+        self.loop = SimulatedLoop()  # type: ignore[abstract]
         self.network = Network(self.loop, plan.random("network"), self.happened, self.counts)
         self.loop.network = self.network
         self._around = Host(self.loop, "world", "10.9.9.9", None, plan.random("world"))

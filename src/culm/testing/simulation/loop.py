@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import sys
+from asyncio import sslproto
 from asyncio.events import _set_running_loop
 from collections import deque
 from contextlib import suppress
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
     from contextvars import Context
+    from ssl import SSLContext
 
 T = TypeVar("T")
 _START = 1000.0  # seconds that the clock shows at first: no clock of a real machine shows 0
@@ -259,6 +261,36 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     ) -> tuple[Any, Any]:
         """Connect through the simulated network."""
         return await self.network.connect(protocol_factory, str(host), int(port), **options)  # type: ignore[no-any-return]
+
+    async def start_tls(  # type: ignore[override]
+        self,
+        transport: Any,
+        protocol: Any,
+        sslcontext: SSLContext,
+        *,
+        server_side: bool = False,
+        server_hostname: str | None = None,
+        ssl_handshake_timeout: float | None = None,
+    ) -> Any:
+        """Go on with TLS on a connection of the simulated network."""
+        shaken = self.create_future()
+        secured = sslproto.SSLProtocol(
+            self,
+            protocol,
+            sslcontext,
+            shaken,
+            server_side,
+            server_hostname,
+            call_connection_made=False,
+            ssl_handshake_timeout=ssl_handshake_timeout,  # type: ignore[arg-type]
+        )
+        transport.become_secure(secured)
+        try:
+            await shaken
+        except BaseException:
+            transport.close()
+            raise
+        return secured._get_app_transport()  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio's own loops do
 
     async def create_server(
         self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, **options: Any

@@ -49,6 +49,12 @@ class SimulatedTransport(asyncio.Transport):
         """Feed this one."""
         self._protocol = protocol
 
+    def become_secure(self, protocol: asyncio.BaseProtocol) -> None:
+        """Feed this one from now on, which does the TLS of the connection."""
+        self._connection.is_secure = True
+        self._protocol = protocol
+        protocol.connection_made(self)
+
     def get_protocol(self) -> asyncio.BaseProtocol:
         """Who is fed."""
         protocol: asyncio.BaseProtocol = self._protocol

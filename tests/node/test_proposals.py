@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from culm.bamboo import Entry, path
-from culm.errors import Place, RemoteProtocolError
+from culm.errors import Place, RemoteProtocolError, StoreFull
 from culm.node.policy import Policy
 from culm.node.proposals import ProposalSession
 from culm.node.propose import ProposalOptions
@@ -226,6 +226,28 @@ def test_what_is_before_a_fork_comes(peers: list[ProposalPeer]) -> None:
     sync(alice, bob, [key(log)])
     assert alice.numbers(key(log)) == list(range(1, 15))
     assert [proof.position for proof in alice.store.fork_proofs()] == [15]
+
+
+def test_what_could_not_be_stored_is_not_waited_for(peers: list[ProposalPeer], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that ends because the disk is full leaves no payload behind that the node seems to be fetching."""
+    alice, bob, _ = peers
+    log = build_log(5)
+    bob.store.add(log.items())
+
+    def full(*_: object, **__: object) -> None:
+        raise StoreFull("the disk is full")
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        asking, answering = alice.session(near, [key(log)], called=True), bob.session(far)
+        tasks = [asyncio.create_task(session.run()) for session in (asking, answering)]
+        with pytest.raises(StoreFull):
+            await tasks[0]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    monkeypatch.setattr(alice.store, "add", full)
+    run(main)
+    assert [seq for seq in range(1, 6) if alice.sources[0].expects(key(log), seq)] == []
 
 
 def test_a_known_fork_is_told(peers: list[ProposalPeer]) -> None:

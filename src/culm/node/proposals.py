@@ -101,9 +101,11 @@ class ProposalSession(PeerSession):
         self.proposer.add(logs)
 
     async def _flush(self) -> None:
-        await super()._flush()
-        for entry in [*self._fetching.values(), *self._fetched]:
-            self._release(entry)
+        try:
+            await super()._flush()
+        finally:  # also where storing failed: nobody is to wait for what does not come
+            for entry in [*self._fetching.values(), *self._fetched]:
+                self._release(entry)
 
     async def change_policy(self, policy: Policy) -> None:
         """Go on with other interests: what is not wanted any more is taken back, and what is asked for."""

@@ -124,6 +124,21 @@ def test_values_of_the_wrong_type_in_a_store(tmp_path: Path) -> None:
     assert [(True, states.ABSENT), (False, states.MISMATCH), (False, states.ABSENT)] == rows
 
 
+def test_a_row_without_its_entry(tmp_path: Path) -> None:
+    """Nothing where bytes have to be, which only damage can do, is one reject; the other rows stand."""
+    path = tmp_path / "store"
+    with SQLiteStore(path) as store:
+        store.add(build_log(3).items())
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        change = "replace(sql, 'encoded       BLOB    NOT NULL', 'encoded       BLOB')"
+        connection.execute(f"UPDATE sqlite_schema SET sql = {change} WHERE name = 'entries'")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE entries SET encoded = NULL WHERE id = 2")
+    rows = [(row.offset, row.encoded is None, row.reason is None) for row in read(path)]
+    assert [(1, False, True), (2, True, False), (3, False, True)] == rows
+
+
 def test_fork_proofs_of_a_store(tmp_path: Path) -> None:
     """The proofs that a store holds are read, too."""
     log = build_log(3)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from culm.errors import Place
+from culm.errors import Place, StoreDamaged
 from culm.store import SQLiteStore
+from culm.store.kinds import TABLES
 from culm.store.schema import to_sql
 from culm.testing import build_log, tampered
 from tests.store.model import look
@@ -294,3 +295,36 @@ def test_a_damaged_record_index(filled: SQLiteStore, statement: str, problem: st
     """Records, blocks, sums and heads that do not agree with the entries are found."""
     tamper(filled, statement)
     assert problem in " ".join(reason for _, reason in filled.verify().problems)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE entries SET encoded = 7 WHERE id = 3",
+        "UPDATE entries SET seq = 'x' WHERE id = 3",
+        "UPDATE logs SET author = 'x' WHERE id = 1",
+        "UPDATE record_blocks SET total = 1",
+        "UPDATE runs SET last = x'00' WHERE kind = 1",
+        "UPDATE payloads SET piece = 'text' WHERE entry = 3",
+    ],
+)
+def test_values_of_another_kind(filled: SQLiteStore, statement: str) -> None:
+    """A number where bytes should be, or the reverse, is damage, told before anything is made of it."""
+    tamper(filled, statement)
+    with pytest.raises(StoreDamaged, match="hold what cannot be there"):
+        filled.verify()
+
+
+@pytest.mark.parametrize("change", ["encoded = 7", "encoded = x'02'", "state = 9", "payload_state = 125"])
+def test_reading_a_row_that_holds_no_entry(filled: SQLiteStore, change: str) -> None:
+    """Whoever reads an entry whose row cannot be right is told that the store is damaged, whatever is wrong."""
+    tamper(filled, f"UPDATE entries SET {change} WHERE id = 3")
+    with pytest.raises(StoreDamaged, match="row 3 of its entries"):
+        filled.get(Place(*NAME, 3))
+
+
+def test_every_table_is_looked_at(filled: SQLiteStore) -> None:
+    """There is no table whose values are not checked."""
+    with closing(sqlite3.connect(filled.path)) as connection:
+        names = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    assert {name for name in names if not name.startswith("sqlite_")} == set(TABLES)

@@ -185,7 +185,7 @@ def _scan_entries(piece: Piece, limit: int) -> Iterator[Found]:
 
 def _entry_page(database: Database, low: int, piece: Piece, limit: int) -> list[Found]:
     with database.snapshot() as connection:
-        rows: list[tuple[int, bytes, int]] = connection.execute(
+        rows: list[tuple[int, bytes | None, int]] = connection.execute(
             "SELECT id, CAST(encoded AS BLOB), payload_state FROM entries WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
             (low, piece.high, _PAGE),
         ).fetchall()
@@ -218,8 +218,10 @@ _STATES: dict[int, str] = {
 }
 
 
-def _row_of(path: str, row_id: int, encoded: bytes, state: int, payload: _Payload | None) -> Found:
+def _row_of(path: str, row_id: int, encoded: bytes | None, state: int, payload: _Payload | None) -> Found:
     """What holds of a row: only a payload that the store calls complete is looked at."""
+    if encoded is None:
+        return Found(path, row_id, reason="the row of an entry holds none: the store is damaged")
     if payload is None:
         return Found(path, row_id, encoded, _STATES.get(state, ABSENT))
     try:

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, Entry, ForkProof
+from culm.errors import StoreDamaged
 from culm.store.interface import Log, LogSummary, Offer, Sendable, StoredEntry
 from culm.store.runs import runs_of
 from culm.store.schema import PayloadState, State, from_sql, to_sql
@@ -26,9 +27,12 @@ ENTRY_COLUMNS = "entries.id, encoded, state, payload_state, payload_held"
 
 
 def stored_of_row(row: tuple[int, bytes, int, int, int]) -> StoredEntry:
-    """The entry of a row of ``ENTRY_COLUMNS``."""
+    """The entry of a row of ``ENTRY_COLUMNS``; ``StoreDamaged`` if it holds none."""
     entry_id, encoded, state, payload_state, held = row
-    return StoredEntry(Entry.decode(encoded), State(state), PayloadState(payload_state), held, entry_id)
+    try:
+        return StoredEntry(Entry.decode(encoded), State(state), PayloadState(payload_state), held, entry_id)
+    except (TypeError, ValueError) as error:  # a malformed entry is a ``ValueError``, too
+        raise StoreDamaged(f"the store is damaged: row {entry_id} of its entries: {error}") from None
 
 
 def stored_entry(connection: sqlite3.Connection, log: int, seq: int, variant: int) -> StoredEntry | None:
@@ -103,6 +107,8 @@ def every_entry(database: Database) -> Iterator[tuple[Log, int, bytes, bytes, in
                 (*after, *after[:2], _PAGE),
             ).fetchall()
         for author, log_id, seq, _, *rest in rows:
+            if log_id is None or seq is None:  # read from an index that does not have what the table has
+                raise StoreDamaged(f"{database.path}: an index of the store is damaged")
             yield ((author, from_sql(log_id)), from_sql(seq), *rest)
         if len(rows) < _PAGE:
             return

@@ -14,6 +14,7 @@ from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import InvalidEntry, Place
 from culm.store import records
 from culm.store.interface import VerifyReport
+from culm.store.kinds import check_kinds
 from culm.store.pieces import hash_held
 from culm.store.queries import every_entry
 from culm.store.rows import find_log
@@ -31,7 +32,11 @@ _Row = tuple["Log", int, bytes, bytes, int, int, int, int]
 
 
 def verify(database: Database, log: Log | None = None, progress: Callable[[int], None] | None = None) -> VerifyReport:
-    """Check everything held, or one log. ``progress`` is called with the number of entries done."""
+    """Check everything held, or one log. ``progress`` is called with the number of entries done.
+
+    ``StoreDamaged`` if the file holds what cannot be in a store at all.
+    """
+    check_kinds(database)
     report = VerifyReport()
     rows = (row for row in every_entry(database) if log is None or row[0] == log)
     for key, of_log in groupby(rows, key=lambda row: row[0]):

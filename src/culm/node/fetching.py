@@ -122,7 +122,7 @@ class Fetching:
             if taken:
                 await self._transfer.ask_for(taken)
             self._progressed()
-            if chosen or self._finished:
+            if chosen or useless or self._finished:
                 continue
             try:
                 async with asyncio.timeout(STALL_SECONDS if self._waiting else None):

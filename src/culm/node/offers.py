@@ -79,7 +79,9 @@ def _newest(held: RangeSet) -> int:
 
 
 def _misses(store: SQLiteStore, log: Log, item: Range) -> bool:
-    """Whether anything of a closed range is missing; of a sparse one each number of its path is looked at."""
+    """Whether anything of a closed range is missing, or a path to it; of a sparse one each member counts."""
+    if store.waiting(log, item.start, item.last) is not None:
+        return True
     if not item.sparse:
         return bool(lacking(store, log, item, 1, 1))
     singles = (replace(item, start=seq, end=seq) for seq in item.numbers(item.last))

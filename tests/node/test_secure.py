@@ -404,8 +404,9 @@ def test_a_node_that_comes_back(parties: list[Party]) -> None:
             ends = [parties[0], parties[2]]
             views = [SQLiteStore(party.store.path, read_only=True) for party in parties]
             for number in (1, 2):  # the second time after it was away
-                for party in ends:
-                    await party.worker.run(party.store.append, party.identity, 1, [b"%d" % number])
+                for party in ends:  # as another process would: the node has its store to itself
+                    with SQLiteStore(party.store.path) as store:
+                        store.append(party.identity, 1, [b"%d" % number])
                 async with serving(parties[1], config, at=middle):
                     for view in views:
                         await until(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from culm.node.surroundings import clock
@@ -159,8 +158,7 @@ class PacedWriter:
     async def wait_closed(self) -> None:
         """Wait until that is done."""
         if self._task is not None:
-            with suppress(asyncio.CancelledError):
-                await asyncio.shield(self._task)
+            await asyncio.wait([self._task])
         await self._writer.wait_closed()
 
     def is_closing(self) -> bool:

@@ -33,7 +33,8 @@ async def run_together(
             await flush()
         finally:
             try:
-                await asyncio.wait_for(writer.wait_closed(), 1)
+                async with asyncio.timeout(1):  # wait_for of Python 3.11 may lose a cancellation
+                    await writer.wait_closed()
             except (OSError, TimeoutError):
                 with suppress(AttributeError):  # of a TLS connection that is closed already
                     writer.transport.abort()

@@ -8,6 +8,7 @@ after it had been sent would fork the log with the next one.
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,7 @@ class Database:
         self.folder = Folder(path)
         self.read_only = read_only
         self._depth = 0
+        self._thread = 0  # whose transaction it is
         self._durable = True
         try:
             is_there, is_folder = path.exists(), path.is_dir()
@@ -126,8 +128,10 @@ class Database:
         if self.read_only:
             msg = f"{self.path}: the store was opened for reading only"
             raise StoreError(msg)
+        self._check_thread()
         with translated_errors(self.path):
             if self._depth == 0:
+                self._thread = threading.get_ident()
                 if durable != self._durable:
                     self.connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                     self._durable = durable
@@ -150,6 +154,12 @@ class Database:
                 self._depth -= 1
             self.folder.remove(dropped)
 
+    def _check_thread(self) -> None:
+        # Inside another thread's transaction, what is reported as done may be taken back with the rest of it.
+        if self._depth and self._thread != threading.get_ident():
+            msg = f"{self.path}: another thread is using this store: open one for each"
+            raise StoreError(msg)
+
     def read(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """The rows of a single query: a moment of its own, without a transaction around it."""
         with translated_errors(self.path):
@@ -158,6 +168,7 @@ class Database:
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
         """A reading transaction: everything read inside belongs to one moment. Keep it short."""
+        self._check_thread()
         with translated_errors(self.path):
             nested = self.connection.in_transaction
             if not nested:

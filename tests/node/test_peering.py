@@ -243,6 +243,24 @@ def test_writing_at_a_pace(clock: Clock) -> None:
     assert max(len(piece) for _, piece in wire.sent) <= 5000
 
 
+def test_a_slow_close_can_be_given_up() -> None:
+    """Who waits for a paced connection to close, and is cancelled, waits no longer."""
+
+    async def main() -> bool:
+        clock = Clock()
+        wire: Any = Wire(clock)
+        _, writer = paced((wire, wire), [], [Bucket(1)], clock)
+        writer.write(bytes(5000))
+        writer.close()
+        task = asyncio.create_task(writer.wait_closed())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert asyncio.run(main())
+
+
 def test_reading_at_a_pace(clock: Clock) -> None:
     """What is read comes evenly, however much is asked for; without a cap streams are as they were."""
     wire: Any = Wire(clock)

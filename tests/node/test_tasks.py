@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -46,3 +47,38 @@ def test_a_connection_that_breaks_is_a_network_error(error: OSError) -> None:
     flushed, text = run(main)
     assert flushed == "flushed"
     assert str(error) in text
+
+
+class Closing:
+    """A writer that is closed when it is told so."""
+
+    def __init__(self) -> None:
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waited = asyncio.Event()
+
+    def close(self) -> None:
+        """It is under way."""
+
+    async def wait_closed(self) -> None:
+        """It is now."""
+        self.waited.set()
+        await self.closed
+
+
+def test_whoever_is_to_stop_stops() -> None:
+    """A task that is cancelled at the moment when its connection closes is cancelled: it does not go on as if not."""
+
+    async def main() -> bool:
+        writer: Any = Closing()
+
+        async def nothing() -> None:
+            pass
+
+        task = asyncio.create_task(run_together(nothing(), writer=writer, flush=nothing))
+        await writer.waited.wait()
+        writer.closed.set_result(None)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return task.cancelled()
+
+    assert run(main)

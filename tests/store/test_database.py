@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -318,6 +319,20 @@ def test_a_payload_sink_that_is_locked_out(place: Path) -> None:
         sink.finish()
 
         assert [] == store.missing(NAME, 1)
+
+
+def test_one_store_in_two_threads(place: Path) -> None:
+    """While a thread is in a transaction, another is told to open a store of its own: it would report what is not so.
+
+    Appended in between, an entry would be on the disk only if the other's transaction succeeds.
+    """
+    with SQLiteStore(place) as store, ThreadPoolExecutor(1) as thread:
+        with store._database.transaction():
+            for use in (lambda: store.append(AUTHOR, 1, [b"lost"]), lambda: list(store.logs())):
+                with pytest.raises(StoreError, match="another thread is using this store"):
+                    thread.submit(use).result()
+        thread.submit(store.append, AUTHOR, 1, [b"kept"]).result()
+        assert [1] == [log.newest for log in store.logs()]
 
 
 def test_opened_by_many_at_once(place: Path) -> None:

@@ -20,8 +20,9 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from culm.testing import LogBuilder
 from soak.course import LOGS, Course
-from soak.figures import verdict
+from soak.figures import tenths, verdict
 from soak.holdings import differences, holdings
 from soak.nodes import SCHEMES, NodeFailed, SoakNode, run
 
@@ -46,15 +47,18 @@ def free_ports(count: int) -> list[int]:
 
 
 def make_nodes(folder: Path, rng: random.Random, entries: int) -> list[SoakNode]:
-    """Three nodes that call each other, each with logs to begin with."""
+    """Three nodes that call each other, each with logs to begin with: more than SQLite keeps in memory."""
     ports = free_ports(len(_NAMES) * len(SCHEMES))
     nodes = {}
     for name in _NAMES:
         of_node = {scheme: ports.pop() for scheme in SCHEMES}
         nodes[name] = SoakNode(name, folder, rng.randbytes(32), of_node)
         with nodes[name].home.store() as store:
-            for number in range(entries):
-                store.append(nodes[name].identity, LOGS[number % len(LOGS)], [rng.randbytes(rng.randrange(400))])
+            for log_id in LOGS:
+                log = LogBuilder(nodes[name].identity, log_id)
+                for _ in range(entries // len(LOGS)):
+                    log.append(rng.randbytes(rng.randrange(600)))
+                store.add(log.items(), authenticated=True)
     for caller, called, scheme in _CALLS:
         nodes[caller].peers.append(nodes[called].url(scheme))
     return list(nodes.values())
@@ -119,6 +123,8 @@ def soak(nodes: list[SoakNode], course: Course, minutes: float, pause: float, rn
     for node in nodes:
         compared = verdict(node, began, ended)
         print(compared.text())
+        means = " ".join(f"{mean:.1f}" for mean in tenths(node, began, ended))
+        print(f"{node.name}: MiB by tenths of the run: {means}")
         found += [] if compared.good else [f"{node.name}: memory or handles"]
         print(f"{node.name}: {node.cpu:.0f} CPU seconds, slowest stop {node.slowest_stop:.1f} s")
         found += [f"{node.name} logged: {line}" for line in node.troubles()]
@@ -149,7 +155,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30.0, help="how long (default: %(default)s)")
     parser.add_argument("--life", type=float, default=180.0, help="seconds Bob and Carol live (default: %(default)s)")
     parser.add_argument("--pause", type=float, default=3.0, help="seconds between two events (default: %(default)s)")
-    parser.add_argument("--entries", type=int, default=2000, help="of each node to begin with (default: %(default)s)")
+    parser.add_argument("--entries", type=int, default=8000, help="of each node to begin with (default: %(default)s)")
     parser.add_argument("--seed", type=int, help="of the course (default: by chance)")
     parser.add_argument("--folder", type=Path, help="where to work (default: where temporary files go)")
     arguments = parser.parse_args()

@@ -70,6 +70,15 @@ def verdict(node: SoakNode, began: float, ended: float) -> Verdict:
     return _at_equal_ages(node, began + third, ended - third)
 
 
+def tenths(node: SoakNode, began: float, ended: float) -> list[float]:
+    """The mean memory in each tenth of the run, in MiB; those in which the node did not run are left out."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for usage in node.usages:
+        if began <= usage.at < ended:
+            found[int(10 * (usage.at - began) / (ended - began))].append(usage.memory)
+    return [statistics.fmean(found[tenth]) / 2**20 for tenth in sorted(found)]
+
+
 def _means(first: Sequence[Usage], last: Sequence[Usage]) -> tuple[tuple[float, float], tuple[float, float]]:
     memory = (
         statistics.fmean(usage.memory for usage in first),

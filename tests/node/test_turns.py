@@ -76,6 +76,23 @@ def test_who_comes_late_owes_nothing_and_has_saved_nothing() -> None:
     assert 8 <= together.count("new") <= 12
 
 
+def test_a_turn_that_comes_when_nobody_waits_any_more() -> None:
+    """Who is cancelled at the moment when the turn before its own ends leaves no turn behind, and ends as cancelled."""
+
+    async def main() -> None:
+        turns = Turns(1)
+        await turns.take("alice")
+        waiting = asyncio.create_task(turns.take("bob"))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        turns.give_back("alice", 1.0)
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+        await turns.take("carol")
+
+    run(main)
+
+
 def test_a_turn_that_nobody_waits_for_any_more() -> None:
     """Who is cancelled while it waits, or when its turn has come, leaves no turn behind."""
 

@@ -49,10 +49,10 @@ class Turns:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.give_back(owner, 0.0)
-            else:
+            if turn.cancelled():
                 self._leave(owner, turn)
+            else:
+                self.give_back(owner, 0.0)
             raise
 
     def give_back(self, owner: str | None, seconds: float) -> None:
@@ -63,8 +63,9 @@ class Turns:
             following = min(self._waiting, key=self._standing)
             turn = self._waiting[following][0]
             self._leave(following, turn)
-            self._begin(following)
-            turn.set_result(None)
+            if not turn.cancelled():
+                self._begin(following)
+                turn.set_result(None)
 
     def _standing(self, owner: str | None) -> float:
         return max(self._floor, self._used.get(owner, 0.0))
@@ -77,7 +78,9 @@ class Turns:
             self._used.popitem(last=False)
 
     def _leave(self, owner: str | None, turn: asyncio.Future[None]) -> None:
-        turns = self._waiting[owner]
+        turns = self._waiting.get(owner)
+        if turns is None or turn not in turns:
+            return
         turns.remove(turn)
         if not turns:
             del self._waiting[owner]

@@ -16,6 +16,7 @@ import pytest
 from culm import Identity, Node, Store, author_text
 from tests.node.links import run
 from tests.node.peers import until
+from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -89,7 +90,7 @@ class Person:
 
     def leaves(self) -> tuple[int, str, str]:
         """End the input: exit code, what else was shown, and errors."""
-        output, errors = self.process.communicate(timeout=20)
+        output, errors = self.process.communicate(timeout=PATIENCE)
         return self.process.returncode, output, errors
 
 

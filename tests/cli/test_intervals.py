@@ -14,6 +14,7 @@ from culm import SQLiteStore
 from culm.errors import Place
 from culm.testing import build_log
 from tests.cli.culm import Culm, start
+from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,7 @@ def serving(home: Path) -> Iterator[str]:
         yield process.stdout.readline().split()[1]
     finally:
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE)
 
 
 def fill(culm: Culm, length: int) -> str:
@@ -92,15 +93,15 @@ def test_staying_connected(culm: Culm) -> None:
         follower = start(bob.home, "sync", url, own.rpartition("/")[0], "--live")
         try:
             culm("append", 1, "--text", "news")
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + PATIENCE
             while time.monotonic() < deadline and bob("show", own[:-1] + "2").code != 0:
                 time.sleep(0.05)
             assert bob("show", own[:-1] + "2").code == 0
             follower.send_signal(signal.SIGINT)
-            assert follower.wait(20) == 130
+            assert follower.wait(PATIENCE) == 130
         finally:
             follower.kill()
-            follower.communicate(timeout=10)
+            follower.communicate(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(

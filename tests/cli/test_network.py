@@ -13,6 +13,7 @@ import pytest
 from culm import SQLiteStore
 from culm.testing import build_log
 from tests.cli.culm import Culm, start
+from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
     import subprocess
@@ -33,7 +34,7 @@ def serving(home: Path, *arguments: object) -> Iterator[tuple[str, subprocess.Po
         yield url, process
     finally:
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE)
 
 
 def test_a_sync_between_processes(culm: Culm) -> None:
@@ -55,7 +56,7 @@ def test_a_sync_between_processes(culm: Culm) -> None:
         assert (wrong.code, wrong.err.count("\n")) == (3, 1)
         assert "another clump" in wrong.err
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_nodes_keep_up_with_each_other_live(culm: Culm) -> None:
@@ -75,7 +76,7 @@ def test_a_node_stops_cleanly(culm: Culm, number: int) -> None:
     """SIGINT and SIGTERM end a node with exit code 0 and no word."""
     with serving(culm.home) as (_, process):
         process.send_signal(number)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, out, err) == (0, "", "")
 
 
@@ -87,7 +88,7 @@ def test_an_interrupted_sync(culm: Culm) -> None:
         with peer:
             peer.recv(98)  # its HELLO: it is under way
             process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=10)
+            _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err.count("\n")) == (130, 1)
     assert "interrupted" in err
     assert culm("verify").code == 0
@@ -110,7 +111,7 @@ def test_a_sync_that_is_killed_goes_on(culm: Culm) -> None:
         while stored() < 300 and process.poll() is None:
             pass
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE)
         before = stored()
         assert bob("verify").code == 0
         summary = bob("sync", url, "--clump", "x", "--json").json
@@ -133,7 +134,7 @@ def test_a_connection_that_is_worn_out_is_made_anew(culm: Culm, sender: str) -> 
         assert summary.json["entries_received"] + summary.json["entries_sent"] == 300
         assert bob("logs", "--json").json == culm("logs", "--json").json
         process.send_signal(signal.SIGTERM)
-        _, log_lines = process.communicate(timeout=10)
+        _, log_lines = process.communicate(timeout=PATIENCE)
     assert log_lines.count("the peer ended the session") > 1
 
 
@@ -161,7 +162,7 @@ def test_a_peer_that_talks_nonsense(culm: Culm) -> None:
         peer, _ = server.accept()
         with peer:
             peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            _, err = process.communicate(timeout=20)
+            _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err.count("\n")) == (3, 1)
 
 
@@ -171,7 +172,7 @@ def test_the_summary_is_json_even_in_the_logs(culm: Culm) -> None:
     bob("init")
     with serving(culm.home) as (url, _):
         process = start(bob.home, "sync", url, "--clump", "x", "--json", "-v")
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=PATIENCE)
     lines = [json.loads(line) for line in out.splitlines()]
     assert [line["type"] for line in lines] == ["progress"] * (len(lines) - 1) + ["summary"]
     assert lines[-1]["entries_received"] == 0
@@ -240,7 +241,7 @@ def test_whoever_breaks_the_rules_is_refused_for_a_while(culm: Culm) -> None:
         assert bob("sync", url, "--clump", "x").code == 0  # it is known now
         host, _, port = other.removeprefix("intervals://").rpartition(":")
         for _ in range(2):
-            with suppress(ConnectionError), socket.create_connection((host, int(port)), timeout=10) as rogue:
+            with suppress(ConnectionError), socket.create_connection((host, int(port)), timeout=PATIENCE) as rogue:
                 rogue.sendall(b"\xff" * 1000)
                 while rogue.recv(4096):
                     pass
@@ -248,7 +249,7 @@ def test_whoever_breaks_the_rules_is_refused_for_a_while(culm: Culm) -> None:
         assert bob("sync", url, "--clump", "x").code == 0
         assert bob("sync", other, f"{culm('logs', '--json').json[0]['author']}/1").code == 3
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=PATIENCE)
     lines = [json.loads(line) for line in err.splitlines()]
     assert [line["event"] for line in lines][:2] == ["dropped the peer", "refusing address 127.0.0.1 for 10 s"]
     assert all(line["reason"] and line["peer"].startswith("127.0.0.1:") for line in lines)
@@ -267,7 +268,7 @@ def test_an_allow_list_goes_for_a_running_node(culm: Culm) -> None:
         assert bob("sync", url, "--clump", "x").code == 0
         assert bob("sync", other, log, "--clump", "x").code == 0
         culm("allow", "peer", "a" * 43, "--clump", "x")
-        assert live.wait(20) == 3
+        assert live.wait(PATIENCE) == 3
         live.communicate()
         while bob("sync", other, log, "--clump", "x").code == 0:
             pass

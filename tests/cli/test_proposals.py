@@ -13,6 +13,7 @@ import pytest
 from culm import SQLiteStore
 from culm.testing import build_log
 from tests.cli.culm import Culm, start
+from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,7 @@ def serving(home: Path, *options: str) -> Iterator[str]:
         yield process.stdout.readline().split()[1]
     finally:
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE)
 
 
 def fill(culm: Culm, length: int, payload_size: int = 20) -> str:
@@ -93,7 +94,7 @@ def test_live(culm: Culm) -> None:
         try:
             culm("append", 1, "--text", "two")
             bob("append", 1, "--text", "zwei")
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + PATIENCE
             held: list[list[int]] = []
             while time.monotonic() < deadline:
                 held = [[log["payloads"] for log in json.loads(side("logs", "--json").out)] for side in (culm, bob)]
@@ -101,10 +102,10 @@ def test_live(culm: Culm) -> None:
                     break
             assert held == [[2, 2], [2, 2]]
             following.send_signal(signal.SIGINT)
-            assert following.wait(10) in {0, 130}
+            assert following.wait(PATIENCE) in {0, 130}
         finally:
             following.kill()
-            following.communicate(timeout=10)
+            following.communicate(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from culm.spark.fingerprint import Fingerprint
 from culm.store import View
 from culm.testing import build_log
 from tests.cli.culm import start
+from tests.patience import PATIENCE
 from tests.store.indexes import make_index
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def serving(home: Path, *arguments: object) -> Iterator[tuple[str, subprocess.Po
         yield url.replace("negentropy", "tcp"), process
     finally:
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE)
 
 
 def spark(*arguments: object) -> int:
@@ -134,7 +135,7 @@ def test_an_index_is_served(
         assert (found["a_lacks"], found["b_lacks"]) == (200, 30)
         assert (tmp_path / "out" / "differences").is_dir()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE) == 0
     assert not (tmp_path / "no home").exists()
     assert culm("reconcile", other, url).code == 3
 

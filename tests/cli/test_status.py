@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.culm import Culm, start
+from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ def test_a_page_is_served(culm: Culm) -> None:
         with urllib.request.urlopen(url + "api/overview") as answer:
             overview = json.load(answer)
         serving.terminate()
-        assert 0 == serving.wait(20)
+        assert 0 == serving.wait(PATIENCE)
     assert ("status", 1, []) == (name, overview["totals"]["entries"], overview["listeners"])
 
 

@@ -12,6 +12,7 @@ import pytest
 from culm import SQLiteStore
 from culm.testing import build_log
 from tests.cli.test_network import serving
+from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ def test_a_stop_in_the_middle_loses_nothing(culm: Culm, scheme: str) -> None:
                 pass
             begun = time.monotonic()
             process.send_signal(signal.SIGTERM)
-            out, err = process.communicate(timeout=30)
+            out, err = process.communicate(timeout=PATIENCE)
             assert (process.returncode, out, err) == (0, "", "")
             assert time.monotonic() - begun < 10
         before = stored(bob.home)
@@ -72,7 +73,7 @@ def test_a_large_payload_goes_on_where_it_was(culm: Culm) -> None:
                 if shown.code == 0 and shown.json["payload_held"] > 5_000_000:
                     break
             process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
+            assert process.wait(PATIENCE) == 0
         held = bob("show", place, "--json").json["payload_held"]
         assert 5_000_000 < held < 51_200_000
         result = bob("sync", address, log, "--clump", "x", "--json")

@@ -31,11 +31,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.patience import PATIENCE
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PATIENCE = 40.0  # seconds for what has to come by itself
 
 _BLOCK = re.compile(
     r"^<!-- before(?:, (?P<how>[a-z ]+))?:\n(?P<before>.*?)-->\n"
@@ -207,7 +208,7 @@ class Reader:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
         for process in self._running:
-            process.wait(20)
+            process.wait(PATIENCE)
 
 
 def _free_port() -> int:

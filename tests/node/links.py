@@ -14,6 +14,7 @@ from culm.node.policy import Policy
 from culm.node.session import Session
 from culm.node.worker import StoreWorker
 from culm.store import SQLiteStore
+from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -72,12 +73,12 @@ async def until_done(one: Session, other: Session) -> list[CulmError | None]:
     """Run two sessions until the first, the caller, is done (or fails); why each ended."""
     tasks = [asyncio.create_task(session.run()) for session in (one, other)]
     done = asyncio.create_task(one.done.wait())
-    await asyncio.wait([*tasks, done], return_when=asyncio.FIRST_COMPLETED, timeout=20)
+    await asyncio.wait([*tasks, done], return_when=asyncio.FIRST_COMPLETED, timeout=PATIENCE)
     finished = one.done.is_set()
     done.cancel()
     if finished:
         tasks[0].cancel()
-    results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 20)
+    results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), PATIENCE)
     return [result if isinstance(result, CulmError) else None for result in results]
 
 
@@ -86,7 +87,7 @@ def run(main: Callable[[], Awaitable[T]]) -> T:
 
     async def bounded() -> T:
         try:
-            return await asyncio.wait_for(main(), 40)
+            return await asyncio.wait_for(main(), PATIENCE)
         finally:
             others = asyncio.all_tasks() - {asyncio.current_task()}
             for task in others:

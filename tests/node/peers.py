@@ -11,6 +11,7 @@ from culm.node.intervals import IntervalSession
 from culm.node.policy import Policy
 from culm.node.source import StoreSource
 from tests.node.links import CONFIG, QUICK, Party, run, stream_pair
+from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -84,7 +85,7 @@ async def syncs(one: Peer, other: Peer, logs: Iterable[Log], **settings: Any) ->
     answering = other.session(far, **their)
     tasks = [asyncio.create_task(asking.run()), asyncio.create_task(answering.run())]
     done = asyncio.create_task(asking.done.wait())
-    await asyncio.wait([*tasks, done], return_when=asyncio.FIRST_COMPLETED, timeout=30)
+    await asyncio.wait([*tasks, done], return_when=asyncio.FIRST_COMPLETED, timeout=PATIENCE)
     finished = asking.done.is_set()
     done.cancel()
     tasks[0].cancel()

@@ -23,6 +23,7 @@ from culm.store import SQLiteStore
 from culm.store.exchange import Importer
 from culm.testing import LogBuilder, build_log
 from culm.wire.places import log_text
+from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -203,7 +204,7 @@ def serving(path: Path) -> Iterator[tuple[str, Callable[[Callable[[SQLiteStore],
 
     thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(PATIENCE)
 
     def do(work: Callable[[SQLiteStore], object]) -> object:
         worker = found["node"]._worker

@@ -28,6 +28,7 @@ from culm.wire.places import log_text
 from tests.node.links import CONFIG, run
 from tests.node.peers import until
 from tests.node.status.serving import ME, Talk, next_event, served
+from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -354,7 +355,7 @@ def test_answers_take_bounded_time(store: SQLiteStore) -> None:
 
     def endless(_: SQLiteStore) -> bool:
         begun.set()
-        return go_on.wait(20)
+        return go_on.wait(PATIENCE)
 
     async def main() -> None:
         reader = Reader(store.path, 0.2)

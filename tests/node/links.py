@@ -32,6 +32,7 @@ class Party:
     def __init__(self, folder: Path, number: int) -> None:
         self.identity = Identity(bytes([number]) * 32)
         self.store = SQLiteStore(folder / f"{number}.db")
+        self.view = SQLiteStore(self.store.path, read_only=True)  # the sessions use the other one, in their thread
         self.worker = StoreWorker(self.store)
         self.sessions: list[Session] = []
 
@@ -39,9 +40,9 @@ class Party:
         """The numbers of the verified entries held with their payload, by log."""
         return {
             (log.author, log.log_id): [
-                stored.entry.seq for stored in self.store.entries((log.author, log.log_id)) if stored.payload_complete
+                stored.entry.seq for stored in self.view.entries((log.author, log.log_id)) if stored.payload_complete
             ]
-            for log in self.store.logs()
+            for log in self.view.logs()
         }
 
     async def session(self, streams: Any, *, called: bool, policy: Policy | None = None, **settings: Any) -> Session:
@@ -59,6 +60,7 @@ class Party:
     def close(self) -> None:
         """Close the store."""
         self.worker.close()
+        self.view.close()
         self.store.close()
 
 

@@ -183,21 +183,23 @@ def test_a_fork_shows_without_news(peers: list[Peer]) -> None:
     alice.store.add(log.items())
     bob.store.add([*log.items(log.entries[:4]), (other, b"another branch")])
 
-    async def main() -> None:
+    async def main() -> list[int]:
         near, far = await stream_pair()
         sessions = alice.session(near, [key(log)], mirrors=False), bob.session(far)
         tasks = [asyncio.create_task(session.run()) for session in sessions]
 
-        async def forked(peer: Peer) -> bool:
-            return bool(await peer.on_its_thread(lambda: list(peer.store.fork_proofs(key(log)))))
+        async def forks(peer: Peer) -> list[int]:
+            proofs = await peer.on_its_thread(lambda: list(peer.store.fork_proofs(key(log))))
+            return [proof.position for proof in proofs]
 
-        while not (await forked(alice) and await forked(bob)):
+        while not (await forks(alice) and (found := await forks(bob))):
             await asyncio.sleep(0.01)
         for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return found
 
-    run(main)
-    assert [proof.position for proof in bob.store.fork_proofs()] == [5]
+    assert run(main) == [5]
 
 
 def test_a_lower_fork_shows_without_news(peers: list[Peer]) -> None:

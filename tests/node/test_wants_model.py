@@ -5,23 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from culm.bamboo import MAX_U64
+from culm.node import wants
 from culm.node.offers import asked_of, doubted, lacks, offer_of
 from culm.node.policy import Policy
 from culm.node.wants import EVERYTHING, lacking, missing, wanted
-from culm.store import PayloadState
+from culm.ranges import RangeSet, read_range
+from culm.store import PayloadState, State
 from tests.models import MARKS, count, models
-from tests.node.holdings import LENGTH, a_store, fill, holdings, interests, key, ranges, whole_log
+from tests.node.holdings import ALL, LENGTH, NO, a_store, fill, holdings, interests, key, ranges, whole_log
 from tests.ranges import oracle as range_oracle
 from tests.store.dictionary import runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from culm.ranges import Range, RangeSet
+    from culm.ranges import Range
     from tests.store.dictionary import LogModel
 
 pytestmark = MARKS
@@ -61,6 +64,14 @@ def spans_where(asked: Callable[[int], bool], low: int, high: int) -> list[tuple
 def within(spans: Iterable[tuple[int, int]], high: int) -> list[tuple[int, int]]:
     """Spans as far as the log goes."""
     return [(low, min(last, high)) for low, last in spans if low <= high]
+
+
+def stranded(model: LogModel, items: Iterable[Range], newest: int) -> set[int]:
+    """The first entries that are not held on the paths of those that are wanted and wait."""
+    held, waiting = ({entry.seq for entry in some} for some in (model.payloads, model.in_state(State.WAITING)))
+    wanted_ones = {seq for seq in waiting if any(seq in range_oracle.span(item, max(seq, newest)) for item in items)}
+    paths = ([below for below in range_oracle.shortest(seq, 1) if below not in waiting] for seq in wanted_ones)
+    return {below[0] for below in paths if below and below[0] not in held}
 
 
 # -- Bushbaby: spans of entries ------------------------------------------------------------------------------------
@@ -184,8 +195,24 @@ def test_offers(ours: tuple[list[str], int], theirs: tuple[list[str], int], inte
         useful = (metadata | of_any_size) - held.keys()  # of what is not held it is not known how large it is
         useful |= {seq for seq in payloads if held.get(seq) in (PayloadState.ABSENT, PayloadState.PARTIAL)}
         useful = {seq for seq in useful if not is_settled(model, seq)}
+        useful |= stranded(model, items, newest) & has[0] if interest != EVERYTHING else set()
         mine = next((entry for entry in model.verified() if entry.seq == newest), None)
         differs = mine is not None and mine not in other.verified()
         assert doubted(near, offer) == (newest if differs else None)
         lower = bool(offer.fork) and offer.fork < (model.forked_at or MAX_U64)
         assert lacks(near, policy, offer) == (bool(useful) or differs or lower), (useful, differs, lower)
+
+
+@pytest.mark.parametrize(
+    ("text", "needed", "is_of_use"),
+    [("1..27 sparse metadata", [], False), ("18.. metadata", [17], True), ("1..", [], True)],
+)
+def test_what_waits(text: str, needed: list[int], *, is_of_use: bool) -> None:
+    """An entry that waits needs its path where it is wanted itself, and nothing where it is beside what is wanted."""
+    interest = RangeSet([read_range(text)])
+    with a_store() as near, a_store() as far:
+        fill(near, LOG, [NO if seq == 17 else ALL for seq in HERE])
+        fill(far, LOG, [ALL] * LENGTH)
+        assert next(iter(near.logs())).waiting > 0
+        assert wants.stranded(near, key(LOG), interest, LENGTH) == needed
+        assert lacks(near, Policy(interests={key(LOG): interest}), offer_of(far, key(LOG))) == is_of_use

@@ -341,14 +341,13 @@ class Follower:
                     found += self._cut(followed, item, *part, least, greatest)
                 if len(found) >= _SPANS:
                     break
-            # An entry that is held and waits for its path, which is not in the range: only the path is missing. It
-            # comes first: what is behind the peer's newest entry waits, and takes its pool along.
-            waiting = self._source.waiting(followed.log, item)
-            if waiting is not None and not any(span.low <= waiting for span in found):
-                found.insert(0, _Span(waiting, waiting, metadata_only=True))
-                least_missing = min(waiting, least_missing)
         if found:  # what is below need not be looked at again
             followed.lowest = max(followed.lowest, least_missing)
+        # What waits for a path that is not wanted. It comes first: what is behind the peer's newest entry is not
+        # answered before there is any, and nothing else would bring the entries of its pool.
+        needed = self._source.stranded(followed.log, self._interest(followed.log), followed.newest or 0)
+        alone = [seq for seq in needed if not any(span.covers(seq) for span in found)]
+        found = [_Span(seq, seq, metadata_only=True) for seq in alone] + found
         return found[:_SPANS]
 
     def _sizes(self, item: Range) -> tuple[int | None, int | None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from culm.bamboo import MAX_U64
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import Place
-from culm.node.wants import EVERYTHING, lacking
+from culm.node.wants import EVERYTHING, lacking, stranded
 from culm.session import Offer
 from culm.session.messages import TIP_BYTES
 from culm.store import State
@@ -71,7 +71,10 @@ def lacks(store: SQLiteStore, policy: Policy, offer: Offer) -> bool:
         return False
     if knows_lower_fork(store, offer) or doubted(store, offer) is not None:
         return True
-    return any(_misses(store, offer.log, item) for item in asked_of(policy, offer))
+    if any(_misses(store, offer.log, item) for item in asked_of(policy, offer)):
+        return True
+    needed = stranded(store, offer.log, policy.interest(offer.log), _newest(offer.held))
+    return any(offer.held.contains_metadata(seq) for seq in needed)
 
 
 def _newest(held: RangeSet) -> int:
@@ -79,9 +82,7 @@ def _newest(held: RangeSet) -> int:
 
 
 def _misses(store: SQLiteStore, log: Log, item: Range) -> bool:
-    """Whether anything of a closed range is missing, or a path to it; of a sparse one each member counts."""
-    if store.waiting(log, item.start, item.last) is not None:
-        return True
+    """Whether anything of a closed range is missing; of a sparse one each number of its path is looked at."""
     if not item.sparse:
         return bool(lacking(store, log, item, 1, 1))
     singles = (replace(item, start=seq, end=seq) for seq in item.numbers(item.last))

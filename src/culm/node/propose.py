@@ -253,14 +253,13 @@ class Proposer:
         for item in followed.interest:
             if item.sparse and not item.is_open:
                 members = (replace(item, start=seq, end=seq) for seq in item.numbers(item.last))
-                lacks = any(source.lacking(log, member, 1, 1, *sizes) for member in members)
-                if lacks or source.waiting(log, item) is not None:
+                if any(source.lacking(log, member, 1, 1, *sizes) for member in members):
                     found.append((item.start, item.last, item))
-                continue
-            waiting = source.waiting(log, item)
-            if waiting is not None and not source.lacking(log, replace(item, end=waiting), 1, 1, *sizes):
-                found.append((waiting, waiting, Range(waiting, waiting, payloads=False)))  # only its path is missing
-            found += self._dense(log, item)
+            else:
+                found += self._dense(log, item)
+        for seq in source.stranded(log, followed.interest, 0):
+            if not any(low <= seq <= high and (item.is_open or item.covers(seq)) for low, high, item in found):
+                found.insert(0, (seq, seq, Range(seq, seq, payloads=False)))
         return found[:_SPANS]
 
     def _dense(self, log: Log, item: Range) -> Iterator[Span]:

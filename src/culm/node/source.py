@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from culm.errors import Place
 from culm.node.offers import lowest_fork, newest_held
-from culm.node.wants import lacking
+from culm.node.wants import lacking, stranded
 from culm.store import SQLiteStore
 from culm.transfer import Kept
 
 if TYPE_CHECKING:
     from culm.bamboo import Entry, ForkProof
     from culm.node.policy import Policy
-    from culm.ranges import Range
+    from culm.ranges import Range, RangeSet
     from culm.store import Log, StoredEntry
     from culm.store.lookup import Lookup
 
@@ -178,10 +178,10 @@ class StoreSource:
         with self._lock:
             return lacking(self._store, log, item, low, limit, least, greatest)
 
-    def waiting(self, log: Log, item: Range) -> int | None:
-        """The lowest number of a range at which an entry waits for its path."""
+    def stranded(self, log: Log, interest: RangeSet, newest: int) -> list[int]:
+        """The entries that those of an interest that wait need first; see ``culm.node.wants.stranded``."""
         with self._lock:
-            return self._store.waiting(log, item.start, item.last)
+            return stranded(self._store, log, interest, newest)
 
     def lowest_fork(self, log: Log) -> int | None:
         """The lowest position of a fork that is known."""

@@ -11,17 +11,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from culm.bamboo import MAX_U64
+from culm.bamboo import MAX_U64, lipmaa
 from culm.ranges import Range, RangeSet, inclusive_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from culm.store import Log, Store
+    from culm.store import Log, SQLiteStore, Store
 
 EVERYTHING = RangeSet([Range(1)])
 Span = tuple[int, int]
 _PAGE = 256  # spans looked at at once
+_MOST_WAITING = 4096  # entries of a log that wait, looked at at once
 
 
 def missing(store: Store, interest: RangeSet, log: Log, high: int, limit: int) -> list[Span]:
@@ -56,6 +57,27 @@ def lacking(
         if len(found) >= limit:
             return found[:limit]
     return found
+
+
+def stranded(store: SQLiteStore, log: Log, interest: RangeSet, newest: int) -> list[int]:
+    """The entries, not held, that those of an interest that wait for their path need first; ascending.
+
+    What waits is held, so that it is not missing; and its path need not be a part of the interest. ``newest`` is where
+    the peer's log ends: what an open sparse range denotes depends on that.
+    """
+    if interest == EVERYTHING:  # the path is missing itself
+        return []
+    lookup = store.lookup(log)
+    needs: dict[int, int] = {}  # of each entry that waits, the first on its path that does not
+    found: set[int] = set()
+    for seq in store.waiting(log, _MOST_WAITING):
+        below = lipmaa(seq)
+        first = needs[seq] = needs.get(below, below)
+        if first in found or not any(item.covers(seq, max(newest, seq)) for item in interest):
+            continue
+        if lookup.entries_around(first) is None:
+            found.add(first)
+    return sorted(found)
 
 
 def _wants_all(item: Range) -> bool:

@@ -214,14 +214,14 @@ def missing(database: Database, log: Log, low: int, high: int, limit: int) -> li
         return spans
 
 
-def waiting(database: Database, log: Log, low: int, high: int) -> int | None:
-    """The lowest number from ``low`` to ``high`` of an entry that waits for its path."""
-    ((seq,),) = database.read(
-        "SELECT min(seq) FROM entries WHERE log = (SELECT id FROM logs WHERE author = ? AND log_id = ?)"
-        " AND state = 1 AND seq BETWEEN ? AND ?",
-        (log[0], to_sql(log[1]), to_sql(low), to_sql(high)),
+def waiting(database: Database, log: Log, limit: int) -> list[int]:
+    """The first ``limit`` numbers of entries that wait for their path, ascending."""
+    rows = database.read(
+        "SELECT DISTINCT seq FROM entries WHERE log = (SELECT id FROM logs WHERE author = ? AND log_id = ?)"
+        " AND state = 1 ORDER BY seq LIMIT ?",
+        (log[0], to_sql(log[1]), limit),
     )
-    return None if seq is None else from_sql(seq)
+    return [from_sql(seq) for (seq,) in rows]
 
 
 def forgotten(database: Database, log: Log, limit: int) -> list[tuple[int, int]]:

@@ -248,9 +248,9 @@ class SQLiteStore:
         """The first ``limit`` spans from ``low`` to ``high`` of which entries or payloads are missing and wanted."""
         return queries.missing(self._database, log, low, high, limit)
 
-    def waiting(self, log: Log, low: int = 1, high: int = MAX_U64) -> int | None:
-        """The lowest number from ``low`` to ``high`` of an entry that waits for its path; None if there is none."""
-        return queries.waiting(self._database, log, low, high)
+    def waiting(self, log: Log, limit: int = 1000) -> list[int]:
+        """The first ``limit`` numbers of entries of a log that wait for their path, ascending."""
+        return queries.waiting(self._database, log, limit)
 
     def forgotten(self, log: Log, limit: int = 1000) -> list[tuple[int, int]]:
         """The first ``limit`` runs of entries of a log whose payload was forgotten, ascending."""

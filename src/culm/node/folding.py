@@ -11,7 +11,6 @@ from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from typing import TYPE_CHECKING
 
 from culm.errors import StoreError
-from culm.node.worker import Worker
 from culm.store.database import Database
 from culm.store.pieces import sweep
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from culm.node.worker import StoreWorker
+    from culm.node.worker import StoreWorker, Worker
 
 _LOOK_SECONDS = 0.1
 _FOLD_BYTES = 4 * 1024 * 1024  # size of the WAL file from which on it is folded
@@ -29,7 +28,7 @@ _FOLD_BYTES = 4 * 1024 * 1024  # size of the WAL file from which on it is folded
 async def folding(worker: StoreWorker) -> AsyncIterator[None]:
     """Fold the store's WAL file in the background for as long as the block lasts."""
     await worker.run(worker.store.fold_elsewhere)
-    task = asyncio.create_task(_fold(worker.store.path))
+    task = asyncio.create_task(_fold(worker.store.path, worker.beside()))
     try:
         yield
     finally:
@@ -37,9 +36,9 @@ async def folding(worker: StoreWorker) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _fold(path: Path) -> None:
+async def _fold(path: Path, own: Worker) -> None:
     wal = path.with_name(path.name + "-wal")
-    own, databases = Worker(), ExitStack()
+    databases = ExitStack()
     try:
         database = await own.run(lambda: databases.enter_context(closing(Database(path))))
         with suppress(StoreError):

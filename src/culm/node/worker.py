@@ -86,6 +86,10 @@ class StoreWorker(Worker):
             self.store, Share(self._storing, self, owner, self._surroundings.spent), self._computing.share(owner)
         )
 
+    def beside(self) -> Worker:
+        """Another thread, for what is done with a connection of its own; to be closed."""
+        return Worker(self._surroundings.thread())
+
     def close(self) -> None:
         """Finish what is under way."""
         super().close()

@@ -84,7 +84,11 @@ class World:
     def note(self, text: str) -> None:
         """A line for the trace."""
         if self.tell is not None:
-            self.tell(f"{self.loop.time() - 1000:9.4f} {text}")
+            self.tell(f"{self.loop.time() - 1000:9.4f} {self._without_folder(text)}")
+
+    def _without_folder(self, text: str) -> str:
+        """The folder has another name each time, a seed has to tell the same."""
+        return text.replace(f"{self.folder}/", "")
 
     def count(self, name: str) -> None:
         """Something happened."""
@@ -100,7 +104,7 @@ class World:
         if self._is_over:
             return
         trace = "" if error is None else "".join(traceback.format_exception(error))
-        self.failures.append(Failed(text, self.loop.time() - 1000, trace))
+        self.failures.append(Failed(self._without_folder(text), self.loop.time() - 1000, trace))
         self.note(f"FAILED: {text}")
         for line in describe(self):
             self.note(line)

@@ -379,6 +379,28 @@ def test_who_does_not_speak_tls(parties: list[Party]) -> None:
     run(main)
 
 
+def test_a_node_that_stops_while_somebody_calls(parties: list[Party], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handshake under way ends with the node, and nothing is left over that asyncio would complain of."""
+    complaints: list[dict[str, Any]] = []
+
+    async def main() -> None:
+        shaking = asyncio.Event()
+
+        async def endless(*_: object) -> None:
+            shaking.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr("culm.node.node.secured", endless)
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        async with serving(parties[0]) as url:
+            _, writer = await asyncio.open_connection(url.host, url.port)
+            await shaking.wait()
+        writer.close()
+
+    run(main)
+    assert complaints == []
+
+
 def test_two_nodes_stay_in_touch(parties: list[Party]) -> None:
     """A node that has another as its peer keeps contact, and passes on live what it publishes."""
 

@@ -175,6 +175,9 @@ class Node:
         except NetworkError as error:
             _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": str(error)})
             return
+        except asyncio.CancelledError:
+            writer.close()
+            return  # the node stops; asyncio would complain of a call that ends so
         finally:
             self._greeting -= 1
         await self._run_call(self._secure(self._peering.paced((reader, writer))), writer)

@@ -189,7 +189,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def wind_up(self) -> None:
         """End all tasks that there are, however they take it."""
-        self._is_stopped = False
+        self._is_stopped, self._since_jump = False, 0
         with suppress(Stalled, Spinning):
             for _ in range(_MOST_ENDINGS):
                 for task in list(self._tasks):

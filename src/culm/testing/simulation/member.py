@@ -219,6 +219,7 @@ class Member:
         self._leave(host, silently=silently)
         # What runs there is not real any more. It is made to end, in a folder that nobody looks into.
         host.thaw()
+        host.sloth = 1.0
         if host.disk is not None:
             host.disk.room, host.disk.flaws = None, 0.0
         for work in (running, *self._works):

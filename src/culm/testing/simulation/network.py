@@ -172,19 +172,21 @@ class _Socket:
 
 
 class SimulatedServer(asyncio.AbstractServer):
-    """A listener."""
+    """A listener. Its place may be somebody else's by the time it is closed: the host's that came after its own."""
 
-    def __init__(self, network: Network, place: tuple[str, int]) -> None:
+    def __init__(self, network: Network, place: tuple[str, int], listener: _Listener) -> None:
         self._network = network
+        self._listener = listener
         self.sockets = [_Socket(place)]
 
     def close(self) -> None:
         """Take no more connections."""
-        self._network.listeners.pop(self.sockets[0].place, None)
+        if self.is_serving():
+            del self._network.listeners[self.sockets[0].place]
 
     def is_serving(self) -> bool:
         """Whether connections are taken."""
-        return self.sockets[0].place in self._network.listeners
+        return self._network.listeners.get(self.sockets[0].place) is self._listener
 
     async def wait_closed(self) -> None:
         """There is nothing to wait for."""
@@ -278,10 +280,12 @@ class Network:
         if not port:
             port = next(number for number in range(1, 65536) if (address, number) not in self.listeners)
         place = address, port
-        if place in self.listeners:
-            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        self.listeners[place] = _Listener(host, factory, copy_context(), ssl)
-        return SimulatedServer(self, place)  # type: ignore[abstract]
+        listener = _Listener(host, factory, copy_context(), ssl)
+        if not host.is_gone:  # what goes on there is not real any more
+            if place in self.listeners:
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+            self.listeners[place] = listener
+        return SimulatedServer(self, place, listener)  # type: ignore[abstract]
 
     async def connect(
         self,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import logging
 import shutil
+import sys
 import tempfile
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,15 +26,32 @@ _MEMORY = Path("/dev/shm")  # noqa: S108 - only ever used for a folder of a rand
 def run_seed(seed: int, tell: Callable[[str], None] | None = None) -> Outcome:
     """Run the world of a seed. ``tell`` gets the trace, line by line."""
     folder = Path(tempfile.mkdtemp(prefix="culm-storm-", dir=_MEMORY if _MEMORY.is_dir() else None))
-    gc.collect()
     gc.disable()  # whether it runs depends on what ran before
     try:
-        world = World(draw(seed), folder, tell)
-        with _logging(world):
-            return world.run()
+        return _run(seed, folder, tell)
     finally:
+        with unheard():
+            gc.collect()
         gc.enable()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(seed: int, folder: Path, tell: Callable[[str], None] | None) -> Outcome:
+    world = World(draw(seed), folder, tell)
+    with _logging(world):
+        return world.run()
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Nobody cares what machines that crashed left open, and what connections say of it that are collected."""
+    before, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.unraisablehook = before
 
 
 @contextmanager

@@ -53,6 +53,7 @@ class StoreWatch:
         self._ledger = ledger
         self._fail = fail
         self._shown: dict[bytes, bool] = {}  # verified entries: whether with their payload
+        self._read: set[bytes] = set()  # those whose payload was compared since the file was opened
         self._safe: dict[bytes, bool] = {}  # those that no power cut can take
         self._held: dict[Log, set[bytes]] = {}
         self._limits: dict[Log, int] = {}
@@ -71,7 +72,7 @@ class StoreWatch:
             f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
         )
         self._version = self._change = -1
-        self._held, self._limits, self.logs = {}, {}, {}
+        self._held, self._limits, self.logs, self._read = {}, {}, {}, set()
         self.look()
         self._check_all_shown()
 
@@ -197,14 +198,14 @@ class StoreWatch:
         self, connection: sqlite3.Connection, entry: Entry, entry_id: int, state: int, held: int
     ) -> None:
         digest = entry.hash[HASH_AT:]
-        was_complete = self._shown.get(digest, False)
         if state == PayloadState.COMPLETE:
-            if not was_complete and self._read_payload(connection, entry_id) != self._ledger.payload_of(entry):
-                self._fail(f"the payload of {log_name(entry.log)}/{entry.seq} is not the one that was published")
+            self._compare_payload(connection, entry, entry_id)
             if held != entry.size:
                 self._fail(f"{log_name(entry.log)}/{entry.seq}: {held} of {entry.size} bytes count as all")
-        elif was_complete and digest not in self._told_to_forget:
+        elif self._shown.get(digest, False) and digest not in self._told_to_forget:
             self._fail(f"the payload of {log_name(entry.log)}/{entry.seq} has gone")
+        if state != PayloadState.COMPLETE:
+            self._read.discard(digest)  # it may come again
         if state == PayloadState.FORGOTTEN:
             self._forgotten.add(digest)
             if digest not in self._told_to_forget:
@@ -215,6 +216,13 @@ class StoreWatch:
                 self._fail(f"the payload of {log_name(entry.log)}/{entry.seq} is wanted again, and nobody said so")
         if state == PayloadState.SIZE_MISMATCH:
             self._fail(f"the author of {log_name(entry.log)}/{entry.seq} is said to have lied")
+
+    def _compare_payload(self, connection: sqlite3.Connection, entry: Entry, entry_id: int) -> None:
+        """A payload that counts as complete, if it did not already when it was last looked at."""
+        digest = entry.hash[HASH_AT:]
+        if digest not in self._read and self._read_payload(connection, entry_id) != self._ledger.payload_of(entry):
+            self._fail(f"the payload of {log_name(entry.log)}/{entry.seq} is not the one that was published")
+        self._read.add(digest)
 
     def _read_payload(self, connection: sqlite3.Connection, entry_id: int) -> bytes:
         pieces = connection.execute("SELECT piece FROM payloads WHERE entry = ? ORDER BY at", (entry_id,)).fetchall()

@@ -1,0 +1,124 @@
+"""Whole nodes in a storm: some of the seeds that ``make storm`` runs, and that a seed is the same every time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from culm.errors import NetworkError
+from culm.testing.simulation import bounds
+from culm.testing.simulation.plan import EVENTS, SCHEMES, draw
+from culm.testing.simulation.seeds import run_seed
+from culm.testing.simulation.storm import failure_text, run_seeds
+
+SEEDS = 36
+A_PART = 3
+A_CULM_SEED = 25  # two nodes, culm://, with trouble: quick
+LARGE_SEED = 39  # with payloads that no connection takes at once
+TELL = "import sys; from culm.testing.simulation.seeds import run_seed; run_seed(int(sys.argv[1]), print)"
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, A_PART))
+def test_some_seeds(first: int) -> None:
+    """Nothing verified disappears, nothing unverified shows, forks come to light, and everybody gets what they want."""
+    found = run_seeds(first, A_PART)
+    assert {} == found.failed
+    assert A_PART == found.seeds
+    assert A_PART == found.counts["settled"] + found.counts["settled late"]
+    assert found.counts["connections"] >= A_PART
+
+
+def test_what_there_is_in_these_seeds() -> None:
+    """Every kind of event, every protocol, troubled and calm networks, authors with two stores: nothing is left out."""
+    plans = [draw(seed) for seed in range(SEEDS)]
+    assert set(EVENTS) == {event.kind for plan in plans for event in plan.events}
+    assert set(SCHEMES) == {link.scheme for plan in plans for link in plan.links}
+    assert {0.0, 0.2, 0.5, 0.9} == {plan.trouble for plan in plans}
+    assert {1, 2} == {len(author.homes) for plan in plans for author in plan.authors}
+    assert {True, False} == {node.proposals.greedy for plan in plans for node in plan.nodes}
+    assert {"everything", "logs", "ranges"} == {node.follows for plan in plans for node in plan.nodes}
+
+
+@pytest.mark.parametrize("seed", [A_CULM_SEED, 20])
+def test_a_seed_is_always_the_same(seed: int) -> None:
+    """Two processes, which hash otherwise, tell the same of a seed, line by line: so a failure can be replayed."""
+    traces = [
+        subprocess.run(
+            [sys.executable, "-c", TELL, str(seed)],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=os.environ | {"PYTHONHASHSEED": hashes},
+        ).stdout
+        for hashes in ("1", "2")
+    ]
+    assert len(traces[0].splitlines()) > 20
+    assert traces[0] == traces[1]
+
+
+def test_the_command() -> None:
+    """Many seeds are summed up; one is replayed with its trace, which ends when everybody has what they want."""
+    command = [sys.executable, "-m", "culm.testing.simulation"]
+    summed = subprocess.run(
+        [*command, "--first", "2", "--seeds", "2", "--jobs", "1"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert summed[0].startswith("2 seeds in ")
+    assert "0 failed" == summed[-1]
+    assert any(line.endswith("  connections") for line in summed)
+    told = subprocess.run([*command, "--seed", "3", "--trace"], capture_output=True, text=True, check=True).stdout
+    assert "settled after" in told
+    assert told.splitlines()[-1].startswith("seed 3: ")
+
+
+# -- a storm can fail ------------------------------------------------------------------------------------------------
+
+
+def test_who_never_gets_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes that do not connect do not get what they want, which is told with the command that replays it."""
+
+    async def nowhere(*_: object) -> None:
+        raise NetworkError("nobody is there")
+
+    monkeypatch.setattr("culm.node.node.connect", nowhere)
+    outcome = run_seed(A_CULM_SEED)
+    assert ["not met after 120 s"] == [failed.text[:19] for failed in outcome.failures]
+    text = failure_text(A_CULM_SEED, outcome.failures[0])
+    assert text.rstrip().endswith(f"-m culm.testing.simulation --seed {A_CULM_SEED} --trace")
+
+
+def test_what_nobody_handles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception in a node that is left to the event loop is a failure, with its traceback."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr("culm.node.node.Node._tell_of_growth", broken)
+    monkeypatch.setattr("culm.node.node.Node._tell_sessions", broken)
+    failed = run_seed(2).failures[0]
+    assert "a mistake" in failed.text
+    assert "ZeroDivisionError" in failed.trace
+
+
+def test_queues_that_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More bytes queued on a connection than there may be are a failure."""
+    monkeypatch.setattr(bounds, "_QUEUED_BYTES", 100)
+    assert "bytes were queued on connection" in run_seed(LARGE_SEED).failures[0].text
+
+
+def test_a_seed_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seed that takes too long is ended, and is a failure; the next one runs."""
+
+    def slow(seed: int) -> object:
+        while seed == 7:
+            sum(range(1000))
+        return run_seed(seed)
+
+    monkeypatch.setattr("culm.testing.simulation.storm.run_seed", slow)
+    monkeypatch.setattr("culm.testing.simulation.storm._MOST_CPU", 0.2)
+    found = run_seeds(7, 1)
+    assert {7: "no end after 0.2 s of CPU"} == {seed: failed.text for seed, failed in found.failed.items()}
+    assert Counter() == found.counts

@@ -131,3 +131,37 @@ def test_an_offer_while_another_is_looked_at(tmp_path: Path, monkeypatch: pytest
         run(main)
         source.close()
     assert transfer.asked == [first.held, second.held]
+
+
+@pytest.mark.parametrize("offered_again", [False, True])
+def test_an_offer_behind_a_fork_that_comes_to_light(tmp_path: Path, offered_again: bool) -> None:
+    """A fork makes us ask for the log once more, in case there is a lower one; then for what was offered, or is now."""
+    log = build_log(8)
+    with SQLiteStore(tmp_path / "theirs.db") as theirs, SQLiteStore(tmp_path / "ours.db") as ours:
+        theirs.add(log.items(log.entries[:4]))
+        first = offer_of(theirs, key(log))
+        theirs.add(log.items(log.entries[4:5]))
+        second = offer_of(theirs, key(log))
+        source, transfer = StoreSource(ours, Policy()), Transfer()
+
+        async def main() -> None:
+            computing = Computing()
+            fetching = Fetching(source, computing.share(), Claims(), cast("Any", transfer), lambda: None)
+            fetching.offered([first])
+            task = asyncio.create_task(fetching.run())
+            await until(lambda: len(transfer.asked) == 1)
+            with source.lock:
+                ours.add(log.items([log.entries[0], *log.entries[5:], log.make(6, b"another")]))
+            fetching.finished([key(log)])
+            await until(lambda: len(transfer.asked) == 2)
+            if offered_again:
+                fetching.offered([second])
+            fetching.finished([key(log)])
+            await until(lambda: len(transfer.asked) == 3)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            computing.close()
+
+        run(main)
+        source.close()
+    assert transfer.asked == [first.held, RangeSet(), second.held if offered_again else first.held]

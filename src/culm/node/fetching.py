@@ -56,6 +56,7 @@ class Fetching:
         self._transfer = transfer
         self._progressed = progressed
         self._wanted: dict[Log, Offer | None] = {}  # None: to be asked for in any case
+        self._later: dict[Log, Offer] = {}  # of those to be asked for in any case: to be looked at behind that
         self._waiting: set[Log] = set()  # of those wanted, what other sessions fetch
         self._busy: dict[Log, _Wish] = {}
         self._tries: dict[Log, int] = {}  # that brought not all
@@ -71,8 +72,11 @@ class Fetching:
         """The peer has something. ``RemoteProtocolError`` if it is too much."""
         policy = self._source.policy
         for offer in offers:
-            if policy.wants(offer.log) and self._wanted.get(offer.log, offer) is not None:
-                self._wanted[offer.log] = offer
+            if policy.wants(offer.log):
+                if self._wanted.get(offer.log, offer) is None:
+                    self._later[offer.log] = offer
+                else:
+                    self._wanted[offer.log] = offer
         if len(self._wanted) > _MOST_WANTED:
             raise RemoteProtocolError(f"the peer offers more than {_MOST_WANTED} logs")
         self._news.set()
@@ -164,20 +168,24 @@ class Fetching:
     def _look_at_finished(self) -> None:
         """See what has become of the logs that were asked for.
 
-        One of which a fork came to light is asked for again: there may be one at a lower place. So is one of which the
-        peer has more, some times: it may have been too busy to answer.
+        One of which a fork came to light is asked for again: there may be one at a lower place. What was offered is not
+        forgotten over that. One of which the peer has more is asked for again, too, some times: it may have been too
+        busy to answer.
         """
         while self._finished:
             log = self._finished.pop()
             wish = self._busy[log]
+            offer = self._later.pop(log, None) if wish.offer is None else wish.offer
             with self._source.lock:
                 fork = lowest_fork(self._source.store, log)
-                lacking = wish.offer is not None and lacks(self._source.store, self._source.policy, wish.offer)
+                lacking = offer is not None and lacks(self._source.store, self._source.policy, offer)
             if fork != wish.fork:
+                if (latest := self._wanted.get(log) or offer) is not None:
+                    self._later[log] = latest
                 self._wanted[log] = None
             elif lacking and self._tries.get(log, 0) < _MOST_TRIES:
                 self._tries[log] = self._tries.get(log, 0) + 1
-                self._wanted.setdefault(log, wish.offer)
+                self._wanted.setdefault(log, offer)
             else:
                 self._tries.pop(log, None)
             del self._busy[log]

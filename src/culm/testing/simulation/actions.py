@@ -455,6 +455,9 @@ async def compare_stores(world: World, random: Random) -> None:
     except CulmError as error:
         world.happened(f"compare: {type(error).__name__}", f"{caller} compares with {callee}: {error}")
         return
+    if found is None:  # which is how a peer that knows no views answers
+        world.happened("compare: ended", f"{caller} compares with {callee}: it went instead of naming the view")
+        return
     differ = f"{len(found.have)} and {len(found.need)} differ"
     world.happened("compare: done", f"{caller} and {callee}: {view.value}: {differ}")
 

@@ -52,7 +52,7 @@ class Member:
         self.policy = policy
         self.peers = peers
         self.links: list[LinkPlan] = []
-        self.held_at_calm: set[Log] = set()  # when nothing was in the way any more
+        self.held_at_calm: dict[Log, list[int]] = {}  # payloads, when nothing was in the way any more
         self.random = world.plan.random(f"node {self.name}")
         self.lives = 0
         self.watch = StoreWatch(world.ledger, lambda text: world.fail(f"{self.name}: {text}"))

@@ -3,8 +3,8 @@
 =========  ==================================================================================================
 culm       everything that both sides know to be wanted, whatever gaps there are; and the lowest fork
 bushbaby   entries with payloads, up to the first payload that the neighbour lacks
-intervals  up to the neighbour's newest payload: in order to its first gap, and what is behind its last; the lowest
-           fork
+intervals  up to the neighbour's newest payload: in order to its first gap, and what was behind its last when the
+           session began; the lowest fork
 proposals  in order up to the neighbour's first gap; the lowest fork
 =========  ==================================================================================================
 
@@ -46,7 +46,7 @@ def unmet(world: World) -> list[str]:
                     continue  # such logs are not compared
                 if link.scheme in _IN_ORDER and not _is_asked(caller, log):
                     continue
-                exchange = _Exchange(world, link.scheme, taker, log, seen)
+                exchange = _Exchange(world, link.scheme, giver, taker, log, seen)
                 found += [f"{link.scheme}: {taker} of {giver}: {log_name(log)}: {text}" for text in exchange.missing()]
     return found
 
@@ -62,6 +62,7 @@ class _Exchange:
 
     world: World
     scheme: str
+    giver: Member
     taker: Member
     log: Log
     seen: Seen
@@ -130,6 +131,11 @@ class _Exchange:
         return wanted and (held is None or held[1] in _MISSING)
 
     def _is_in_last_run(self, seq: int) -> bool:
-        """Whether the giver has every payload from a number on to its newest one."""
-        complete = [at for at, (_, payload) in self.seen.verified.items() if payload == PayloadState.COMPLETE]
-        return bool(complete) and all(at in complete for at in range(seq, complete[-1] + 1)) and seq <= complete[-1]
+        """Whether the giver has every payload from a number on to its newest one, and had when the sessions began."""
+        held = self.giver.held_at_calm.get(self.log, [])
+        return _ends_with(held, seq) and _ends_with(self.seen.complete(), seq)
+
+
+def _ends_with(held: list[int], seq: int) -> bool:
+    """Whether the last numbers without a gap begin at ``seq`` or below."""
+    return bool(held) and seq <= held[-1] and all(at in held for at in range(seq, held[-1] + 1))

@@ -37,6 +37,10 @@ class Seen:
     verified: dict[int, tuple[bytes, int]]
     limit: int | None
 
+    def complete(self) -> list[int]:
+        """The entries whose payload is held, ascending."""
+        return [seq for seq, (_, payload) in self.verified.items() if payload == PayloadState.COMPLETE]
+
 
 class StoreWatch:
     """Watches one node's store, through its restarts. ``fail`` is told what is wrong.

@@ -6,7 +6,7 @@ PYTHON ?= python3
 PYTEST_ARGS ?= --numprocesses=auto --maxprocesses=4 --dist=loadgroup
 BENCH_ARGS ?=
 FUZZ_ARGS ?=
-STORM ?= 10000
+SEEDS ?= 10000
 KILLS ?= 1000
 CRASH_ARGS ?=
 MINUTES ?= 30
@@ -48,14 +48,17 @@ format: $(READY)  ## mend style and formatting where that can be done by itself
 types: $(READY)  ## check the types
 	@$(BIN)/mypy $(TYPED)
 
-storm: $(READY)  ## run ten thousand random sessions of each Point-2-Point protocol (STORM=number)
-	@CULM_STORM=$(STORM) $(BIN)/python -m pytest tests/intervals/test_storm.py tests/proposals/test_storm.py --timeout=0
+storm: $(READY)  ## whole nodes in ten thousand simulated storms, and sessions of each Point-2-Point protocol (SEEDS=number)
+	@$(BIN)/python -m culm.testing.simulation --seeds $(SEEDS)
+	@CULM_STORM=$(SEEDS) $(BIN)/python -m pytest tests/intervals/test_storm.py tests/proposals/test_storm.py \
+		--numprocesses=auto --dist=load --timeout=0
 
 crash: $(READY)  ## kill the program at a thousand random moments, look at what is left (KILLS=number, CRASH_ARGS=...)
 	@$(BIN)/python -m crash --kills $(KILLS) $(CRASH_ARGS)
 
 soak: $(READY)  ## run three nodes for half an hour: memory, file handles, what they hold (MINUTES=number, SOAK_ARGS=...)
 	@$(BIN)/python -m soak --minutes $(MINUTES) $(SOAK_ARGS)
+
 models: $(READY)  ## run random operations against models, many times as many as make test does (MODELS=times)
 	@CULM_MODELS=$(MODELS) $(BIN)/python -m pytest -m models $(PYTEST_ARGS)
 

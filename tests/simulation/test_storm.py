@@ -11,6 +11,7 @@ import pytest
 
 from culm.errors import NetworkError
 from culm.testing.simulation import bounds
+from culm.testing.simulation.__main__ import main
 from culm.testing.simulation.plan import EVENTS, SCHEMES, draw
 from culm.testing.simulation.seeds import run_seed
 from culm.testing.simulation.storm import failure_text, run_seeds
@@ -60,16 +61,19 @@ def test_a_seed_is_always_the_same(seed: int) -> None:
     assert traces[0] == traces[1]
 
 
-def test_the_command() -> None:
-    """Many seeds are summed up; one is replayed with its trace, which ends when everybody has what they want."""
-    command = [sys.executable, "-m", "culm.testing.simulation"]
-    summed = subprocess.run(
-        [*command, "--first", "2", "--seeds", "2", "--jobs", "1"], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    assert summed[0].startswith("2 seeds in ")
-    assert "0 failed" == summed[-1]
-    assert any(line.endswith("  connections") for line in summed)
-    told = subprocess.run([*command, "--seed", "3", "--trace"], capture_output=True, text=True, check=True).stdout
+def test_many_seeds() -> None:
+    """What happened is summed up, and how many seeds failed."""
+    command = [sys.executable, "-m", "culm.testing.simulation", "--first", "2", "--seeds", "2", "--jobs", "1"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert told[0].startswith("2 seeds in ")
+    assert "0 failed" == told[-1]
+    assert any(line.endswith("  connections") for line in told)
+
+
+def test_one_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    """A seed is replayed with its trace, which ends when everybody has what they want."""
+    assert 0 == main(["--seed", "3", "--trace"])
+    told = capsys.readouterr().out
     assert "settled after" in told
     assert told.splitlines()[-1].startswith("seed 3: ")
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class WatchedRoster(Roster):
-    """A roster that passes on what it is told. ``told`` gets the session's name and why it ended."""
+    """A roster that passes on what it is told. ``told`` gets the session, its name and why it ended."""
 
-    told: Callable[[str, BaseException | None], None] = lambda _name, _error: None
+    told: Callable[[Talks, str, BaseException | None], None] = lambda _session, _name, _error: None
 
     def ended(self, session: Talks, error: BaseException | None) -> None:
         """A session has ended."""
         name = next((item.name for item in self.contacts() if item.stats is session.stats), "")
         Roster.ended(self, session, error)  # super() does not know a class with slots
-        self.told(f"{session.scheme} with {name}", error)
+        self.told(session, f"{session.scheme} with {name}", error)

@@ -205,6 +205,9 @@ class World:
             self.check()
         seconds = self.loop.time() - began
         self.count("settled late" if seconds > _LONG_SETTLING else "settled")
+        forked = [log for member in self.members for log, seen in member.watch.logs.items() if seen.limit is not None]
+        self.counts["forks, by nodes that know them"] += len(forked)
+        self.counts["forks"] += len(set(forked))
         self.note(f"settled after {seconds:.1f} s")
 
     async def _end(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from culm.errors import NetworkError
+from culm.errors import NetworkError, StoreError
 from culm.node.tasks import run_together
 from tests.node.links import run, stream_pair
 
@@ -82,3 +82,30 @@ def test_whoever_is_to_stop_stops() -> None:
         return task.cancelled()
 
     assert run(main)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_what_came_cannot_be_kept(is_cancelled: bool) -> None:
+    """Who waits for a session is told that what came could not be stored; who cancels it sees it cancelled."""
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        begun = asyncio.Event()
+
+        async def read() -> None:
+            begun.set()
+            await near[0].read(1)
+
+        async def flush() -> None:
+            raise StoreError("the disk is full")
+
+        task = asyncio.create_task(run_together(read(), writer=near[1], flush=flush))
+        await begun.wait()
+        if is_cancelled:
+            task.cancel()
+        else:
+            far[1].close()
+        with pytest.raises(asyncio.CancelledError if is_cancelled else StoreError):
+            await task
+
+    run(main)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import sys
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from culm.errors import NetworkError
+from culm.errors import CulmError, NetworkError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -17,7 +18,8 @@ async def run_together(
 ) -> None:
     """Run until one of the works ends, or raise why it did; then close the connection and call ``flush``.
 
-    ``NetworkError`` where the connection broke. What came before it did is kept: that is what ``flush`` is for.
+    ``NetworkError`` where the connection broke. What came before it did is kept: that is what ``flush`` is for. Who
+    cancels this gets no error of ``flush``, which would be taken for the end of the works.
     """
     tasks = [asyncio.create_task(work) for work in works]
     try:
@@ -25,12 +27,14 @@ async def run_together(
     except OSError as error:  # a reset, no route any more, TLS that does not decrypt
         raise NetworkError(f"the connection broke: {error}") from None
     finally:
+        is_cancelled = isinstance(sys.exception(), asyncio.CancelledError)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         writer.close()
         try:
-            await flush()
+            with suppress(CulmError) if is_cancelled else nullcontext():
+                await flush()
         finally:
             try:
                 async with asyncio.timeout(1):  # wait_for of Python 3.11 may lose a cancellation

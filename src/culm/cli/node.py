@@ -14,6 +14,7 @@ from culm.bamboo import YAMF_BYTES
 from culm.bamboo.keyfile import read_private
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.cli.home import Home
+from culm.cli.memory import free_memory_given_back
 from culm.cli.nodeoptions import (
     adapting,
     add_node,
@@ -173,7 +174,8 @@ async def _until_stopped(run: Callable[..., Awaitable[None]]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await run(stop=stop, listening=lambda url: print(f"listening {url}", flush=True))
+    async with free_memory_given_back():
+        await run(stop=stop, listening=lambda url: print(f"listening {url}", flush=True))
 
 
 def _sync(arguments: argparse.Namespace) -> int:

@@ -140,7 +140,7 @@ def test_lacking(
         def asked(seq: int) -> bool:
             if seq < low or not item.start <= seq <= item.last or is_settled(model, seq):
                 return False
-            if not item.metadata and not _payloads_at_all(item, least, greatest):
+            if not item.metadata and (seq in item.forbidden or not _payloads_at_all(item, least, greatest)):
                 return False
             return seq not in verified or (wants_payload([item], seq, LENGTH, size := verified[seq]) and fits(size))
 

@@ -12,8 +12,7 @@ number is ours: naming its hash makes a fork show even when neither side has new
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
-from enum import Enum, auto
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, path
@@ -29,8 +28,8 @@ from culm.intervals import (
     Single,
     Started,
 )
-from culm.ranges.text import inclusive_sizes
-from culm.store.runs import runs_of
+from culm.node.followed import Followed, Phase, Span
+from culm.node.missing import MOST_SPANS, Missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,12 +37,8 @@ if TYPE_CHECKING:
     from culm.bamboo import Entry, PayloadHasher
     from culm.intervals import Connection, Event
     from culm.node.source import StoreSource
-    from culm.ranges import Range, RangeSet
+    from culm.ranges import RangeSet
     from culm.store import Log
-
-_SPANS = 64  # of one log, asked for at once
-_CHUNK = 256  # entries asked for at once where the newest come first
-_METADATA_SPAN = 1024  # entries whose metadata alone is asked for one by one; longer spans come with payloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,67 +56,6 @@ class FollowOptions:
     greatest_size: int | None = None
     newest: int | None = None
     newest_first: bool = False
-
-
-@dataclass(slots=True)
-class _Span:
-    """A span that is asked for: the eager request for it, and the lazy one until it was answered.
-
-    ``high`` is None for an open one. ``announced`` counts items of the stream, None while that is not known. ``over``:
-    all came that the peer has of it for now.
-    """
-
-    low: int
-    high: int | None
-    least_size: int | None = None
-    greatest_size: int | None = None
-    metadata_only: bool = False
-    descending: bool = False
-    eager: int = -1
-    lazy: int | None = None
-    announced: int | None = None
-    counted: int = 0
-    over: bool = False
-
-    def covers(self, seq: int) -> bool:
-        """Whether a number is in the span."""
-        return self.low <= seq and (self.high is None or seq <= self.high)
-
-
-class _Phase(Enum):
-    """Where asking for a log is. Asking goes in rounds, until nothing is missing that the peer has."""
-
-    READY = auto()  # to be planned
-    ASKING = auto()  # spans are asked for, or wait for their turn
-    STORING = auto()  # all came; what is missing is known once it is stored
-    DONE = auto()
-
-
-@dataclass(slots=True)
-class _Followed:
-    """A log and where asking for it is."""
-
-    log: Log
-    interest: RangeSet
-    phase: _Phase = _Phase.READY
-    lowest: int = 1  # what is below is no longer asked for
-    waiting: deque[_Span] = field(default_factory=deque)
-    spans: list[_Span] = field(default_factory=list)
-    exhausted: set[int] = field(default_factory=set)  # beginnings of spans of which the peer has nothing more
-    newest: int | None = None  # the peer's newest payload, 0 if it has none; None while that is not known
-    questions: dict[int, str] = field(default_factory=dict)  # lazy requests that are not about a span
-    were_asked: set[str] = field(default_factory=set)
-    started: dict[str, int] = field(default_factory=dict)
-    pools: set[int] = field(default_factory=set)  # members of certificate pools that were asked for
-    gap_end: int = 0  # the last number that the peer lacks; what is behind it is asked for on its own
-    fork_seen: bool = False
-    is_last_round: bool = False  # nothing was asked for in this round
-    doubted: int | None = None  # the peer's entry of this number may be another than ours
-
-
-def _split(low: int, high: int, at: int) -> list[tuple[int, int]]:
-    """A span, in two if a number inside is to be the last of the first part."""
-    return [(low, at), (at + 1, high)] if low <= at < high else [(low, high)]
 
 
 class Follower:
@@ -142,11 +76,12 @@ class Follower:
         self._source = source
         self._interest = interest
         self._options = options
+        self._missing = Missing(source, options, live=live)
         self._live = live
-        self._logs: dict[Log, _Followed] = {}
-        self._todo: deque[_Followed] = deque()  # logs that have something to ask
-        self._by_id: dict[int, tuple[_Followed, _Span | None]] = {}
-        self._storing: list[_Followed] = []
+        self._logs: dict[Log, Followed] = {}
+        self._todo: deque[Followed] = deque()  # logs that have something to ask
+        self._by_id: dict[int, tuple[Followed, Span | None]] = {}
+        self._storing: list[Followed] = []
 
     # -- what the session says ---------------------------------------------------------------------------------
 
@@ -154,7 +89,7 @@ class Follower:
         """Follow these logs, too."""
         for log in logs:
             if log not in self._logs and len(interest := self._interest(log)):
-                followed = self._logs[log] = _Followed(log, interest)
+                followed = self._logs[log] = Followed(log, interest)
                 self._todo.append(followed)
 
     def add_offered(self, log: Log, ranges: RangeSet, doubted: int | None = None) -> None:
@@ -164,7 +99,7 @@ class Follower:
         """
         if log not in self._logs:
             newest = max((item.last for item in ranges), default=0)
-            followed = _Followed(log, ranges, newest=newest, were_asked={"newest", "head", "run"}, doubted=doubted)
+            followed = Followed(log, ranges, newest=newest, were_asked={"newest", "head", "run"}, doubted=doubted)
             self._logs[log] = followed
             self._todo.append(followed)
 
@@ -175,7 +110,7 @@ class Follower:
 
     def release(self) -> list[Log]:
         """Follow the logs no longer of which all came that the peer has; these are they."""
-        finished = [log for log, followed in self._logs.items() if followed.phase is _Phase.DONE]
+        finished = [log for log, followed in self._logs.items() if followed.phase is Phase.DONE]
         for log in finished:
             del self._logs[log]
         return finished
@@ -202,7 +137,7 @@ class Follower:
     @property
     def is_done(self) -> bool:
         """Whether everything that the peer has for us was asked for and came."""
-        return all(followed.phase is _Phase.DONE for followed in self._logs.values())
+        return all(followed.phase is Phase.DONE for followed in self._logs.values())
 
     @property
     def has_work(self) -> bool:
@@ -217,18 +152,18 @@ class Follower:
     def look_again(self) -> None:
         """Everything that came is stored: see what is still missing."""
         for followed in self._storing:
-            followed.phase = _Phase.READY
+            followed.phase = Phase.READY
             self._todo.append(followed)
         self._storing = []
 
     def poll(self) -> None:
         """Ask again for logs whose peer answers without keeping requests open."""
         for followed in self._logs.values():
-            if followed.phase is _Phase.DONE and not any(map(self._is_open, followed.spans)):
+            if followed.phase is Phase.DONE and not any(map(self._is_open, followed.spans)):
                 followed.exhausted.clear()
                 followed.were_asked.clear()
                 followed.lowest = 1
-                followed.phase = _Phase.READY
+                followed.phase = Phase.READY
                 self._todo.append(followed)
 
     def settle(self) -> None:
@@ -245,7 +180,7 @@ class Follower:
             if self._connection.request_credit < 4:  # what one log may need at once
                 return
             followed = self._todo.popleft()
-            if followed.phase is _Phase.READY:
+            if followed.phase is Phase.READY:
                 self._plan(followed)
             while followed.waiting and self._connection.request_credit >= 2 and self._has_turn(followed):
                 self._ask(followed, followed.waiting.popleft())
@@ -253,20 +188,20 @@ class Follower:
                 self._todo.append(followed)
             self._check(followed)
 
-    def _has_turn(self, followed: _Followed) -> bool:
+    def _has_turn(self, followed: Followed) -> bool:
         """Where the newest are to come first, the next ones wait."""
         active = sum(not span.over for span in followed.spans)
-        return active < (2 if self._options.newest_first else _SPANS)
+        return active < (2 if self._options.newest_first else MOST_SPANS)
 
-    def _is_open(self, span: _Span) -> bool:
+    def _is_open(self, span: Span) -> bool:
         ours = self._connection.ours.get(span.eager)
         return ours is not None and not ours.is_closing
 
     # -- planning ----------------------------------------------------------------------------------------------
 
-    def _plan(self, followed: _Followed) -> None:
+    def _plan(self, followed: Followed) -> None:
         """Find out what is missing and, before, whatever has to be known for that."""
-        followed.phase = _Phase.ASKING
+        followed.phase = Phase.ASKING
         followed.pools.clear()  # what was asked for before has come, or will not
         followed.spans = [span for span in followed.spans if self._is_open(span)]
         if not followed.were_asked:
@@ -276,20 +211,18 @@ class Follower:
             followed.doubted = None
         if followed.newest is None and self._needs_newest(followed):
             return
-        for span in self._missing(followed):
-            if span.low not in followed.exhausted and not any(other.covers(span.low) for other in followed.spans):
-                followed.waiting.append(span)
+        followed.waiting += self._missing.spans(followed, self._interest(followed.log))
         if not followed.waiting and not followed.questions:
             self._ask_behind_gap(followed)
         followed.is_last_round = not (followed.waiting or followed.questions)
 
-    def _needs_newest(self, followed: _Followed) -> bool:
+    def _needs_newest(self, followed: Followed) -> bool:
         """Whether what is wanted depends on the peer's newest entry."""
         options = self._options
         open_paths = any(item.sparse and item.is_open for item in followed.interest)
         return options.newest is not None or options.newest_first or open_paths
 
-    def _ask_questions(self, followed: _Followed) -> None:
+    def _ask_questions(self, followed: Followed) -> None:
         self._question(followed, "newest", Regular(FromGreatest(1), FromGreatest(0)))
         extent = self._source.lookup(followed.log).payload_extent()
         if extent is not None and (newest := self._source.get(followed.log, extent[1])) is not None:
@@ -297,20 +230,20 @@ class Follower:
             # Ascending: of a log that is forked above, the answer is about this number all the same.
             self._question(followed, "head", MetadataOnly(extent[1], ascending=True, dist=0, own=own))
 
-    def _ask_doubted(self, followed: _Followed, seq: int) -> None:
+    def _ask_doubted(self, followed: Followed, seq: int) -> None:
         request_id = self._connection.request(
             *followed.log, MetadataOnly(seq, ascending=True, dist=0), forks=self._forks(followed.log)
         )
         followed.questions[request_id] = "doubt"
         self._by_id[request_id] = followed, None
 
-    def _ask_behind_gap(self, followed: _Followed) -> None:
+    def _ask_behind_gap(self, followed: Followed) -> None:
         """The peer has entries behind some that it lacks: ask where the last run of them begins."""
         missing = self._source.missing(followed.log, followed.lowest, MAX_U64, 1)
         if missing and missing[0][0] <= (followed.newest or 0) and "run" not in followed.were_asked:
             self._question(followed, "run", Regular(FromGreatest(MAX_U64), FromGreatest(0)))
 
-    def _question(self, followed: _Followed, name: str, interval: Interval) -> None:
+    def _question(self, followed: Followed, name: str, interval: Interval) -> None:
         options = self._options
         request_id = self._connection.request(
             *followed.log,
@@ -324,84 +257,9 @@ class Follower:
         followed.were_asked.add(name)
         self._by_id[request_id] = followed, None
 
-    def _missing(self, followed: _Followed) -> list[_Span]:
-        """The spans to ask for now."""
-        options, found = self._options, list[_Span]()
-        least_missing = MAX_U64
-        for item in followed.interest:
-            if item.is_empty:
-                continue
-            least, greatest = self._sizes(item)
-            lowest = followed.lowest
-            if options.newest is not None:
-                lowest = max(lowest, (followed.newest or 0) - options.newest + 1)
-            for low, high in self._spans(followed, item, lowest, least, greatest):
-                least_missing = min(low, least_missing)
-                for part in _split(low, high, followed.gap_end):
-                    found += self._cut(followed, item, *part, least, greatest)
-                if len(found) >= _SPANS:
-                    break
-        if found:  # what is below need not be looked at again
-            followed.lowest = max(followed.lowest, least_missing)
-        # What waits for a path that is not wanted. It comes first: what is behind the peer's newest entry is not
-        # answered before there is any, and nothing else would bring the entries of its pool.
-        needed = self._source.stranded(followed.log, self._interest(followed.log), followed.newest or 0)
-        alone = [seq for seq in needed if not any(span.covers(seq) for span in found)]
-        found = [_Span(seq, seq, metadata_only=True) for seq in alone] + found
-        return found[:_SPANS]
-
-    def _sizes(self, item: Range) -> tuple[int | None, int | None]:
-        """The payloads that are wanted: the bounds of the range and those of the session."""
-        options = self._options
-        least, greatest = inclusive_sizes(item)
-        least = max(least, options.least_size or 0)
-        greatest = min(greatest, MAX_U64 if options.greatest_size is None else options.greatest_size)
-        return least or None, None if greatest == MAX_U64 else greatest
-
-    def _spans(
-        self, followed: _Followed, item: Range, lowest: int, least: int | None, greatest: int | None
-    ) -> list[tuple[int, int]]:
-        """The missing spans of one range, ascending. Payloads that are not wanted are not missing."""
-        source, log = self._source, followed.log
-        if not item.sparse:
-            return source.lacking(log, item, lowest, _SPANS, least, greatest)
-        newest = followed.newest or 0
-        numbers = item.numbers(newest if item.is_open else item.last)
-        singles = (replace(item, start=seq, end=seq) for seq in numbers if seq >= lowest)
-        missing = (seq for single in singles for seq, _ in source.lacking(log, single, 1, 1, least, greatest))
-        return list(runs_of(sorted(missing)))  # neighbours are asked for together
-
-    def _cut(
-        self, followed: _Followed, item: Range, low: int, high: int, least: int | None, greatest: int | None
-    ) -> list[_Span]:
-        """A missing span as what can be asked for."""
-        if not item.payloads and high - low < _METADATA_SPAN:
-            return [_Span(seq, seq, None, None, metadata_only=True) for seq in range(low, high + 1)]
-        if self._options.newest_first and followed.newest is not None:
-            top = min(high, followed.newest)
-            spans = []
-            while top >= low:
-                bottom = max(low, top - _CHUNK + 1)
-                spans.append(_Span(bottom, top, least, greatest, descending=True))
-                top = bottom - 1
-            if high == MAX_U64 and self._live:
-                spans.append(_Span(max(low, followed.newest + 1), None, least, greatest))
-            return spans
-        spans = []
-        for seq in item.forbidden:
-            if low <= seq <= high:
-                if low < seq:
-                    spans.append(_Span(low, seq - 1, least, greatest))
-                if item.metadata:
-                    spans.append(_Span(seq, seq, None, None, metadata_only=True))
-                low = seq + 1
-        if low <= high:
-            spans.append(_Span(low, None if high == MAX_U64 else high, least, greatest))
-        return spans
-
     # -- asking ------------------------------------------------------------------------------------------------
 
-    def _ask(self, followed: _Followed, span: _Span) -> None:
+    def _ask(self, followed: Followed, span: Span) -> None:
         """Send the two requests for a span."""
         interval, offset, begun = self._interval(followed, span)
         options = self._options
@@ -413,8 +271,8 @@ class Follower:
                 interval,
                 forks=forks,
                 anchor=options.anchor,
-                least_size=span.least_size,
-                greatest_size=span.greatest_size,
+                least_size=span.content.least_size,
+                greatest_size=span.content.greatest_size,
                 payload_offset=offset,
                 verified=options.verified,
                 lazy=lazy,
@@ -432,13 +290,15 @@ class Follower:
         return Forks.LOCAL if self._source.lookup(log).is_forked else self._options.forks
 
     def _interval(
-        self, followed: _Followed, span: _Span
+        self, followed: Followed, span: Span
     ) -> tuple[Interval, int | None, tuple[Entry, PayloadHasher] | None]:
         """The interval of a span, with as much of the pool as is missing, and where its first payload goes on."""
         source, log = self._source, followed.log
         low, high = span.low, span.high
         dist, outer = self._pool(followed, low)
-        if span.metadata_only:
+        if low == high:
+            followed.pools.add(low)
+        if span.content.metadata_only:
             return MetadataOnly(low, ascending=False, dist=dist, outer=outer), None, None
         if span.descending and high is not None:
             return Regular(At(high, 0), At(low, dist, outer)) if high > low else Single(low, dist, 0, outer), None, None
@@ -454,7 +314,7 @@ class Follower:
         end = FromGreatest(0) if high is None else At(high, 0)
         return Regular(At(low, dist, outer, own), end), offset, begun
 
-    def _pool(self, followed: _Followed, seq: int) -> tuple[int, bytes | None]:
+    def _pool(self, followed: Followed, seq: int) -> tuple[int, bytes | None]:
         """How many steps down from an entry are missing, and the hash of the first one that is not.
 
         What was asked for with another span need not be asked for again, though its hash is not known yet.
@@ -497,12 +357,12 @@ class Follower:
         if followed is not None and span is not None:
             self._check_span(followed, span)
 
-    def _count(self, span: _Span) -> None:
+    def _count(self, span: Span) -> None:
         entries = ((span.announced or 0) + 1) // 2
         self.missing += entries - span.counted
         span.counted = entries
 
-    def _answered(self, followed: _Followed, span: _Span) -> None:
+    def _answered(self, followed: Followed, span: Span) -> None:
         """The peer said how much it has of a span."""
         span.announced = span.announced or 0
         if span.lazy is not None:
@@ -517,13 +377,13 @@ class Follower:
         if ours is not None and not ours.is_closing:
             self._connection.cancel(request_id)
 
-    def _check_span(self, followed: _Followed, span: _Span) -> None:
+    def _check_span(self, followed: Followed, span: Span) -> None:
         """See whether all came that the peer has of a span."""
         ours = self._connection.ours.get(span.eager)
         if span.over or ours is None or span.announced is None or ours.index - ours.begin.at < span.announced:
             return
         span.over = True
-        followed.exhausted |= {ours.next_item[0], span.low}
+        followed.exhaust(span, ours.next_item[0])
         if not self._live:
             self._drop(span.eager)
         self._check(followed)
@@ -545,24 +405,24 @@ class Follower:
             if event.proof and not followed.fork_seen:
                 followed.fork_seen = True  # what is before the fork is asked for once more, with local forks
             else:
-                followed.exhausted |= {event.next_seq, span.low}
+                followed.exhaust(span, event.next_seq)
             self._check(followed)
 
-    def _check(self, followed: _Followed) -> None:
+    def _check(self, followed: Followed) -> None:
         """See whether the round is over."""
-        if followed.phase is not _Phase.ASKING or followed.waiting or followed.questions:
+        if followed.phase is not Phase.ASKING or followed.waiting or followed.questions:
             return
         if not all(span.over for span in followed.spans):
             return
         if followed.is_last_round:
-            followed.phase = _Phase.DONE
+            followed.phase = Phase.DONE
         else:
-            followed.phase = _Phase.STORING
+            followed.phase = Phase.STORING
             self._storing.append(followed)
 
     # -- the questions -----------------------------------------------------------------------------------------
 
-    def _question_said(self, followed: _Followed, request_id: int, items: int) -> None:
+    def _question_said(self, followed: Followed, request_id: int, items: int) -> None:
         name, ours = followed.questions[request_id], self._connection.ours.get(request_id)
         start = followed.started.get(name, 0)
         if name == "newest" and start:
@@ -577,7 +437,7 @@ class Follower:
                 followed.exhausted.clear()
         self._question_over(followed, request_id)
 
-    def _question_over(self, followed: _Followed, request_id: int) -> None:
+    def _question_over(self, followed: Followed, request_id: int) -> None:
         self._drop(request_id)
         name = followed.questions.pop(request_id, "")
         if name == "newest" and followed.newest is None:

@@ -8,10 +8,11 @@ payload, and names its hash: so a fork shows even when neither side has news, an
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from culm.bamboo import MAX_U64, path
+from culm.bamboo import MAX_U64
+from culm.node.gaps import Gap, Gaps
 from culm.proposals import (
     EVERYTHING,
     NOTHING,
@@ -33,17 +34,16 @@ from culm.ranges import Range
 from culm.ranges.text import inclusive_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
-    from culm.bamboo import Entry, PayloadHasher
+    from culm.bamboo import Entry
     from culm.node.source import StoreSource
     from culm.proposals import Connection, Event
     from culm.ranges import RangeSet
     from culm.store import Log
 
-_SPANS = 16  # of one log, proposed at once
+_AT_ONCE = 16  # proposals of one log
 _FORK = (0, 0)  # in place of a span: a proposal that shows a fork
-Span = tuple[int, int, "Range"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,12 @@ class _Followed:
     given_up: bool = False  # the peer wants nothing of it
 
 
+def _is_along(proposal: Proposal, end: int | None, gap: Gap) -> bool:
+    """Whether both ends of a gap are on the path of a proposal; then all of the path between them is."""
+    members = Range(proposal.start, end, sparse=True)
+    return end is not None and members.covers(gap.low) and members.covers(gap.high)
+
+
 class Proposer:
     """Proposes to one peer. ``live``: what is endless stays, for news."""
 
@@ -106,6 +112,7 @@ class Proposer:
         self._interest = interest
         self._shares = shares
         self.options = options
+        self._gaps = Gaps(source, options)
         self.is_ending = False  # nothing more is begun
         self._logs: dict[Log, _Followed] = {}
         self._todo: deque[Log] = deque()
@@ -200,19 +207,24 @@ class Proposer:
         """Propose what is missing of a log. False if some of it has to wait."""
         if followed.given_up:
             return True
-        is_complete = True
-        for low, high, item in self._spans(followed):
-            if (low, high) in followed.tried or self._is_covered(followed.log, low, high):
+        is_complete, log, begun_now = True, followed.log, 0
+        for gap in self._gaps.of(log, followed.interest):
+            span = gap.low, gap.high
+            if span in followed.tried or self._is_covered(log, gap):
                 continue
-            found = self._proposal(followed.log, low, high, item)
+            found = self._gaps.proposal(log, gap)
             if found is None:
                 continue
+            if begun_now >= _AT_ONCE:  # other logs have their turn
+                is_complete = False
+                break
             proposal, begun = found
             if not self._connection.may_propose(proposal):
                 is_complete = False
                 continue
-            followed.tried.add((low, high))
-            followed.open[self._connection.propose(proposal, begun)] = (low, high)
+            followed.tried.add(span)
+            followed.open[self._connection.propose(proposal, begun)] = span
+            begun_now += 1
         return self._show_fork(followed) and is_complete
 
     def _show_fork(self, followed: _Followed) -> bool:
@@ -242,103 +254,23 @@ class Proposer:
             if followed is not None and self._source.lowest_fork(log) not in (None, followed.shown):
                 self._queue(log)
 
-    def _spans(self, followed: _Followed) -> list[Span]:
-        """The first spans that are missing, by the parts of the interest.
-
-        A forbidden number is a span of its own, without its payload.
-        """
-        source, log = self._source, followed.log
-        sizes = self.options.least_size, self.options.greatest_size
-        found: list[Span] = []
-        for item in followed.interest:
-            if item.sparse and not item.is_open:
-                members = (replace(item, start=seq, end=seq) for seq in item.numbers(item.last))
-                if any(source.lacking(log, member, 1, 1, *sizes) for member in members):
-                    found.append((item.start, item.last, item))
-            else:
-                found += self._dense(log, item)
-        for seq in source.stranded(log, followed.interest, 0):
-            if not any(low <= seq <= high and (item.is_open or item.covers(seq)) for low, high, item in found):
-                found.insert(0, (seq, seq, Range(seq, seq, payloads=False)))
-        return found[:_SPANS]
-
-    def _dense(self, log: Log, item: Range) -> Iterator[Span]:
-        """The missing spans of a range that is no path."""
-        options = self.options
-        for low, high in self._source.lacking(log, item, 1, _SPANS, options.least_size, options.greatest_size):
-            for seq in item.forbidden:
-                if low <= seq <= high:
-                    if low < seq:
-                        yield low, seq - 1, item
-                    if item.metadata:
-                        yield seq, seq, Range(seq, seq, payloads=False)
-                    low = seq + 1  # noqa: PLW2901 - the rest of the span
-            if low <= high:
-                yield low, high, item
-
-    def _is_covered(self, log: Log, low: int, high: int) -> bool:
-        """Whether a proposal that lives brings a span already."""
+    def _is_covered(self, log: Log, gap: Gap) -> bool:
+        """Whether a proposal that lives fills a gap already."""
+        low, high, item = gap
+        run = self._source.lookup(log).entries_around(low)
+        has_entries = run is not None and high <= run[1]
         for exchange in self._connection.exchanges.values():
             proposal = exchange.proposal
             if proposal.log != log or exchange.said & (Said.CANCEL_SENT | Said.CANCEL_RECEIVED):
                 continue
-            if proposal.sparse or proposal.payload_only or exchange.ours.eagerness in (None, NOTHING):
+            if exchange.ours.eagerness in (None, NOTHING) or (proposal.payload_only and not has_entries):
+                continue
+            if proposal.sparse and not (item.sparse and _is_along(proposal, exchange.end, gap)):
                 continue
             first = proposal.start + (proposal.lower is None and (proposal.offset or 0) > 0)
             if min(first, proposal.start + 1) <= low and (exchange.end is None or high <= exchange.end):
                 return True
         return False
-
-    def _proposal(self, log: Log, low: int, high: int, item: Range) -> tuple[Proposal, PayloadHasher | None] | None:
-        """A proposal for a span: behind what is held, as far as that is known."""
-        source, options = self._source, self.options
-        end = None if high == MAX_U64 else high
-        least, greatest = inclusive_sizes(item) if item.payloads else (0, 0)
-        start, lower, value, offset, begun = low, 1 if low == 1 else None, None, None, None
-        lookup = source.lookup(log)
-        run = lookup.entries_around(low)
-        payload_only = run is not None and end is not None and end <= run[1] and not item.sparse
-        if run is not None and item.payloads:  # its payload is missing, or a part of it
-            stored = source.get(log, low)
-            if stored is None:
-                return None
-            value, lower = stored.entry.hash, None
-            with source.lock:
-                begun = source.store.payload_begun(stored)
-            offset = begun.size
-        elif low > 1 and not item.sparse and lookup.entries_around(low - 1) is not None:
-            before = source.get(log, low - 1)
-            if before is None:
-                return None
-            start, value, offset, lower = low - 1, before.entry.hash, before.entry.size, None
-        elif low > 1:
-            lower, value = self._pool(log, low)
-        proposal = Proposal(
-            0,
-            *log,
-            start,
-            lower,
-            end,
-            end,
-            value,
-            offset,
-            options.eagerness,
-            max(least, options.least_size),
-            min(greatest, options.greatest_size),
-            payload_only,
-            item.sparse and end is not None,
-            options.mandatory,
-        )
-        return proposal, begun
-
-    def _pool(self, log: Log, low: int) -> tuple[int, bytes | None]:
-        """Where the lower pool of an entry is to begin, and the hash of the entry that is held below."""
-        lookup, lower = self._source.lookup(log), low
-        for member in path(low, 1)[1:]:
-            if lookup.entries_around(member) is not None and (stored := self._source.get(log, member)) is not None:
-                return lower, stored.entry.hash
-            lower = member
-        return lower, None
 
     # -- what the peer says ------------------------------------------------------------------------------------
 

@@ -53,10 +53,23 @@ def lacking(
         return []
     found: list[Span] = []
     for span in _pages(store, log, max(item.start, low), item.last):
-        found += [span] if _wants_all(narrowed) else _still_wanted(store, log, [narrowed], span, MAX_U64)
+        for part in [span] if narrowed.metadata else _without(span, narrowed.forbidden):
+            found += [part] if _wants_all(narrowed) else _still_wanted(store, log, [narrowed], part, MAX_U64)
         if len(found) >= limit:
             return found[:limit]
     return found
+
+
+def _without(span: Span, forbidden: Iterable[int]) -> Iterator[Span]:
+    """The parts of a span between forbidden numbers, which ascend."""
+    low, high = span
+    for seq in forbidden:
+        if low <= seq <= high:
+            if low < seq:
+                yield low, seq - 1
+            low = seq + 1
+    if low <= high:
+        yield low, high
 
 
 def stranded(store: SQLiteStore, log: Log, interest: RangeSet, newest: int) -> list[int]:

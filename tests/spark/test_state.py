@@ -17,7 +17,7 @@ from culm.spark.segment import Signatures
 from culm.spark.state import State, held
 from culm.store.files import BundleWriter
 from culm.testing import build_log
-from tests.spark.random_logs import RandomLogs
+from tests.spark.worse_logs import WorseLogs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,11 +73,18 @@ class Parts:
     """Many logs with anything wrong in them, in parts of which some overlap, and what one run says of all of them."""
 
     def __init__(self, folder: Path, signatures: str) -> None:
-        items = sorted(RandomLogs(seed=5, count=60).items, key=lambda item: item[0].encoded)
-        random.Random(1).shuffle(items)
+        logs = WorseLogs(seed=5, count=60)
+        items = sorted([*logs.items, *((entry, None) for entry in logs.forged)], key=lambda item: item[0].encoded)
+        draw = random.Random(1)
+        draw.shuffle(items)
         self.folder, self.signatures = folder, signatures
         self.whole = run([bundle(folder / "all", items)], folder / "once", signatures=signatures, with_forks=True)
-        parts = (items[::3], items[1::3], [*items[2::3], *items[:5]])
+        parts: list[list[tuple[Entry, bytes | None]]] = [[], [], []]
+        for entry, payload in items:
+            one, other = draw.sample(parts, 2)
+            one.append((entry, payload))
+            if draw.random() < 0.2:  # once more, mostly without its payload
+                other.append((entry, payload if draw.random() < 0.2 else None))
         self.paths = [bundle(folder / str(number), part) for number, part in enumerate(parts)]
         self.together: Table = {}
         self.last = self.whole

@@ -11,6 +11,7 @@ import pytest
 from culm.bamboo import MAX_U64, Entry, Identity, yamf_hash
 from culm.errors import ConfigError
 from culm.spark import gather, pack, read
+from culm.spark import payload as states
 from culm.spark.columns import Columns
 from culm.spark.inputs import plan
 from culm.spark.payload import PayloadFrame
@@ -18,7 +19,7 @@ from culm.spark.segment import Signatures
 from culm.testing import LogBuilder, build_log, tampered
 from tests.bamboo import oracle
 from tests.spark import local
-from tests.spark.random_logs import RandomLogs
+from tests.spark.worse_logs import WorseLogs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tests.spark.defects import DataSet
 
 Row = tuple[Any, ...]
+NOBODY_HAS = (states.ABSENT, states.MISMATCH)
 
 
 def rows_of(inputs: Iterable[str]) -> list[Row]:
@@ -72,15 +74,28 @@ class TestAnyBlocks:
     @pytest.mark.parametrize("signatures", Signatures)
     @pytest.mark.parametrize("seed", range(2))
     def test_random_logs(self, tmp_path: Path, signatures: Signatures, seed: int) -> None:
-        """For many logs with anything wrong in them the verdicts are the definition's."""
-        logs = RandomLogs(seed=seed, count=60)
-        found = local.verdicts(rows_of(logs.write(tmp_path)), signatures)
-        assert found.keys() == {entry.hash for entry, _ in logs.items}
+        """For many logs with anything wrong in them the verdicts are the definition's, whatever else is in the inputs.
+
+        A payload is held if there is a good copy of it anywhere; what cannot be read is told with its place.
+        """
+        logs = WorseLogs(seed=seed, count=60)
+        rows = rows_of(logs.write(tmp_path))
+        found = local.verdicts(rows, signatures)
+        assert found.keys() == {entry.hash for entry, _ in logs.items} | {entry.hash for entry in logs.forged}
+        for entry in logs.forged:
+            assert ("invalid", "bad signature") == tuple(found[entry.hash][name] for name in ("verdict", "reason"))
         for of_log in logs.by_log():
             lies = [entry.seq for entry, data in of_log.items() if data is not None and len(data) != entry.size]
             for entry, state in oracle.verdicts(of_log, lies).items():
-                row = found[entry.hash]
+                row, data = found[entry.hash], of_log[entry]
                 assert (state if state != oracle.WAITING else "unverified") == row["verdict"], row
+                known = None if data is None else states.HELD if len(data) == entry.size else states.SIZE_MISMATCH
+                assert row["payload"] == known or (known is None and row["payload"] in NOBODY_HAS), row
+        rejects = {row[0]: (row[1], row[5]) for row in rows if row[5] is not None}
+        assert rejects.keys() == logs.rejects.keys()
+        for path, (begin, end, reason) in logs.rejects.items():
+            assert begin <= rejects[path][0] <= end
+            assert reason in rejects[path][1]
 
     def test_the_end_of_the_numbers(self) -> None:
         """Entries up to 2^64 - 1 are told apart and keep their numbers; the lowest fork is found."""

@@ -49,7 +49,7 @@ class Arriving:
                 self.changed.add(entry.log)
             case PayloadReceived(_, entry, offset, data, complete):
                 self.bytes[entry.log, entry.seq] += len(data)
-                if complete and (data or not entry.size):  # else it was all there before
+                if complete and data:  # else it was all there before
                     self.payloads[entry.log, entry.seq] += 1
                 self._write(entry, offset, bytes(data), complete=complete)
                 self.changed.add(entry.log)

@@ -65,8 +65,8 @@ class Missing:
             low = max(low, (followed.newest or 0) - options.newest + 1)
         while True:
             page = self._page(followed, item, low, content)
+            least_missing = min([least_missing, *(first for first, _ in page[:1])])
             for first, last in page:
-                least_missing = min(first, least_missing)
                 for part in _split(first, last, followed.gap_end):
                     _add(found, followed, self._cut(followed, item, *part, content))
             is_last = item.sparse or len(page) < MOST_SPANS or page[-1][1] >= item.last
@@ -132,6 +132,8 @@ def _split(low: int, high: int, at: int) -> list[tuple[int, int]]:
 def _add(found: list[Span], followed: Followed, spans: Iterable[Span]) -> None:
     """Add spans as far as the peer may have anything of them, and none of those found before brings it."""
     for span in spans:
+        if len(found) >= MOST_SPANS:
+            return
         parts = [span]
         for other in found:
             parts = [rest for part in parts for rest in part.without(other)]

@@ -10,6 +10,7 @@ from culm.bamboo import Entry, ForkProof
 from culm.intervals import (
     Announced,
     At,
+    Doubted,
     Ended,
     EntryDropped,
     Forks,
@@ -177,6 +178,24 @@ def test_no_echo() -> None:
     pair.b.put(entry, log.payloads[entry.hash])
     pair.settle()
     assert pair.a.items == [("m", 12), ("p", 12)]
+
+
+def test_a_confirmation_of_another_entry() -> None:
+    """A peer that could not store what we sent, and has another entry from somebody else, is asked for that."""
+    log = build_log(5)
+    pair = holders(log, a=5)
+    pair.b.connection.request(*key(log), EVERYTHING)
+    pair.settle()
+    other = log.make(5, b"another branch")
+    pair.b.store = pair.b.connection._source = MemoryStore()
+    pair.b.put_log(log, range(1, 5), range(1, 5))
+    pair.b.put(other, b"another branch")
+    pair.a.connection.request(*key(log), EVERYTHING)
+    pair.settle()
+    assert [Doubted(key(log), 5)] == [event for event in pair.a.events if isinstance(event, Doubted)]
+    pair.a.connection.request(*key(log), MetadataOnly(5, ascending=True, dist=0, own=log.entries[4].hash))
+    pair.settle()
+    assert (other,) == only(pair).proof
 
 
 def test_announcements_are_mirrored() -> None:

@@ -6,6 +6,7 @@
 from culm.intervals.connection import Connection
 from culm.intervals.events import (
     Announced,
+    Doubted,
     Ended,
     EntryDropped,
     Event,
@@ -34,6 +35,7 @@ __all__ = [
     "Announced",
     "At",
     "Connection",
+    "Doubted",
     "Ended",
     "EntryDropped",
     "EntryReceived",

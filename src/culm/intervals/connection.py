@@ -24,6 +24,7 @@ from culm.intervals.adjusting import adjusted_ours, adjusted_theirs
 from culm.intervals.codec import MAX_MESSAGE, pull_message, push_message
 from culm.intervals.events import (
     Announced,
+    Doubted,
     Ended,
     EntryDropped,
     Event,
@@ -399,9 +400,11 @@ class Connection:
 
     def _take_lazy(self, message: Lazy) -> None:
         ours = self._progressing(message.start)
-        seq = ours.take_lazy(message)
+        seq, is_other = ours.take_lazy(message)
         ours.has_progress = True
         self._events.append(Announced(ours.request.id, message.items, message.trailing, seq))
+        if is_other:
+            self._events.append(Doubted(ours.request.log, seq))
         if ours.is_at_end:
             self._ours_over(ours, None)
 

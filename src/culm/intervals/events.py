@@ -74,6 +74,14 @@ class RequestEnded:
     doubted: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """The peer confirmed an entry that we sent, ``seq``, with the hash of another one: ask for that, naming ours."""
+
+    log: tuple[bytes, int]
+    seq: int
+
+
 Event = (
     EntryReceived
     | PayloadReceived
@@ -84,4 +92,5 @@ Event = (
     | Ended
     | Requested
     | RequestEnded
+    | Doubted
 )

@@ -296,8 +296,8 @@ class OurRequest(Progress):
 
     # -- announcements and confirmations -----------------------------------------------------------------------
 
-    def take_lazy(self, message: Lazy) -> int:
-        """Move on without data; the number of the last entry passed, 0 if none was.
+    def take_lazy(self, message: Lazy) -> tuple[int, bool]:
+        """Move on without data; the number of the last entry passed, 0 if none was, and whether it is not ours.
 
         ``RemoteProtocolError`` if the items are beyond the end, or ones that only data can stand for.
         """
@@ -313,7 +313,7 @@ class OurRequest(Progress):
         if message.trailing:
             self._check_trailing(stream, end, message.trailing)
         last = stream.item(end - 1).seq if message.items else 0
-        self._check_hash(message)
+        is_other = self._is_other(message)
         if message.items:
             self.exchanged.heard_of.add_span(stream, self.index, message.items)
             if message.hash is not None:
@@ -325,7 +325,7 @@ class OurRequest(Progress):
         if message.trailing and entered + message.trailing > self.offset:
             self.offset, self._hasher = entered + message.trailing, None
         self.note_switch()
-        return last
+        return last, is_other
 
     def _were_sent(self, stream: Stream, items: int) -> bool:
         """Whether the peer has, or heard of, all of the next items from us."""
@@ -357,15 +357,17 @@ class OurRequest(Progress):
         held = self._source.variants(self.request.log, entry.seq)
         return bool(held) and entry.hash not in {other.hash for other in held}
 
-    def _check_hash(self, message: Lazy) -> None:
-        """Refuse a confirmation whose hash is not that of the entry that we sent."""
+    def _is_other(self, message: Lazy) -> bool:
+        """Whether a confirmation has the hash of another entry than those that we hold.
+
+        The peer may have it from somebody else, and not, or not yet, have stored ours: a fork comes to light.
+        """
         if self.lazy or message.hash is None or not message.items:
-            return
+            return False
         stream = self.stream
         assert stream is not None  # noqa: S101 - see above
         held = self._source.variants(self.request.log, stream.item(self.index + message.items - 1).seq)
-        if held and all(entry.hash != message.hash for entry in held):
-            raise RemoteProtocolError("a confirmation with the hash of another entry")
+        return bool(held) and all(entry.hash != message.hash for entry in held)
 
     def abandon_part(self) -> None:
         """Drop metadata that came in part: the response ended inside it."""

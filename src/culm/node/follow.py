@@ -103,10 +103,15 @@ class Follower:
             self._logs[log] = followed
             self._todo.append(followed)
 
-    def doubt(self, log: Log, seq: int) -> None:
-        """The peer seems to hold another entry of a number than we do: ask for it."""
+    def doubt(self, log: Log, seq: int, *, confirmed: bool = False) -> None:
+        """The peer seems to hold another entry of a number than we do: ask for it.
+
+        ``confirmed``: it got ours, and would say so again unless ours is named.
+        """
         if self._connection.request_credit:
-            self._connection.request(*log, MetadataOnly(seq, ascending=True, dist=0), forks=self._forks(log))
+            stored = self._source.get(log, seq) if confirmed else None
+            own = None if stored is None else stored.entry.hash
+            self._connection.request(*log, MetadataOnly(seq, ascending=True, dist=0, own=own), forks=self._forks(log))
 
     def release(self) -> list[Log]:
         """Follow the logs no longer of which all came that the peer has; these are they."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from culm.intervals import Connection, Event, Limits, Requested, RequestEnded
+from culm.intervals import Connection, Doubted, Event, Limits, Requested, RequestEnded
 from culm.node.follow import Follower, FollowOptions
 from culm.node.peer import MIRRORED_LOGS, WRITE_BYTES, PeerSession
 from culm.node.surroundings import clock
@@ -114,6 +114,8 @@ class IntervalSession(PeerSession):
                     self.follower.add([request.log])
             case RequestEnded(_, log, doubted) if doubted is not None:
                 self.follower.doubt(log, doubted)
+            case Doubted(log, seq):
+                self.follower.doubt(log, seq, confirmed=True)
             case _:
                 self._news_at = self._heard_at
         self.stats.missing = self.follower.missing

@@ -250,6 +250,34 @@ def test_what_could_not_be_stored_is_not_waited_for(peers: list[ProposalPeer], m
     assert [seq for seq in range(1, 6) if alice.sources[0].expects(key(log), seq)] == []
 
 
+def test_a_payload_that_comes_late(peers: list[ProposalPeer]) -> None:
+    """A payload that the peer lacked when its entry came is asked for again while the session lives, and then comes."""
+    alice, bob, _ = peers
+    log = build_log(5)
+    late = log.entries[2]
+    bob.store.add([(entry, None if entry is late else payload) for entry, payload in log.items()])
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        asking, answering = alice.session(near, [key(log)], called=True), bob.session(far)
+        asking.config = replace(asking.config, interval=0.1)
+        tasks = [asyncio.create_task(session.run()) for session in (asking, answering)]
+
+        async def has(numbers: list[int]) -> None:
+            while await alice.on_its_thread(lambda: alice.numbers(key(log))) != numbers:
+                await asyncio.sleep(0.01)
+
+        await has([1, 2, 4, 5])
+        await bob.on_its_thread(bob.store.add, log.items([late]))
+        answering.store_changed()
+        await has([1, 2, 3, 4, 5])
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
+
+
 def test_a_known_fork_is_told(peers: list[ProposalPeer]) -> None:
     """Who knows a log to be forked lacks nothing of it, and lets the other side know all the same."""
     alice, bob, _ = peers

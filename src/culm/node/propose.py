@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64
@@ -26,15 +27,17 @@ from culm.proposals import (
     Offered,
     Proposal,
     Refused,
+    Skipped,
     Wish,
     can_rebuild,
 )
 from culm.proposals.states import Said
 from culm.ranges import Range
 from culm.ranges.text import inclusive_sizes
+from culm.store import PayloadState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from culm.bamboo import Entry
     from culm.node.source import StoreSource
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
     from culm.store import Log
 
 _AT_ONCE = 16  # proposals of one log
+_SKIPPED = 1024  # payloads of one log that are asked for again; of more, in the next session
+_MISSING = (PayloadState.ABSENT, PayloadState.PARTIAL)
 _FORK = (0, 0)  # in place of a span: a proposal that shows a fork
 
 
@@ -76,7 +81,8 @@ class ProposalOptions:
 class _Followed:
     """A log that is asked for. ``tried``: spans that were proposed and are not to be again; ``open``: proposals.
 
-    ``shown``: the position of the fork that the peer was shown, or showed us.
+    ``shown``: the position of the fork that the peer was shown, or showed us. ``skipped``: entries whose payload the
+    peer did not have when it was their turn, and which a proposal that lives does not bring any more.
     """
 
     log: Log
@@ -84,6 +90,7 @@ class _Followed:
     tried: set[tuple[int, int]] = field(default_factory=set)
     open: dict[int, tuple[int, int]] = field(default_factory=dict)
     shown: int | None = None
+    skipped: set[int] = field(default_factory=set)
     given_up: bool = False  # the peer wants nothing of it
 
 
@@ -208,9 +215,9 @@ class Proposer:
         if followed.given_up:
             return True
         is_complete, log, begun_now = True, followed.log, 0
-        for gap in self._gaps.of(log, followed.interest):
+        for gap in chain(self._gaps.of(log, followed.interest), islice(self._skipped(followed), _AT_ONCE)):
             span = gap.low, gap.high
-            if span in followed.tried or self._is_covered(log, gap):
+            if span in followed.tried or self._is_asked(followed, gap):
                 continue
             found = self._gaps.proposal(log, gap)
             if found is None:
@@ -254,6 +261,22 @@ class Proposer:
             if followed is not None and self._source.lowest_fork(log) not in (None, followed.shown):
                 self._queue(log)
 
+    def _skipped(self, followed: _Followed) -> Iterator[Gap]:
+        """The payloads that were skipped and are still missing, each a gap of its own."""
+        newest = self._source.newest(followed.log) if followed.skipped else None
+        for seq in sorted(followed.skipped):
+            stored = self._source.get(followed.log, seq)
+            if stored is None or newest is None or stored.payload_state not in _MISSING:
+                followed.skipped.discard(seq)
+            elif followed.interest.contains_payload(seq, stored.entry.size, max(seq, newest.seq)):
+                yield Gap(seq, seq, Range(seq, seq))
+
+    def _is_asked(self, followed: _Followed, gap: Gap) -> bool:
+        """Whether a gap is being filled. A payload that was skipped comes only if it is asked for on its own."""
+        if gap.low == gap.high and gap.low in followed.skipped:
+            return (gap.low, gap.high) in followed.open.values()
+        return self._is_covered(followed.log, gap)
+
     def _is_covered(self, log: Log, gap: Gap) -> bool:
         """Whether a proposal that lives fills a gap already."""
         low, high, item = gap
@@ -287,6 +310,11 @@ class Proposer:
                 self._cancelled(event)
             case Freed(proposal_id, proposal):
                 self._forget(proposal_id, proposal.log, again=False)
+            case Skipped(proposal_id, seq, False) if proposal_id in self._connection.exchanges:
+                followed = self._logs.get(self._connection.exchanges[proposal_id].proposal.log)
+                if followed is not None and len(followed.skipped) < _SKIPPED:
+                    followed.skipped.add(seq)
+                    followed.tried.add((seq, seq))  # not at once, but when we ask again
             case Noticed(proposal_id, items) if proposal_id in self._connection.exchanges:
                 log = self._connection.exchanges[proposal_id].proposal.log
                 if log in self._logs and self._logs[log].open.get(proposal_id) == _FORK:

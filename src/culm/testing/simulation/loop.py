@@ -53,11 +53,16 @@ HOST: ContextVar[Placed | None] = ContextVar("HOST", default=None)
 class _Callback(asyncio.TimerHandle):
     """A callback, with the host it belongs to."""
 
+    __slots__ = ("host",)
+
     def __init__(
         self, when: float, callback: Callable[..., object], args: Any, loop: SimulatedLoop, context: Context | None
     ) -> None:
-        context = copy_context() if context is None else context
-        super().__init__(when, callback, args, loop, context)
+        # What asyncio's handles do, without what they ask of a loop each time: there are thousands of them in a seed.
+        self._when, self._callback, self._args, self._loop = when, callback, args, loop
+        self._context = context = copy_context() if context is None else context
+        self._cancelled = self._scheduled = False
+        self._repr = self._source_traceback = None
         self.host = context.get(HOST)
 
     def run(self) -> None:

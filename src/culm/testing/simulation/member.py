@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CLUMP = b"storm"
 PORTS = {"culm": 7001, "bushbaby": 7002, "intervals": 7003, "proposals": 7004, "negentropy": 7005}
-_LOOK_SECONDS = 0.25
+_LOOK_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
 
 

@@ -579,6 +579,23 @@ def test_a_fork_is_shown_behind_what_the_peer_told() -> None:
     assert {LOG.entries[1], OTHER_2} == set(cancelled.entries)
 
 
+@pytest.mark.parametrize("known", [1, 2, None])
+def test_a_lower_fork_is_the_answer_to_one(known: int | None) -> None:
+    """87: a peer that cancels because of a fork is shown the lower one, if we know of it; else it is confirmed only."""
+    victim = Victim(1, 2).runs()
+    _said(victim)
+    victim.store.looks_for_forks = True
+    if known is not None:
+        victim.store.put(OTHER_1 if known == 1 else OTHER_2)
+    victim.control(Cancel(0, Code.FORKED, (LOG.entries[1], OTHER_2)))
+    answer = _said(victim)[-1]
+    if known == 1:
+        assert Code.FORKED is answer.code
+        assert {LOG.entries[0], OTHER_1} == set(answer.entries)
+    else:
+        assert Cancel(0, Code.CONFIRMING) == answer
+
+
 def test_ids_are_free_again() -> None:
     """C27, M5: an id may be used again after both cancellations, with the last marker still under way."""
     victim = Victim().runs().cancels().control(Cancel(0, Code.CONFIRMING))

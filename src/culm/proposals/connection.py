@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from culm.bamboo import MAX_U64, are_authentic
+from culm.bamboo import MAX_U64, ForkProof, are_authentic
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
 from culm.proposals.checks import check_cancel, objection, what_is_wrong
 from culm.proposals.control import MAX_CONTROL_MESSAGE, pull_control, push_control
@@ -348,10 +348,21 @@ class Connection:
         self._ids.settle(self.exchanges)
         self._events.append(Cancelled(exchange.id, exchange.proposal, message, entries))
         if not exchange.has(Said.CANCEL_SENT):
-            self.cancel_now(exchange, Cancel(exchange.id, Code.CONFIRMING))
+            self.cancel_now(exchange, self._reply_to(message, exchange))
         else:
             self._mark(exchange)
         self.receiver.resume()
+
+    def _reply_to(self, message: Cancel, exchange: Exchange) -> Cancel:
+        """How we cancel what the peer cancelled. It may not know of the lowest fork that we know of: that is told now.
+
+        It would be told otherwise only by a proposal that the peer does not cancel first, which it does at once.
+        """
+        if message.code is Code.FORKED and (shown := ForkProof.of(*message.entries)) is not None:
+            proof = min(self._source.proofs(exchange.proposal.log), key=lambda proof: proof.position, default=shown)
+            if proof.position < shown.position:
+                return Cancel(exchange.id, Code.FORKED, (proof.first, proof.second))
+        return Cancel(exchange.id, Code.CONFIRMING)
 
     # -- data channel ------------------------------------------------------------------------------------------
 

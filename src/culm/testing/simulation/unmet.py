@@ -5,7 +5,8 @@ culm       everything that both sides know to be wanted, whatever gaps there are
 bushbaby   entries with payloads, up to the first payload that the neighbour lacks
 intervals  up to the neighbour's newest payload: in order to its first gap, and what was behind its last when the
            session began; the lowest fork
-proposals  in order up to the neighbour's first gap; the lowest fork
+proposals  in order up to the neighbour's first gap; the lowest fork, one that nobody knows yet if the side that holds
+           less wants the log
 =========  ==================================================================================================
 
 By intervals and proposals nobody is told what logs there are: what the caller holds or follows is asked for, both ways.
@@ -83,7 +84,7 @@ class _Exchange:
                 break
             held = None if theirs is None else theirs.verified.get(seq)
             if held is not None and held[0] != digest:
-                if self.scheme != "bushbaby":
+                if self._compares(theirs):
                     yield f"entry {seq} is another"
                 continue
             size = self.world.ledger.entries[digest].size
@@ -92,6 +93,12 @@ class _Exchange:
             lacks_entry = held is None and (wants_payload or interest.contains_metadata(seq, newest))
             if (lacks_entry or lacks_payload) and self._comes(seq, interest, theirs, newest):
                 yield f"entry {seq}" if lacks_entry else f"the payload of {seq}"
+
+    def _compares(self, theirs: Seen | None) -> bool:
+        """Whether a fork shows by what each side names: with proposals the newest entry of whoever wants the log."""
+        if self.scheme == "proposals" and theirs is not None and not self.giver.policy.wants(self.log):
+            return max(self.seen.verified) >= max(theirs.verified)
+        return self.scheme != "bushbaby"
 
     def _offered(self) -> int:
         """Up to where the giver offers the log: with intervals to its newest payload."""

@@ -30,9 +30,29 @@ def test_who_is_alone_does_not_wait() -> None:
             task = asyncio.create_task(turns.take("alice"))
             await asyncio.sleep(0)
             assert task.done()
-            turns.give_back("alice", 5.0)
+            turns.give_back("alice", 0.001)
 
     run(main)
+
+
+def test_the_loop_goes_round_between_long_turns() -> None:
+    """However many are ready at once: what else there is to do is done after the first long turn, not after all."""
+    order: list[str] = []
+
+    async def work(turns: Turns) -> None:
+        await turns.take("crowd")
+        order.append("crowd")
+        turns.give_back("crowd", 1.0)
+
+    async def main() -> None:
+        turns = Turns()
+        crowd = [asyncio.create_task(work(turns)) for _ in range(50)]
+        asyncio.get_running_loop().call_soon(order.append, "other")
+        await asyncio.gather(*crowd)
+
+    run(main)
+    assert order.index("other") <= 1
+    assert order.count("crowd") == 50
 
 
 def test_shares_are_even_whatever_the_number() -> None:

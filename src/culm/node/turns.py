@@ -2,8 +2,9 @@
 
 A node has one interpreter. What sessions compute, and what they have the store do, takes turns: a short piece of work
 each. If several wait, the turn goes to the address that has used the least time, counted from when it began to want
-any. Who is alone waits for nobody. So a flood, of whatever and over however many connections of one address, costs the
-others half of what the node can do at most; who does little does not even wait for its half.
+any. So a flood, of whatever and over however many connections of one address, costs the others half of what the node
+can do at most; who does little does not even wait for its half. Who is alone waits for nobody, but lets the loop go
+round every few milliseconds, so that it shows if somebody else comes.
 """
 
 from __future__ import annotations
@@ -31,21 +32,27 @@ _T = TypeVar("_T")
 
 
 class Turns:
-    """Gives out turns, ``at_once`` at a time. An owner is whoever shares a turn: an address, or None for ourselves."""
+    """Gives out turns, ``at_once`` at a time. An owner is whoever shares a turn: an address, or None for ourselves.
+
+    Of those who wait one begins each time the loop goes round: what is done on it holds up everybody else.
+    """
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._free = at_once
         self._waiting: dict[str | None, deque[asyncio.Future[None]]] = {}
         self._used: OrderedDict[str | None, float] = OrderedDict()  # seconds, from a common beginning
         self._floor = 0.0  # what the last one to begin had used: who comes anew begins there
+        self._in_a_row = 0.0  # seconds since the loop went round
+        self._is_due = False
 
     async def take(self, owner: str | None) -> None:
         """Wait for a turn. It has to be given back, whatever happens."""
-        if self._free and not self._waiting:
+        if self._free and not self._waiting and self._in_a_row < _LONG_TURN:
             self._begin(owner)
             return
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(owner, deque()).append(turn)
+        self._schedule()
         try:
             await turn
         except asyncio.CancelledError:
@@ -58,7 +65,20 @@ class Turns:
     def give_back(self, owner: str | None, seconds: float) -> None:
         """A turn is over, which took so long."""
         self._used[owner] = self._used.get(owner, self._floor) + max(seconds, _LEAST_SECONDS)
+        self._in_a_row += seconds
         self._free += 1
+        if self._waiting:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_due and self._free:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._grant)
+
+    def _grant(self) -> None:
+        """Let the one begin who has used the least."""
+        self._is_due = False
+        self._in_a_row = 0.0
         while self._free and self._waiting:
             following = min(self._waiting, key=self._standing)
             turn = self._waiting[following][0]
@@ -66,6 +86,9 @@ class Turns:
             if not turn.cancelled():
                 self._begin(following)
                 turn.set_result(None)
+                break
+        if self._waiting:
+            self._schedule()
 
     def _standing(self, owner: str | None) -> float:
         return max(self._floor, self._used.get(owner, 0.0))

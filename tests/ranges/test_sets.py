@@ -8,7 +8,8 @@ import pytest
 
 from culm.bamboo import MAX_U64
 from culm.errors import EncodingError
-from culm.ranges import EMPTY, Range, RangeSet, window
+from culm.ranges import EMPTY, Range, RangeSet, UnreadRanges, merge, normalise, window
+from culm.ranges.sets import _are_apart as are_apart
 from tests.ranges.oracle import a_range, items
 
 LENGTHS = range(22)
@@ -97,3 +98,53 @@ def test_a_rolling_window() -> None:
         window(5, 0)
     with pytest.raises(ValueError, match="no range"):
         window(MAX_U64, 5)
+
+
+def test_ranges_that_are_apart_are_not_merged() -> None:
+    """Two ranges are passed over only where their merge would ask for more than they do."""
+    some = [
+        normalise(Range(start, end, sparse=sparse))
+        for start in LENGTHS[1:]
+        for end in range(start, LENGTHS[-1])
+        for sparse in (False, True)
+    ]
+    pairs = [(a, b) for a in some for b in some if are_apart(a, b)]
+    assert len(pairs) > len(some)
+    assert not any(merge(a, b)[1] for a, b in pairs)
+
+
+def test_unread_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A set that came as bytes is the same as a read one, and is not read before it has to be."""
+    some = RangeSet([Range(1, 5), Range(9, 9), Range(20, sparse=True)])
+    unread = UnreadRanges(memoryview(some.encode()))
+    read: list[int] = []
+    decode = RangeSet.decode
+    monkeypatch.setattr(RangeSet, "decode", staticmethod(lambda data: (read.append(1), decode(data))[1]))
+    assert unread
+    assert unread == UnreadRanges(some.encode())
+    assert unread.encode() == some.encode()
+    assert not UnreadRanges(b"\0")
+    assert read == []
+    assert unread == some
+    assert some == unread
+    assert list(unread) == list(some)
+    assert len(unread) == 3
+    assert hash(unread) == hash(some)
+    assert unread.contains_metadata(4)
+    assert read == [1]
+
+
+@pytest.mark.parametrize("data", [b"", b"\x02\x00", b"\x00\x00", b"\xf9\x04\x01" + bytes(2000), b"\xf8\x01"])
+def test_unread_sets_of_too_many(data: bytes) -> None:
+    """More ranges than are taken, or than the bytes can hold, are refused at once."""
+    with pytest.raises(EncodingError):
+        UnreadRanges(data)
+
+
+def test_unread_sets_that_are_none() -> None:
+    """Bytes that are no ranges are refused when they are read."""
+    unread = UnreadRanges(b"\x01\x7e")
+    with pytest.raises(EncodingError):
+        list(unread)
+    with pytest.raises(AttributeError):
+        _ = unread.nothing  # type: ignore[attr-defined]

@@ -4,7 +4,7 @@ from culm.ranges.algebra import difference, extend, hull, intersect, limits_from
 from culm.ranges.encoding import decode, decode_prefix, encode
 from culm.ranges.model import EMPTY, Item, Range
 from culm.ranges.onbytes import extend_bytes, hull_bytes, intersect_bytes, merge_bytes, trim_bytes
-from culm.ranges.sets import RangeSet, window
+from culm.ranges.sets import RangeSet, UnreadRanges, window
 from culm.ranges.text import inclusive_sizes, read_range, read_size, size_limits, write_range
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Item",
     "Range",
     "RangeSet",
+    "UnreadRanges",
     "decode",
     "decode_prefix",
     "difference",

@@ -15,10 +15,12 @@ from culm.errors import EncodingError
 from culm.ranges.algebra import difference, merge, normalise
 from culm.ranges.encoding import decode_prefix
 from culm.ranges.model import Range
-from culm.ranges.paths import path
+from culm.ranges.paths import path, step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    Buffer = bytes | bytearray | memoryview
 
 MAX_RANGES = 1024  # kept apart, or read from bytes, unless the caller says otherwise
 _LOOK_BACK = 4  # ranges with the same stretch may differ in what they want of it
@@ -127,6 +129,45 @@ class RangeSet:
         return RangeSet(ranges, most=max_ranges)
 
 
+class UnreadRanges(RangeSet):
+    """A set that came as bytes, which are read when somebody asks what is in it: it costs its bytes until then.
+
+    ``EncodingError`` at once if there are too many ranges in it, or more than the bytes can hold; else when it is read,
+    if the bytes are no ranges.
+    """
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: Buffer) -> None:
+        self._data = bytes(data)
+        count, at = decode_varu64(self._data)
+        if count > MAX_RANGES:
+            raise EncodingError(f"{count} ranges; at most {MAX_RANGES} are taken", 0)
+        if count > len(self._data) - at or (not count and at < len(self._data)):
+            raise EncodingError(f"{count} ranges in {len(self._data) - at} bytes", at)
+
+    def __getattr__(self, name: str) -> object:
+        if name not in RangeSet.__slots__:
+            raise AttributeError(name)
+        read = RangeSet.decode(self._data)
+        for slot in RangeSet.__slots__:
+            setattr(self, slot, getattr(read, slot))
+        return getattr(self, name)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything in it, as far as its number of ranges tells."""
+        return self._data[0] > 0
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, UnreadRanges) and self._data == other._data) or super().__eq__(other)
+
+    __hash__ = RangeSet.__hash__
+
+    def encode(self) -> bytes:
+        """The bytes, as they came."""
+        return self._data
+
+
 def _kept_few(ranges: list[Range], waste: int, most: int) -> list[Range]:
     """Merge where that is exact, or wastes little enough; then until there are few enough."""
     kept: list[Range] = []
@@ -154,6 +195,9 @@ def _push(kept: list[Range], item: Range, waste: int) -> None:
     """Add a range that starts at or behind all that are there; merge it with the last few as long as that is good."""
     back = 1
     while back <= min(len(kept), _LOOK_BACK):
+        if not waste and _are_apart(kept[-back], item):
+            back += 1
+            continue
         joined, exact = merge(kept[-back], item)
         if exact or _wasted(kept[-back], item) <= waste:
             del kept[-back]
@@ -161,6 +205,16 @@ def _push(kept: list[Range], item: Range, waste: int) -> None:
         else:
             back += 1
     kept.append(item)
+
+
+def _are_apart(a: Range, b: Range) -> bool:
+    """Whether there is something between two closed ranges that a merge of them would ask for: seen at little cost."""
+    if a.end is None or b.end is None or a.is_empty or b.is_empty:
+        return False
+    lower, upper = (a, b) if a.start <= b.start else (b, a)
+    if upper.start <= lower.last + 1:
+        return False
+    return not (a.sparse and b.sparse) or step(upper.start, lower.start) != lower.last
 
 
 def _wasted(before: Range, after: Range) -> float:

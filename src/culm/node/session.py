@@ -307,6 +307,7 @@ class Session:
     async def _write(self) -> None:
         while True:
             self._wake.clear()
+            self.stats.check_offences()  # what was stored since may have shown more
             await self._send_pending()
             if self._connection.replicating:
                 if self._reconsider:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from culm.errors import Place
+from culm.errors import Place, RemoteProtocolError
+from culm.node import fetching as module
 from culm.node.claims import Claims
 from culm.node.fetching import Fetching
 from culm.node.offers import lacks, offer_of
@@ -15,7 +16,8 @@ from culm.node.policy import Policy
 from culm.node.source import StoreSource
 from culm.node.wants import missing
 from culm.node.worker import Computing
-from culm.ranges import RangeSet, read_range
+from culm.ranges import Range, RangeSet, UnreadRanges, read_range
+from culm.session import Offer
 from culm.store import SQLiteStore
 from culm.testing.builders import build_log
 from tests.node.links import run
@@ -165,3 +167,59 @@ def test_an_offer_behind_a_fork_that_comes_to_light(tmp_path: Path, offered_agai
         run(main)
         source.close()
     assert transfer.asked == [first.held, RangeSet(), second.held if offered_again else first.held]
+
+
+def test_offers_that_wait_have_a_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond some bytes of offers no more are to be taken; as they are looked at, there is room again."""
+    most = 64 * 1024
+    monkeypatch.setattr(module, "MOST_WAITING", most)
+    with SQLiteStore(tmp_path / "ours.db") as ours:
+        source = StoreSource(ours, Policy())
+
+        async def main() -> None:
+            computing = Computing()
+            room = asyncio.Event()
+            fetching = Fetching(
+                source,
+                computing.share(),
+                Claims(),
+                cast("Any", Transfer()),
+                lambda: None if fetching.is_full else room.set(),
+            )
+            fetching.offered(Offer(bytes(32), log_id, RangeSet()) for log_id in range(most // 256))
+            fetching.offered(Offer(bytes(32), log_id, RangeSet()) for log_id in range(most // 256))  # again
+            assert not fetching.is_full
+            wide = UnreadRanges(RangeSet(Range(2 * at + 1, 2 * at + 1) for at in range(1000)).encode())
+            fetching.offered(Offer(bytes(32), 10**6 + log_id, wide) for log_id in range(20))
+            assert fetching.is_full
+            fetching.offered(Offer(bytes(32), 10**6 + log_id, RangeSet()) for log_id in range(20))  # instead
+            assert not fetching.is_full
+            fetching.offered(Offer(bytes(32), log_id, RangeSet()) for log_id in range(most // 64))
+            assert fetching.is_full
+            task = asyncio.create_task(fetching.run())
+            await room.wait()
+            await until(lambda: fetching.is_idle)
+            assert fetching._weight == 0
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            computing.close()
+
+        run(main)
+        source.close()
+
+
+def test_an_offer_of_no_ranges(tmp_path: Path) -> None:
+    """Ranges are read when they are needed; that they are none is the peer's fault then as well."""
+    with SQLiteStore(tmp_path / "ours.db") as ours:
+        source = StoreSource(ours, Policy())
+
+        async def main() -> None:
+            computing = Computing()
+            fetching = Fetching(source, computing.share(), Claims(), cast("Any", Transfer()), lambda: None)
+            fetching.offered([Offer(bytes(32), 1, UnreadRanges(b"\x01\x7e"))])
+            with pytest.raises(RemoteProtocolError, match="an offer of no ranges"):
+                await fetching.run()
+            computing.close()
+
+        run(main)
+        source.close()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.negentropy import ArrayStorage, Negentropy
-from culm.ranges import Range, RangeSet
+from culm.ranges import Range, RangeSet, UnreadRanges
 from culm.session import (
     Asked,
     Connection,
@@ -29,7 +29,16 @@ from culm.session import (
 )
 from culm.session.handshake import Transcript
 from culm.session.limits import LEAST_MESSAGE
-from culm.session.messages import Challenge, Discovery, Proof, Welcome, encode, encode_discovery, framed
+from culm.session.messages import (
+    Challenge,
+    Discovery,
+    InterestsMessage,
+    Proof,
+    Welcome,
+    encode,
+    encode_discovery,
+    framed,
+)
 from culm.session.states import CONTROL, RECEIVED, SENT, Phase, Round
 from culm.wire.bymux import WRITE, packet
 from tests.session.pairs import ALICE, BOB, CALLER_NONCE, EVE, LISTENER_NONCE, Pair, opened
@@ -171,6 +180,41 @@ def test_too_many_interests() -> None:
     pair.alice.tell_interests(Interests({(number.to_bytes(32),): ALL for number in range(11)}))
     with pytest.raises(RemoteProtocolError, match="more than 10 interests"):
         pair.carry()
+
+
+def test_interests_of_many_bytes() -> None:
+    """A peer's interests are bounded in bytes, too; who has more to tell tells them more coarsely."""
+    wide = UnreadRanges(RangeSet([Range(3 * number + 1, 3 * number + 1) for number in range(1000)]).encode())
+    pair = opened()
+    with pytest.raises(RemoteProtocolError, match="interests of more than"):
+        for first in range(0, 2000, 20):
+            items = [((EVE.public, first + number), wide) for number in range(20)]
+            pair.alice._say(InterestsMessage(reset=False, items=items))
+            pair.carry()
+    pair = opened()
+    pair.alice.tell_interests(Interests({(EVE.public, number): wide for number in range(2000)}))
+    pair.carry()
+    assert len(pair.bob.their_interests) == 2000
+    assert pair.bob.their_interests.of((EVE.public, 7)) == RangeSet([Range(1, 2998)])
+    replaced = opened()
+    for _ in range(100):  # said anew they take the place of those before
+        replaced.alice._say(InterestsMessage(reset=False, items=[((EVE.public, 1), wide)] * 20))
+        replaced.carry()
+    assert len(replaced.bob.their_interests) == 1
+
+
+def test_a_peer_that_is_to_wait() -> None:
+    """Who is held has no more credit than the window; when it may go on, all comes, in order."""
+    pair = opened()
+    offers = [Offer(EVE.public, number, ALL) for number in range(20_000)]
+    pair.bob.hold(holds=True)
+    pair.alice.offer(offers)
+    pair.carry()
+    assert sum(len(event.offers) for event in pair.bob_saw if isinstance(event, Offered)) < 10_000
+    assert pair.alice.offers_queued > 0
+    pair.bob.hold(holds=False)
+    pair.carry()
+    assert offers == [offer for event in pair.bob_saw if isinstance(event, Offered) for offer in event.offers]
 
 
 def test_transfer() -> None:

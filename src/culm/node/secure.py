@@ -116,11 +116,11 @@ class SecureSession:
             stored=stored,
         )
         self.stats = self._transfer.stats  # what went through the session
-        self._fetching = Fetching(source, worker.share, claims, self._transfer, self._check_settled)
+        self._fetching = Fetching(source, worker.share, claims, self._transfer, self._fetched_some)
         self.discovery = Discovery(self.connection, worker, config, self._wake.set, self._check_settled)
         self._opened = asyncio.Event()
         self._flushed = asyncio.Event()
-        self._peer_has: dict[Log, Offer] = {}
+        self._peer_has: dict[Log, int] = {}
         self._told: int | None = None  # the store's change up to which the peer knows what there is
         self._changed = asyncio.Event()
         self._settled = self._peer_settled = 0
@@ -201,6 +201,7 @@ class SecureSession:
                         self._handle(event)
                     self._portion.took(self._share.spent() - began, len(part))
                 at += len(part)
+                self.connection.hold(holds=self._fetching.is_full)
                 self._wake.set()
         if not self._opened.is_set():
             raise PeerRefused("the peer ended the connection instead of opening a session")
@@ -233,7 +234,7 @@ class SecureSession:
     def _offered(self, offers: Iterable[Offer]) -> None:
         for offer in offers:
             self._peer_has.pop(offer.log, None)
-            self._peer_has[offer.log] = offer
+            self._peer_has[offer.log] = _mark(offer)
         while len(self._peer_has) > _KNOWN_OFFERS:
             del self._peer_has[next(iter(self._peer_has))]
         self._fetching.offered(offers)
@@ -245,6 +246,13 @@ class SecureSession:
 
     def _were_fetched(self, logs: list[Log]) -> None:
         self._fetching.finished(logs)
+
+    def _fetched_some(self) -> None:
+        """Something was begun or finished."""
+        if not self._fetching.is_full:
+            self.connection.hold(holds=False)
+            self._wake.set()
+        self._check_settled()
 
     def _check_settled(self) -> None:
         """Tell the peer when we have all that we want of it, as far as we know."""
@@ -284,7 +292,7 @@ class SecureSession:
             if theirs.wants(log) and policy.shares(log):
                 with self._source.lock:
                     offer = offer_of(self._source.store, log)
-                if self._peer_has.get(log) != offer:
+                if self._peer_has.get(log) != _mark(offer):
                     found.append(offer)
         return found
 
@@ -300,3 +308,8 @@ class SecureSession:
                 self._flushed.set()
                 await self._writer.drain()
             await self._wake.wait()
+
+
+def _mark(offer: Offer) -> int:
+    """By which to know an offer again."""
+    return hash((offer.held.encode(), offer.tip, offer.fork))

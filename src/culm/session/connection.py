@@ -15,10 +15,11 @@ import hmac
 from typing import TYPE_CHECKING
 
 from culm.errors import LocalProtocolError, RemoteProtocolError
+from culm.ranges import Range, RangeSet
 from culm.session import events as made
 from culm.session.handshake import Transcript
 from culm.session.interests import Interests
-from culm.session.limits import HANDSHAKE_BYTES, ID_BYTES, Limits
+from culm.session.limits import HANDSHAKE_BYTES, ID_BYTES, INTEREST_BYTES, Limits
 from culm.session.messages import (
     Challenge,
     Control,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from culm.bamboo import Identity
-    from culm.ranges import RangeSet
     from culm.session.interests import Key
 
 CONTROL_STREAM, DISCOVERY_STREAM, TRANSFER_STREAM = range(3)
@@ -87,12 +87,15 @@ class Connection:
         self.limits = limits or Limits()
         self.their_limits = Limits(HANDSHAKE_BYTES, 1)
         self.their_interests = Interests()
+        self._interest_bytes = 0
         self.rounds = 0
         self._identity = identity
         self._clump = clump
         self._nonce = nonce
         self._admits = admits
         self._transcript: Transcript | None = None
+        self._holds = False
+        self._held: dict[int, int] = {}  # bytes by stream for which the peer gets no credit yet
         self._phase = Phase.UNGREETED if calls else Phase.UNPROVED
         self._round = Round.IDLE
         self._control = Deframer(HANDSHAKE_BYTES)
@@ -159,7 +162,17 @@ class Connection:
                 yield from self._take_discovery(*decode_discovery(message))
         else:
             raise RemoteProtocolError(f"there is no stream {number} in a session")
-        self._mux.consumed(number, len(data))
+        self._held[number] = self._held.get(number, 0) + len(data)
+        if not self._holds:
+            self.hold(holds=False)
+
+    def hold(self, *, holds: bool) -> None:
+        """Whether the peer is to wait before it says more on the control and the discovery stream."""
+        self._holds = holds
+        if not holds:
+            for number, amount in self._held.items():
+                self._mux.consumed(number, amount)
+            self._held.clear()
 
     def _take(self, message: Message) -> Iterator[made.Event]:
         kind = _TYPES[type(message)]
@@ -214,10 +227,16 @@ class Connection:
 
     def _take_interests(self, *, reset: bool, told: Interests) -> made.Event:
         if reset:
-            self.their_interests = Interests()
-        self.their_interests.ranges.update(told)
-        if len(self.their_interests) > self.limits.max_interests:
+            self.their_interests, self._interest_bytes = Interests(), 0
+        ranges = self.their_interests.ranges
+        for key, wanted in told:
+            before = ranges.get(key)
+            self._interest_bytes += len(wanted.encode()) - (len(before.encode()) if before is not None else 0)
+            ranges[key] = wanted
+        if len(ranges) > self.limits.max_interests:
             raise RemoteProtocolError(f"more than {self.limits.max_interests} interests")
+        if self._interest_bytes > INTEREST_BYTES:
+            raise RemoteProtocolError(f"interests of more than {INTEREST_BYTES} bytes")
         return made.InterestsTold(self.their_interests)
 
     def _take_discovery(self, kind: Discovery, body: bytes) -> Iterator[made.Event]:
@@ -261,9 +280,12 @@ class Connection:
         self._expect_open()
         if len(interests) > self.their_limits.max_interests:
             raise LocalProtocolError(f"the peer takes {self.their_limits.max_interests} interests at most")
+        told = list(interests)
+        if sum(len(ranges.encode()) for _, ranges in told) > INTEREST_BYTES:  # more is told than is wanted, never less
+            told = [(key, _stretch(ranges)) for key, ranges in told]
         group: list[tuple[Key, RangeSet]] = []
         size, reset = 0, True
-        for key, ranges in interests:
+        for key, ranges in told:
             needed = len(encode_interest(key, ranges))
             if group and size + needed > self._room:
                 self._say(InterestsMessage(reset, group))
@@ -348,3 +370,13 @@ class Connection:
     def data_to_send(self, limit: int = INFINITE) -> bytes:
         """Bytes for the peer, about ``limit`` at most."""
         return self._mux.data_to_send(limit)
+
+
+def _stretch(ranges: RangeSet) -> RangeSet:
+    """All that lies between the ends of a set."""
+    items = list(ranges)
+    if not items:
+        return ranges
+    return RangeSet(
+        [Range(items[0].start, None if any(item.is_open for item in items) else max(item.last for item in items))]
+    )

@@ -33,12 +33,12 @@ class Interests:
 
     def wants(self, log: Log) -> bool:
         """Whether anything of a log is wanted."""
-        return len(self.of(log)) > 0
+        return bool(self.of(log))
 
     @property
     def is_everything(self) -> bool:
         """Whether something is wanted of every log there is."""
-        return len(self.ranges.get((), NOTHING)) > 0 and all(len(item) for item in self.ranges.values())
+        return bool(self.ranges.get((), NOTHING)) and all(self.ranges.values())
 
     def __iter__(self) -> Iterator[tuple[Key, RangeSet]]:
         return iter(self.ranges.items())

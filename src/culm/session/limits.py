@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 HANDSHAKE_BYTES = 512
 """Of a message before the peer has proved who it is."""
+INTEREST_BYTES = 4 * 1024 * 1024
+"""Of the interests that are kept of a peer, as they came."""
 ID_BYTES = 32
 
 

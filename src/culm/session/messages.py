@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from culm.bamboo import decode_varu64, encode_varu64
 from culm.errors import EncodingError, RemoteProtocolError, Truncated
-from culm.ranges import RangeSet
+from culm.ranges import RangeSet, UnreadRanges
 from culm.session.handshake import KEY_BYTES, MAC_BYTES, NONCE_BYTES, SIGNATURE_BYTES
 from culm.session.limits import ID_BYTES, LEAST_MESSAGE, Limits
 from culm.wire import cbor
@@ -50,8 +50,9 @@ class Discovery(IntEnum):
 class Offer(NamedTuple):
     """What a side has of a log.
 
-    ``held``: which verified entries, and with which payloads. ``tip``: the first 8 bytes of the digest of the newest of
-    them, to see a fork by. ``fork``: the lowest position of a fork that is known, 0 if there is none.
+    ``held``: which verified entries, and with which payloads; of what a peer sent it is not read yet. ``tip``: the
+    first 8 bytes of the digest of the newest of them, to see a fork by. ``fork``: the lowest position of a fork that is
+    known, 0 if there is none.
     """
 
     author: bytes
@@ -347,7 +348,7 @@ def _pull_items(view: memoryview, at: int) -> tuple[list[tuple[Key, RangeSet]], 
                 log_id, at = cbor.pull_unsigned(view, at)
                 key = (author, log_id)
         ranges, at = _pull_bytes(view, at)
-        items.append((key, RangeSet.decode(ranges)))
+        items.append((key, UnreadRanges(ranges)))
     return items, at
 
 
@@ -364,7 +365,7 @@ def _pull_offer_array(view: memoryview, at: int) -> tuple[list[Offer], int]:
         if len(tip) not in (0, TIP_BYTES):
             raise EncodingError(f"a tip of {len(tip)} bytes", start)
         fork, at = cbor.pull_unsigned(view, at)
-        offers.append(Offer(author, log_id, RangeSet.decode(held), tip, fork))
+        offers.append(Offer(author, log_id, UnreadRanges(held), tip, fork))
     return offers, at
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _LEAST_SECONDS = 1.0  # from the beginning of one discovery to that of the next
 _MOST_DIFFERENT = 1_000_000  # heads
+_HEADS_A_TURN = 64  # whose logs are looked up
 
 
 class Discovery:
@@ -125,6 +126,12 @@ class Discovery:
         logs = [log for log in store.logs_of(heads) if theirs.wants(log) and policy.shares(log)]
         return [offer_of(store, log) for log in logs]
 
+    async def _named(self, heads: list[bytes]) -> list[Offer]:
+        found: list[Offer] = []
+        for at in range(0, len(heads), _HEADS_A_TURN):
+            found += await self._worker.run(self._offers, heads[at : at + _HEADS_A_TURN])
+        return found
+
     # -- the side that called ----------------------------------------------------------------------------------
 
     async def _lead(self) -> None:
@@ -153,7 +160,7 @@ class Discovery:
     async def _name(self, heads: list[bytes]) -> None:
         most = self._connection.most_asked
         for at in range(0, len(heads), most):
-            offers = await self._worker.run(self._offers, heads[at : at + most])
+            offers = await self._named(heads[at : at + most])
             if offers:
                 self._connection.name(offers)
                 self._wake()
@@ -170,7 +177,7 @@ class Discovery:
                     answer = await self._share.run_steps(self._own, session.reconcile_by_steps(message))
                     self._connection.reconcile(answer or b"")
                 case Asked(heads):
-                    self._connection.name(await self._worker.run(self._offers, heads))
+                    self._connection.name(await self._named(heads))
                 case Ended(number):
                     self._connection.end_round()
                     self._wake()

@@ -253,6 +253,11 @@ class Connection:
         """Bytes of a message of the peer that has begun to come."""
         return self._reader.held
 
+    def close(self) -> None:
+        """The connection is over: what had come of a message is let go, and nothing is read any more."""
+        self._broken = True
+        self._reader.clear()
+
     @property
     def boxes_left(self) -> int:
         """How many more messages this connection can send before it has to be made anew."""

@@ -132,6 +132,7 @@ class Session:
                 self._read(), self._write(), self._watch(), writer=self._writer, flush=self._intake.flush
             )
         finally:
+            self._connection.close()  # who else gets its room now does not have to wait until it is collected
             self._room.leave()
 
     def store_changed(self) -> None:

@@ -50,6 +50,10 @@ class StlvReader:
         """Bytes of a message that has begun and is not yet complete."""
         return len(self._head) + (len(self._value) if self._value is not None else 0)
 
+    def clear(self) -> None:
+        """Let go of a message that has begun: the stream is over."""
+        self._head, self._value = bytearray(), None
+
     def read(self, data: memoryview) -> tuple[Message | None, memoryview]:
         """Take bytes from ``data`` up to the end of one message; return it and the bytes behind it.
 

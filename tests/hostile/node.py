@@ -1,0 +1,220 @@
+"""A real node in a process of its own, and what it costs: CPU seconds and memory, as the system counts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Condition, Event, Thread
+from typing import TYPE_CHECKING
+
+from culm.bamboo import Identity
+from culm.node.urls import LISTENER_SCHEMES, PeerUrl
+from culm.store import SQLiteStore
+from culm.testing.builders import build_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CLUMP = b"hostile"
+AUTHOR_SEED = 40
+LOGS, ENTRIES, PAYLOAD = 8, 500, 200
+LARGE_LOG, LARGE_BYTES = 100, 16 * 1024 * 1024
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PIECE = 256 * 1024
+_COUNT_SECONDS = 0.05  # between two looks at how many connections are open
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a node listens, by protocol, who it is, and whose logs it has."""
+
+    urls: dict[str, PeerUrl]
+    author: bytes
+
+    @property
+    def key(self) -> bytes:
+        """The node's identity."""
+        key = self.urls["culm"].key
+        assert key is not None
+        return key
+
+    @property
+    def logs(self) -> list[tuple[bytes, int]]:
+        """The logs of small entries."""
+        return [(self.author, log_id) for log_id in range(LOGS)]
+
+    @property
+    def large_log(self) -> tuple[bytes, int]:
+        """The log of one large payload."""
+        return self.author, LARGE_LOG
+
+    def to_json(self) -> str:
+        """As text, for another process."""
+        return json.dumps({"urls": {name: str(url) for name, url in self.urls.items()}, "author": self.author.hex()})
+
+    @classmethod
+    def from_json(cls, text: str) -> Target:
+        """The opposite."""
+        data = json.loads(text)
+        urls = {name: PeerUrl.parse(url, schemes=LISTENER_SCHEMES) for name, url in data["urls"].items()}
+        return cls(urls, bytes.fromhex(data["author"]))
+
+
+def fill(home: Path) -> bytes:
+    """Make a home whose store has eight logs of small entries, and one with a large payload; their author."""
+    subprocess.run(
+        [sys.executable, "-m", "culm.cli", "--home", str(home), "init"], check=True, stdout=subprocess.DEVNULL
+    )
+    author = Identity(AUTHOR_SEED.to_bytes(32, "big"))
+    with SQLiteStore(home / "store.db") as store:
+        for log_id in range(LOGS):
+            log = build_log(ENTRIES, seed=AUTHOR_SEED, log_id=log_id, payload_size=PAYLOAD)
+            store.add(log.items(), authenticated=True, durable=False)
+        pieces = (bytes([at % 251]) * _PIECE for at in range(LARGE_BYTES // _PIECE))
+        store.append(author, LARGE_LOG, pieces)
+    return author.public
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What something cost a node: CPU seconds; the most memory and connections beyond what it had before.
+
+    Memory is in MB (10^6 bytes); a connection is anything that is open.
+    """
+
+    cpu: float
+    memory: float
+    connections: int
+
+
+class Node:
+    """A node that is served. ``reasons`` counts why it refused connections, or ended sessions."""
+
+    def __init__(self, home: Path, author: bytes, options: tuple[str, ...] = ()) -> None:
+        listen = [argument for name in LISTENER_SCHEMES for argument in ("--listen", f"{name}://127.0.0.1:0")]
+        call = [sys.executable, "-m", "culm.cli", "--home", str(home), "serve", "--clump", CLUMP.decode(), *listen]
+        self._process = subprocess.Popen(
+            [*call, "--log-format", "json", "--verbose", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={key: value for key, value in os.environ.items() if not key.startswith("CULM_")},
+        )
+        self.pid = self._process.pid
+        self.reasons: Counter[str] = Counter()
+        self.lines: list[dict[str, str]] = []
+        self.failures: list[str] = []  # lines that are none of a node that works
+        self._heard = Condition()
+        self._reader = Thread(target=self._read, daemon=True)
+        assert self._process.stdout is not None
+        places = [self._process.stdout.readline().split()[1] for _ in LISTENER_SCHEMES]
+        self._reader.start()
+        urls = [PeerUrl.parse(place, schemes=LISTENER_SCHEMES) for place in places]
+        self.target = Target({url.scheme: url for url in urls}, author)
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for text in self._process.stderr:
+            with self._heard:
+                try:
+                    line = json.loads(text)
+                except ValueError:
+                    self.failures.append(text.rstrip())
+                    continue
+                self.lines.append(line)
+                if "reason" in line and line["level"] != "info":
+                    self.reasons[_shape(line["reason"])] += 1
+                if line["level"] == "error":
+                    self.failures.append(text.rstrip())
+                self._heard.notify_all()
+
+    def wait_for_reason(self, pattern: str, address: str, seconds: float = 30.0) -> str | None:
+        """What the node has against a peer at an address, which a pattern is found in; None if there is nothing."""
+
+        def found() -> str | None:
+            reasons = (line.get("reason", "") for line in self.lines if _host(line.get("peer", "")) == address)
+            return next((reason for reason in reasons if re.search(pattern, reason)), None)
+
+        with self._heard:
+            self._heard.wait_for(lambda: found() is not None, seconds)
+            return found()
+
+    # -- what it costs -----------------------------------------------------------------------------------------
+
+    def cpu(self) -> float:
+        """CPU seconds so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    def _memory(self, name: str) -> float:
+        status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
+        return int(status.split(f"{name}:")[1].split()[0]) * 1024 / 1e6
+
+    @property
+    def memory(self) -> float:
+        """MB in use now."""
+        return self._memory("VmRSS")
+
+    @property
+    def descriptors(self) -> int:
+        """Open files and connections."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))  # noqa: PTH208 - a number is enough
+
+    @contextmanager
+    def measured(self) -> Iterator[list[Cost]]:
+        """What the block costs the node; the list has it afterwards."""
+        costs: list[Cost] = []
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
+        cpu, memory, before = self.cpu(), self.memory, self.descriptors
+        most, is_over = before, Event()
+
+        def count() -> None:
+            nonlocal most
+            while not is_over.wait(_COUNT_SECONDS) and self.lives:
+                most = max(most, self.descriptors)
+
+        counter = Thread(target=count, daemon=True)
+        counter.start()
+        try:
+            yield costs
+        finally:
+            is_over.set()
+            counter.join()
+        if self.lives:
+            costs.append(Cost(self.cpu() - cpu, max(0.0, self._memory("VmHWM") - memory), most - before))
+
+    @property
+    def lives(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
+    def stop(self) -> int:
+        """End it as its operator does; its exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        self._reader.join()
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+        return code
+
+
+def _host(place: str) -> str:
+    return place.rpartition(":")[0]
+
+
+def _shape(reason: str) -> str:
+    """A reason without its numbers, so that reasons can be counted."""
+    return re.sub(r"\d+(\.\d+)?", "N", reason)

@@ -1,0 +1,250 @@
+"""Attacks on ``culm://`` sessions: by strangers, and by members of the clump who have gone bad."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from culm.bamboo import Identity, encode_varu64
+from culm.ranges import Range, RangeSet, UnreadRanges
+from culm.session import Connection, Offer
+from culm.session.connection import CONTROL_STREAM, DISCOVERY_STREAM, TRANSFER_STREAM
+from culm.session.messages import (
+    InterestsMessage,
+    Offers,
+    SettledMessage,
+    encode,
+)
+from culm.wire.bymux import CLOSE, CREDIT, PING, packet
+from tests.hostile.attack import Attack, Field
+from tests.hostile.node import CLUMP
+from tests.hostile.wires import Cut, Member, Wire, bymux_write
+
+if TYPE_CHECKING:
+    from culm.session.interests import Key
+
+CUT = "cut off"
+EVERYTHING = RangeSet([Range(1, None)])
+WIDE = UnreadRanges(RangeSet([Range(3 * number + 1, 3 * number + 1) for number in range(1000)]).encode())
+
+
+# -- strangers -------------------------------------------------------------------------------------------------------
+
+
+async def stalls(field: Field) -> str:
+    """Speaks TLS and then nothing."""
+    wire = await Wire.dial(field.target, "culm", field.address)
+    await wire.swallow()
+    return f"{CUT}; a challenge of {wire.received} bytes"
+
+
+async def is_of_another_clump(field: Field) -> str:
+    """Proves its key, and a clump that is not the node's."""
+    wire = await Wire.dial(field.target, "culm", field.address)
+    session = Connection.calling(Identity(os.urandom(32)), field.target.key, b"another", os.urandom(32))
+    with suppress(Cut):
+        while True:
+            list(session.receive_data(await wire.read()))
+            await wire.send(session.data_to_send())
+    return f"{CUT}; {'a session' if session.is_open else 'no session'}"
+
+
+async def replays(field: Field) -> str:
+    """Says what a member said to open its session."""
+    said: list[bytes] = []
+    wire = await Wire.dial(field.target, "culm", field.address)
+    session = Connection.calling(Identity(os.urandom(32)), field.target.key, CLUMP, os.urandom(32))
+    while not session.is_open:
+        list(session.receive_data(await wire.read()))
+        said.append(session.data_to_send())
+        await wire.send(said[-1])
+    wire.close()
+    again = await Wire.dial(field.target, "culm", field.address)
+    with suppress(Cut):
+        await again.read()
+        await again.send(*said)
+    before = again.received
+    await again.swallow()
+    return f"{CUT}; {again.received - before} bytes more"
+
+
+async def reflects(field: Field) -> str:
+    """Sends back what the node says."""
+    wire = await Wire.dial(field.target, "culm", field.address)
+    with suppress(Cut):
+        while True:
+            await wire.send(await wire.read())
+    return CUT
+
+
+async def claims_before_proof(field: Field) -> str:
+    """Claims a message of 2^60 bytes before it has proved who it is."""
+    wire = await Wire.dial(field.target, "culm", field.address)
+    with suppress(Cut):
+        await wire.send(bymux_write(CONTROL_STREAM, encode_varu64(1 << 60)))
+    await wire.swallow()
+    return CUT
+
+
+# -- members ---------------------------------------------------------------------------------------------------------
+
+
+async def _tells(member: Member, *parts: bytes) -> str:
+    """Send bytes that a session has no credit for, or should not say; then wait for the end."""
+    with suppress(Cut):
+        await member.wire.send(*parts)
+    await member.wire.swallow()
+    return CUT
+
+
+async def claims_large(field: Field) -> str:
+    """Claims a message of 2^60 bytes on the discovery stream."""
+    member = await Member.join(field.target, field.address)
+    return await _tells(member, bymux_write(DISCOVERY_STREAM, encode_varu64(1 << 60)))
+
+
+async def overdraws(field: Field) -> str:
+    """Writes 8 MB to a stream at once, whatever its credit is."""
+    member = await Member.join(field.target, field.address)
+    return await _tells(member, bymux_write(TRANSFER_STREAM, bytes(8_000_000)))
+
+
+async def overflows_credit(field: Field) -> str:
+    """Gives the node credit until it overflows 64 bits."""
+    member = await Member.join(field.target, field.address)
+    grant = packet(CREDIT, TRANSFER_STREAM, (1 << 63) - 1)
+    return await _tells(member, grant, grant, grant)
+
+
+async def ends_a_stream(field: Field) -> str:
+    """Ends a stream of the session, which goes on for as long as the session."""
+    member = await Member.join(field.target, field.address)
+    return await _tells(member, packet(CLOSE, CONTROL_STREAM))
+
+
+async def pings_unread(field: Field) -> str:
+    """Asks for signs of life without end and reads none."""
+    member = await Member.join(field.target, field.address)
+    member.wire.stop_reading()
+    pings = packet(PING, None) * 65536
+    await field.press(member.wire.flood(pings, 10**9 if field.is_long else 20))
+    member.wire.close()
+    return f"{member.wire.sent} bytes were taken"
+
+
+async def tiny_packets(field: Field) -> str:
+    """Says what it wants in packets of one byte each, again and again."""
+    member = await Member.join(field.target, field.address)
+    message = encode(InterestsMessage(reset=True, items=[]))
+    split = b"".join(bymux_write(CONTROL_STREAM, bytes((byte,))) for byte in message)
+    with suppress(Cut):
+        for _ in field.rounds(3):
+            if field.over.is_set():
+                break
+            await member.push(CONTROL_STREAM, b"")
+            for _ in range(64):
+                await _spend(member, message, split)
+    member.wire.close()
+    return "is heard"
+
+
+async def _spend(member: Member, message: bytes, split: bytes) -> None:
+    """Send a message in its own packets, waiting for the credit for it."""
+    mux = member.session._mux
+    stream = mux.streams[CONTROL_STREAM]
+    count = min(512, stream.credit // len(message))
+    while not count:
+        await member.read()
+        count = min(512, stream.credit // len(message))
+    stream.credit -= count * len(message)
+    await member.wire.send(split * count)
+
+
+async def many_interests(field: Field) -> str:
+    """Wants more than 10,000 logs, one after the other."""
+    member = await Member.join(field.target, field.address)
+    author = os.urandom(32)
+    with suppress(Cut):
+        for first in range(0, 12_000, 1000):
+            items: list[tuple[Key, RangeSet]] = [((author, first + number), EVERYTHING) for number in range(1000)]
+            await member.push(CONTROL_STREAM, encode(InterestsMessage(reset=not first, items=items)))
+    await member.wire.swallow()
+    return CUT
+
+
+async def wide_interests(field: Field) -> str:
+    """Wants a thousand ranges of each of 10,000 logs."""
+    member = await Member.join(field.target, field.address)
+    author = os.urandom(32)
+    with suppress(Cut):
+        for first in field.rounds(400):
+            items: list[tuple[Key, RangeSet]] = [((author, first * 20 + number), WIDE) for number in range(20)]
+            await member.push(CONTROL_STREAM, encode(InterestsMessage(reset=False, items=items)))
+            if field.over.is_set():
+                break
+    member.wire.close()
+    return CUT
+
+
+async def many_offers(field: Field) -> str:
+    """Offers a million logs that there are not."""
+    member = await Member.join(field.target, field.address)
+    author, count = os.urandom(32), 0
+    with suppress(Cut):
+        for first in range(0, 2_000_000 if field.is_long else 20_000, 1000):
+            offers = [Offer(author, first + number, EVERYTHING) for number in range(1000)]
+            await member.push(CONTROL_STREAM, encode(Offers(offers)))
+            count += len(offers)
+            if field.over.is_set():
+                break
+    member.wire.close()
+    return f"{count} offers"
+
+
+async def wide_offers(field: Field) -> str:
+    """Offers many logs, each with a thousand gaps."""
+    member = await Member.join(field.target, field.address)
+    author, count = os.urandom(32), 0
+    with suppress(Cut):
+        for first in field.rounds(20):
+            offers = [Offer(author, first * 20 + number, WIDE) for number in range(20)]
+            await member.push(CONTROL_STREAM, encode(Offers(offers)))
+            count += len(offers)
+            if field.over.is_set():
+                break
+    member.wire.close()
+    return f"{count} offers"
+
+
+async def settles(field: Field) -> str:
+    """Says again and again that it has all it wants."""
+    member = await Member.join(field.target, field.address)
+    message = encode(SettledMessage(1)) * 5000
+    with suppress(Cut):
+        for _ in field.rounds(15):
+            await member.push(CONTROL_STREAM, message)
+            if field.over.is_set():
+                break
+    member.wire.close()
+    return "is heard"
+
+
+ATTACKS = [
+    Attack("culm", "stalled handshake", stalls, "did not prove in time"),
+    Attack("culm", "another clump", is_of_another_clump, "another clump", gets="no session"),
+    Attack("culm", "replayed proof", replays, "does not hold the key", gets="; 0 bytes"),
+    Attack("culm", "reflected messages", reflects, "CHALLENGE came while"),
+    Attack("culm", "size claimed by a stranger", claims_before_proof, "a message of"),
+    Attack("culm", "size claimed by a member", claims_large, "a message of"),
+    Attack("culm", "more than the credit", overdraws, "with credit for"),
+    Attack("culm", "credit that overflows", overflows_credit, "more credit than"),
+    Attack("culm", "ended stream", ends_a_stream, "ended a stream"),
+    Attack("culm", "pings without reading", pings_unread, None, gets="taken", cpu=6.0),
+    Attack("culm", "tiny packets", tiny_packets, None, gets="is heard", cpu=6.0),
+    Attack("culm", "many interests", many_interests, "more than 10000 interests"),
+    Attack("culm", "wide interests", wide_interests, "interests of more than"),
+    Attack("culm", "many offers", many_offers, None, gets="offers"),
+    Attack("culm", "wide offers", wide_offers, None, gets="offers", cpu=6.0),
+    Attack("culm", "settled again and again", settles, None, gets="is heard", cpu=6.0),
+]

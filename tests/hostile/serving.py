@@ -1,0 +1,205 @@
+"""An attacker who answers as it should, from a store of its own making: what it serves is what is wrong."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from culm.bamboo import Identity
+from culm.intervals import At, Ended, Regular
+from culm.intervals import Connection as IntervalConnection
+from culm.proposals import Connection as ProposalConnection
+from culm.proposals import Offered, Session, Setup
+from culm.proposals.messages import Proposal
+from culm.proposals.states import Said
+from culm.testing.builders import LogBuilder
+from culm.testing.memory import MemoryStore
+from tests.hostile.wires import Cut, Wire
+
+if TYPE_CHECKING:
+    from culm.bamboo import Entry
+    from tests.hostile.attack import Field
+
+Log = tuple[bytes, int]
+_RESPONSE_BYTES = 256 * 1024
+_MOST_LOOKS = 2000
+
+
+def new_log() -> LogBuilder:
+    """A log of an author nobody knows."""
+    return LogBuilder(Identity(os.urandom(32)))
+
+
+def served(log: LogBuilder, **payloads: bytes) -> MemoryStore:
+    """A store with a log; ``p3`` is what is served as the payload of entry 3."""
+    store = MemoryStore()
+    for entry in log.entries:
+        store.put(entry, payloads.get(f"p{entry.seq}", log.payloads[entry.hash]))
+    return store
+
+
+class Intervals:
+    """An attacker at ``intervals://``. What it asks for, it is asked for."""
+
+    def __init__(self, wire: Wire, store: MemoryStore) -> None:
+        self.wire, self.store = wire, store
+        self.connection = IntervalConnection(store)
+
+    @classmethod
+    async def join(cls, field: Field, store: MemoryStore | None = None) -> Intervals:
+        """Connect, and wait for credit."""
+        peer = cls(await Wire.dial(field.target, "intervals", field.address), store or MemoryStore())
+        while not peer.connection.request_credit:
+            await peer.turn()
+        return peer
+
+    async def turn(self) -> None:
+        """Read something, and answer."""
+        for _ in self.connection.receive_data(await self.wire.read()):
+            pass
+        self.connection.refill()
+        await self.answer()
+
+    async def answer(self) -> None:
+        """Send all that there is to say."""
+        more = True
+        while more:
+            more = self.connection.respond(_RESPONSE_BYTES)
+            self.connection.take_events()
+            data = self.connection.data_to_send()
+            if data:
+                await self.wire.send(data)
+            elif more:
+                return  # for want of credit
+
+    async def ask(self, log: Log) -> None:
+        """Ask for all of a log."""
+        self.connection.request(*log, Regular(At(1), At(2**64 - 1)))
+        await self.answer()
+
+    async def is_shown_a_fork(self, log: Log) -> bool:
+        """Ask for all of a log, and read until the answer has ended; whether it ended with the proof of a fork."""
+        number = self.connection.request(*log, Regular(At(1), At(2**64 - 1)))
+        await self.answer()
+        while True:
+            for event in self.connection.receive_data(await self.wire.read()):
+                if isinstance(event, Ended) and event.id == number:
+                    return bool(event.proof)
+            self.connection.refill()
+            await self.answer()
+
+    async def serve(self) -> None:
+        """Answer until the node ends the connection."""
+        try:
+            while True:
+                await self.turn()
+        except Cut:
+            pass
+
+
+async def sees_the_fork(field: Field, log: Log) -> bool:
+    """Whether another peer is shown a fork of a log, as soon as the node knows of it; False when it never did."""
+    peer = await Intervals.join(replace(field, address=field.others(1)[0]))
+    found = False
+    for _ in range(_MOST_LOOKS):
+        found = await peer.is_shown_a_fork(log)
+        if found:
+            break
+    peer.wire.close()
+    return found
+
+
+class Proposals:
+    """An attacker at ``proposals://``. What it proposes, it is asked for."""
+
+    def __init__(self, wire: Wire, store: MemoryStore, setup: Setup | None) -> None:
+        self.wire, self.store = wire, store
+        self.session = Session(store, proactive=True, setup=setup)
+
+    @property
+    def connection(self) -> ProposalConnection:
+        """The connection of the session."""
+        return self.session.connection
+
+    @classmethod
+    async def join(cls, field: Field, store: MemoryStore | None = None, setup: Setup | None = None) -> Proposals:
+        """Connect, and wait for credit."""
+        peer = cls(await Wire.dial(field.target, "proposals", field.address), store or MemoryStore(), setup)
+        await peer.answer()
+        while not peer.connection.credit:
+            await peer.turn()
+        return peer
+
+    async def turn(self) -> None:
+        """Read something, and answer."""
+        for event in self.session.receive_data(await self.wire.read()):
+            if isinstance(event, Offered) and self.connection.is_offered(event.proposal.id):
+                self.connection.confirm(event.proposal.id)
+        self.session.refill()
+        await self.answer()
+
+    async def answer(self) -> None:
+        """Send all that there is to say."""
+        more = True
+        while more:
+            more = self.session.respond(_RESPONSE_BYTES)
+            self.connection.take_events()
+            data = self.session.data_to_send()
+            if data:
+                await self.wire.send(data)
+            elif more:
+                return
+
+    async def propose(self, log: Log) -> None:
+        """Propose all of a log."""
+        self.connection.propose(Proposal(0, *log, 1))
+        await self.answer()
+
+    async def confirmed(self, log: Log) -> int:
+        """Propose all of a log, and wait until the node wants it; the proposal's id."""
+        await self.propose(log)
+        while not any(exchange.has(Said.CONFIRMED) for exchange in self.connection.exchanges.values()):
+            await self.turn()
+        (number,) = self.connection.exchanges
+        return number
+
+    async def serve(self) -> None:
+        """Answer until the node ends the connection."""
+        try:
+            while True:
+                await self.turn()
+        except Cut:
+            pass
+
+
+def large_with_a_wrong_end(size: int) -> tuple[LogBuilder, MemoryStore]:
+    """A log of one large payload, the last byte of which is served wrong."""
+    log, payload = new_log(), os.urandom(size)
+    log.append(payload)
+    return log, served(log, p1=payload[:-1] + bytes((payload[-1] ^ 1,)))
+
+
+def ended_log() -> tuple[LogBuilder, MemoryStore]:
+    """A log that goes on behind its end."""
+    log = new_log()
+    for number in range(1, 6):
+        log.append(b"entry %d" % number, is_end=number == 3)
+    return log, served(log)
+
+
+def forked_logs() -> tuple[list[LogBuilder], list[MemoryStore]]:
+    """One log in two histories, which differ from entry 5 on."""
+    identity = Identity(os.urandom(32))
+    logs = [LogBuilder(identity), LogBuilder(identity)]
+    for branch, log in enumerate(logs):
+        for number in range(1, 9):
+            log.append(b"entry %d of %d" % (number, branch if number >= 5 else 0))
+    return logs, [served(log) for log in logs]
+
+
+def entry_of(log: LogBuilder, size: int, payload_hash: bytes) -> Entry:
+    """A first entry whose payload has a size and a hash."""
+    return log.identity.create_entry(
+        log_id=log.log_id, seq=1, backlink=None, lipmaalink=None, size=size, payload_hash=payload_hash
+    )

@@ -1,0 +1,88 @@
+"""Attacks on a node in a process of its own: what the attacker gets, and what it costs the node.
+
+These are those that cost little; ``make hostile`` tries all, for longer, and with an honest peer meanwhile.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from culm.store import SQLiteStore
+from tests.hostile.attack import QUICK_OPTIONS
+from tests.hostile.honest import sync_once
+from tests.hostile.node import Node, fill
+from tests.hostile.table import ATTACKS
+from tests.hostile.trial import try_once
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.hostile.attack import Attack
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="costs are read from /proc, addresses are 127.x.y.z"),
+    pytest.mark.xdist_group("hostile"),  # one node for all
+]
+QUICK = [attack for attack in ATTACKS if attack.is_quick]
+ASKED = (
+    "flood of requests|too many requests|asks and cancels",
+    "credit that overflows",
+    "claimed size|size claimed by a member",
+    "tiny messages|tiny packets",
+    "replayed",
+    "another clump",
+    "reflected",
+    "behind the end",
+    "two faces",
+    "wrong at the end",
+    "stalled handshake|slow TLS",
+    "a thousand connections",
+)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node that is patient for three seconds only; it has to end as it should, having complained of peers only."""
+    home = tmp_path_factory.mktemp("node")
+    served = Node(home, fill(home), QUICK_OPTIONS)
+    try:
+        yield served
+    finally:
+        code = served.stop()
+    assert code == 0
+    assert served.failures == []
+    with SQLiteStore(home / "store.db") as store:
+        report = store.verify()
+    assert report.problems == []
+
+
+@pytest.mark.parametrize("attack", QUICK, ids=[attack.id for attack in QUICK])
+def test_attack(attack: Attack, node: Node) -> None:
+    """The attacker gets what it should and no more, and the node spends no more than it may on it."""
+    tried = try_once(attack, node, f"127.9.{QUICK.index(attack) + 1}.1")
+    assert node.lives
+    assert re.search(attack.gets, tried.got)
+    assert attack.says is None or tried.reason is not None
+    assert tried.cost.memory <= attack.memory
+    assert tried.cost.cpu <= attack.cpu
+    assert tried.cost.connections <= attack.connections
+
+
+@pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
+def test_an_honest_peer(node: Node, scheme: str, tmp_path: Path) -> None:
+    """Who does nothing wrong gets everything from a node that was attacked."""
+    with SQLiteStore(tmp_path / "store.db") as store:
+        assert sync_once(scheme, node.target, store) == ""
+
+
+def test_every_kind_of_attack_is_there() -> None:
+    """Of each kind that a node has to stand there is one, and every attack says what it does."""
+    for pattern in ASKED:
+        assert any(re.search(pattern, attack.name) for attack in ATTACKS), pattern
+    assert len({attack.id for attack in ATTACKS}) == len(ATTACKS)
+    assert all(attack.claim for attack in ATTACKS)

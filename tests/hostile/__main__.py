@@ -10,12 +10,15 @@ import argparse
 import re
 import sys
 import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from culm.node.urls import SCHEMES
 from tests.hostile.attack import QUICK_OPTIONS
+from tests.hostile.honest import Honest
 from tests.hostile.node import Node, fill
 from tests.hostile.table import ATTACKS
 from tests.hostile.trial import endure, try_once
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
 
 LEAST_RATIO = 0.5
 MORE_MEMORY = 2.0  # several of them, all the time, may need so many times what one strike may
-_TRIES = 3
 _HEAD = ("attack", "the attacker got", "MB", "of", "CPU s", "of", "MB all the time", "honest rate")
 
 
@@ -75,16 +77,22 @@ def _judged(line: Line) -> Line:
     return line
 
 
-def run(attacks: list[Attack], seconds: float) -> list[Line]:
+def run(attacks: list[Attack], seconds: float, tries: int) -> list[Line]:
     """Try the attacks; without an honest peer if there are no seconds for it."""
     lines = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         home = Path(folder)
         node = Node(home, fill(home), QUICK_OPTIONS)
+        peers: dict[str, Honest] = {}
         for number, attack in enumerate(attacks):
+            scheme = attack.protocol if attack.protocol in SCHEMES else "culm"
+            if seconds and scheme not in peers:
+                peers[scheme] = stack.enter_context(Honest(scheme, node.target))
+                peers[scheme].begin(0)  # to be warm
+                peers[scheme].result()
             line = Line(attack, try_once(attack, node, f"127.9.{number + 1}.1"))
-            for again in range(_TRIES if seconds else 0):
-                line.endured.append(endure(attack, node, 10 + (number * _TRIES + again) % 240, seconds))
+            for again in range(tries if seconds else 0):
+                line.endured.append(endure(attack, node, peers[scheme], 10 + (number * tries + again) % 240, seconds))
                 if line.ratio >= LEAST_RATIO:
                     break
             lines.append(_judged(line))
@@ -106,6 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make hostile", description=__doc__)
     parser.add_argument("names", nargs="*", help="parts of the names of attacks; all if none is given")
     parser.add_argument("--seconds", type=float, default=4.0, help="that an honest peer syncs meanwhile; 0: none does")
+    parser.add_argument("--tries", type=int, default=3, help="with an honest peer, until its rate is good enough")
     parser.add_argument("--list", action="store_true", help="say what attacks there are")
     options = parser.parse_args()
     attacks = [one for one in ATTACKS if not options.names or any(name in one.id for name in options.names)]
@@ -114,7 +123,7 @@ def main() -> None:
             _say(f"{attack.id}: {attack.claim}")
         return
     _say(" | ".join(_HEAD))
-    lines = run(attacks, options.seconds)
+    lines = run(attacks, options.seconds, options.tries)
     wrong = [line for line in lines if line.wrong]
     ratios = [line.ratio for line in lines if line.endured]
     least = f"; an honest peer had {min(ratios):.2f} of its usual rate at least" if ratios else ""

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from culm.node.urls import SCHEMES
 from tests.hostile.attack import Field
 from tests.hostile.attacker import Attacker
-from tests.hostile.honest import Honest
 from tests.hostile.wires import Cut
 
 if TYPE_CHECKING:
     from tests.hostile.attack import Attack
-    from tests.hostile.honest import Synced
+    from tests.hostile.honest import Honest, Synced
     from tests.hostile.node import Cost, Node
 
 _PATIENCE = 60.0  # seconds
@@ -73,21 +71,17 @@ def try_once(attack: Attack, node: Node, address: str) -> Tried:
     return Tried(got, reason, costs[0])
 
 
-def endure(attack: Attack, node: Node, network: int, seconds: float) -> Endured:
+def endure(attack: Attack, node: Node, honest: Honest, network: int, seconds: float) -> Endured:
     """Have an honest peer sync as usual, and while the attacker strikes."""
-    scheme = attack.protocol if attack.protocol in SCHEMES else "culm"
-    with Honest(scheme, node.target) as honest:
-        honest.begin(0)  # to be warm
-        honest.result()
-        with node.measured() as alone:
-            honest.begin(seconds / 2)
-            before = honest.result()
-        with Attacker(attack.id, node.target, network) as attacker, node.measured() as costs:
-            honest.begin(seconds)
-            meanwhile = honest.result()
-            struck = attacker.stop()
+    with node.measured() as alone:
         honest.begin(seconds / 2)
-        after = honest.result()
+        before = honest.result()
+    with Attacker(attack.id, node.target, network) as attacker, node.measured() as costs:
+        honest.begin(seconds)
+        meanwhile = honest.result()
+        struck = attacker.stop()
+    honest.begin(seconds / 2)
+    after = honest.result()
     usual = before.joined(after)
     duration = max(meanwhile.seconds, 0.1)
     spent = costs[0].cpu - alone[0].cpu / max(1, before.syncs) * meanwhile.syncs

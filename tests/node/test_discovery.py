@@ -15,7 +15,12 @@ from culm.testing.builders import build_log
 from tests.node.links import run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
+
+    import pytest
+
+    from culm.session import Offer
 
 
 class Peered:
@@ -24,7 +29,7 @@ class Peered:
     their_interests = Interests({(): EVERYTHING})
 
 
-def test_logs_are_named_in_turns(tmp_path: Path) -> None:
+def test_logs_are_named_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever number of logs a peer asks the names of, the store looks up some at a time, and others come between."""
     asked: list[int] = []
 
@@ -37,7 +42,12 @@ def test_logs_are_named_in_turns(tmp_path: Path) -> None:
             worker = StoreWorker(store)
             discovery = Discovery(cast("Any", Peered()), worker, NodeConfig(b"c"), lambda: None, lambda: None)
             offers = discovery._offers
-            discovery._offers = lambda some: (asked.append(len(list(some))), offers(some))[1]  # type: ignore[method-assign]
+
+            def noted(some: Iterable[bytes]) -> list[Offer]:
+                asked.append(len(list(some)))
+                return offers(some)
+
+            monkeypatch.setattr(discovery, "_offers", noted)
             named = await discovery._named(heads)
             assert {offer.log for offer in named} == set(store.logs_of(heads))
             discovery.close()

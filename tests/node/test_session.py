@@ -17,6 +17,7 @@ from culm.bushbaby import (
     WantItem,
     WantReceived,
 )
+from culm.bushbaby.connection import BAMBOO
 from culm.errors import CulmError, NetworkError, Place, RemoteProtocolError, StoreFull
 from culm.node.config import NodeLimits
 from culm.node.policy import Policy
@@ -25,7 +26,9 @@ from culm.node.wants import EVERYTHING, wanted
 from culm.ranges import RangeSet, read_range
 from culm.testing import build_log
 from culm.testing.builders import tampered
+from culm.wire.stlv import encode_header
 from tests.node.links import Party, run, stream_pair, until_done
+from tests.node.peers import until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -401,6 +404,26 @@ def test_a_forged_entry_is_refused_and_the_rest_kept(parties: list[Party]) -> No
     # Entry 4 links to entry 1, so that 4 and 5 have a path of their own.
     assert list(alice.holds().values()) == [[1, 2, 4, 5]]
     assert alice.store.get(Place(log.identity.public, 0, 3)) is None
+
+
+def test_half_a_message_is_let_go(parties: list[Party]) -> None:
+    """What had come of a message is let go when the session is over, before others get the room that it had."""
+    alice, bob, _ = parties
+
+    async def talk() -> tuple[int, int]:
+        near, far = await stream_pair()
+        session = await alice.session(near, called=True)
+        task = asyncio.create_task(session.run())
+        peer = Deployed(bob, far)
+        await peer.until(lambda: peer.connection.replicating)
+        peer.writer.write(encode_header(BAMBOO, 1_000_000) + bytes(500_000))
+        await until(lambda: session._connection.unfinished == 500_000)
+        before = session._connection.unfinished
+        peer.writer.close()
+        await asyncio.gather(task, return_exceptions=True)
+        return before, session._connection.unfinished
+
+    assert (500_000, 0) == run(talk)
 
 
 def test_a_flood_of_forgeries_ends_the_session(parties: list[Party]) -> None:

@@ -46,6 +46,8 @@ from tests.session.pairs import ALICE, BOB, CALLER_NONCE, EVE, LISTENER_NONCE, P
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from culm.session.interests import Key
+
 ALL = RangeSet([Range(1)])
 
 
@@ -188,7 +190,7 @@ def test_interests_of_many_bytes() -> None:
     pair = opened()
     with pytest.raises(RemoteProtocolError, match="interests of more than"):
         for first in range(0, 2000, 20):
-            items = [((EVE.public, first + number), wide) for number in range(20)]
+            items: list[tuple[Key, RangeSet]] = [((EVE.public, first + number), wide) for number in range(20)]
             pair.alice._say(InterestsMessage(reset=False, items=items))
             pair.carry()
     pair = opened()

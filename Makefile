@@ -11,6 +11,8 @@ KILLS ?= 1000
 CRASH_ARGS ?=
 MINUTES ?= 30
 SOAK_ARGS ?=
+HOSTILE_ARGS ?=
+AUDIT_SERVICE ?= pypi
 MODELS ?= 20
 
 VENV := .venv
@@ -22,7 +24,7 @@ CODE := $(wildcard src tests bench crash fuzz soak examples docs deploy)
 TYPED := $(wildcard src tests bench crash fuzz soak examples deploy)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint format types storm crash models soak screenshots cluster bench fuzz docs lock clean python-check
+.PHONY: help demo test coverage lint format types storm crash models soak hostile audit screenshots cluster bench fuzz docs lock clean python-check
 
 help:  ## say what the verbs do
 	@echo "make VERB, each sets up .venv itself when it is needed:"
@@ -58,6 +60,9 @@ crash: $(READY)  ## kill the program at a thousand random moments, look at what 
 
 soak: $(READY)  ## run three nodes for half an hour: memory, file handles, what they hold (MINUTES=number, SOAK_ARGS=...)
 	@$(BIN)/python -m soak --minutes $(MINUTES) $(SOAK_ARGS)
+
+hostile: $(READY)  ## attack a node in every way, with an honest peer meanwhile, and say what came of it (HOSTILE_ARGS=...)
+	@$(BIN)/python -m tests.hostile $(HOSTILE_ARGS)
 
 models: $(READY)  ## run random operations against models, many times as many as make test does (MODELS=times)
 	@CULM_MODELS=$(MODELS) $(BIN)/python -m pytest -m models $(PYTEST_ARGS)
@@ -97,6 +102,22 @@ lock: python-check  ## resolve the dependencies anew and write requirements/*.lo
 		-c build/lock/base.lock -c build/lock/build.lock -o build/lock/dev.lock >/dev/null
 	@for name in build base dev; do \
 		{ echo '$(LOCK_HEADER)'; cat build/lock/$$name.lock; } > requirements/$$name.lock; done
+
+# pip-audit asks a service for known vulnerabilities; it is no dependency either. Without --strict it takes what the
+# service does not answer for as sound.
+AUDIT_VERSION := 2.10.1
+
+audit: python-check  ## ask for known vulnerabilities of all that is locked (AUDIT_SERVICE=pypi or osv; needs the network)
+	@test -x build/audit/bin/pip-audit || { $(PYTHON) -m venv build/audit && \
+		build/audit/bin/python -m pip --disable-pip-version-check --quiet install pip-audit==$(AUDIT_VERSION); }
+	@build/audit/bin/pip-audit --strict --progress-spinner off --vulnerability-service $(AUDIT_SERVICE) \
+		--disable-pip --require-hashes $(foreach name,base build dev,-r requirements/$(name).lock) \
+		>build/audit/report 2>&1; code=$$?; \
+	if grep -q -E 'could not be audited|ConnectionError|ServiceError' build/audit/report; then \
+		tail -n 1 build/audit/report >&2; \
+		echo "error: nothing was audited: the service '$(AUDIT_SERVICE)' does not answer for what is locked;" \
+			"try AUDIT_SERVICE=osv or pypi, or another network" >&2; exit 3; \
+	fi; cat build/audit/report; exit $$code
 
 python-check:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \

@@ -45,7 +45,7 @@ async def comes_and_goes(scheme: str, field: Field) -> str:
 async def shakes_hands(field: Field) -> str:
     """Speaks TLS and drops, as often as it can."""
     calls = 0
-    for calls in field.rounds(700):  # noqa: B007 - it is told
+    for calls in field.rounds(1000):  # noqa: B007 - it is told
         if field.over.is_set():
             break
         with suppress(Cut, ssl.SSLError):

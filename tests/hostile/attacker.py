@@ -16,6 +16,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Self
 
+from culm.errors import CulmError
 from tests.hostile.attack import Field
 from tests.hostile.node import Target
 from tests.hostile.table import ATTACKS
@@ -76,7 +77,7 @@ async def _strike(name: str, target: Target, network: int) -> Counter[str]:
             field = Field(target, f"127.{network}.{mine // 200 % 250}.{mine % 200 + 1}", is_long=True, over=over)
             try:
                 got[await attack.strike(field)] += 1
-            except Cut:
+            except (Cut, CulmError):
                 got["refused"] += 1
             if time.monotonic() - began < _SOON and mine == address:
                 address += 8

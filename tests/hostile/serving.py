@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from culm.bamboo import Identity
+from culm.errors import RemoteProtocolError
 from culm.intervals import At, Ended, Regular
 from culm.intervals import Connection as IntervalConnection
 from culm.proposals import Connection as ProposalConnection
@@ -96,6 +97,8 @@ class Intervals:
                 await self.turn()
         except Cut:
             pass
+        except RemoteProtocolError:  # it may take what the node says for a breach
+            self.wire.close()
 
 
 async def sees_the_fork(field: Field, log: Log) -> bool:
@@ -171,6 +174,8 @@ class Proposals:
                 await self.turn()
         except Cut:
             pass
+        except RemoteProtocolError:  # it may take what the node says for a breach
+            self.wire.close()
 
 
 def large_with_a_wrong_end(size: int) -> tuple[LogBuilder, MemoryStore]:

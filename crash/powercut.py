@@ -4,7 +4,8 @@ SQLite appends every transaction to the WAL file, synced before a commit is repo
 may be lost), and copies its pages into the database only from what is synced. So after a power cut the database is as
 it is, and any part of the WAL file's end may be missing: cut off, or never written, so that a hole is left. What was
 already being copied into the database had been synced and is left alone; SQLite notes in the shared-memory file how far
-that is. Of payload files only complete payloads were synced: of others any part may be missing.
+that is. Where that file belongs to another WAL file, or a program was killed before it had filled it in, nobody knows,
+and nothing is cut. Of payload files only complete payloads were synced: of others any part may be missing.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _HEADER, _FRAME_HEAD = 32, 24
+_SALTS = slice(32, 40)  # of the WAL file that the shared-memory file is about
 _BACKFILL_ATTEMPTED = 128  # where the shared-memory file says how many frames are being copied into the database
 _SECTOR = 512
 
@@ -63,7 +65,9 @@ def span(store: Path) -> tuple[int, int] | None:
         shared = store.with_name(store.name + "-shm").read_bytes()
         (copied,) = struct.unpack_from("=I", shared, _BACKFILL_ATTEMPTED)
     except (FileNotFoundError, struct.error):
-        copied = 0
+        return None
+    if shared[_SALTS] != salts:
+        return None
     first = _HEADER + copied * (_FRAME_HEAD + page_size)
     return (first, end) if first < end else None
 

@@ -180,3 +180,18 @@ def test_power_cuts(tmp_path: Path) -> None:
 
     assert len(found) > 2  # different ones
     assert all(not_an_earlier_state(last, state) for state in states)
+
+
+def test_what_may_be_cut(tmp_path: Path) -> None:
+    """Nothing of a WAL file of which it is not known how much was copied into the database, and so was synced."""
+    path, copy = tmp_path / "store.db", tmp_path / "copy" / "store.db"
+    with SQLiteStore(path) as store:
+        store.append(AUTHOR, 1, [b"one"])
+        powercut.copy_store(path, copy)
+
+    assert powercut.span(copy) is not None
+    shared = copy.with_name("store.db-shm")
+    shared.write_bytes(bytes(20_480))  # as of a program that was killed while it made it anew
+    assert powercut.span(copy) is None
+    shared.unlink()
+    assert powercut.span(copy) is None

@@ -28,6 +28,7 @@ from culm.proposals import (
     push_data,
 )
 from culm.proposals.messages import Grant, Metadata, Raw, Switch
+from culm.proposals.states import Said
 from culm.ranges import RangeSet, read_range
 from culm.store import PayloadState
 from culm.testing.builders import LogBuilder, build_log, tampered
@@ -248,6 +249,29 @@ def test_what_could_not_be_stored_is_not_waited_for(peers: list[ProposalPeer], m
     monkeypatch.setattr(alice.store, "add", full)
     run(main)
     assert [seq for seq in range(1, 6) if alice.sources[0].expects(key(log), seq)] == []
+
+
+def test_neither_can_rebuild_what_the_other_begins_with(peers: list[ProposalPeer]) -> None:
+    """One holds the end of a log and a path to it, one its beginning: they do not refuse each other's for ever."""
+    alice, bob, _ = peers
+    log = build_log(10)
+    alice.store.add([(entry, None) for entry in log.entries if entry.seq in (1, 4, 5, 6, 7)])
+    alice.store.add(log.items(log.entries[7:]))
+    bob.store.add(log.items(log.entries[:3]))
+    policy = Policy(interests={key(log): RangeSet([read_range("8..")])})
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        asking, answering = bob.session(near, [key(log)], called=True), alice.session(far, policy=policy)
+        tasks = [asyncio.create_task(session.run()) for session in (asking, answering)]
+        exchanges = asking.connection.exchanges
+        await until(lambda: any(item.is_ours and item.has(Said.ANSWERED) for item in exchanges.values()))
+        assert max(exchanges) < 10  # their ids count what was proposed
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
 
 
 def test_a_payload_that_comes_late(peers: list[ProposalPeer]) -> None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from culm.store import Log
 
 _AT_ONCE = 16  # proposals of one log
+_LOOKED_AT = 1024  # gaps, to see whether one of them begins below a proposal of the peer
 _SKIPPED = 1024  # payloads of one log that are asked for again; of more, in the next session
 _MISSING = (PayloadState.ABSENT, PayloadState.PARTIAL)
 _FORK = (0, 0)  # in place of a span: a proposal that shows a fork
@@ -369,9 +370,9 @@ class Proposer:
             return
         wanted = bool(interest) and not proposal.payload_only and self._wants(interest, proposal)
         if wanted and not can_rebuild(proposal, self._source):
-            if proposal.end is None:  # ours begins earlier, and serves both
-                connection.cancel(proposal.id)
-                followed = self._logs.get(log)
+            followed = self._logs.get(log)
+            if proposal.end is None and (followed is None or self._begins_earlier(followed, proposal)):
+                connection.cancel(proposal.id)  # ours serves both
                 if followed is not None:
                     followed.tried.clear()
                 self._queue(log)
@@ -386,6 +387,14 @@ class Proposer:
             greatest=None if greatest == MAX_U64 else greatest,
             may_skip=not options.mandatory,
         )
+
+    def _begins_earlier(self, followed: _Followed, proposal: Proposal) -> bool:
+        """Whether what we would propose begins where the peer's does, or below.
+
+        If neither side's did, each would refuse the other's for its own for ever.
+        """
+        gaps = islice(self._gaps.of(followed.log, followed.interest), _LOOKED_AT)
+        return any(gap.high == MAX_U64 and gap.low <= proposal.start for gap in gaps)
 
     def _sizes(self, interest: RangeSet) -> tuple[int, int]:
         """The sizes of payloads that anything in an interest asks for: the widest, and those of the session."""

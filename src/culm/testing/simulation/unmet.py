@@ -9,7 +9,8 @@ proposals  in order up to the neighbour's first gap; the lowest fork, one that n
            less wants the log
 =========  ==================================================================================================
 
-By intervals and proposals nobody is told what logs there are: what the caller holds or follows is asked for, both ways.
+By intervals and proposals nobody is told what logs there are: what the caller holds or follows is asked for, both ways;
+by proposals, if the caller may still lack something of it.
 """
 
 from __future__ import annotations
@@ -45,16 +46,18 @@ def unmet(world: World) -> list[str]:
                     continue
                 if link.scheme == "culm" and not giver.policy.wants(log):
                     continue  # such logs are not compared
-                if link.scheme in _IN_ORDER and not _is_asked(caller, log):
+                if link.scheme in _IN_ORDER and not _is_asked(caller, log, link.scheme):
                     continue
                 exchange = _Exchange(world, link.scheme, giver, taker, log, seen)
                 found += [f"{link.scheme}: {taker} of {giver}: {log_name(log)}: {text}" for text in exchange.missing()]
     return found
 
 
-def _is_asked(caller: Member, log: Log) -> bool:
+def _is_asked(caller: Member, log: Log, scheme: str) -> bool:
     """Whether the caller brings a log up."""
-    return caller.policy.wants(log) and (log in (caller.policy.interests or ()) or log in caller.held_at_calm)
+    if not (caller.policy.wants(log) and (log in (caller.policy.interests or ()) or log in caller.held_at_calm)):
+        return False
+    return scheme != "proposals" or any(item.is_open for item in caller.policy.interest(log))
 
 
 @dataclass(slots=True)

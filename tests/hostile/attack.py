@@ -68,7 +68,7 @@ class Attack:
     strike: Callable[[Field], Awaitable[str]]
     says: str | None
     gets: str = "cut off"
-    memory: float = 24.0
+    memory: float = 40.0
     cpu: float = 2.0
     connections: int = 8
     is_quick: bool = True

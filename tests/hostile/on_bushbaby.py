@@ -100,7 +100,7 @@ async def announces(field: Field) -> str:
     """Announces more than a million logs that there are not."""
     gossip = await Gossip.join(field.target, field.address)
     with suppress(Cut):
-        for first in range(0, 1_100_000 if field.is_long else 250_000, 25_000):
+        for first in range(0, 1_100_000 if field.is_long else 100_000, 25_000):
             author = Identity(os.urandom(32)).public
             items = [encode_have_item(HaveItem(author, first + number, MAX_U64)) for number in range(25_000)]
             await gossip.box(HAVE, _array(items))
@@ -239,9 +239,9 @@ ATTACKS = [
     Attack("bushbaby", "replayed message", replays, "replayed"),
     Attack("bushbaby", "size claimed by a member", claims_message, "with 1152"),
     Attack("bushbaby", "half messages", half_messages, None, memory=90.0, connections=20),
-    Attack("bushbaby", "announcements", announces, None),
-    Attack("bushbaby", "too many requests", wants_too_much, "requests wait"),
-    Attack("bushbaby", "requests without reading", wants_unread, "stopped taking|nothing came"),
+    Attack("bushbaby", "announcements", announces, None, memory=60.0, cpu=8.0),
+    Attack("bushbaby", "too many requests", wants_too_much, "requests wait", memory=100.0, cpu=5.0),
+    Attack("bushbaby", "requests without reading", wants_unread, "stopped taking|nothing came", memory=100.0),
     Attack("bushbaby", "tiny messages", tiny_messages, None, gets="messages"),
     Attack("bushbaby", "forged entries", forges, "wrong entries"),
     Attack("bushbaby", "entries without a path", without_path, None, gets="entries"),

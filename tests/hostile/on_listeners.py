@@ -88,7 +88,7 @@ ATTACKS = [
             partial(crowds, scheme),
             None,
             gets="all 1000",
-            memory=200.0 if scheme == "culm" else 24.0,
+            memory=200.0 if scheme == "culm" else 40.0,
             connections=700,
             is_quick=scheme == "culm",
             at_once=1,
@@ -102,7 +102,7 @@ ATTACKS = [
             partial(comes_and_goes, scheme),
             None,
             gets="calls",
-            memory=200.0 if scheme == "culm" else 24.0,
+            memory=200.0 if scheme == "culm" else 40.0,
             connections=500,
             is_quick=False,
         )

@@ -560,6 +560,23 @@ def test_a_fork_is_shown(position: int) -> None:
     assert {LOG.entries[position - 1], OTHER_1 if position == 1 else OTHER_2} == set(answer.entries)
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_another_entry_that_comes_after_the_confirmation(inside: bool) -> None:
+    """C24: where a proposal begins we come to hold another entry than the peer: nothing is sent on top of it.
+
+    It would put together what it was sent with its own entry, and take us for a forger.
+    """
+    size = OTHER_2.size
+    victim = Victim(1).control(offer(2, None, lower=None, offset=1 if inside else size, hash=OTHER_2.hash)).confirms()
+    _said(victim)
+    for seq in (2, 3):
+        victim.store.put(LOG.entries[seq - 1], LOG.payloads[LOG.entries[seq - 1].hash])
+    victim.connection.wake([LOG.entries[0].log])
+    victim.connection.respond(10**6)
+    assert _said(victim) == [Cancel(0, Code.HASH_DIFFERS, (LOG.entries[1],))]
+    assert push_data(meta(3)) not in victim.connection.data_to_send()
+
+
 def test_a_fork_is_shown_behind_what_the_peer_told() -> None:
     """87: the peer was first to tell of everything up to the fork and beyond; it is shown the proof all the same."""
     knowing = Side(proactive=True, store=store_of(LOG, 1, 2))

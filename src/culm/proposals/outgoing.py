@@ -53,6 +53,11 @@ class Outgoing:
         return self.index if run is None else run[1] + 1
 
     @property
+    def has_begun(self) -> bool:
+        """Whether anything was sent."""
+        return self.highest != (0, self._exchange.proposal.offset or 0)
+
+    @property
     def is_in_payload(self) -> bool:
         """Whether a part of a payload was sent."""
         return self.offset > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from culm.proposals.checks import objection
 from culm.proposals.data import push_data
 from culm.proposals.messages import Cancel, Code, Compressed, Marker, Metadata, Raw, Switch
 from culm.proposals.states import Said
@@ -118,6 +119,12 @@ class Sender:
             if step is None:
                 self._show_fork(exchange)
                 break
+            if not (exchange.is_ours or outgoing.has_begun):
+                # What is held may have come after the confirmation: on top of another entry nothing fits together.
+                against = objection(exchange.proposal, self._source)
+                if against is not None:
+                    self._cancel(exchange, against)
+                    return
             if self._current is not exchange:
                 self._current = exchange
                 self._put(push_data(Switch(exchange.id)))

@@ -126,7 +126,11 @@ class Disk:
 
 
 def _in_between(before: Image, after: Image, random: Random) -> Image:
-    """The files at some instant of a call. What is written to the WAL file is written from its beginning on."""
+    """The files at some instant of a call. What is written to the WAL file is written from its beginning on.
+
+    Payload files are removed when the transaction that drops them is on the disk, and made before the one that names
+    them: within it all of them are there.
+    """
     old, new = before.get(_WAL, b""), after.get(_WAL, b"")
     if before.get(STORE) != after.get(STORE) or old == new:
         return random.choice((before, after))
@@ -134,7 +138,7 @@ def _in_between(before: Image, after: Image, random: Random) -> Image:
     cut = random.randint(start, len(new))
     if random.random() < 0.3:  # between two frames
         cut = min(len(new), _HEADER + (cut - _HEADER) // _FRAME * _FRAME) if cut > _HEADER else 0
-    return after | {_WAL: new[:cut] + old[cut:]}
+    return before | after | {_WAL: new[:cut] + old[cut:]}
 
 
 def lay_out(folder: Path, image: Image) -> None:

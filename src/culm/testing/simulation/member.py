@@ -176,7 +176,10 @@ class Member:
             store.close()  # type: ignore[possibly-undefined]
             return
         self._store = store  # type: ignore[possibly-undefined]
-        self.watch.open(self.store_path)
+        try:
+            self.watch.open(self.store_path)
+        except Exception as error:  # noqa: BLE001 - it must not look as if the node had failed
+            world.fail(f"{self.name}: looking into the store: {error!r}", error)
         node = Node(self.identity, self.config(), store)
         node.roster = WatchedRoster(node.roster.me, node.roster.store_path, told=self._session_ended)
         self.node = node

@@ -17,7 +17,7 @@ from culm.testing import LogBuilder, build_log
 from culm.transfer import PayloadReceived
 from tests.node.links import Party, run
 from tests.node.peers import Peer, key, sync
-from tests.node.test_proposals import ProposalPeer
+from tests.node.proposing import ProposalPeer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

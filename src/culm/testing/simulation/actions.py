@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from random import Random
 
-    from culm.bamboo import Identity
+    from culm.bamboo import Entry, Identity
     from culm.errors import Place
     from culm.node.policy import Policy
     from culm.store import Log
@@ -115,19 +115,9 @@ async def end_a_log(world: World, random: Random) -> None:
 async def forget(world: World, random: Random) -> None:
     """Somebody frees space."""
     member = one_up(world, random)
-    complete = member.watch.complete()
-    if not complete:
-        raise NotNow
-    place = random.choice(complete).place
-    digests = [digest for digest, entry in world.ledger.entries.items() if entry.place == place]
+    place, digests = _one_payload(world, random, member.watch.complete())
     member.watch.may_forget(digests)
-    host = member.host
-    try:
-        await member.on_host(lambda node: node.worker.run(node.worker.store.forget, place))
-    except CulmError as error:
-        world.note(f"{member} cannot forget: {error}")
-        return
-    if member.host is host:
+    if await _told(world, member, "forget", lambda store: store.forget(place)):
         world.happened("payload forgotten", f"{member} forgot the payload of {_short(place)}")
         member.everything_is_safe()
 
@@ -135,21 +125,30 @@ async def forget(world: World, random: Random) -> None:
 async def want_again(world: World, random: Random) -> None:
     """Somebody wants a payload again that was forgotten."""
     member = one_up(world, random)
-    forgotten = member.watch.forgotten()
-    if not forgotten:
-        raise NotNow
-    place = random.choice(forgotten).place
-    digests = [digest for digest, entry in world.ledger.entries.items() if entry.place == place]
+    place, digests = _one_payload(world, random, member.watch.forgotten())
     member.watch.may_want_again(digests)
-    host = member.host
-    try:
-        await member.on_host(lambda node: node.worker.run(node.worker.store.want_again, place))
-    except CulmError as error:
-        world.note(f"{member} cannot want again: {error}")
-        return
-    if member.host is host:
+    if await _told(world, member, "want again", lambda store: store.want_again(place)):
         world.happened("payload wanted again", f"{member} wants the payload of {_short(place)} again")
         member.everything_is_safe()
+
+
+def _one_payload(world: World, random: Random, entries: list[Entry]) -> tuple[Place, list[bytes]]:
+    """One of some entries: its place, and the hashes of all that were published there."""
+    if not entries:
+        raise NotNow
+    place = random.choice(entries).place
+    return place, [digest for digest, entry in world.ledger.entries.items() if entry.place == place]
+
+
+async def _told(world: World, member: Member, what: str, say: Callable[[SQLiteStore], object]) -> bool:
+    """Have a node's store do something; whether it did, and its machine is still the one that was told."""
+    host = member.host
+    try:
+        await member.on_host(lambda node: node.worker.run(say, node.worker.store))
+    except CulmError as error:
+        world.note(f"{member} cannot {what}: {error}")
+        return False
+    return member.host is host
 
 
 # -- choices ---------------------------------------------------------------------------------------------------------

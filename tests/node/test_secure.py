@@ -216,6 +216,17 @@ def test_forks_come_to_light(peers: list[Peer], length: int) -> None:
         assert [1, 2, 3] == peer.holds(log)
 
 
+def test_a_lower_fork_than_the_one_that_is_known(peers: list[Peer]) -> None:
+    """Who knows that a log is forked above what is held learns of a fork that a peer knows of lower down."""
+    alice, bob, _ = peers
+    log = build_log(4)
+    alice.store.add([*log.items(log.entries[:1]), *log.items(log.entries[3:]), (log.make(4, b"another"), b"another")])
+    bob.store.add([*log.items(log.entries[:2]), (log.make(2, b"another"), b"another")])
+    assert [{4}, {2}] == [{proof.position for proof in peer.view.fork_proofs()} for peer in (alice, bob)]
+    synced(alice, bob)
+    assert {2, 4} == {proof.position for proof in alice.view.fork_proofs()}
+
+
 def test_a_fork_of_a_log_of_which_nothing_is_held(peers: list[Peer]) -> None:
     """Who wants a log is told that it is forked at its first entry, so that nothing of it is valid."""
     alice, bob, _ = peers

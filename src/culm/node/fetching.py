@@ -202,8 +202,8 @@ class Fetching:
             if not lacks(store, policy, offer):
                 return None
             doubt = doubted(store, offer)
-            if knows_lower_fork(store, offer):  # whatever is asked for makes the peer show it
-                doubt = newest_held(store, log) or offer.fork
+            if knows_lower_fork(store, offer):  # asked for there, the peer shows it, though we may know of a higher one
+                doubt = offer.fork
             return _Wish(offer, asked_of(policy, offer), doubt or None, fork)
 
     def _look_at_finished(self) -> list[_Again]:

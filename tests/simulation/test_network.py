@@ -18,8 +18,10 @@ from culm.testing.simulation.disk import Disk, lay_out
 from culm.testing.simulation.host import Host
 from culm.testing.simulation.loop import SimulatedLoop, Spinning, Stalled
 from culm.testing.simulation.network import FATES, Network, Weather
+from culm.testing.simulation.pipe import Traits
 from culm.testing.simulation.seeds import unheard
 from culm.testing.simulation.threads import in_thread
+from culm.testing.simulation.transport import SimulatedTransport
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -145,6 +147,28 @@ def test_a_cut_at_any_byte(fate: str, cut_at: int, monkeypatch: pytest.MonkeyPat
 
     two.run(main())
     assert [f"connection: {fate}"] == two.told
+
+
+def test_a_small_window_is_no_silly_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that opens by a few bytes at a time is not filled by a few bytes: a short piece stays one of few."""
+    pieces: list[int] = []
+    take = SimulatedTransport.take
+
+    def counted(self: SimulatedTransport, data: bytes | None) -> None:
+        pieces.append(len(data or b""))
+        take(self, data)
+
+    monkeypatch.setattr(SimulatedTransport, "take", counted)
+    monkeypatch.setattr(Network, "_traits", lambda *_: Traits(0.01, 0.0, 0, 1024, 1000, 1000))
+    two = Two(Weather())
+
+    async def main() -> None:
+        await two.listen()
+        assert (SENT, "all") == await two.call(SENT, 1000.0)
+
+    two.run(main())
+    assert max(pieces) <= 1000
+    assert sum(pieces) / len(pieces) > 200
 
 
 def test_nobody_there() -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _FIRST_BYTES = 2000  # of a connection, which may come in small pieces
+_SILLY = 512  # bytes of room in a window, below which nothing is begun
 
 
 @dataclass(slots=True)
@@ -85,10 +86,12 @@ class Pipe:
     def pump(self) -> None:
         """Send on its way as much as the window allows."""
         traits = self._traits
-        while self._waiting and self._flying < traits.window:
+        while self._waiting and (room := traits.window - self._flying) > 0:
+            if room < _SILLY and room < self.queued:
+                break  # as TCP does: a window that opens by a few bytes is not filled by a few bytes
             data = self._waiting.popleft()
             piece = traits.piece if self.carried > _FIRST_BYTES else traits.first_piece
-            size = min(self._random.randint(1, piece), traits.window - self._flying)
+            size = min(self._random.randint(1, piece), room)
             if self.cut_at is not None:
                 size = min(size, self.cut_at - self.carried)
                 if size <= 0:

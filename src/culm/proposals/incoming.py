@@ -237,6 +237,11 @@ class Incoming:
         self._remember(seq, value)
         return value
 
+    def contradicts(self, entry: Entry) -> bool:
+        """Whether the peer's entries are others than this one, or than those that it links to."""
+        named = ((entry.seq, entry.hash), *entry.links)
+        return any(self._hashes.get(seq, value) != value for seq, value in named)
+
     def _remember(self, seq: int, value: bytes) -> None:
         self._hashes[seq] = value
         if len(self._hashes) > self._limits.hashes:

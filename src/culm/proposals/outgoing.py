@@ -71,6 +71,8 @@ class Outgoing:
             found = source.page(log, seq, ascending=True, limit=limit)
             self._page = {kept.entry.seq: kept for kept in found}
             kept = self._page.get(seq)
+        if kept is not None and self._exchange.incoming.contradicts(kept.entry):
+            return None  # the log is forked, which shows once what came is stored
         return kept
 
     def step(self, source: Source, room: int, *, greedy: bool) -> Step | None:

@@ -326,6 +326,29 @@ def test_a_full_disk_when_writing_a_payload(store: SQLiteStore, monkeypatch: pyt
     assert [] == store.verify().problems
 
 
+def test_a_disk_that_was_full_for_a_moment(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same transfer goes on when there is room again, though somebody still looks at the error."""
+    builder = build_log(0)
+    payload = bytes(range(256)) * 8192
+    entry = builder.append(payload)
+    store.add([(entry, None)])
+    sink = store.payload_sink(entry.place)
+    middle = len(payload) // 2
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.pwrite", full)
+        with pytest.raises(StoreFull) as kept:
+            sink.write(payload[:middle])
+    sink.write(payload[middle:])
+    sink.finish()
+
+    assert kept.tb is not None
+    assert {entry: payload} == look(store, entry.log).payloads
+
+
 # -- crashes ---------------------------------------------------------------------------------------------------
 
 

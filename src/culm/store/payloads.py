@@ -123,7 +123,7 @@ class Sink:
             size = counted
         if not size:
             return
-        data = memoryview(self._pending)[:size]
+        data = bytes(memoryview(self._pending)[:size])  # a view would live on in an error that is kept
         try:
             with self._database.transaction(durable=self._durable) as connection:
                 self._check_overtaken(connection)
@@ -140,7 +140,7 @@ class Sink:
         self._stored += counted
         self._pending = self._pending[counted:]
 
-    def _store(self, data: Bytes) -> None:
+    def _store(self, data: bytes) -> None:
         if self.is_large:
             self._file = self._name = pieces.write_file(self._database, self._id, self._stored, data)
         else:
@@ -198,7 +198,7 @@ class Sink:
             with self._database.transaction(durable=self._durable) as connection:
                 self._check_overtaken(connection)
                 if self.offset > self._written:
-                    self._store(self._pending)
+                    self._store(bytes(self._pending))
                 complete_payload(connection, self._id, self._entry)
         except PayloadMismatch as error:
             self._refuse(error)

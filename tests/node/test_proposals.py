@@ -184,6 +184,31 @@ def test_a_fork_without_news(peers: list[ProposalPeer], newer: int) -> None:
     assert [proof.position for proof in asking.store.fork_proofs()] == [5]
 
 
+def test_the_end_of_a_log_is_seen(peers: list[ProposalPeer]) -> None:
+    """T91: who wants only what is behind the end of a log gets the entry that ends it, and asks no more."""
+    alice, bob, _ = peers
+    log = build_log(4)
+    log.append(b"farewell", is_end=True)
+    bob.store.add(log.items())
+    interest = RangeSet([read_range("8..")])
+    session = sync(alice, bob, [key(log)], interest=lambda _: interest)
+    held = {stored.entry.seq for stored in alice.store.entries(key(log))}
+    assert held == {*path(5, 1)}
+    assert session.stats.bytes_sent < 2000
+
+
+def test_a_log_that_ends_where_ours_goes_on(peers: list[ProposalPeer]) -> None:
+    """The peer says that a log ends where we hold another entry, and more: it is asked for, and the fork shows."""
+    alice, bob, _ = peers
+    log = build_log(7)
+    other = log.make(5, b"farewell", is_end=True)
+    alice.store.add(log.items())
+    bob.store.add([*log.items(log.entries[:4]), (other, b"farewell")])
+    session = sync(alice, bob, [key(log)])
+    assert 5 in {proof.position for proof in alice.store.fork_proofs()}
+    assert session.stats.bytes_sent < 2000
+
+
 def test_what_is_before_a_fork_comes(peers: list[ProposalPeer]) -> None:
     """From a peer that knows a log to be forked come all entries before the fork, and the proof."""
     alice, bob, _ = peers

@@ -82,8 +82,9 @@ class ProposalOptions:
 class _Followed:
     """A log that is asked for. ``tried``: spans that were proposed and are not to be again; ``open``: proposals.
 
-    ``shown``: the position of the fork that the peer was shown, or showed us. ``skipped``: entries whose payload the
-    peer did not have when it was their turn, and which a proposal that lives does not bring any more.
+    ``shown``: the position of the fork that the peer was shown, or showed us. ``end``: where the log ends, as the peer
+    says. ``skipped``: entries whose payload the peer did not have when it was their turn, and which a proposal that
+    lives does not bring any more.
     """
 
     log: Log
@@ -91,6 +92,7 @@ class _Followed:
     tried: set[tuple[int, int]] = field(default_factory=set)
     open: dict[int, tuple[int, int]] = field(default_factory=dict)
     shown: int | None = None
+    end: int | None = None
     skipped: set[int] = field(default_factory=set)
     given_up: bool = False  # the peer wants nothing of it
 
@@ -216,7 +218,8 @@ class Proposer:
         if followed.given_up:
             return True
         is_complete, log, begun_now = True, followed.log, 0
-        for gap in chain(self._gaps.of(log, followed.interest), islice(self._skipped(followed), _AT_ONCE)):
+        skipped = islice(self._skipped(followed), _AT_ONCE)
+        for gap in chain(self._gaps.of(log, followed.interest), self._end_told(followed), skipped):
             span = gap.low, gap.high
             if span in followed.tried or self._is_asked(followed, gap):
                 continue
@@ -233,7 +236,28 @@ class Proposer:
             followed.tried.add(span)
             followed.open[self._connection.propose(proposal, begun)] = span
             begun_now += 1
-        return self._show_fork(followed) and is_complete
+        return self._doubt_end(followed) and self._show_fork(followed) and is_complete
+
+    def _end_told(self, followed: _Followed) -> Iterator[Gap]:
+        """The entry that ends the log, as the peer says, if it is not held: it is to be seen (seed 000, code 134)."""
+        if followed.end is not None and self._source.lookup(followed.log).entries_around(followed.end) is None:
+            yield Gap(followed.end, followed.end, Range(followed.end, followed.end, payloads=False))
+
+    def _doubt_end(self, followed: _Followed) -> bool:
+        """Propose what is behind an entry of ours that does not end the log, where the peer says it ends.
+
+        The peer shows its own entry then. False if that has to wait.
+        """
+        log, seq, source = followed.log, followed.end, self._source
+        if seq is None or (seq, seq) in followed.tried or source.lookup(log).entries_around(seq) is None:
+            return True
+        stored = source.get(log, seq)
+        if stored is None or stored.entry.is_end:
+            return True
+        if not self._compare(followed, stored.entry):
+            return False
+        followed.tried.add((seq, seq))
+        return True
 
     def _show_fork(self, followed: _Followed) -> bool:
         """Propose what is behind the newest valid entry of a forked log: each side then shows the proof that it has.
@@ -244,14 +268,19 @@ class Proposer:
         fork = source.lowest_fork(log)
         if fork is None or fork == followed.shown:
             return True
-        newest = source.newest(log)
-        if newest is None:
-            proposal = Proposal(0, *log, 1, 1, None, None, None, None, NOTHING)
-        else:
-            proposal = Proposal(0, *log, newest.seq, None, None, None, newest.hash, newest.size, NOTHING)
-        if not self._connection.credit or not self._connection.may_propose(proposal):
+        if not self._compare(followed, source.newest(log)):
             return False
         followed.shown = fork
+        return True
+
+    def _compare(self, followed: _Followed, entry: Entry | None) -> bool:
+        """Propose what is behind an entry, or everything, only to see what the peer objects. False if it cannot be."""
+        if entry is None:
+            proposal = Proposal(0, *followed.log, 1, 1, None, None, None, None, NOTHING)
+        else:
+            proposal = Proposal(0, *followed.log, entry.seq, None, None, None, entry.hash, entry.size, NOTHING)
+        if not self._connection.credit or not self._connection.may_propose(proposal):
+            return False
         followed.open[self._connection.propose(proposal)] = _FORK
         return True
 
@@ -332,7 +361,7 @@ class Proposer:
         if followed is not None and event.cancel.code is Code.RESOURCE_LIMIT and event.id in followed.open:
             self._try_again(followed, followed.open[event.id])
         if followed is not None and event.cancel.code is Code.END_OF_LOG:
-            followed.tried.clear()
+            followed.end = event.cancel.seq
 
     def _with_ours(self, proposal: Proposal, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
         """A fork proof of an entry the peer showed, and ours of the same number."""

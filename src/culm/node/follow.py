@@ -399,10 +399,13 @@ class Follower:
             self.proofs.append(event.proof)
         if span is None:
             self._question_over(followed, event.id)
-        elif event.id == span.lazy:
+        elif event.id == span.lazy and (followed.fork_seen or not event.proof):
             span.lazy = None
             self._answered(followed, span)
         else:
+            if event.id == span.lazy:  # the proof instead of an answer: so the other request ends, too
+                span.lazy = None
+                self._drop(span.eager)
             span.over = True
             if span.lazy is not None:
                 self._drop(span.lazy)

@@ -64,7 +64,6 @@ class IntervalSession(PeerSession):
         )
         self._mirrors = mirrors
         self._finished = finished
-        self._polled_at = clock()
         logs = list(logs)
         self._asks = bool(logs)
         self.follower.add(logs)
@@ -155,11 +154,11 @@ class IntervalSession(PeerSession):
         self.connection.keep_alive()
         return self.connection.data_to_send()
 
-    def _settle(self, now: float) -> None:
+    def _settle(self) -> None:
         self.follower.settle()
-        if self._live and now - self._polled_at > self.config.interval:
-            self._polled_at = now
-            self.follower.poll()
+
+    def _poll(self) -> None:
+        self.follower.poll()
 
     def _check_done(self) -> None:
         if self._finished is not None:

@@ -72,7 +72,7 @@ class PeerSession(ABC):
         self._change = -1
         self._changed = True
         self._is_taking = False  # what was said is not on its way to the store yet
-        self._heard_at = self._spoke_at = self._news_at = clock()
+        self._heard_at = self._spoke_at = self._news_at = self._polled_at = clock()
         self._unsent_at: float | None = None
 
     @property
@@ -165,9 +165,12 @@ class PeerSession(ABC):
     def _keep_alive(self) -> bytes:
         """A sign of life."""
 
-    @abstractmethod
-    def _settle(self, now: float) -> None:
+    def _settle(self) -> None:  # noqa: B027 - only some need it
         """Nothing came for a while."""
+
+    @abstractmethod
+    def _poll(self) -> None:
+        """Ask again for what the peer did not have: it answers without keeping what is asked open."""
 
     @abstractmethod
     def _check_done(self) -> None:
@@ -326,5 +329,9 @@ class PeerSession(ABC):
                     self._put(self._keep_alive())
             if now - self._news_at > limits.settle_seconds:
                 async with self._lock:
-                    self._settle(now)
+                    self._settle()
+            if self._live and now - self._polled_at > self.config.interval:
+                self._polled_at = now
+                async with self._lock:
+                    self._poll()
             self._wake.set()

@@ -93,7 +93,6 @@ class ProposalSession(PeerSession):
         self._fetching: dict[int, Entry] = {}  # by proposals: the entry whose payload is coming
         self._fetched: deque[Entry] = deque()  # payloads on their way to the store
         self._grown: set[Log] = set()
-        self._polled_at = clock()
         self._asked_at: float | None = None  # when we asked for a sign of life, before ending
         self._answers = 0
         self._farewell_at: float | None = None
@@ -230,10 +229,8 @@ class ProposalSession(PeerSession):
         self.session.ping()
         return self.session.data_to_send()
 
-    def _settle(self, now: float) -> None:
-        if self._live and now - self._polled_at > self.config.interval:
-            self._polled_at = now
-            self.proposer.poll()
+    def _poll(self) -> None:
+        self.proposer.poll()
 
     def _check_done(self) -> None:
         if self._live:

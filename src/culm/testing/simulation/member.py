@@ -131,7 +131,12 @@ class Member:
         self.policy = policy
         async with self._choosing:  # one after the other, as whoever reads a file with choices does
             if self.is_up:
-                await self.on_host(lambda node: node.change_policy(policy))
+                host = self.host
+                try:
+                    await self.on_host(lambda node: node.change_policy(policy))
+                except StoreError:
+                    if self.host is host and not self._stop.is_set():
+                        raise  # else the node has ended over it
 
     # -- up ----------------------------------------------------------------------------------------------------
 

@@ -98,7 +98,12 @@ class _Exchange:
                 yield f"entry {seq}" if lacks_entry else f"the payload of {seq}"
 
     def _compares(self, theirs: Seen | None) -> bool:
-        """Whether a fork shows by what each side names: with proposals the newest entry of whoever wants the log."""
+        """Whether a fork shows by what each side names: with proposals the newest entry of whoever wants the log.
+
+        By intervals and proposals, what is said of a log is not compared with what is kept back of it.
+        """
+        if self.scheme in _IN_ORDER and not self.taker.policy.shares(self.log):
+            return False
         if self.scheme == "proposals" and theirs is not None and not self.giver.policy.wants(self.log):
             return max(self.seen.verified) >= max(theirs.verified)
         return self.scheme != "bushbaby"

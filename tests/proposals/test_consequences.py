@@ -229,6 +229,16 @@ def test_another_entry_that_was_just_sent(whole: bool) -> None:
     assert {LOG.entries[1], OTHER_2} == set(said(victim)[-1].entries)
 
 
+@pytest.mark.parametrize("message", [Skip(Why.TOO_LARGE), raw(b"more than three"), raw(b"TWO")])
+def test_what_is_said_of_another_entry_than_ours(message: Skip | bytes) -> None:
+    """The peer goes on with the payload of an entry that was told of elsewhere: that it may not be ours is no breach."""
+    behind_the_first = offer(1, None, lower=None, hash=H1, offset=LOG.entries[0].size)
+    victim = Victim(1, 2).runs(behind_the_first, NOTHING).adjusts(eagerness=EVERYTHING, greatest=5)
+    victim.data(Raw(0), Notify(1), message)
+    assert not any(isinstance(event, PayloadReceived) and event.entry.seq == 2 for event in victim.events)
+    assert victim.store.bytes[H2] == b"two"
+
+
 def test_a_fork_is_shown_behind_what_the_peer_told() -> None:
     """87: the peer was first to tell of everything up to the fork and beyond; it is shown the proof all the same."""
     knowing = Side(proactive=True, store=store_of(LOG, 1, 2))

@@ -55,7 +55,8 @@ class Incoming:
         self._last_metadata = 0  # the entry whose metadata the peer sent last
         self._sent: _Sent | None = None
         self._apologised = -1  # the last item it apologised for
-        self._known_seq = 0  # the payload of which the next three tell
+        self._known_seq = 0  # the payload of which the next four tell
+        self._is_agreed = False  # both mean the same entry: the peer sent it, or the proposal names its hash
         self._entry: Entry | None = None
         self._size: int | None = None
         self._hasher: PayloadHasher | None = None  # made once bytes come
@@ -88,6 +89,7 @@ class Incoming:
         found = source.page(self._exchange.proposal.log, seq, ascending=True, limit=1)
         entry = found[0].entry if found and found[0].entry.seq == seq else None
         self._known_seq, self._entry, self._size = seq, entry, entry.size if entry is not None else None
+        self._is_agreed = outer_seq(self._exchange.proposal) == seq
         self._hasher = self._exchange.begun if self.offset and self.index == 0 else None
         self._can_hash = not self.offset or self._hasher is not None
 
@@ -131,20 +133,14 @@ class Incoming:
             item = self._exchange.sequence.item(index)
             if not item.is_payload:
                 raise RemoteProtocolError(f"a notice of entry {item.seq}, which is to be sent")
-            size = self._size_of(item.seq, source)
+            size = self._size if self._known_seq == item.seq and self._is_agreed else None
             if size is not None and not ours.ever_took_notice(size):
                 raise RemoteProtocolError(f"a notice of the payload of entry {item.seq}, which is to be sent")
-
-    def _size_of(self, seq: int, source: Source) -> int | None:
-        if self._known_seq == seq:
-            return self._size
-        found = source.page(self._exchange.proposal.log, seq, ascending=True, limit=1)
-        return found[0].entry.size if found and found[0].entry.seq == seq else None
 
     def skip(self, why: Why, source: Source, events: list[Event]) -> None:
         """The peer leaves out the payload, or the rest of it."""
         item = self._payload(source)
-        ours, size = self._exchange.ours, self._size
+        ours, size = self._exchange.ours, self._size if self._is_agreed else None
         if why is Why.NOT_AVAILABLE:
             if not ours.may_skip:
                 raise RemoteProtocolError(f"the payload of entry {item.seq} is left out, which may not be")
@@ -199,7 +195,7 @@ class Incoming:
         self._last_metadata = seq
         self._pass()
         self._move()
-        self._known_seq, self._entry, self._size = seq, entry, message.size
+        self._known_seq, self._is_agreed, self._entry, self._size = seq, True, entry, message.size
         self._hasher, self._can_hash = None, True
 
     def _check_form(self, seq: int, message: Metadata) -> None:
@@ -252,14 +248,22 @@ class Incoming:
     # -- payloads ----------------------------------------------------------------------------------------------
 
     def begin(self, count: int, source: Source, events: list[Event]) -> bool:
-        """So many bytes of a payload follow. False if nothing is known of it, so that they cannot be understood."""
+        """So many bytes of a payload follow. False if nothing is known of it, so that they cannot be understood.
+
+        Nor can they if they do not fit our entry, and the peer may mean another one.
+        """
         item = self._payload(source)
         if self._size is None:
             return False
+        problem = None
         if not self._exchange.ours.ever_took_payload(self._size):
-            raise RemoteProtocolError(f"bytes of the payload of entry {item.seq}, which was not asked for")
-        if self.offset > self._size or count > self._size - self.offset:
-            raise RemoteProtocolError(f"{count} bytes, where {self._size - self.offset} of the payload are left")
+            problem = f"bytes of the payload of entry {item.seq}, which was not asked for"
+        elif self.offset > self._size or count > self._size - self.offset:
+            problem = f"{count} bytes, where {self._size - self.offset} of the payload are left"
+        if problem is not None:
+            if self._is_agreed or not self._exchange.ours.ever_took_metadata():  # of an entry of any size
+                raise RemoteProtocolError(problem)
+            return False
         if self.offset == self._size:
             self._complete(b"", events, greedy=False)
         return True
@@ -288,9 +292,9 @@ class Incoming:
                 if self._can_hash:
                     self._check(entry, data)
             except PayloadMismatch:
-                began_elsewhere = self.index == 0 and bool(exchange.proposal.offset)
-                events.append(PayloadFailed(exchange.id, entry, is_theirs=not began_elsewhere))
-                if not (greedy or began_elsewhere):
+                is_theirs = self._is_agreed and not (self.index == 0 and exchange.proposal.offset)
+                events.append(PayloadFailed(exchange.id, entry, is_theirs=is_theirs))
+                if is_theirs and not greedy:
                     raise RemoteProtocolError(f"a payload that is not the one entry {entry.seq} names") from None
                 if greedy:
                     self.is_wrong = True

@@ -91,6 +91,18 @@ def test_local_forks(start: int, lazy: bool, items: int) -> None:
     assert items == (announced if lazy else len(pair.a.items))
 
 
+@pytest.mark.parametrize(("seq", "expected"), [(3, [3, 2, 1]), (4, [4, 1]), (5, [])])
+def test_down_from_below_a_fork(seq: int, expected: list[int]) -> None:
+    """With local forks, what goes down from below a fork never comes to it: it is sent, and no proof."""
+    log = build_log(8)
+    pair = holders(log, b=8)
+    forked(log, 5, pair.b)
+    pair.a.connection.request(*key(log), MetadataOnly(seq, ascending=False), forks=Forks.LOCAL)
+    pair.settle()
+    assert only(pair).reason is (None if expected else Reason.FULL_PROOF)
+    assert [("m", number) for number in expected] == pair.a.items
+
+
 def test_anchors() -> None:
     """A proof is sent only if the fork is beyond the anchor, and on a path from it."""
     log = build_log(8)

@@ -231,7 +231,7 @@ def test_another_entry_that_was_just_sent(whole: bool) -> None:
 
 @pytest.mark.parametrize("message", [Skip(Why.TOO_LARGE), raw(b"more than three"), raw(b"TWO")])
 def test_what_is_said_of_another_entry_than_ours(message: Skip | bytes) -> None:
-    """The peer goes on with the payload of an entry that was told of elsewhere: that it may not be ours is no breach."""
+    """The peer goes on with the payload of an entry that it did not send, and that may be another: that is no breach."""
     behind_the_first = offer(1, None, lower=None, hash=H1, offset=LOG.entries[0].size)
     victim = Victim(1, 2).runs(behind_the_first, NOTHING).adjusts(eagerness=EVERYTHING, greatest=5)
     victim.data(Raw(0), Notify(1), message)

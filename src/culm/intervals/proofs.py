@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from culm.bamboo import ForkProof, is_authentic, linkers, lipmaa
 from culm.bamboo.forks import ForkCase
-from culm.intervals.interval import Forks
+from culm.intervals.interval import At, Forks, start_of
 from culm.intervals.items import entry_of_proof
 
 if TYPE_CHECKING:
@@ -46,9 +46,16 @@ def full_proof(request: Request, source: Source, *, ascending: bool, next_seq: i
         proof
         for proof in source.proofs(request.log)
         if is_due(request, ascending=ascending, next_seq=next_seq, position=proof.position)
+        and not (request.forks is Forks.LOCAL and not ascending and _is_above(request, proof.position))
         and (request.anchor is None or _is_anchored(proof, request.anchor, source, ascending=ascending))
     ]
     return (min if ascending else max)(found, key=lambda proof: proof.position, default=None)
+
+
+def _is_above(request: Request, position: int) -> bool:
+    """Whether a place is above where the interval begins: a response that goes down never comes there."""
+    start = start_of(request.interval)
+    return isinstance(start, At) and position > start.seq
 
 
 def _is_anchored(proof: ForkProof, anchor: tuple[int, bytes], source: Source, *, ascending: bool) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from culm.proposals.limits import Limits
     from culm.transfer import Source
 
-_LOOKED_AT = 64  # sizes of payloads that are looked up to judge one message
+_LOOKED_AT = 64  # items that are looked at to judge one message
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Incoming:
 
     # -- notices and skips -------------------------------------------------------------------------------------
 
-    def notify(self, count: int, source: Source, events: list[Event]) -> None:
+    def notify(self, count: int, events: list[Event]) -> None:
         """The peer has so many items, which it does not send."""
         if not count:
             return
@@ -116,7 +116,7 @@ class Incoming:
         if count > exchange.total - self.index:
             raise RemoteProtocolError(f"a notice of {count} items, where {exchange.total - self.index} are left")
         first_new = max(self.index, exchange.outgoing.highest[0])
-        self._check_notice(first_new, self.index + count, source)
+        self._check_notice(first_new, self.index + count)
         self._pass(count)
         self._move(count)
         self._sent = None
@@ -124,7 +124,7 @@ class Incoming:
             seq = exchange.sequence.item(self.index - 1).seq
             events.append(Noticed(exchange.id, self.index - first_new, seq))
 
-    def _check_notice(self, low: int, high: int, source: Source) -> None:
+    def _check_notice(self, low: int, high: int) -> None:
         """Whether it was ever right to tell of items instead of sending them."""
         ours = self._exchange.ours
         if low >= high or Wish.NOTIFY in ours.said:

@@ -224,7 +224,7 @@ class Receiver:
                     self.lose(exchange, Code.DO_NOT_RETRY)
                     self._begin_body(message, None)
             case Notify(count):
-                incoming.notify(count, self._source, self._events)
+                incoming.notify(count, self._events)
             case Skip(why):
                 incoming.skip(why, self._source, self._events)
             case SkipBytes(count):

@@ -231,12 +231,20 @@ def test_another_entry_that_was_just_sent(whole: bool) -> None:
 
 @pytest.mark.parametrize("message", [Skip(Why.TOO_LARGE), raw(b"more than three"), raw(b"TWO")])
 def test_what_is_said_of_another_entry_than_ours(message: Skip | bytes) -> None:
-    """The peer goes on with the payload of an entry that it did not send, and that may be another: that is no breach."""
+    """The peer goes on with the payload of an entry that it did not send, and may mean another: that is no breach."""
     behind_the_first = offer(1, None, lower=None, hash=H1, offset=LOG.entries[0].size)
     victim = Victim(1, 2).runs(behind_the_first, NOTHING).adjusts(eagerness=EVERYTHING, greatest=5)
     victim.data(Raw(0), Notify(1), message)
     assert not any(isinstance(event, PayloadReceived) and event.entry.seq == 2 for event in victim.events)
     assert victim.store.bytes[H2] == b"two"
+
+
+def test_what_is_behind_something_the_peer_told_of() -> None:
+    """The peer tells of the entry at which its proposal begins, which we lack: what we have behind it is sent."""
+    victim = Victim(3, 4).control(offer(2, None, lower=None, hash=H2, offset=LOG.entries[1].size)).confirms(NOTHING)
+    victim.sends().data(Switch(0), Notify(1))
+    victim.connection.respond(10**6)
+    assert push_data(meta(3)) + raw(b"") in victim.connection.data_to_send()
 
 
 def test_a_fork_is_shown_behind_what_the_peer_told() -> None:

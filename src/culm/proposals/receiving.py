@@ -177,7 +177,7 @@ class Receiver:
             return True
         self._take_item(exchange, message)
         self._sender.end_if_finished(exchange)
-        if isinstance(message, Apology | Skip):
+        if isinstance(message, Apology | Skip | Notify):  # there may be something to send behind that
             self._sender.queue(exchange)
         return True
 

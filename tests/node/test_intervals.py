@@ -239,6 +239,16 @@ def test_what_is_before_a_fork_comes(peers: list[Peer]) -> None:
     assert session.stats.forks == 1
 
 
+def test_what_waits_is_verified_past_a_gap_of_the_peer(peers: list[Peer]) -> None:
+    """What is held and waits needs an entry behind one that the peer lacks: that is asked for, and all is verified."""
+    alice, bob, _ = peers
+    log = build_log(8)
+    alice.store.add([*log.items(log.entries[:2]), *log.items(log.entries[4:])])
+    bob.store.add([*log.items(log.entries[:1]), (log.entries[3], None), *log.items(log.entries[4:])])
+    sync(alice, bob, [key(log)])
+    assert [1, 2, 5, 6, 7, 8] == alice.numbers(key(log))
+
+
 def test_unshared_logs_stay(peers: list[Peer]) -> None:
     """Of a log that is not for others nothing is shown, not even that it is there."""
     alice, bob, _ = peers

@@ -205,7 +205,7 @@ def test_offers(ours: tuple[list[str], int], theirs: tuple[list[str], int], inte
 
 @pytest.mark.parametrize(
     ("text", "needed", "is_of_use"),
-    [("1..27 sparse metadata", [], False), ("18.. metadata", [17], True), ("1..", [], True)],
+    [("1..27 sparse metadata", [], False), ("18.. metadata", [17], True), ("1..", [17], True)],
 )
 def test_what_waits(text: str, needed: list[int], *, is_of_use: bool) -> None:
     """An entry that waits needs its path where it is wanted itself, and nothing where it is beside what is wanted."""

@@ -49,8 +49,8 @@ class Missing:
                 least_missing = min(least_missing, self._add_item(found, followed, item))
         if found:  # what is below need not be looked at again
             followed.lowest = max(followed.lowest, least_missing)
-        # What waits for a path that is not wanted. It comes first: what is behind the peer's newest entry is not
-        # answered before there is any, and nothing else would bring the entries of its pool.
+        # What waits for a path that is not wanted, or that the peer has only in part. It comes first: what is behind
+        # the peer's newest entry is not answered before there is any, and nothing else would bring its pool.
         needed = self._source.stranded(followed.log, interest, followed.newest or 0)
         alone = [seq for seq in needed if not any(span.covers(seq) for span in found)]
         first: list[Span] = []

@@ -73,7 +73,10 @@ def lacks(store: SQLiteStore, policy: Policy, offer: Offer) -> bool:
         return True
     if any(_misses(store, offer.log, item) for item in asked_of(policy, offer)):
         return True
-    needed = stranded(store, offer.log, policy.interest(offer.log), _newest(offer.held))
+    interest = policy.interest(offer.log)
+    if interest == EVERYTHING:  # what is needed is missing itself
+        return False
+    needed = stranded(store, offer.log, interest, _newest(offer.held))
     return any(offer.held.contains_metadata(seq) for seq in needed)
 
 

@@ -78,8 +78,6 @@ def stranded(store: SQLiteStore, log: Log, interest: RangeSet, newest: int) -> l
     What waits is held, so that it is not missing; and its path need not be a part of the interest. ``newest`` is where
     the peer's log ends: what an open sparse range denotes depends on that.
     """
-    if interest == EVERYTHING:  # the path is missing itself
-        return []
     lookup = store.lookup(log)
     needs: dict[int, int] = {}  # of each entry that waits, the first on its path that does not
     found: set[int] = set()

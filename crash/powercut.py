@@ -13,26 +13,18 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import struct
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from culm.store.folder import Folder
 from culm.store.schema import PayloadState
+from culm.testing.wal import span, wal_of
 
 if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-_HEADER, _FRAME_HEAD = 32, 24
-_SALTS = slice(32, 40)  # of the WAL file that the shared-memory file is about
-_BACKFILL_ATTEMPTED = 128  # where the shared-memory file says how many frames are being copied into the database
 _SECTOR = 512
-
-
-def wal_of(store: Path) -> Path:
-    """The store's WAL file."""
-    return store.with_name(store.name + "-wal")
 
 
 def copy_store(store: Path, target: Path) -> None:
@@ -46,30 +38,6 @@ def copy_store(store: Path, target: Path) -> None:
         Folder(target).path.mkdir()
         for path in folder.iterdir():
             os.link(path, Folder(target).path / path.name)
-
-
-def span(store: Path) -> tuple[int, int] | None:
-    """From where to where the WAL file may be missing; None if there is nothing that may."""
-    try:
-        wal = wal_of(store).read_bytes()
-    except FileNotFoundError:
-        return None
-    if len(wal) < _HEADER + _FRAME_HEAD:
-        return None
-    page_size = int.from_bytes(wal[8:12], "big")
-    salts = wal[16:24]
-    end = _HEADER
-    while wal[end + 8 : end + 16] == salts and end + _FRAME_HEAD + page_size <= len(wal):
-        end += _FRAME_HEAD + page_size
-    try:
-        shared = store.with_name(store.name + "-shm").read_bytes()
-        (copied,) = struct.unpack_from("=I", shared, _BACKFILL_ATTEMPTED)
-    except (FileNotFoundError, struct.error):
-        return None
-    if shared[_SALTS] != salts:
-        return None
-    first = _HEADER + copied * (_FRAME_HEAD + page_size)
-    return (first, end) if first < end else None
 
 
 def cut(store: Path, rng: random.Random) -> str | None:

@@ -20,7 +20,7 @@ from culm.bamboo import Identity
 from culm.errors import Place
 from culm.store import SQLiteStore
 from culm.store.folder import Folder
-from culm.testing import build_log
+from culm.testing import build_log, wal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,9 +189,9 @@ def test_what_may_be_cut(tmp_path: Path) -> None:
         store.append(AUTHOR, 1, [b"one"])
         powercut.copy_store(path, copy)
 
-    assert powercut.span(copy) is not None
+    assert wal.span(copy) is not None
     shared = copy.with_name("store.db-shm")
     shared.write_bytes(bytes(20_480))  # as of a program that was killed while it made it anew
-    assert powercut.span(copy) is None
+    assert wal.span(copy) is None
     shared.unlink()
-    assert powercut.span(copy) is None
+    assert wal.span(copy) is None

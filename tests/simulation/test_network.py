@@ -356,6 +356,31 @@ def test_killed_within_a_write(tmp_path: Path) -> None:
     assert {1, 5} == found
 
 
+@pytest.mark.parametrize(("folded", "least"), [(False, 1), (True, 4)])
+def test_a_power_cut(tmp_path: Path, *, folded: bool, least: int) -> None:
+    """What was not synced may be gone, each transaction wholly; what was copied into the store's file is safe."""
+    found = set()
+    for number in range(16):
+        folder, copy = tmp_path / f"{number}", tmp_path / f"{number}-found"
+        folder.mkdir()
+        copy.mkdir()
+        disk = Disk(folder, Random(number), lambda _: None)
+        _write(disk, 1)
+        with closing(sqlite3.connect(disk.store)) as reader:  # somebody has it open: the WAL file stays
+            reader.execute("SELECT * FROM things").fetchall()
+            disk.everything_is_safe()
+            for _ in range(3):
+                _write(disk, 1)
+            if folded:
+                reader.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            for _ in range(3):
+                _write(disk, 1)
+            lay_out(copy, disk.image_after_power_cut())
+        found.add(_count(Disk(copy, Random(0), lambda _: None)))
+    assert least == min(found)
+    assert len(found) > 2
+
+
 def test_a_thread_of_a_host(tmp_path: Path) -> None:
     """What a thread does takes simulated time, and its errors reach whoever waits."""
     two = Two()

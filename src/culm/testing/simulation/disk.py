@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from culm.errors import StoreError
+from culm.testing.wal import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,10 +119,10 @@ class Disk:
 
     def image_after_power_cut(self) -> Image:
         """All files, of what was written last perhaps only a part."""
-        image = self.image()
+        image, limits = self.image(), span(self.store)
         wal, safe = image.get(_WAL, b""), self._safe
-        if safe is not None and wal[:_HEADER] == safe[:_HEADER] and wal[: len(safe)] == safe:
-            image[_WAL] = wal[: self._random.randint(len(safe), len(wal))]
+        if safe is not None and limits is not None and wal[: len(safe)] == safe:
+            image[_WAL] = wal[: self._random.randint(min(max(limits[0], len(safe)), len(wal)), len(wal))]
         return image
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +19,12 @@ import pytest
 from culm.bamboo import Identity
 from culm.errors import StoreDamaged, StoreError, StoreFull, StoreMissing
 from culm.store import SQLiteStore, State, migrations, schema
+from culm.store.database import Database
 from culm.testing import build_log
 from tests.store.model import look
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from culm.store.database import Database
 
 LOG = build_log(40, payload_size=3000)
 NAME = LOG.entries[0].log
@@ -492,3 +491,12 @@ def test_states_are_part_of_the_schema() -> None:
     assert {"ABSENT": 0, "PARTIAL": 1, "COMPLETE": 2, "FORGOTTEN": 3, "SIZE_MISMATCH": 4} == {
         state.name: int(state) for state in schema.PayloadState
     }
+
+
+@pytest.mark.parametrize("last", [4, 3, None])
+def test_a_page_that_does_not_go_on(store: SQLiteStore, last: int | None) -> None:
+    """Rows of a damaged index that end where they began would be read for ever: the store is called damaged."""
+    with closing(Database(store.path, read_only=True)) as database:
+        database.expect_beyond(4, 5)
+        with pytest.raises(StoreDamaged, match="out of order"):
+            database.expect_beyond(4, last)

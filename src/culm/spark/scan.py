@@ -189,6 +189,8 @@ def _entry_page(database: Database, low: int, piece: Piece, limit: int) -> list[
             "SELECT id, CAST(encoded AS BLOB), payload_state FROM entries WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
             (low, piece.high, _PAGE),
         ).fetchall()
+        if rows:
+            database.expect_beyond(low - 1, rows[-1][0])
         complete = [row_id for row_id, _, state in rows if state == PayloadState.COMPLETE]
         payloads = _payloads(database, complete, limit)
     return [_row_of(piece.path, row_id, encoded, state, payloads.get(row_id)) for row_id, encoded, state in rows]

@@ -160,6 +160,15 @@ class Database:
             msg = f"{self.path}: another thread is using this store: open one for each"
             raise StoreError(msg)
 
+    def expect_beyond(self, place: Any, last: Any) -> None:  # noqa: ANN401 - keys of any kind that have an order
+        """``StoreDamaged`` unless a page of rows ended beyond a place: the next would begin there, and so for ever."""
+        try:
+            is_beyond = last > place
+        except TypeError:  # an index that does not have what the table has
+            is_beyond = False
+        if not is_beyond:
+            raise StoreDamaged(f"{self.path}: the store's file is damaged: an index is out of order")
+
     def read(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """The rows of a single query: a moment of its own, without a transaction around it."""
         with translated_errors(self.path):

@@ -94,6 +94,8 @@ def page(
             f" WHERE {' AND '.join(conditions)} ORDER BY change, news.log, news.seq, kind LIMIT ?",
             [*values, limit],
         ).fetchall()
+    if rows:
+        database.expect_beyond(tuple(since), rows[-1][:4])
     found = [(stored_of_row(row[4:]), Position(*row[:4])) for row in rows]
     return NewsPage(found, found[-1][1] if len(rows) == limit else Position(change + 1))
 

@@ -71,6 +71,7 @@ def entries(database: Database, log: Log, low: int, high: int, states: Iterable[
             yield stored_of_row(row[:5])
         if len(rows) < _PAGE:
             return
+        database.expect_beyond((after, variant), rows[-1][5:])
         after, variant = rows[-1][5:]
 
 
@@ -84,6 +85,8 @@ def sendables(database: Database, log: Log, low: int, high: int, limit: int) -> 
             " AND seq BETWEEN ? AND ? AND state = 2 AND payload_state = 2 ORDER BY seq LIMIT ?",
             (log[0], to_sql(log[1]), to_sql(low), to_sql(high), limit),
         ).fetchall()
+    if rows:
+        database.expect_beyond(to_sql(low) - 1, rows[-1][0])
     return [Sendable(from_sql(seq), encoded, size, start, row) for seq, encoded, size, start, row in rows]
 
 
@@ -112,6 +115,7 @@ def every_entry(database: Database) -> Iterator[tuple[Log, int, bytes, bytes, in
             yield ((author, from_sql(log_id)), from_sql(seq), *rest)
         if len(rows) < _PAGE:
             return
+        database.expect_beyond(after, rows[-1][:4])
         after = rows[-1][:4]
 
 

@@ -68,8 +68,8 @@ def replay(files: Sequence[str]) -> int:
 
 
 def summary(data: Path) -> int:
-    """What has been done in sum; whether a finding is open."""
-    stretches = ledger.read(data)
+    """What has been done in sum, with what was kept; whether a finding is open."""
+    stretches = [*ledger.read(ledger.KEPT), *ledger.read(data)]
     hours = sum(item.cpu for item in stretches) / 3600
     inputs = sum(item.inputs for item in stretches)
     still = findings.open_findings(data)
@@ -81,7 +81,7 @@ def summary(data: Path) -> int:
 
 def listing(available: Sequence[Target], data: Path) -> None:
     """Each target with what it had so far."""
-    sums = ledger.by_target(ledger.read(data))
+    sums = ledger.by_target([*ledger.read(ledger.KEPT), *ledger.read(data)])
     for target in available:
         had = sums.get(target.name, ledger.Stretch(target.name, "", 0.0, 0))
         kept = len(corpus.saved(target.name))
@@ -110,7 +110,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=ROOT / "build" / "fuzz", help="where work is kept")
     parser.add_argument("--list", action="store_true", help="list the targets")
     parser.add_argument("--sum", action="store_true", help="only say what was done so far, and try its findings again")
-    parser.add_argument("--keep", action="store_true", help="make the saved corpora anew, from the working ones")
+    parser.add_argument("--keep", action="store_true", help="bring corpora and sums into the repository")
     parser.add_argument("--replay", nargs="+", metavar="FILE", help="run findings again")
     arguments = parser.parse_args()
     if arguments.replay:
@@ -128,7 +128,8 @@ def main() -> int:
     if arguments.keep:
         for target in found:
             keep(target, data)
-        return 0
+        ledger.keep(data)
+        return summary(data)
     if arguments.runs is not None:
         for target in found:
             by_count(target, arguments.runs, arguments.seed, data)

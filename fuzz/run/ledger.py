@@ -1,5 +1,7 @@
 """What was fuzzed: one line of JSON for each stretch of work, only ever appended.
 
+What was kept (``--keep``) is added up, by version and target, in the repository's own ledger, ``fuzz/ledger.jsonl``.
+
 Each line has ``target``, ``version`` (the git commit, with a ``+`` where files differed from it), ``cpu`` (seconds),
 ``inputs`` and ``findings`` (names of the files saved). Processes append side by side: a line is one write.
 """
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "ledger.jsonl"
+KEPT = ROOT / "fuzz"
 
 
 @dataclass(frozen=True)
@@ -34,12 +37,15 @@ class Stretch:
 
 def append(folder: Path, stretch: Stretch) -> None:
     """Write a line at the end of the ledger in that folder."""
-    line = json.dumps({**asdict(stretch), "cpu": round(stretch.cpu, 2)}) + "\n"
     handle = os.open(folder / NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
-        os.write(handle, line.encode())
+        os.write(handle, _line(stretch).encode())
     finally:
         os.close(handle)
+
+
+def _line(stretch: Stretch) -> str:
+    return json.dumps({**asdict(stretch), "cpu": round(stretch.cpu, 2)}) + "\n"
 
 
 def read(folder: Path) -> list[Stretch]:
@@ -57,18 +63,35 @@ def read(folder: Path) -> list[Stretch]:
     return found
 
 
+def keep(data: Path, kept: Path = KEPT) -> None:
+    """Add what is in one folder's ledger to that of the repository, and begin the first one anew."""
+    sums: dict[tuple[str, str], Stretch] = {}
+    for item in (*read(kept), *read(data)):
+        before = sums.get((item.version, item.target), Stretch(item.target, item.version, 0.0, 0))
+        sums[item.version, item.target] = _joined(before, item)
+    new = kept / f"{NAME}.new"
+    new.unlink(missing_ok=True)
+    new.write_text("".join(_line(item) for item in sums.values()))
+    new.replace(kept / NAME)
+    (data / NAME).unlink(missing_ok=True)
+
+
+def _joined(before: Stretch, item: Stretch) -> Stretch:
+    return Stretch(
+        item.target,
+        item.version,
+        before.cpu + item.cpu,
+        before.inputs + item.inputs,
+        before.findings + item.findings,
+    )
+
+
 def by_target(stretches: Iterable[Stretch]) -> dict[str, Stretch]:
     """The sum of each target; its version is the latest."""
     sums: dict[str, Stretch] = {}
     for item in stretches:
         before = sums.get(item.target, Stretch(item.target, "", 0.0, 0))
-        sums[item.target] = Stretch(
-            item.target,
-            item.version,
-            before.cpu + item.cpu,
-            before.inputs + item.inputs,
-            before.findings + item.findings,
-        )
+        sums[item.target] = _joined(before, item)
     return sums
 
 

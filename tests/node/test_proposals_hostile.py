@@ -17,12 +17,14 @@ from culm.node.stats import PeerSilent
 from culm.proposals import (
     EVERYTHING,
     Adjust,
+    Cancel,
+    Code,
     Proposal,
     Setup,
     push_control,
     push_data,
 )
-from culm.proposals.messages import Grant, Metadata, Raw, Switch
+from culm.proposals.messages import Grant, Marker, Metadata, Raw, Switch
 from culm.store import PayloadState
 from culm.testing.builders import LogBuilder, build_log, tampered
 from culm.wire.bymux import INFINITE, packet
@@ -72,6 +74,37 @@ async def _against(
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_peer_that_has_no_room(peers: list[ProposalPeer]) -> None:
+    """What a peer has no room for is proposed again when it has ended another proposal, and not at once for ever."""
+    alice, *_ = peers
+    log = build_log(8)
+    alice.store.add([*log.items(log.entries[:3]), *log.items(log.entries[5:])])
+
+    async def talk(rogue: Rogue, session: ProposalSession) -> None:
+        def proposed() -> list[tuple[int, int | None]]:
+            exchanges = session.connection.exchanges.values()
+            return sorted((exchange.proposal.start, exchange.proposal.end) for exchange in exchanges)
+
+        def end(start: int, code: Code) -> None:
+            (number,) = [
+                number for number, exchange in session.connection.exchanges.items() if exchange.proposal.start == start
+            ]
+            rogue.send(says(Cancel(number, code)), sends(push_data(Marker(number))))
+
+        await until(lambda: len(proposed()) == 2)
+        (gap, behind) = proposed()
+        end(behind[0], Code.RESOURCE_LIMIT)
+        await until(lambda: proposed() == [gap])
+        for _ in range(20):
+            await asyncio.sleep(0)
+            assert proposed() == [gap]
+        end(gap[0], Code.DO_NOT_RETRY)
+        await until(lambda: proposed() == [behind])
+        rogue.writer.close()
+
+    run(lambda: _against(alice, log, talk))
 
 
 def _metadata(entry: Entry) -> bytes:

@@ -127,6 +127,7 @@ class Proposer:
         self._logs: dict[Log, _Followed] = {}
         self._todo: deque[Log] = deque()
         self._ended: list[Log] = []  # logs of which a proposal ended: to be looked at again once all is stored
+        self._put_off: set[tuple[Log, tuple[int, int]]] = set()  # spans for which the peer had no room
 
     # -- what to ask for ---------------------------------------------------------------------------------------
 
@@ -199,6 +200,7 @@ class Proposer:
         for log, followed in self._logs.items():
             followed.tried.clear()
             self._queue(log)
+        self._put_off.clear()
 
     def _queue(self, log: Log) -> None:
         if log in self._logs and log not in self._todo:
@@ -359,7 +361,7 @@ class Proposer:
             self.proofs.append(self._with_ours(event.proposal, event.entries))
         followed = self._logs.get(event.proposal.log)
         if followed is not None and event.cancel.code is Code.RESOURCE_LIMIT and event.id in followed.open:
-            self._try_again(followed, followed.open[event.id])
+            self._put_off.add((followed.log, followed.open[event.id]))
         if followed is not None and event.cancel.code is Code.END_OF_LOG:
             followed.end = event.cancel.seq
 
@@ -377,8 +379,18 @@ class Proposer:
         span = followed.open.pop(proposal_id, None)
         if again and span is not None:
             self._try_again(followed, span)
+        elif span is not None and (log, span) not in self._put_off:
+            self._try_put_off()
         if log not in self._ended:
             self._ended.append(log)
+
+    def _try_put_off(self) -> None:
+        """A proposal of ours is over: the peer may have room for those that it had none for."""
+        for log, span in self._put_off:
+            if (followed := self._logs.get(log)) is not None:
+                self._try_again(followed, span)
+                self._queue(log)
+        self._put_off.clear()
 
     @staticmethod
     def _try_again(followed: _Followed, span: tuple[int, int]) -> None:

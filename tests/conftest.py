@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 settings.register_profile("culm", deadline=None)  # a slow machine is no failure
 settings.load_profile("culm")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores: many tests wait for something."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(tryfirst=True)  # before the names of groups are read

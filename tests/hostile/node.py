@@ -212,7 +212,7 @@ class Node:
 
 
 def _host(place: str) -> str:
-    return place.rpartition(":")[0]
+    return place.partition(":")[0]  # an IPv4 address, with a port or without
 
 
 def _shape(reason: str) -> str:

@@ -16,6 +16,7 @@ from culm.node.backoff import Backoff
 from culm.node.config import NodeConfig, NodeLimits, PeerSettings
 from culm.node.peering import Peering, network_of
 from culm.node.penalties import CallGate, Penalties
+from culm.node.places import Places
 from culm.node.rates import Bucket, PacedReader, PacedWriter, paced
 from culm.node.stats import SessionStats
 from culm.node.urls import PeerUrl
@@ -349,6 +350,76 @@ def test_what_is_no_offence() -> None:
     assert not mine.refused_for(ADDRESS)
     mine.ended("x", ADDRESS, None, SessionStats(refused=["a bad signature"], offences=1), None)
     assert mine.refused_for(ADDRESS)
+
+
+class Caller:
+    """A connection that comes in, and is held in a task of its own if it is taken."""
+
+    def __init__(self, address: str = ADDRESS) -> None:
+        self.is_taken = self.is_closed = False
+        self.task: asyncio.Task[None] | None = None
+        self._address = address
+
+    def get_extra_info(self, _: str) -> tuple[str, int]:
+        """Where it comes from."""
+        return self._address, 4000
+
+    def close(self) -> None:
+        """It is not taken."""
+        self.is_closed = True
+
+    async def comes(self, mine: Peering, others: int) -> bool:
+        """Come, beside so many others; whether it is taken."""
+
+        async def held() -> None:
+            self.is_taken = mine.take_call(self, others, proves=False)  # type: ignore[arg-type]
+            await asyncio.sleep(60 if self.is_taken else 0)
+
+        self.task = asyncio.create_task(held())
+        await asyncio.sleep(0)
+        return self.is_taken
+
+
+def test_a_crowd_keeps_nobody_out(caplog: pytest.LogCaptureFixture) -> None:
+    """Where all places are taken, who has few gets that of the youngest connection of the address that has most."""
+    mine = peering(Clock(), max_sessions=8)
+    crowd, late, other = [Caller() for _ in range(8)], Caller(), Caller("198.51.100.1")
+
+    def ended() -> list[int]:
+        return [number for number, one in enumerate(crowd) if one.task is None or one.task.done()]
+
+    async def main() -> None:
+        assert [await one.comes(mine, number) for number, one in enumerate(crowd)] == [True] * 8
+        assert not await late.comes(mine, 8)  # nobody is displaced by its own kind
+        assert late.is_closed
+        assert await other.comes(mine, 8)
+        assert not await Caller("198.51.100.1").comes(mine, 9)  # 7 are fewer than 4 times 2
+        await asyncio.sleep(0)
+        assert ended() == [7]
+        assert await Caller("198.51.100.2").comes(mine, 8)
+        await asyncio.sleep(0)
+        assert ended() == [6, 7]
+        assert other.task is not None
+        assert not other.task.done()
+
+    asyncio.run(main())
+    assert ["refused", "ended", "refused", "ended"] == [record.message.split()[0] for record in caplog.records]
+
+
+def test_few_are_ended_at_a_time() -> None:
+    """Who was told to go takes time to go: not more than some are, whoever comes."""
+    places: Places[int] = Places()
+    for number in range(100):
+        places.take("crowd", number)
+    going = [places.displaced_by(f"{number}") for number in range(20)]
+    assert going == [*range(99, 83, -1), None, None, None, None]
+    assert places.going == 16
+    places.leave("crowd", 90)
+    assert places.displaced_by("another") == 83
+    for number in range(100):
+        places.leave("crowd", number)
+    assert places.going == 0
+    assert places.displaced_by("another") is None
 
 
 def test_floods_of_calls_are_refused(caplog: pytest.LogCaptureFixture) -> None:

@@ -18,7 +18,8 @@ from culm.node.secure import SecureSession
 from culm.node.source import StoreSource
 from culm.node.stats import PeerRefused
 from culm.node.sync import sync_securely
-from culm.node.transport import connect
+from culm.node.tls import calling_context
+from culm.node.transport import connect, secured
 from culm.node.urls import PeerUrl
 from culm.ranges import Range, RangeSet
 from culm.store import SQLiteStore
@@ -466,3 +467,22 @@ def test_wrong_addresses(text: str, message: str) -> None:
     """An address without a key, with a wrong one, or with one where there is none."""
     with pytest.raises(CulmError, match=message):
         PeerUrl.parse(text)
+
+
+def test_lost_when_the_handshake_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is lost in the moment in which TLS is there is a connection that broke."""
+
+    async def main() -> None:
+        near, far = await stream_pair()
+
+        async def lost(*_: object, **__: object) -> None:
+            """What asyncio gives then."""
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "start_tls", lost)
+        with pytest.raises(NetworkError, match="the connection broke"):
+            await secured(near[1], calling_context(), 1.0)
+        assert not near[1].is_closing()
+        near[1].close()
+        far[1].close()
+
+    run(main)

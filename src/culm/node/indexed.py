@@ -79,18 +79,11 @@ class IndexNode:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         place, address = place_of(writer), address_of(writer)
-        if len(self._tasks) >= self._limits.max_sessions:
-            reason = f"{len(self._tasks)} sessions are open"
-            _logger.warning("refused a connection", extra={"peer": place, "reason": reason})
-            writer.close()
-            return
-        if self._peering.refuses_call(address, proves=False) is not None:
-            writer.close()
+        if not self._peering.take_call(writer, len(self._tasks), proves=False):
             return
         if (task := asyncio.current_task()) is not None:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            task.add_done_callback(lambda _: self._peering.left(address))
         try:
             await IndexAnswering(self._index, self._limits, (reader, writer), self._computing.share(address)).run()
         except CulmError as error:

@@ -221,30 +221,20 @@ class Node:
 
         ``proves``: the peer is going to prove who it is.
         """
-        count, address = len(self.sessions) + self._comparisons + self._greeting, address_of(writer)
-        if count >= self.config.limits.max_sessions:
-            reason = f"{count} sessions are open"
-            _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": reason})
-            writer.close()
-            return False
         if self.config.policy.allow_peers and not proves:
             reason = "it cannot prove that it is on the allow list"
             _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": reason})
             writer.close()
             return False
-        if self._peering.refuses_call(address, proves=proves) is not None:
-            writer.close()
+        others = len(self.sessions) + self._comparisons + self._greeting
+        if not self._peering.take_call(writer, others, proves=proves):
             return False
         if not proves:
             self._unproved[writer] = None
         if (task := asyncio.current_task()) is not None:
             self._keep(task)
-            task.add_done_callback(lambda _: self._left(writer, address))
+            task.add_done_callback(lambda _: self._unproved.pop(writer, None))
         return True
-
-    def _left(self, writer: asyncio.StreamWriter, address: str | None) -> None:
-        self._unproved.pop(writer, None)
-        self._peering.left(address)
 
     def _secure(
         self, streams: Streams, *, peer: bytes | None = None, config: NodeConfig | None = None

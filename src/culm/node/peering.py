@@ -2,11 +2,13 @@
 
 Somebody who breaks the rules is refused for a growing while: by identity where that was proved, else by address (of
 IPv6 the network of 64 bits). An address is refused for a tenth of the time at most; meanwhile those get through who
-prove an identity that was good before, and now and then somebody else.
+prove an identity that was good before, and now and then somebody else. Where all places are taken, somebody whose
+address has few of them gets one of an address that has many.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from contextlib import suppress
@@ -15,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from culm.errors import ProtocolError
 from culm.node.penalties import MAX_RECORDS, CallGate, Penalties
+from culm.node.places import Places
 from culm.node.rates import Bucket, Streams, paced
 from culm.node.surroundings import clock
 from culm.wire.places import author_text
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from culm.node.config import NodeConfig, PeerSettings
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _ADDRESS_SHARE = 10  # an address is refused for this part of the longest time
 _IPV6_NETWORK = 64  # bits
+_Call = tuple[str, "asyncio.Task[None]"]  # what it is called, and what is done with it
 _logger = logging.getLogger("culm.node")
 
 
@@ -72,6 +75,7 @@ class Peering:
             limits.penalty_seconds, max(limits.penalty_seconds, limits.max_penalty_seconds / _ADDRESS_SHARE)
         )
         self._gate: CallGate[str] = CallGate(limits.max_address_calls, limits.max_address_sessions)
+        self._places: Places[_Call] = Places()
         self._good: OrderedDict[bytes, None] = OrderedDict()  # identities that had good sessions
         self._told: OrderedDict[str, float] = OrderedDict()  # until when a refusal of an address was told
         self._reading = [Bucket(config.download)] if config.download else []
@@ -79,11 +83,45 @@ class Peering:
 
     # -- who is let in -----------------------------------------------------------------------------------------
 
-    def refuses_call(self, address: str | None, *, proves: bool) -> str | None:
-        """Why a connection that comes in is refused, or None: then ``left`` is due when it ends.
+    def take_call(self, writer: asyncio.StreamWriter, others: int, *, proves: bool) -> bool:
+        """Whether a connection that came in beside so many others is taken, for as long as the current task runs.
 
-        ``proves``: the protocol proves identities, so that a good one may show itself (``refuses_peer``).
+        ``proves``: the protocol proves identities, so that a good one may show itself (``refuses_peer``). One that is
+        not taken is closed. One that is may take the place of another one, whose task is cancelled.
         """
+        address, place, task = address_of(writer), place_of(writer), asyncio.current_task()
+        assert task is not None  # noqa: S101 - connections come in to tasks of their own
+        if self.refuses_call(address, proves=proves) is not None:
+            writer.close()
+            return False
+        if not self._has_place(address, others):
+            reason = f"{others} sessions are open"
+            _logger.warning("refused a connection", extra={"peer": place, "reason": reason})
+            self.left(address)
+            writer.close()
+            return False
+        self._places.take(address, (place, task))
+        task.add_done_callback(lambda _: self._over(address, (place, task)))
+        return True
+
+    def _over(self, address: str | None, call: _Call) -> None:
+        self._places.leave(address, call)
+        self.left(address)
+
+    def _has_place(self, address: str | None, others: int) -> bool:
+        if others - self._places.going < self.config.limits.max_sessions:
+            return True
+        displaced = self._places.displaced_by(address)
+        if displaced is None:
+            return False
+        place, task = displaced
+        reason = f"{others} sessions are open, most of them from its address"
+        _logger.warning("ended a connection", extra={"peer": place, "reason": reason})
+        task.cancel()
+        return True
+
+    def refuses_call(self, address: str | None, *, proves: bool) -> str | None:
+        """Why a connection that comes in is refused for its address alone, or None."""
         if address is None:
             return None
         now = self._clock()
@@ -98,7 +136,7 @@ class Peering:
         return None
 
     def left(self, address: str | None) -> None:
-        """A connection that came in has ended."""
+        """A connection that came in, and was not refused, has ended."""
         if address is not None:
             self._gate.left(address)
 

@@ -65,12 +65,16 @@ async def secured(writer: asyncio.StreamWriter, context: ssl.SSLContext, seconds
 
     It has to be the first thing that is awaited on a connection: what comes before is not for TLS.
     """
+    transport = writer.transport
     try:
         await writer.start_tls(context, ssl_handshake_timeout=seconds)
     except ssl.SSLError as error:
         raise NetworkError(f"the peer does not speak TLS 1.3: {error.reason}") from None
     except OSError as error:
         raise NetworkError(f"no handshake of TLS: {_reason(error)}") from None
+    except AttributeError:  # lost just when the handshake was over: asyncio has nothing to put in the transport's place
+        writer._transport = transport  # type: ignore[attr-defined]  # noqa: SLF001
+        raise NetworkError("no handshake of TLS: the connection broke") from None
 
 
 def _reason(error: OSError) -> str:

@@ -137,10 +137,7 @@ class IntervalEnd:
         for event in events:
             if isinstance(event, Requested):
                 self.requested.append(event.request)
-            if not isinstance(event, EntryReceived | PayloadReceived):
-                self.follower.handle(event)
-            elif isinstance(event, EntryReceived) or event.complete:
-                self.follower.progressed(event.id)
+            self.follower.handle(event)
             self.arriving.take(event)
             self.arriving.proofs(self.follower.proofs)
             self.follower.proofs.clear()

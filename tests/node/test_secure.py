@@ -11,7 +11,7 @@ import pytest
 
 from culm.bamboo import Identity
 from culm.errors import CulmError, NetworkError, RemoteProtocolError
-from culm.node.claims import STALL_SECONDS, Claims
+from culm.node.claims import LEAST_PACE, PATIENCE_SECONDS, STALL_SECONDS, Claims
 from culm.node.node import Node
 from culm.node.policy import Policy
 from culm.node.secure import SecureSession
@@ -302,7 +302,12 @@ class Claimant:
 
     def __init__(self) -> None:
         self.news_at = 0.0
+        self.bytes = 0
         self.freed: list[Log] = []
+
+    def brought(self, _: Log) -> int:
+        """What came."""
+        return self.bytes
 
     def claim_freed(self, log: Log) -> None:
         """Note it."""
@@ -331,6 +336,19 @@ def test_claims() -> None:
     claims.leave(third)
     claims.leave(one)
     assert len(claims) == 0
+
+
+def test_a_log_that_only_drips() -> None:
+    """Who brings less than the least pace of a log for long loses it, though something comes all the time."""
+    claims, one, other = Claims(), Claimant(), Claimant()
+    log = (bytes(32), 1)
+    assert claims.take(log, one, 0)
+    for now in (PATIENCE_SECONDS, PATIENCE_SECONDS * 3):
+        one.news_at, one.bytes = now, int(LEAST_PACE * now)
+        assert not claims.take(log, other, now)
+    one.news_at = other.news_at = now = PATIENCE_SECONDS * 4
+    assert claims.take(log, other, now)
+    assert not claims.take(log, one, now + 1)  # it has as long a time again
 
 
 # -- with TLS --------------------------------------------------------------------------------------------------------

@@ -127,6 +127,10 @@ class Fetching:
         """When the peer sent something of use."""
         return self._transfer.news_at
 
+    def brought(self, log: Log) -> int:
+        """The bytes that came of a log which is being fetched."""
+        return self._transfer.follower.brought(log)
+
     def claim_freed(self, log: Log) -> None:
         """A log that we wait for is free."""
         self._waiting.discard(log)

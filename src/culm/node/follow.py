@@ -30,6 +30,7 @@ from culm.intervals import (
 )
 from culm.node.followed import Followed, Phase, Span
 from culm.node.missing import MOST_SPANS, Missing
+from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -339,6 +340,12 @@ class Follower:
     def handle(self, event: Event) -> None:
         """Take notice of what came."""
         match event:
+            case EntryReceived(request_id, entry):
+                self._progressed(request_id, len(entry.encoded), whole=True)
+            case PayloadReceived(request_id):
+                self._progressed(request_id, len(event.data), whole=event.complete)
+            case PayloadFailed(request_id):  # that is the end of a payload, too
+                self._progressed(request_id, 0, whole=True)
             case Started(request_id, start) if request_id in self._by_id:
                 followed = self._by_id[request_id][0]
                 if request_id in followed.questions:
@@ -351,16 +358,21 @@ class Follower:
                     span.announced = (span.announced or 0) + items
                     self._count(span)
                     self._answered(followed, span)
-            case Ended() if event.id in self._by_id:
+            case Ended():
                 self._ended(event)
-            case Ended() if event.proof:  # to a question that was answered before
-                self.proofs.append(event.proof)
 
-    def progressed(self, request_id: int) -> None:
-        """Data came for a request: see whether that is all."""
+    def _progressed(self, request_id: int, size: int, *, whole: bool) -> None:
+        """So many bytes of data came for a request. ``whole``: with them an item, so that it may be the last."""
         followed, span = self._by_id.get(request_id, (None, None))
-        if followed is not None and span is not None:
-            self._check_span(followed, span)
+        if followed is not None:
+            followed.brought += size
+            if whole and span is not None:
+                self._check_span(followed, span)
+
+    def brought(self, log: Log) -> int:
+        """The bytes that came of a log which is followed."""
+        followed = self._logs.get(log)
+        return 0 if followed is None else followed.brought
 
     def _count(self, span: Span) -> None:
         entries = ((span.announced or 0) + 1) // 2
@@ -394,9 +406,11 @@ class Follower:
         self._check(followed)
 
     def _ended(self, event: Ended) -> None:
-        followed, span = self._by_id.pop(event.id)
+        followed, span = self._by_id.pop(event.id, (None, None))
         if event.proof:
             self.proofs.append(event.proof)
+        if followed is None:  # a question that was answered before
+            return
         if span is None:
             self._question_over(followed, event.id)
         elif event.id == span.lazy and (followed.fork_seen or not event.proof):

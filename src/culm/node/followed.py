@@ -89,6 +89,7 @@ class Followed:
     gap_end: int = 0  # the last number that the peer lacks; what is behind it is asked for on its own
     fork_seen: bool = False
     is_last_round: bool = False  # nothing was asked for in this round
+    brought: int = 0  # bytes that came
     doubted: int | None = None  # the peer's entry of this number may be another than ours
 
     def exhaust(self, span: Span, seq: int) -> None:

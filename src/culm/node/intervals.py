@@ -91,12 +91,7 @@ class IntervalSession(PeerSession):
 
     def _parse(self, data: bytes) -> Iterator[Event]:
         for event in self.connection.receive_data(data):
-            if not isinstance(event, EntryReceived | PayloadReceived):
-                self.follower.handle(event)
-            elif isinstance(event, EntryReceived) or event.complete:
-                self.follower.progressed(event.id)
-            if isinstance(event, PayloadFailed):  # that is the end of a payload, too
-                self.follower.progressed(event.id)
+            self.follower.handle(event)
             yield event
 
     def _refill(self) -> bytes:

@@ -163,6 +163,17 @@ def test_interests_and_offers() -> None:
     assert pair.bob.their_interests.is_everything
 
 
+def test_what_was_told_goes_with_the_connection() -> None:
+    """A connection that is over keeps nothing of what the peer told, though something still refers to it."""
+    pair = opened()
+    pair.alice.tell_interests(Interests({(): ALL}))
+    pair.carry()
+    kept = pair.bob.their_interests
+    assert len(kept) == 1
+    pair.bob.close()
+    assert len(kept) == 0
+
+
 def test_many_interests() -> None:
     """Interests that do not fit into one message are told in several; more than the peer takes are not told."""
     pair = opened(limits=Limits(LEAST_MESSAGE, 300))

@@ -139,6 +139,8 @@ class Fetching:
     def close(self) -> None:
         """The session is over: others may fetch what it did not."""
         self._claims.leave(self)
+        self._wanted.clear()
+        self._later.clear()
 
     # -- asking ------------------------------------------------------------------------------------------------
 

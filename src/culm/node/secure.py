@@ -151,6 +151,7 @@ class SecureSession:
         finally:
             self._fetching.close()
             self.discovery.close()
+            self.connection.close()
 
     async def _live_on(self) -> None:
         """Everything that comes after the handshake, which must not take long."""

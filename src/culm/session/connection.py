@@ -239,6 +239,14 @@ class Connection:
             raise RemoteProtocolError(f"interests of more than {INTEREST_BYTES} bytes")
         return made.InterestsTold(self.their_interests)
 
+    def close(self) -> None:
+        """The connection is over: what the peer told is let go, and what had come of a message.
+
+        Whoever made the connection may be kept in memory by an error for a while.
+        """
+        self.their_interests.ranges.clear()
+        self._control, self._discovery = Deframer(HANDSHAKE_BYTES), Deframer(HANDSHAKE_BYTES)
+
     def _take_discovery(self, kind: Discovery, body: bytes) -> Iterator[made.Event]:
         before, following = self._round, RECEIVED.get((self._round, kind))
         if following is None or (self.calls and before is Round.IDLE):

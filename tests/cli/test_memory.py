@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from pathlib import Path
 
@@ -31,6 +32,33 @@ def test_holes_are_given_back() -> None:
     trim()
     assert full - resident() > BLOCK * COUNT // 2
     assert len(held) == 17
+
+
+GROWING = """
+import sys
+from pathlib import Path
+from culm.cli.memory import keep_large_blocks_apart
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+keep_large_blocks_apart()
+large = bytearray(31 << 20)
+del large  # now the C library would keep what is not larger on its heap
+before = resident()
+blocks = [bytearray() for _ in range(4)]
+for _ in range(256):
+    for block in blocks:
+        block += bytes(65536)
+print((resident() - before) / (4 * 256 * 65536))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mallopt is glibc's")
+def test_large_blocks_that_grow_side_by_side() -> None:
+    """They take as much memory as they hold, whatever was freed before."""
+    done = subprocess.run([sys.executable, "-c", GROWING], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 1.2
 
 
 def test_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

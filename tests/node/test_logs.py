@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 
 from hypothesis import given, settings
@@ -48,14 +49,19 @@ def test_a_line_is_a_line(message: str, field: str, number: int) -> None:
 
 
 def test_exceptions_are_one_line() -> None:
-    """What was raised is the reason, without its trace."""
+    """What was raised is the reason, and where that was, the innermost call first."""
     line = record("failed")
+
+    def fail() -> None:
+        raise ValueError("first\nsecond")
+
     try:
-        int("first\nsecond")
+        fail()
     except ValueError:
         line.exc_info = sys.exc_info()
-    assert TextFormatter().format(line).endswith("base 10: 'first\\nsecond'")
-    assert json.loads(JsonFormatter().format(line))["reason"].startswith("ValueError: ")
+    place = r"test_logs\.py:\d+ "
+    assert re.search(rf": first\\nsecond \({place}fail < {place}test_exceptions\w+\)$", TextFormatter().format(line))
+    assert json.loads(JsonFormatter().format(line))["reason"].startswith("ValueError: first\nsecond (test_logs.py:")
 
 
 def test_refused_entries_name_their_log(caplog) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001

@@ -10,9 +10,12 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
+from pathlib import Path
+from traceback import extract_tb
 
 FIELDS = ("peer", "log", "seq", "reason", "seconds", "count")
 _LONGEST = 500  # characters of one field
+_CALLS = 6  # of an exception's trace
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
@@ -30,10 +33,13 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _failure(record: logging.LogRecord) -> str | None:
-    """What an exception that was logged says, without the lines of its trace."""
-    if record.exc_info and record.exc_info[1] is not None:
-        return f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
-    return None
+    """What an exception that was logged says, and where it came from: the innermost calls of its trace, on one line."""
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None:
+        return None
+    calls = reversed(extract_tb(error.__traceback__)[-_CALLS:])
+    places = " < ".join(f"{Path(call.filename).name}:{call.lineno} {call.name}" for call in calls)
+    return f"{type(error).__name__}: {str(error)[: _LONGEST // 2]}" + (f" ({places})" if places else "")
 
 
 class TextFormatter(logging.Formatter):

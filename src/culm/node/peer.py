@@ -18,7 +18,7 @@ from culm.node.arrivals import Arrivals
 from culm.node.rates import unsent
 from culm.node.stats import REFUSALS_KEPT, PeerSilent, SessionStats, tell_refused
 from culm.node.surroundings import clock
-from culm.node.tasks import peer_address, run_together
+from culm.node.tasks import no_reader, peer_address, run_together
 from culm.node.turns import Portion
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
@@ -84,7 +84,10 @@ class PeerSession(ABC):
 
     async def run(self) -> None:
         """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``."""
-        await run_together(self._read(), self._write(), self._watch(), writer=self._writer, flush=self._flush)
+        try:
+            await run_together(self._read(), self._write(), self._watch(), writer=self._writer, flush=self._flush)
+        finally:
+            self._reader = no_reader()
 
     async def _flush(self) -> None:
         await self.arrivals.close()

@@ -17,7 +17,7 @@ from culm.node.intervals import IntervalSession
 from culm.node.muxed import TransferReader, TransferWriter
 from culm.node.offers import offer_of
 from culm.node.stats import PeerRefused, PeerSilent
-from culm.node.tasks import end_of_one, peer_address, run_together
+from culm.node.tasks import end_of_one, no_reader, peer_address, run_together
 from culm.node.told import told_interests
 from culm.node.turns import Portion
 from culm.session import (
@@ -152,6 +152,7 @@ class SecureSession:
             self._fetching.close()
             self.discovery.close()
             self.connection.close()
+            self._reader = no_reader()
 
     async def _live_on(self) -> None:
         """Everything that comes after the handshake, which must not take long."""

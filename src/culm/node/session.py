@@ -32,7 +32,7 @@ from culm.node.room import Room
 from culm.node.serving import PAGE_ENTRIES, Server
 from culm.node.stats import REFUSALS_KEPT, PeerRefused, PeerSilent, SessionStats, tell_refused
 from culm.node.surroundings import clock
-from culm.node.tasks import peer_address, run_together
+from culm.node.tasks import no_reader, peer_address, run_together
 from culm.node.turns import Portion
 from culm.node.wants import missing
 from culm.wire.base62 import encode_base62
@@ -132,6 +132,7 @@ class Session:
                 self._read(), self._write(), self._watch(), writer=self._writer, flush=self._intake.flush
             )
         finally:
+            self._reader = no_reader()
             self._connection.close()  # who else gets its room now does not have to wait until it is collected
             self._room.leave()
 

@@ -52,6 +52,15 @@ async def end_of_one(tasks: Sequence[asyncio.Task[None]]) -> None:
             task.result()
 
 
+def no_reader() -> asyncio.StreamReader:
+    """In place of the reader of a connection that is over.
+
+    What waits in that goes at once then, and not with its session, which an error may keep until somebody collects the
+    garbage.
+    """
+    return asyncio.StreamReader()
+
+
 def peer_address(writer: asyncio.StreamWriter) -> str:
     """Where the other end of a connection is, as ``HOST:PORT``; empty if it is nowhere."""
     place = writer.get_extra_info("peername")

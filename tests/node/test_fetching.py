@@ -114,8 +114,8 @@ def test_an_offer_while_another_is_looked_at(tmp_path: Path, monkeypatch: pytest
             fetching = Fetching(source, share, Claims(), cast("Any", transfer), lambda: None)
             in_thread = share.run
 
-            async def slowly(function: Any) -> Any:
-                found = await in_thread(function)
+            async def slowly(function: Any, *arguments: Any) -> Any:
+                found = await in_thread(function, *arguments)
                 if not transfer.asked and found[0]:
                     fetching.offered([second])
                 return found

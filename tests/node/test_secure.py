@@ -289,7 +289,7 @@ def test_changed_minds(peers: list[Peer]) -> None:
             await session.change_policy(policy)
             await until(lambda: alice.holds(second) == [*range(1, 11)])
             await theirs.change_policy(Policy(block_peers=frozenset([alice.key])))
-            await until(lambda: session._reader.at_eof() or session._reader.exception() is not None)
+            await until(session._writer.is_closing)
 
     run(main)
 

@@ -150,7 +150,8 @@ class Fetching:
             self._news.clear()
             if self._finished:
                 self._want_again(await self._share.run(self._look_at_finished))
-            chosen, useless = await self._share.run(self._choose)
+            wanted = list(self._wanted.items())  # offers come in while a thread looks at them
+            chosen, useless = await self._share.run(self._choose, wanted)
             for log, offer in useless:
                 if self._wanted.get(log) is offer:
                     self._want_no_more(log)
@@ -178,12 +179,14 @@ class Fetching:
                 self._busy.pop(log, None)
         return taken
 
-    def _choose(self) -> tuple[dict[Log, _Wish], list[tuple[Log, Offer | None]]]:
+    def _choose(
+        self, wanted: list[tuple[Log, Offer | None]]
+    ) -> tuple[dict[Log, _Wish], list[tuple[Log, Offer | None]]]:
         """Logs to ask for now, and offers that are of no use: some of them, as far as a short time goes."""
         began = self._share.spent()
         chosen: dict[Log, _Wish] = {}
         useless: list[tuple[Log, Offer | None]] = []
-        for log, offer in list(self._wanted.items()):
+        for log, offer in wanted:
             if len(self._busy) >= _AT_ONCE or ((chosen or useless) and self._share.spent() - began > _LOOK_SECONDS):
                 break
             if log in self._busy or log in self._waiting:

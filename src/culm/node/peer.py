@@ -217,7 +217,7 @@ class PeerSession(ABC):
         return len(part)
 
     async def _deal_with(self, events: list[Any], failure: RemoteProtocolError | None) -> None:
-        async with self._share.turn():
+        async with self._lock, self._share.turn():
             for event in events:
                 self._handle(event)
             self.arrivals.end_of_chunk()
@@ -296,13 +296,14 @@ class PeerSession(ABC):
                 else:
                     data, more = await self._share.run(self._compose)
                 self._put(data)
-            for event in self._take_events():
-                self._handle(event)
+                for event in self._take_events():
+                    self._handle(event)
             if data:
                 await self._writer.drain()
                 self._unsent_at = None
             if not more:
-                self._check_done()
+                async with self._lock:
+                    self._check_done()
                 if not data:
                     await self._wake.wait()
 

@@ -20,6 +20,7 @@ from culm.proposals import (
     PayloadFailed,
     PayloadReceived,
     Proposal,
+    Setup,
     push_data,
 )
 from culm.proposals.messages import (
@@ -33,6 +34,7 @@ from culm.proposals.messages import (
     Switch,
     Why,
 )
+from culm.wire.bymux import packet
 from tests.proposals.examples import H1, H2, H4, LOG, OTHER_1, OTHER_2, store_of
 from tests.proposals.pair import Pair, Side
 from tests.proposals.victim import LONG, Victim, bad_signature, meta, offer, pay, raw, said
@@ -281,6 +283,19 @@ def test_a_lower_fork_is_the_answer_to_one(known: int | None) -> None:
         assert {LOG.entries[0], OTHER_1} == set(answer.entries)
     else:
         assert Cancel(0, Code.CONFIRMING) == answer
+
+
+def test_signs_of_life_of_a_peer_that_ended_all_else() -> None:
+    """A peer that ended everything but its channels is asked for signs of life on one of them, and at the end none."""
+    side = Side(proactive=False)
+    side.take(Setup().encode() + packet(4, None) + packet(5, None))
+    side.output()
+    side.session.ping()
+    assert side.output() == packet(2, 1)
+    side.take(packet(4, 0) + packet(5, 0) + packet(4, 1) + packet(5, 1))
+    side.output()
+    side.session.ping()
+    assert side.output() == b""
 
 
 def test_ids_are_free_again() -> None:

@@ -167,6 +167,23 @@ def test_new_streams() -> None:
     assert other.receive_data(one.data_to_send()) == [Opened(2), Closed(None)]
 
 
+@pytest.mark.parametrize("piece", [1, 100])
+def test_an_id_is_free_once_the_end_was_told(piece: int) -> None:
+    """Nobody can know that a stream has ended on this side before it is said: until then its id is taken."""
+    ends, again = packet(4, 2) + packet(5, 2), packet(1, None, 2)
+    for is_told in (False, True):
+        mux = Multiplexer(proactive=False, new_credit=10)
+        mux.grant_creation(5)
+        mux.receive_data(again + ends)
+        if is_told:
+            mux.data_to_send()
+            assert [Opened(2)] == mux.receive_data(again)
+            continue
+        with pytest.raises(RemoteProtocolError, match="which there is"):
+            for at in range(0, len(again), piece):
+                mux.receive_data(again[at : at + piece])
+
+
 def test_a_close_waits_for_what_is_queued() -> None:
     """Closing sends everything first; what nobody reads is dropped."""
     one, other = pair(credit=10)

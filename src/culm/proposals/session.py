@@ -102,9 +102,11 @@ class Session:
         self._to_consume = 0
 
     def ping(self) -> None:
-        """Ask for a sign of life."""
-        if DATA in self._mux.streams:
-            self._mux.ping()
+        """Ask for a sign of life, as long as there may be one: a peer may have ended everything but a channel."""
+        for stream in (None, DATA, CONTROL) if self._mux.streams else ():
+            if self._mux.may_ping(stream):
+                self._mux.ping(stream)
+                return
 
     def close(self) -> None:
         """End both channels, once everything was sent."""

@@ -168,6 +168,7 @@ class Multiplexer:
         self._body_of = 0
         self._packets = bytearray()  # for the peer: all but writes
         self._to_answer: list[int | None] = []  # streams the peer ended
+        self._untold: set[int] = set()  # streams that we ended, which the peer cannot know yet
         self._turns: deque[int] = deque()
         self._failed = False
 
@@ -276,7 +277,7 @@ class Multiplexer:
             raise RemoteProtocolError("a new stream without credit for it")
         if stream_id % 2 != self.proactive:
             raise RemoteProtocolError(f"a new stream {stream_id} from the side that creates the others")
-        if stream_id in self.streams:
+        if stream_id in self.streams or stream_id in self._untold:
             raise RemoteProtocolError(f"a new stream {stream_id}, which there is")
         self.creation_granted -= 1
         self.streams[stream_id] = Stream(granted=self._new_credit)
@@ -314,13 +315,18 @@ class Multiplexer:
             ends = self.ends if stream_id is None else self.streams[stream_id].ends
             if ends.stop_received and not ends.close_sent:
                 ends.close_sent = True
-                self._packets += packet(CLOSE, stream_id)
+                self._say_end(CLOSE, stream_id)
             if ends.close_received and not ends.stop_sent:
                 ends.stop_sent = True
-                self._packets += packet(STOP_READ, stream_id)
+                self._say_end(STOP_READ, stream_id)
             if stream_id is not None:
                 self._forget_ended(stream_id)
         self._to_answer.clear()
+
+    def _say_end(self, kind: int, stream_id: int | None) -> None:
+        self._packets += packet(kind, stream_id)
+        if stream_id is not None:
+            self._untold.add(stream_id)
 
     def _forget_ended(self, stream_id: int) -> None:
         if self.streams[stream_id].ends.all:
@@ -397,10 +403,14 @@ class Multiplexer:
         self.creation_granted += amount
         self._packets += packet(CREDIT, None, amount)
 
+    def may_ping(self, stream_id: int | None = None) -> bool:
+        """Whether a sign of life may be asked for: not once both ends were said."""
+        stream = self if stream_id is None else self.streams.get(stream_id)
+        return stream is not None and not (stream.ends.close_sent and stream.ends.stop_sent)
+
     def ping(self, stream_id: int | None = None) -> None:
         """Ask for a sign of life."""
-        ends = self.ends if stream_id is None else self._own(stream_id).ends
-        if ends.close_sent and ends.stop_sent:
+        if not self.may_ping(stream_id):
             raise LocalProtocolError("no sign of life is to be had after the end")
         self._packets += packet(PING, stream_id)
 
@@ -418,7 +428,7 @@ class Multiplexer:
         stream = self.streams[stream_id]
         if stream.is_closing and not stream.queued and not stream.ends.close_sent:
             stream.ends.close_sent = True
-            self._packets += packet(CLOSE, stream_id)
+            self._say_end(CLOSE, stream_id)
             self._forget_ended(stream_id)
 
     def stop_read(self, stream_id: int | None) -> None:
@@ -426,7 +436,7 @@ class Multiplexer:
         ends = self.ends if stream_id is None else self._own(stream_id).ends
         if not ends.stop_sent:
             ends.stop_sent = True
-            self._packets += packet(STOP_READ, stream_id)
+            self._say_end(STOP_READ, stream_id)
             if stream_id is not None:
                 self._forget_ended(stream_id)
 
@@ -468,6 +478,7 @@ class Multiplexer:
         if self._packets:  # a stream was closed
             parts.append(bytes(self._packets))
             self._packets.clear()
+        self._untold.clear()
         return b"".join(parts)
 
 

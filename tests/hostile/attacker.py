@@ -23,7 +23,7 @@ from tests.hostile.table import ATTACKS
 from tests.hostile.wires import Cut
 
 _SOON = 0.3  # seconds: who is sent away so soon tries another address
-_NICE = 5
+_NICE = 10  # it, and the node, have what the honest peer leaves: as if that had a machine of its own
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,8 @@ class Node:
 
     def __init__(self, home: Path, author: bytes, options: tuple[str, ...] = ()) -> None:
         listen = [argument for name in LISTENER_SCHEMES for argument in ("--listen", f"{name}://127.0.0.1:0")]
-        call = [sys.executable, "-m", "culm.cli", "--home", str(home), "serve", "--clump", CLUMP.decode(), *listen]
+        call = ["nice", "-n", "5", sys.executable, "-m", "culm.cli", "--home", str(home)]
+        call += ["serve", "--clump", CLUMP.decode(), *listen]
         self._process = subprocess.Popen(
             [*call, "--log-format", "json", "--verbose", *options],
             stdout=subprocess.PIPE,

@@ -55,6 +55,40 @@ def test_the_loop_goes_round_between_long_turns() -> None:
     assert order.count("crowd") == 50
 
 
+def test_the_last_turn_is_left_to_others() -> None:
+    """Of two turns at a time one address has both if it is alone; where others come now and then, they never wait."""
+
+    async def taken(turns: Turns, owner: str | None) -> bool:
+        task = asyncio.create_task(turns.take(owner))
+        for _ in range(5):  # the loop goes round before it begins
+            await asyncio.sleep(0)
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            return False
+        return True
+
+    async def main() -> None:
+        turns = Turns(2)
+        assert [await taken(turns, "crowd") for _ in range(3)] == [True, True, False]
+        turns.give_back("crowd", 0.001)
+        assert not turns.has_others("crowd")
+        assert await taken(turns, "bob")
+        assert turns.has_others("crowd")
+        turns.give_back("bob", 0.001)
+        assert not await taken(turns, "crowd")  # it has one
+        assert await taken(turns, None)  # ourselves
+        turns.give_back(None, 0.001)
+        waiting = asyncio.create_task(turns.take("crowd"))
+        assert await taken(turns, "bob")
+        turns.give_back("bob", 0.001)
+        assert not waiting.done()
+        turns.give_back("crowd", 0.001)
+        await waiting
+
+    run(main)
+
+
 def test_shares_are_even_whatever_the_number() -> None:
     """Of a hundred who are one owner and two who are another, each owner has half of the time."""
     used = {"crowd": 0.0, "pair": 0.0}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from culm.store.interface import Bytes
 
 _GROUP_ENTRIES = 1000
+_SHORT_GROUP_ENTRIES = 64  # where others wait for the store, too
 _GROUP_BYTES = 4 * 1024 * 1024
 
 
@@ -67,7 +68,9 @@ class Intake:
     async def _work(self) -> None:
         try:
             while self._group:
-                group, self._group, self._bytes = self._group, [], 0
+                most = _SHORT_GROUP_ENTRIES if self._worker.share.has_others else _GROUP_ENTRIES
+                group, self._group = self._group[:most], self._group[most:]
+                self._bytes = sum(len(payload) for _, payload in self._group if payload is not None)
                 self._moved.set()
                 logs = {entry.log for entry, _ in group}
                 report = await self._worker.run(self._worker.store.add, group)

@@ -3,19 +3,20 @@
 A node has one interpreter. What sessions compute, and what they have the store do, takes turns: a short piece of work
 each. If several wait, the turn goes to the address that has used the least time, counted from when it began to want
 any. So a flood, of whatever and over however many connections of one address, costs the others half of what the node
-can do at most; who does little does not even wait for its half. Who is alone waits for nobody, but lets the loop go
-round every few milliseconds, so that it shows if somebody else comes.
+can do at most; who does little does not even wait for its half: one turn is always left to others, if there are any.
+Who is alone waits for nobody, but lets the loop go round every few milliseconds, so that it shows if another one comes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from contextlib import asynccontextmanager, suppress
+from itertools import islice
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
-from culm.node.surroundings import AT_ONCE
+from culm.node.surroundings import AT_ONCE, clock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _REMEMBERED = 4096  # addresses
 _LEAST_SECONDS = 2e-5  # that a turn counts for, however short
 _LONG_TURN = 0.004  # seconds
+_LATELY = 0.25  # seconds, in which somebody else wanted a turn: then there are others
 _LEAST_PORTION, _MOST_PORTION = 1024, 64 * 1024  # bytes
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -41,13 +43,15 @@ class Turns:
         self._free = at_once
         self._waiting: dict[str | None, deque[asyncio.Future[None]]] = {}
         self._used: OrderedDict[str | None, float] = OrderedDict()  # seconds, from a common beginning
+        self._held: Counter[str | None] = Counter()  # turns of each owner that are not over
+        self._lately: OrderedDict[str, float] = OrderedDict()  # when each address began its last turn, the latest last
         self._floor = 0.0  # what the last one to begin had used: who comes anew begins there
         self._in_a_row = 0.0  # seconds since the loop went round
         self._is_due = False
 
     async def take(self, owner: str | None) -> None:
         """Wait for a turn. It has to be given back, whatever happens."""
-        if self._free and not self._waiting and self._in_a_row < _LONG_TURN:
+        if not self._waiting and self._in_a_row < _LONG_TURN and self._may_begin(owner):
             self._begin(owner)
             return
         turn = asyncio.get_running_loop().create_future()
@@ -67,6 +71,9 @@ class Turns:
         self._used[owner] = self._used.get(owner, self._floor) + max(seconds, _LEAST_SECONDS)
         self._in_a_row += seconds
         self._free += 1
+        self._held[owner] -= 1
+        if not self._held[owner]:
+            del self._held[owner]
         if self._waiting:
             self._schedule()
 
@@ -79,22 +86,42 @@ class Turns:
         """Let the one begin who has used the least."""
         self._is_due = False
         self._in_a_row = 0.0
-        while self._free and self._waiting:
-            following = min(self._waiting, key=self._standing)
+        while able := [owner for owner in self._waiting if self._may_begin(owner)]:
+            following = min(able, key=self._standing)
             turn = self._waiting[following][0]
             self._leave(following, turn)
             if not turn.cancelled():
                 self._begin(following)
                 turn.set_result(None)
-                break
-        if self._waiting:
-            self._schedule()
+                if self._waiting:
+                    self._schedule()
+                return  # those who may not begin yet may when a turn is given back
+
+    def _may_begin(self, owner: str | None) -> bool:
+        """Whether there is a turn for an address: the last one is not for who has one, if there are others."""
+        if self._free == 1 and self._held[owner]:
+            return not self.has_others(owner)
+        return self._free > 0
+
+    def has_others(self, owner: str | None) -> bool:
+        """Whether another address than this one had a turn lately; ourselves, who are none, have no others."""
+        if owner is None or len(self._lately) < 2:
+            return False
+        latest = list(islice(reversed(self._lately.items()), 2))
+        other, at = latest[0] if latest[0][0] != owner else latest[1]
+        return clock() - at < _LATELY and other != owner
 
     def _standing(self, owner: str | None) -> float:
         return max(self._floor, self._used.get(owner, 0.0))
 
     def _begin(self, owner: str | None) -> None:
         self._free -= 1
+        self._held[owner] += 1
+        if owner is not None:
+            self._lately[owner] = clock()
+            self._lately.move_to_end(owner)
+            if len(self._lately) > 2:
+                self._lately.popitem(last=False)
         self._floor = self._used[owner] = self._standing(owner)
         self._used.move_to_end(owner)
         if len(self._used) > _REMEMBERED:
@@ -133,6 +160,11 @@ class Share:
         self._turns = turns
         self._threads = threads
         self._owner = owner
+
+    @property
+    def has_others(self) -> bool:
+        """Whether another address wants turns, too: then what holds up others is to be short."""
+        return self._turns.has_others(self._owner)
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,8 @@ from culm.node.node import Node
 from culm.node.policy import Policy
 from culm.node.secure import SecureSession
 from culm.node.source import StoreSource
-from culm.node.stats import PeerRefused
+from culm.node.stats import PeerRefused, SessionStats
+from culm.node.surroundings import Surroundings
 from culm.node.sync import sync_securely
 from culm.node.tls import calling_context
 from culm.node.transport import connect, secured
@@ -485,6 +486,39 @@ def test_wrong_addresses(text: str, message: str) -> None:
     """An address without a key, with a wrong one, or with one where there is none."""
     with pytest.raises(CulmError, match=message):
         PeerUrl.parse(text)
+
+
+def test_what_failed_sessions_leave_is_collected(tmp_path: Path) -> None:
+    """After some sessions that failed, and not after each, what only refers to itself goes."""
+    collected: list[int] = []
+    surroundings = Surroundings(collect=lambda: collected.append(1))
+
+    class Failing:
+        """A session that fails, or is ended by its peer."""
+
+        stats, scheme, address, peer = SessionStats(), "culm", "", None
+
+        def __init__(self, error: Exception | None) -> None:
+            self._error = error
+
+        async def run(self) -> None:
+            if self._error is not None:
+                raise self._error
+
+    async def main() -> list[int]:
+        counts = []
+        with SQLiteStore(tmp_path / "store.db") as store:
+            node = Node(Identity(bytes(32)), replace(CONFIG, surroundings=surroundings), store)
+            for number in range(70):
+                session: Any = Failing(NetworkError("gone") if number < 64 else None)
+                with suppress(NetworkError):
+                    await node._run(session, "x", None)
+                counts.append(len(collected))
+            await node._stop()
+        return counts
+
+    counts = run(main)
+    assert [counts.index(1), counts.index(2), counts[-1]] == [31, 63, 2]
 
 
 def test_lost_when_the_handshake_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

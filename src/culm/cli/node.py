@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -181,6 +182,8 @@ async def _until_stopped(run: Callable[..., Awaitable[None]]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     sys.setswitchinterval(_SWITCH_SECONDS)
+    gc.collect()
+    gc.freeze()  # modules stay: nobody need look through them for garbage
     async with free_memory_given_back():
         await run(stop=stop, listening=lambda url: print(f"listening {url}", flush=True))
 

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from culm.store.interface import Bytes
 
 _logger = logging.getLogger("culm.node")
+# Sessions that failed, after which the garbage is collected: errors refer to what was done, and so to themselves, and
+# somebody who calls again and again would have us keep hundreds of what each had said last.
+_COLLECTED = 32
 AnySession = Session | PeerSession | SecureSession
 
 
@@ -74,6 +77,7 @@ class Node:
         self._unproved: dict[asyncio.StreamWriter, None] = {}  # connections that came in and do not prove who it is
         self._source: StoreSource | None = None
         self._room = Room(config.limits.max_unfinished)
+        self._failed = 0  # sessions, since what they left was collected
 
     async def run(
         self,
@@ -312,6 +316,10 @@ class Node:
         else:
             _logger.info("the peer ended the session", extra={"peer": name})
         finally:
+            self._failed += failure is not None
+            if self._failed >= _COLLECTED:
+                self._failed = 0
+                self.config.surroundings.collect()
             self.sessions.pop(session, None)
             self.roster.ended(session, sys.exception())
             self._peering.ended(name, address, getattr(session, "proved", None), session.stats, failure)

@@ -7,6 +7,7 @@ every time (``culm.testing.simulation``).
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
 import time
@@ -54,7 +55,8 @@ class Surroundings:
 
     ``thread`` makes a thread for the store, or for a snapshot of it, ``threads`` those for computing; ``spent`` are the
     seconds that the thread it is called on has computed. Whether another process wrote to the store is
-    looked at every ``look_seconds``; ``written`` says of a file what differs when it was written.
+    looked at every ``look_seconds``; ``written`` says of a file what differs when it was written. ``collect`` frees
+    what only refers to itself.
     """
 
     secret_bytes: Callable[[int], bytes] = os.urandom
@@ -64,3 +66,4 @@ class Surroundings:
     spent: Callable[[], float] = time.thread_time
     look_seconds: float = 0.02
     written: Callable[[Path], object] = written
+    collect: Callable[[], object] = gc.collect

@@ -111,6 +111,7 @@ class Member:
             download=plan.download,
             upload=plan.upload,
             surroundings=Surroundings(
+                collect=lambda: None,  # that depends on what ran before
                 secret_bytes=self.random.randbytes,
                 chance=self.random.random,
                 thread=host.thread,

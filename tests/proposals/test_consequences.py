@@ -15,6 +15,7 @@ from culm.proposals import (
     Cancelled,
     Code,
     EntryReceived,
+    Lost,
     Noticed,
     Offered,
     PayloadFailed,
@@ -31,6 +32,7 @@ from culm.proposals.messages import (
     Notify,
     Raw,
     Skip,
+    SkipBytes,
     Switch,
     Why,
 )
@@ -283,6 +285,26 @@ def test_a_lower_fork_is_the_answer_to_one(known: int | None) -> None:
         assert {LOG.entries[0], OTHER_1} == set(answer.entries)
     else:
         assert Cancel(0, Code.CONFIRMING) == answer
+
+
+def test_a_log_that_ends_for_us_alone() -> None:
+    """The peer goes on behind the entry that ends the log for us: it has another one there, which is no breach."""
+    victim = Victim(1, 2, 3, 4, 5).runs(offer(1, None)).sends()
+    other = LOG.make(5, b"no end")
+    other_5 = Metadata(False, None, other.size, other.payload_hash, other.signature)
+    victim.data(Notify(8), other_5, raw(b"no end"), other_5, raw(b"no end"))
+    assert [event.entry for event in victim.events if isinstance(event, EntryReceived)] == [other]
+    assert any(isinstance(event, Lost) for event in victim.events)
+
+
+def test_bytes_that_we_sent_of_what_is_forked_now() -> None:
+    """The peer leaves out bytes that we sent of a payload, which is not shown any more since its log is forked."""
+    behind_the_first = offer(1, None, lower=None, hash=H1, offset=LOG.entries[0].size)
+    victim = Victim(1, 2, 3).runs(behind_the_first).sends()
+    victim.store.looks_for_forks = True
+    victim.store.put(OTHER_2)
+    victim.data(Raw(0), Notify(1), SkipBytes(1))
+    assert victim.store.held(OTHER_2.log).entries_around(2) is None
 
 
 def test_signs_of_life_of_a_peer_that_ended_all_else() -> None:

@@ -40,6 +40,7 @@ class Exchange:
             self.theirs = Wishes.of(proposal)
         self.sequence = Sequence.of(proposal, self.end, self.upper)
         self._cut: int | None = None
+        self.ended_by_us_alone = False  # the peer may have another entry there, and more behind it
         self.incoming = Incoming(self, limits)
         self.outgoing = Outgoing(self, limits)
 
@@ -53,8 +54,9 @@ class Exchange:
         """The number of items: all behind the end of the log are none."""
         return self.sequence.total if self._cut is None else self._cut
 
-    def end_at(self, seq: int) -> None:
-        """The log ends with an entry: there is nothing behind its payload."""
+    def end_at(self, seq: int, *, is_peers: bool) -> None:
+        """The log ends with an entry: there is nothing behind its payload. ``is_peers``: the peer said so."""
+        self.ended_by_us_alone = not is_peers
         index = self.sequence.index_of(seq, is_payload=True)
         if index is None:
             index = self.sequence.index_of(seq, is_payload=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from culm.bamboo import Entry, PayloadHasher, check_payload, is_authentic, lipmaa
+from culm.bamboo import MAX_U64, Entry, PayloadHasher, check_payload, is_authentic, lipmaa
 from culm.bamboo.lipmaa import has_lipmaalink, links_across
 from culm.errors import PayloadMismatch, RemoteProtocolError
 from culm.proposals.events import Event, Noticed, Skipped, Unverifiable
@@ -66,6 +66,11 @@ class Incoming:
     def payload_left(self) -> int:
         """Bytes that are left of the payload the cursor is in; 0 at its beginning."""
         return (self._size or 0) - self.offset if self.offset else 0
+
+    @property
+    def is_beyond_our_end(self) -> bool:
+        """Whether what comes is behind an entry that ends the log, as far as only we said."""
+        return self._exchange.ended_by_us_alone and self.index >= self._exchange.total
 
     # -- where it is -------------------------------------------------------------------------------------------
 
@@ -160,7 +165,7 @@ class Incoming:
         highest = self._exchange.outgoing.highest
         most = 0
         if highest[0] >= self.index:
-            most = highest[1] if highest[0] == self.index else self._size or 0
+            most = highest[1] if highest[0] == self.index else self._size or MAX_U64  # not known of a fork
         if count and self.offset + count > min(most, self._size or most):
             raise RemoteProtocolError(f"bytes of the payload of entry {item.seq} are left out that we have not sent")
         self.offset += count
@@ -191,7 +196,7 @@ class Incoming:
             events.append(EntryReceived(exchange.id, entry, verified=True))
             self._remember(seq, entry.hash)
             if entry.is_end:
-                exchange.end_at(seq)
+                exchange.end_at(seq, is_peers=True)
         self._last_metadata = seq
         self._pass()
         self._move()

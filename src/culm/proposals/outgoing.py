@@ -126,7 +126,7 @@ class Outgoing:
                     seq = self._exchange.sequence.item(self.index).seq
                     self.sent.add(seq, seq)
                     if message.is_end:
-                        self._exchange.end_at(seq)
+                        self._exchange.end_at(seq, is_peers=False)
                     self.index, self.offset = self.index + 1, 0
                 case SkipBytes(count):
                     self._advance(count)

@@ -214,6 +214,10 @@ class Receiver:
 
     def _take_item(self, exchange: Exchange, message: DataMessage) -> None:
         incoming = exchange.incoming
+        if incoming.is_beyond_our_end:
+            self.lose(exchange, Code.DO_NOT_RETRY)
+            self._begin_body(message, None)
+            return
         match message:
             case Metadata():
                 incoming.metadata(message, self._source, self._events, greedy=self._greedy)

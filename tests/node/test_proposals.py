@@ -24,13 +24,16 @@ from culm.proposals import (
 from culm.proposals.messages import Grant
 from culm.proposals.states import Said
 from culm.ranges import RangeSet, read_range
+from culm.store import SQLiteStore
 from culm.testing.builders import LogBuilder, build_log
 from culm.testing.memory import MemoryStore
 from tests.node.links import run, stream_pair
 from tests.node.peers import key, sync, until
+from tests.node.quiet import ProposalEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.node.proposing import ProposalPeer
 
@@ -505,3 +508,16 @@ def test_two_sockets() -> None:  # noqa: C901 - a small node
 
     run(main)
     assert other.bytes == store.bytes
+
+
+def test_a_log_that_is_not_wanted_before_it_was_asked_for(tmp_path: Path) -> None:
+    """What was to be asked for, and is not wanted any more, is not asked for."""
+    log = build_log(3)
+    with SQLiteStore(tmp_path / "store.db") as store:
+        end = ProposalEnd(store, RangeSet([read_range("1..")]), calls=True)
+        end.proposer.add([key(log)])
+        end.proposer.reconsider(lambda _: RangeSet(), lambda _: True)
+        assert not end.proposer.has_work
+        end.say()
+        assert not end.session.connection.exchanges
+        end.close()

@@ -176,6 +176,8 @@ class Proposer:
                     self._queue(log)
                 else:
                     del self._logs[log]
+                    if log in self._todo:
+                        self._todo.remove(log)
 
     def _take_back(self, followed: _Followed) -> None:
         """Cancel our proposals for a log, and change what we want of the peer's."""

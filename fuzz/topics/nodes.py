@@ -6,6 +6,7 @@ peer has to prove itself first, it does, and the bytes of an input are what it s
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -192,7 +193,7 @@ def secure_session(data: bytes) -> None:
 # -- seeds: what peers say that mean well --------------------------------------------------------------------------
 
 
-class _Answering(Peer):
+class _Answering(Peer, ABC):
     """Answers with a protocol's machine over a store that has everything, and notes what it said."""
 
     def __init__(self) -> None:
@@ -205,9 +206,9 @@ class _Answering(Peer):
         self.said.append(answer)
         return answer
 
+    @abstractmethod
     def answer(self, data: bytes) -> bytes:
         """What the machine says."""
-        raise NotImplementedError
 
 
 class _Intervals(_Answering):

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from culm.bamboo import Identity
 from culm.store import SQLiteStore
+from culm.testing import LogBuilder
+from tests.store.large import LARGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,4 +26,21 @@ def place(tmp_path: Path) -> Path:
 def store(place: Path) -> Iterator[SQLiteStore]:
     """A new store."""
     with SQLiteStore(place) as store:
+        yield store
+
+
+@pytest.fixture
+def log() -> LogBuilder:
+    """A log of three entries, the second with a large payload."""
+    builder = LogBuilder(Identity(bytes(32)))
+    for payload in (b"first", LARGE, b"third"):
+        builder.append(payload)
+    return builder
+
+
+@pytest.fixture
+def bare(place: Path, log: LogBuilder) -> Iterator[SQLiteStore]:
+    """A store that holds the log's entries without any payload."""
+    with SQLiteStore(place) as store:
+        store.add([(entry, None) for entry in log.entries])
         yield store

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from culm.node.urls import PeerUrl
 
-_STREAM_LIMIT = 512 * 1024
+_STREAM_LIMIT = 64 * 1024
 CONNECT_SECONDS = 10.0
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -18,6 +18,7 @@ from culm.spark.scan import Found, scan
 from culm.store import SQLiteStore
 from culm.store.files import BundleWriter
 from culm.testing import build_log
+from tests.store.damage import empty
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,14 +130,18 @@ def test_a_row_without_its_entry(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with SQLiteStore(path) as store:
         store.add(build_log(3).items())
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("PRAGMA writable_schema = ON")
-        change = "replace(sql, 'encoded       BLOB    NOT NULL', 'encoded       BLOB')"
-        connection.execute(f"UPDATE sqlite_schema SET sql = {change} WHERE name = 'entries'")
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE entries SET encoded = NULL WHERE id = 2")
+    empty(path, "entries", "encoded", "id = 2")
     rows = [(row.offset, row.encoded is None, row.reason is None) for row in read(path)]
     assert [(1, False, True), (2, True, False), (3, False, True)] == rows
+
+
+def test_a_payload_without_its_bytes(tmp_path: Path) -> None:
+    """Nothing where a payload's bytes have to be is another payload than the entry's."""
+    path = tmp_path / "store"
+    with SQLiteStore(path) as store:
+        store.add(build_log(3).items())
+    empty(path, "payloads", "piece", "entry = 2")
+    assert [states.HELD, states.MISMATCH, states.HELD] == [row.payload_state for row in read(path)]
 
 
 def test_fork_proofs_of_a_store(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from culm.store import PayloadState, SQLiteStore, State
 from culm.store.exchange import export_bundle, export_plain
 from culm.store.pieces import PIECE_BYTES
 from culm.testing import LogBuilder
+from tests.store.damage import empty
 from tests.store.large import COMMIT, LARGE, held
 
 # -- writing ---------------------------------------------------------------------------------------------------
@@ -132,6 +133,36 @@ def test_reading_from_an_offset(bare: SQLiteStore, log: LogBuilder, offset: int)
     assert stored is not None
 
     assert LARGE[offset:] == b"".join(bare.payload(stored, offset))
+
+
+def test_a_piece_that_holds_nothing(place: Path, log: LogBuilder) -> None:
+    """A damaged row without bytes is missing bytes, in whatever way it is read."""
+    with SQLiteStore(place) as store:
+        store.add(log.items())
+        stored = store.get(log.entries[0].place)
+        assert stored is not None
+    empty(place, "payloads", "piece", f"entry = {stored.id}")
+    with SQLiteStore(place) as store:
+        with pytest.raises(StoreDamaged, match="0 bytes of a payload are there in place of 5"):
+            list(store.payload(stored))
+        assert b"".join(store.payload_rest(store.sendables(stored.entry.log, 1, 1, 1)[0])) == b""
+        with pytest.raises(StoreDamaged, match="1 rows of its table payloads"):
+            store.verify()
+
+
+@pytest.mark.parametrize("value", ["'text!'", "54321", "5.432"])
+def test_a_piece_of_the_wrong_type(place: Path, log: LogBuilder, value: str) -> None:
+    """A damaged row with something else than bytes never passes for a payload, nor for anything but damage."""
+    with SQLiteStore(place) as store:
+        store.add(log.items())
+        stored = store.get(log.entries[0].place)
+        assert stored is not None
+        store._database.connection.execute(f"UPDATE payloads SET piece = {value} WHERE entry = ?", (stored.id,))
+        assert all(isinstance(piece, bytes) for piece in store.payload(stored))
+        (held,) = store.lookup(stored.entry.log).page(1, ascending=True, limit=1)
+        assert isinstance(held.small, bytes | None)
+        with pytest.raises(StoreDamaged, match="1 rows of its table payloads"):
+            store.verify()
 
 
 def test_bytes_that_are_missing_are_told(place: Path, log: LogBuilder) -> None:

@@ -206,7 +206,7 @@ def _payloads(database: Database, row_ids: list[int], limit: int) -> dict[int, _
             "SELECT entry, CAST(piece AS BLOB) FROM payloads WHERE entry BETWEEN ? AND ? ORDER BY entry, at", span
         ):
             if row_id in read:
-                read[row_id].read([data])
+                read[row_id].read([] if data is None else [data])  # nothing, where only damage can be
         for (row_id,) in connection.execute("SELECT entry FROM payload_files WHERE entry BETWEEN ? AND ?", span):
             if row_id in read:
                 read[row_id].read(read_pieces(database, row_id))

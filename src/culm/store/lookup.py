@@ -64,7 +64,8 @@ class Lookup:
         beyond, order = (">=", "ASC") if ascending else ("<=", "DESC")
         rows = self._database.read(
             "SELECT id, encoded, payload_state, payload_held, CASE WHEN payload_state = 2 AND payload_held <= ?"
-            " THEN (SELECT piece FROM payloads WHERE entry = entries.id AND at = 0 AND length(piece) = payload_held)"
+            " THEN (SELECT CAST(piece AS BLOB) FROM payloads"
+            " WHERE entry = entries.id AND at = 0 AND length(piece) = payload_held)"
             " END FROM entries"  # one that came in parts lies in as many pieces
             f" WHERE log = ? AND seq {beyond} ? AND state = 2 ORDER BY seq {order} LIMIT ?",
             (SMALL_BYTES, self._row, to_sql(seq), limit),

@@ -51,10 +51,13 @@ def read_complete(database: Database, entry_id: int, size: int, offset: int = 0)
 def read_slice(database: Database, entry_id: int, offset: int, size: int) -> bytes:
     """Bytes held of an entry's payload from ``offset`` on: at most ``size``, none only if there are none."""
     rows = database.read(
-        "SELECT at, piece FROM payloads WHERE entry = ? AND at <= ? ORDER BY at DESC LIMIT 1", (entry_id, offset)
+        "SELECT at, CAST(piece AS BLOB) FROM payloads WHERE entry = ? AND at <= ? ORDER BY at DESC LIMIT 1",
+        (entry_id, offset),
     )
     if rows:
         at, piece = rows[0]
+        if piece is None:  # only damage does that: there are no bytes
+            return b""
         return bytes(piece) if at == offset and len(piece) <= size else bytes(piece[offset - at :][:size])
     files = database.read(
         "SELECT name, payload_held FROM payload_files JOIN entries ON id = entry WHERE entry = ?", (entry_id,)

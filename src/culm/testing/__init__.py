@@ -1,4 +1,4 @@
-"""Public test tools: log builders; later a simulated network and clock."""
+"""Public test tools: log builders here; a simulated network, disk and clock in ``culm.testing.simulation``."""
 
 from culm.testing.builders import LogBuilder, build_log, tampered
 

@@ -94,6 +94,23 @@ def test_a_payload_that_does_not_follow_its_entry(tmp_path: Path) -> None:
     ] == found
 
 
+@pytest.mark.parametrize("missing", [1, 3, 5])
+def test_a_bundle_that_ends_inside_a_payload(tmp_path: Path, missing: int) -> None:
+    """The entry in front of a payload that is cut short is one row, and the file's end a reject."""
+    log = build_log(1)
+    (entry,) = log.entries
+    path = tmp_path / "bundle"
+    with path.open("wb") as stream:
+        bundle = BundleWriter(stream)
+        bundle.entry(entry)
+        bundle.payload(entry.place, entry.size, [log.payloads[entry.hash]])
+        stream.truncate(stream.tell() - missing)
+    whole, cut = read(path)
+    assert (entry.encoded, states.ABSENT, None) == (whole.encoded, whole.payload_state, whole.reason)
+    assert cut.reason is not None
+    assert f"{missing} bytes of a payload are missing" in cut.reason
+
+
 def test_damage_inside_a_store(tmp_path: Path) -> None:
     """Where pages of a store cannot be read, one reject tells which rows are lost; nothing is raised."""
     path = tmp_path / "store"

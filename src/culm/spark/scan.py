@@ -64,8 +64,8 @@ def _scan_file(path: str, limit: int) -> Iterator[Found]:
             for record in read_records(stream):
                 at = record.offset
                 if waiting is not None and isinstance(record, PayloadRecord) and record.place == waiting.entry.place:
-                    yield from waiting.joined(record, limit)
-                    waiting = None
+                    begun, waiting = waiting, None
+                    yield from begun.joined(record, limit)
                     continue
                 if waiting is not None:
                     yield waiting.alone()

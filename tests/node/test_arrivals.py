@@ -14,7 +14,7 @@ from culm.node.arrivals import Arrivals
 from culm.node.source import StoreSource
 from culm.store import ImportReport, PayloadState
 from culm.testing import LogBuilder, build_log
-from culm.transfer import PayloadReceived
+from culm.transfer import EntryReceived, PayloadReceived
 from tests.node.links import Party, run
 from tests.node.peers import Peer, key, sync
 from tests.node.proposing import ProposalPeer
@@ -68,6 +68,28 @@ def held(party: Party, log: LogBuilder) -> tuple[PayloadState, bool]:
     (stored,) = party.store.entries(key(log))
     found = b"".join(party.store.payload(stored))
     return stored.payload_state, log.payloads[stored.entry.hash].startswith(found)
+
+
+@pytest.mark.parametrize(("count", "begins"), [(10, False), (400, True)])
+def test_entries_of_a_chunk_are_stored_together(parties: list[Party], count: int, *, begins: bool) -> None:
+    """Entries wait for the end of what came with them, so that the store has few large groups, unless it is much."""
+    party, log = parties[0], build_log(count, payload_size=2000)
+
+    async def main() -> tuple[bool, int]:
+        report = ImportReport()
+        arrivals = Arrivals(party.worker, report.merge)
+        for number, (entry, payload) in enumerate(log.items()):
+            assert isinstance(payload, bytes)
+            arrivals.take(EntryReceived(number, entry, verified=False))
+            arrivals.take(PayloadReceived(number, entry, 0, payload, complete=True, checked=True))
+            await arrivals.room()
+        await asyncio.sleep(0)  # what stores begins
+        stored = await party.worker.run(lambda: list(party.store.entries(key(log))))
+        arrivals.end_of_chunk()
+        await arrivals.close()
+        return stored != [], report.added
+
+    assert (begins, count) == run(main)
 
 
 def test_what_was_held_is_not_trusted(parties: list[Party], film: LogBuilder) -> None:

@@ -176,6 +176,8 @@ class Arrivals:
 
     async def room(self) -> None:
         """Wait until there is room for more; raises what storing failed with."""
+        if self._bytes >= _STEP_BYTES:
+            self._start()
         while self._bytes >= _WAITING_BYTES:
             await self._wait()
         if self._failure is not None:

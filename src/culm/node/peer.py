@@ -192,6 +192,7 @@ class PeerSession(ABC):
             at = 0
             while at < len(data):
                 at += await self._take_some(data, at)
+            self.arrivals.end_of_chunk()
             self._is_taking = False
             async with self._lock:
                 self._put(self._refill())
@@ -220,7 +221,6 @@ class PeerSession(ABC):
         async with self._lock, self._share.turn():
             for event in events:
                 self._handle(event)
-            self.arrivals.end_of_chunk()
         if failure is not None:
             raise failure
         if not self.config.proposals.greedy:  # greedy peers pass on what nobody could check

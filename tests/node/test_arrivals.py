@@ -12,6 +12,7 @@ import pytest
 from culm.bamboo import PayloadHasher
 from culm.node.arrivals import Arrivals
 from culm.node.source import StoreSource
+from culm.node.turns import Share
 from culm.store import ImportReport, PayloadState
 from culm.testing import LogBuilder, build_log
 from culm.transfer import EntryReceived, PayloadReceived
@@ -70,6 +71,12 @@ def held(party: Party, log: LogBuilder) -> tuple[PayloadState, bool]:
     return stored.payload_state, log.payloads[stored.entry.hash].startswith(found)
 
 
+def take_entry(arrivals: Arrivals, number: int, entry: Entry, payload: Any) -> None:
+    """An entry came with its payload, in answer to a request."""
+    arrivals.take(EntryReceived(number, entry, verified=False))
+    arrivals.take(PayloadReceived(number, entry, 0, payload, complete=True, checked=True))
+
+
 @pytest.mark.parametrize(("count", "begins"), [(10, False), (400, True)])
 def test_entries_of_a_chunk_are_stored_together(parties: list[Party], count: int, *, begins: bool) -> None:
     """Entries wait for the end of what came with them, so that the store has few large groups, unless it is much."""
@@ -78,10 +85,8 @@ def test_entries_of_a_chunk_are_stored_together(parties: list[Party], count: int
     async def main() -> tuple[bool, int]:
         report = ImportReport()
         arrivals = Arrivals(party.worker, report.merge)
-        for number, (entry, payload) in enumerate(log.items()):
-            assert isinstance(payload, bytes)
-            arrivals.take(EntryReceived(number, entry, verified=False))
-            arrivals.take(PayloadReceived(number, entry, 0, payload, complete=True, checked=True))
+        for number, item in enumerate(log.items()):
+            take_entry(arrivals, number, *item)
             await arrivals.room()
         await asyncio.sleep(0)  # what stores begins
         stored = await party.worker.run(lambda: list(party.store.entries(key(log))))
@@ -90,6 +95,25 @@ def test_entries_of_a_chunk_are_stored_together(parties: list[Party], count: int
         return stored != [], report.added
 
     assert (begins, count) == run(main)
+
+
+@pytest.mark.parametrize(("has_others", "groups"), [(False, 2), (True, 21)])
+def test_groups_are_short_where_others_wait(
+    parties: list[Party], monkeypatch: pytest.MonkeyPatch, groups: int, *, has_others: bool
+) -> None:
+    """The store takes a thousand entries in one call, and 64 where others want it, too."""
+    monkeypatch.setattr(Share, "has_others", has_others)
+    party, log = parties[0], build_log(1280, payload_size=10)
+    sizes: list[int] = []
+
+    async def main() -> None:
+        arrivals = Arrivals(party.worker, lambda report: sizes.append(report.added))
+        for number, item in enumerate(log.items()):
+            take_entry(arrivals, number, *item)
+        await arrivals.close()
+
+    run(main)
+    assert (groups, 1280) == (len(sizes), sum(sizes))
 
 
 def test_what_was_held_is_not_trusted(parties: list[Party], film: LogBuilder) -> None:

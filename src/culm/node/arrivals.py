@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from culm.bamboo import ForkProof
 from culm.errors import NotHeld, PayloadMismatch, StoreError
+from culm.node.worker import GROUP_ENTRIES, group_entries
 from culm.store import ImportReport
 from culm.store.payloads import Overtaken
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 _SMALL = 64 * 1024  # payloads up to this size are kept together
 _STEP_BYTES = 512 * 1024  # of large payloads that one call of the store's thread takes
-_STEP_ENTRIES = 1000
 _SYNCS = 2  # large payloads of a session that are brought to the disk at a time
 _WAITING_BYTES = 1024 * 1024  # at which no more is read from the peer
 
@@ -53,6 +53,23 @@ class _Failed(NamedTuple):
 class _Group:
     items: Items = field(default_factory=list)
     bytes: int = 0
+
+    def add(self, entry: Entry, payload: Bytes | None) -> int:
+        """Add an entry; how many bytes that is."""
+        size = len(payload or b"") + len(entry.encoded)
+        self.items.append((entry, payload))
+        self.bytes += size
+        return size
+
+    def split(self, count: int) -> _Group | None:
+        """Keep so many entries; the rest, if there is any."""
+        if len(self.items) <= count:
+            return None
+        rest = _Group()
+        for item in self.items[count:]:
+            self.bytes -= rest.add(*item)
+        del self.items[count:]
+        return rest
 
 
 _Job = _Piece | _Failed
@@ -148,13 +165,10 @@ class Arrivals:
         if self._curate is not None and not self._curate(entry, memoryview(payload or b"")):
             self._unwanted.add(entry.hash)
             return
-        if not self._groups or not isinstance(group := self._groups[-1], _Group) or len(group.items) >= _STEP_ENTRIES:
+        if not self._groups or not isinstance(group := self._groups[-1], _Group) or len(group.items) >= GROUP_ENTRIES:
             group = _Group()
             self._groups.append(group)
-        group.items.append((entry, payload))
-        size = len(payload or b"") + len(entry.encoded)
-        group.bytes += size
-        self._bytes += size
+        self._bytes += group.add(entry, payload)
 
     def _add_job(self, job: _Job, size: int) -> None:
         if job.entry.hash in self._unwanted:
@@ -274,6 +288,8 @@ class Arrivals:
             group = self._groups.popleft()
             if isinstance(group, ForkProof):
                 return 0, partial(self._worker.store.add_proof, group)
+            if rest := group.split(group_entries(self._worker)):
+                self._groups.appendleft(rest)
             return group.bytes, partial(self._worker.store.add, group.items, authenticated=True, durable=False)
         jobs: list[_Job] = []
         size = 0

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from culm.node.worker import GROUP_ENTRIES, group_entries
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
     from culm.store import ImportReport, Log
     from culm.store.interface import Bytes
 
-_GROUP_ENTRIES = 1000
-_SHORT_GROUP_ENTRIES = 64  # where others wait for the store, too
 _GROUP_BYTES = 4 * 1024 * 1024
 
 
@@ -45,7 +45,7 @@ class Intake:
         self._bytes += len(payload)
         if self._task is None:
             self._task = asyncio.create_task(self._work())
-        while len(self._group) >= _GROUP_ENTRIES or self._bytes >= _GROUP_BYTES:
+        while len(self._group) >= GROUP_ENTRIES or self._bytes >= _GROUP_BYTES:
             await self._wait()
 
     async def flush(self) -> None:
@@ -68,7 +68,7 @@ class Intake:
     async def _work(self) -> None:
         try:
             while self._group:
-                most = _SHORT_GROUP_ENTRIES if self._worker.share.has_others else _GROUP_ENTRIES
+                most = group_entries(self._worker)
                 group, self._group = self._group[:most], self._group[most:]
                 self._bytes = sum(len(payload) for _, payload in self._group if payload is not None)
                 self._moved.set()

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from culm.store import SQLiteStore
 
+GROUP_ENTRIES = 1000  # that one call of the store's thread takes at most
+_SHORT_GROUP_ENTRIES = 64  # where others wait for the store, too
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -110,3 +112,8 @@ class SharedWorker:
 
 
 AnyWorker = StoreWorker | SharedWorker
+
+
+def group_entries(worker: AnyWorker) -> int:
+    """How many entries the store is to take in one call: many cost less each, and hold up others for longer."""
+    return _SHORT_GROUP_ENTRIES if worker.share.has_others else GROUP_ENTRIES

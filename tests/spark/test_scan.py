@@ -18,7 +18,7 @@ from culm.spark.scan import Found, scan
 from culm.store import SQLiteStore
 from culm.store.files import BundleWriter
 from culm.testing import build_log
-from tests.store.damage import empty
+from tests.store.damage import put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,7 +147,7 @@ def test_a_row_without_its_entry(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with SQLiteStore(path) as store:
         store.add(build_log(3).items())
-    empty(path, "entries", "encoded", "id = 2")
+    put(path, "entries", "encoded", "NULL", "id = 2")
     rows = [(row.offset, row.encoded is None, row.reason is None) for row in read(path)]
     assert [(1, False, True), (2, True, False), (3, False, True)] == rows
 
@@ -157,7 +157,7 @@ def test_a_payload_without_its_bytes(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with SQLiteStore(path) as store:
         store.add(build_log(3).items())
-    empty(path, "payloads", "piece", "entry = 2")
+    put(path, "payloads", "piece", "NULL", "entry = 2")
     assert [states.HELD, states.MISMATCH, states.HELD] == [row.payload_state for row in read(path)]
 
 

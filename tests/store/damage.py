@@ -4,22 +4,43 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
-def empty(path: Path, table: str, column: str, where: str) -> None:
-    """Have a column of some rows hold nothing, although its table says NOT NULL."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        ((declared,),) = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,))
-        allowed, count = re.subn(rf"({column}\s+\w+)\s+NOT NULL", r"\1", declared)
-        assert count == 1
-        connection.execute("PRAGMA writable_schema = ON")
-        connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (allowed, table))
-        connection.execute("PRAGMA writable_schema = RESET")
-        assert connection.execute(f"UPDATE {table} SET {column} = NULL WHERE {where}").rowcount
-        connection.execute("PRAGMA writable_schema = ON")
-        connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (declared, table))
+def put(path: Path, table: str, column: str, value: str, where: str = "1") -> bool:
+    """Have a column of some rows hold a value, NULL included; whether that could be done, and to any row."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection, _anything_goes(connection, table):
+        try:
+            return connection.execute(f"UPDATE {table} SET {column} = {value} WHERE {where}").rowcount > 0
+        except sqlite3.IntegrityError:  # several rows with one key, or NULL for one, are not even damage
+            return False
+
+
+def columns(path: Path, table: str) -> list[str]:
+    """The columns of a table."""
+    with closing(sqlite3.connect(path)) as connection:
+        return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+
+
+@contextmanager
+def _anything_goes(connection: sqlite3.Connection, table: str) -> Iterator[None]:
+    triggers = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+    ((declared,),) = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).fetchall()
+    for name, _ in triggers:
+        connection.execute(f"DROP TRIGGER {name}")
+    _declare(connection, table, re.sub(r"NOT\s+NULL", "", declared))
+    yield
+    _declare(connection, table, declared)
+    for _, sql in triggers:
+        connection.execute(sql)
+
+
+def _declare(connection: sqlite3.Connection, table: str, sql: str) -> None:
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (sql, table))
+    connection.execute("PRAGMA writable_schema = RESET")

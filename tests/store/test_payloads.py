@@ -17,7 +17,7 @@ from culm.store import PayloadState, SQLiteStore, State
 from culm.store.exchange import export_bundle, export_plain
 from culm.store.pieces import PIECE_BYTES
 from culm.testing import LogBuilder
-from tests.store.damage import empty
+from tests.store.damage import put
 from tests.store.large import COMMIT, LARGE, held
 
 # -- writing ---------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_a_piece_that_holds_nothing(place: Path, log: LogBuilder) -> None:
         store.add(log.items())
         stored = store.get(log.entries[0].place)
         assert stored is not None
-    empty(place, "payloads", "piece", f"entry = {stored.id}")
+    put(place, "payloads", "piece", "NULL", f"entry = {stored.id}")
     with SQLiteStore(place) as store:
         with pytest.raises(StoreDamaged, match="0 bytes of a payload are there in place of 5"):
             list(store.payload(stored))

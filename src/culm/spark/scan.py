@@ -15,6 +15,7 @@ from culm.spark.inputs import Part, Piece
 from culm.spark.payload import ABSENT, FORGOTTEN, HELD, PARTIAL, SIZE_MISMATCH, PayloadFrame, judged, without_bytes
 from culm.store.database import Database, translated_errors
 from culm.store.files import EntryRecord, PayloadRecord, ProofRecord, Record, read_records
+from culm.store.guard import telling
 from culm.store.pieces import read_pieces
 from culm.store.schema import PayloadState
 
@@ -171,7 +172,8 @@ def _scan_entries(piece: Piece, limit: int) -> Iterator[Found]:
     try:
         while at <= piece.high:
             try:
-                page = _entry_page(database, at, piece, limit)
+                with telling(database):
+                    page = _entry_page(database, at, piece, limit)
             except StoreError as error:
                 yield Found(piece.path, at, reason=f"rows {at} to {piece.high}: {error}")
                 return

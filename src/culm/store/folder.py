@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from culm.errors import StoreError, StoreFull
+from culm.errors import StoreDamaged, StoreError, StoreFull
 from culm.staging import sync
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from culm.store.interface import Bytes
 
 _NAME_BYTES = 16
+_NAME = re.compile("[0-9a-f]{32}")
 
 
 class Folder:
@@ -52,7 +54,7 @@ class Folder:
     def sync(self, name: str) -> None:
         """Bring a file to the disk, and that it is there. May be called in any thread."""
         with suppress(FileNotFoundError), self._translated_errors(name):  # gone: dropped meanwhile
-            sync(self.path / name)
+            sync(self._file(name))
             sync(self.path)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
@@ -64,25 +66,31 @@ class Folder:
     def size(self, name: str) -> int:
         """The bytes in a file, counted or not; 0 if it is gone."""
         with suppress(FileNotFoundError), self._translated_errors(name):
-            return (self.path / name).stat().st_size
+            return self._file(name).stat().st_size
         return 0
 
     def remove(self, names: Iterable[str]) -> None:
-        """Delete files. One that cannot be deleted now is swept up later."""
+        """Delete files. One that cannot be deleted now is swept up later; what is not one of ours is left alone."""
         for name in names:
-            with suppress(OSError):
-                (self.path / name).unlink()
+            with suppress(OSError, StoreDamaged):
+                self._file(name).unlink()
 
     def names(self) -> list[str]:
         """All files there are."""
         try:
-            return [path.name for path in self.path.iterdir()]
+            return [path.name for path in self.path.iterdir() if _NAME.fullmatch(path.name)]
         except OSError:
             return []
 
+    def _file(self, name: str) -> Path:
+        """Where a file is. A damaged database, or one that somebody made, may name anything: only ours is taken."""
+        if _NAME.fullmatch(str(name)) is None:
+            raise StoreDamaged(f"{self.path}: {name!r} is not the name of a file with a payload")
+        return self.path / name
+
     @contextmanager
     def _opened(self, name: str, flags: int) -> Iterator[int]:
-        file = os.open(self.path / name, flags)
+        file = os.open(self._file(name), flags)
         try:
             yield file
         finally:

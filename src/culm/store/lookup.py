@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from culm.bamboo import Entry
 from culm.store.database import translated_errors
+from culm.store.guard import tells_damage
 from culm.store.runs import ENTRIES, PAYLOADS, around, extent
 from culm.store.schema import PayloadState, State, from_sql, to_sql
 
@@ -31,6 +32,7 @@ class HeldEntry(NamedTuple):
     handle: int
 
 
+@tells_damage
 class Lookup:
     """Questions about one log. Each answer belongs to its own moment."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from culm.bamboo import Entry, PayloadHasher
 from culm.errors import NotHeld, PayloadMismatch, PayloadSizeMismatch, Place, StoreError
 from culm.store import pieces
+from culm.store.guard import tells_damage
 from culm.store.logview import LogView
 from culm.store.rows import find_entry, next_change
 from culm.store.schema import PayloadState
@@ -34,6 +35,7 @@ class Overtaken(StoreError):
         self.complete = complete
 
 
+@tells_damage
 class Sink:
     """A ``PayloadSink`` for an entry in an SQLite store.
 

@@ -79,7 +79,7 @@ def sendables(database: Database, log: Log, low: int, high: int, limit: int) -> 
     """The first ``limit`` verified entries from ``low`` to ``high`` whose payload is held, ascending."""
     with database.snapshot() as connection:
         rows = connection.execute(
-            "SELECT seq, encoded, payload_held, coalesce(piece, x''), entries.id FROM entries"
+            "SELECT seq, encoded, payload_held, CAST(coalesce(piece, x'') AS BLOB), entries.id FROM entries"
             " LEFT JOIN payloads ON entry = entries.id AND at = 0"
             " WHERE log = (SELECT id FROM logs WHERE author = ? AND log_id = ?)"
             " AND seq BETWEEN ? AND ? AND state = 2 AND payload_state = 2 ORDER BY seq LIMIT ?",

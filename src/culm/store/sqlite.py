@@ -11,6 +11,7 @@ from culm.bamboo.yamf import yamf_hash
 from culm.errors import BadSignature, NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
 from culm.store import append, ingest, news, payloads, pieces, queries, runs, verify, views
 from culm.store.database import LOCK_TIMEOUT, Database
+from culm.store.guard import tells_damage
 from culm.store.interface import Bytes, ImportReport, Log, LogSummary, Offer, Sendable, StoredEntry, VerifyReport
 from culm.store.logview import LogView
 from culm.store.lookup import Lookup
@@ -35,6 +36,7 @@ _EMPTY_PAYLOAD = yamf_hash(b"")
 Item = tuple[Entry, "Bytes | None"]
 
 
+@tells_damage
 class SQLiteStore:
     """Logs in an SQLite file, verified as they come in. See ``culm.store.interface.Store``.
 

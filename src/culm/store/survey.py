@@ -14,6 +14,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from culm.bamboo import ForkProof
+from culm.store.guard import tells_damage
 from culm.store.rows import find_log
 from culm.store.runs import ALL, ENTRIES, NONE, PAYLOADS, spread
 from culm.store.schema import PayloadState, State, from_sql, to_sql
@@ -146,6 +147,7 @@ def cells_between(low: int, high: int, most: int) -> list[tuple[int, int]]:
     return [(first, after - 1) for first, after in pairwise(edges)]
 
 
+@tells_damage
 class Survey:
     """Questions about everything that a store holds. Each answer belongs to its own moment."""
 

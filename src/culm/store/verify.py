@@ -79,8 +79,7 @@ def _verify_log(
         report.invalid += found is State.INVALID
         if found != state and len(report.problems) == before:
             place = Place(log[0], log[1], seq)
-            name = _STATES.get(state, str(state))
-            report.problems.append((place, f"the store calls it {name}, it is {_STATES[found]}"))
+            report.problems.append((place, f"the store calls it {_STATES[state]}, it is {_STATES[found]}"))
     report.forks += auditor.fork is not None or (limit is not None and limit != lied_at)
 
 

@@ -13,9 +13,11 @@ from enum import Enum
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
+from culm.errors import StoreDamaged
 from culm.negentropy.codec import INFINITY
 from culm.negentropy.storage import MODULUS_MASK, make_fingerprint, shortest_prefix
 from culm.store.database import Database
+from culm.store.guard import telling
 from culm.store.queries import stored_entry
 from culm.store.records import ID_BYTES, Kind, every_record, key_id, key_timestamp, record_key
 from culm.store.rows import find_log
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from culm.store.interface import Log, StoredEntry
 
 _BLOCKS_KEPT = 64
+_DAMAGED = "the store is damaged: its record index is not in order (culm doctor)"
 
 
 class View(Enum):
@@ -55,7 +58,7 @@ def record_set(
     """
     own = Database(database.path, read_only=True)
     try:
-        with own.snapshot() as connection:
+        with telling(own), own.snapshot() as connection:
             if log is not None:
                 yield _of_rows(_rows_of_log(connection, view, log))
             elif only is not None:
@@ -82,6 +85,8 @@ class RecordSet:
         self._firsts: list[bytes] = [row[0] for row in rows]
         self._starts: list[int] = [0, *accumulate(row[1] for row in rows)]
         self._totals: list[int] = [0, *accumulate(int.from_bytes(row[2], "little") for row in rows)]
+        if not rows or any(row[1] < 0 for row in rows):
+            raise StoreDamaged(_DAMAGED)
         self._blocks: dict[int, list[bytes]] = {}
         self._sums: dict[int, list[int]] = {}
 
@@ -167,6 +172,8 @@ class RecordSet:
             count = self._starts[number + 1] - self._starts[number]
             rows = self._db.execute(self._query, (self._kind, self._firsts[number], count)).fetchall()
             block = [key for (key,) in rows]
+            if len(block) != count:
+                raise StoreDamaged(_DAMAGED)
             self._blocks[number] = block
         return block
 
@@ -210,7 +217,7 @@ def _rows_of_some(
     log_of = "SELECT log FROM entries WHERE id = ?"
     for key, ref in every_record(connection, view.kind):
         row, held = divmod(ref, 2)
-        log = connection.execute(log_of, (row,)).fetchone()[0]
+        (log,) = connection.execute(log_of, (row,)).fetchone() or (None,)  # without a row the index is damaged
         if log in chosen and (view is not View.PAYLOADS or held):
             yield to_sql(key_timestamp(key)), key_id(key)
 
@@ -224,7 +231,8 @@ def entries_of(database: Database, ids: set[bytes]) -> Iterator[StoredEntry]:
     with database.snapshot() as connection:
         records = every_record(connection, Kind.ENTRY) if ids else iter(())
         rows = [ref // 2 for key, ref in records if key_id(key) in ids]
-        places = sorted(connection.execute(place_of, (row,)).fetchone() for row in rows)
+        found_places = (connection.execute(place_of, (row,)).fetchone() for row in rows)
+        places = sorted(place for place in found_places if place is not None)  # without one the index is damaged
     for place in places:
         with database.snapshot() as connection:
             found = stored_entry(connection, *place)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from culm.errors import ConfigError
 from culm.node.config import NodeLimits
-from culm.node.settings import SECTIONS, example, load, tables
+from culm.node.settings import SECTIONS, example, kinds, load, tables
 from culm.node.settings.lines import Lines
 from culm.node.settings.reading import defaults
 from culm.node.urls import PeerUrl
@@ -146,6 +146,14 @@ def load_text(folder: Path, text: str):  # type: ignore[no-untyped-def]  # noqa:
     path = folder / "culm.toml"
     path.write_text(text)
     return load(path)
+
+
+@given(st.floats(0, 2**64 - 2048))
+def test_seconds_are_shown_with_all_digits(seconds: float) -> None:
+    """What is shown of a number of seconds is a number of TOML, and the same."""
+    shown = kinds.SECONDS.write(seconds)
+    assert kinds.SECONDS.read(tomllib.loads(f"seconds = {shown}")["seconds"]) == seconds
+    assert not shown.endswith(".0")
 
 
 def test_every_setting_is_on_its_page() -> None:

@@ -95,7 +95,7 @@ def _written_list(write: Callable[[Any], str]) -> Callable[[Any], str]:
 
 
 def _written_number(value: float) -> str:
-    return f"{value:g}" if value < 1e6 else str(value)  # not as a power
+    return str(value).removesuffix(".0")  # all digits: it is read as the same again
 
 
 def choice(*values: str) -> Kind:

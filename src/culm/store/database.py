@@ -90,6 +90,7 @@ class Database:
 
     def _prepare(self, lock_timeout: float) -> None:
         self.connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        self.connection.execute("PRAGMA trusted_schema = OFF")  # somebody else may have made the file: a backup
         with self.snapshot() as connection:  # another process may just be making it
             version = schema_version(connection)
         if self.read_only:

@@ -6,7 +6,7 @@ bushbaby   entries with payloads, up to the first payload that the neighbour lac
 intervals  up to the neighbour's newest payload: in order to its first gap, and what was behind its last when the
            session began; the lowest fork
 proposals  in order up to the neighbour's first gap; the lowest fork, one that nobody knows yet if the side that holds
-           less wants the log
+           less wants the log, and not below a newest entry that both have
 =========  ==================================================================================================
 
 By intervals and proposals nobody is told what logs there are: what the caller holds or follows is asked for, both ways;
@@ -100,12 +100,17 @@ class _Exchange:
     def _compares(self, theirs: Seen | None) -> bool:
         """Whether a fork shows by what each side names: with proposals the newest entry of whoever wants the log.
 
+        If both hold the same one there, nothing below is compared, but for what is still fetched.
+
         By intervals and proposals, what is said of a log is not compared with what is kept back of it.
         """
         if self.scheme in _IN_ORDER and not self.taker.policy.shares(self.log):
             return False
-        if self.scheme == "proposals" and theirs is not None and not self.giver.policy.wants(self.log):
-            return max(self.seen.verified) >= max(theirs.verified)
+        if self.scheme == "proposals" and theirs is not None:
+            ours, newest = max(self.seen.verified), max(theirs.verified)
+            if ours == newest and self.seen.verified[ours][0] == theirs.verified[newest][0]:
+                return False
+            return ours >= newest or self.giver.policy.wants(self.log)
         return self.scheme != "bushbaby"
 
     def _offered(self) -> int:

@@ -40,7 +40,7 @@ from culm.session.messages import (
     framed,
 )
 from culm.session.states import CONTROL, RECEIVED, SENT, Phase, Round
-from culm.wire.bymux import WRITE, packet
+from culm.wire.bymux import CLOSE, STOP_READ, WRITE, packet
 from tests.session.pairs import ALICE, BOB, CALLER_NONCE, EVE, LISTENER_NONCE, Pair, opened
 
 if TYPE_CHECKING:
@@ -362,7 +362,15 @@ def test_ended_streams() -> None:
     """A peer that ends a stream of the session ends the session."""
     pair = opened()
     with pytest.raises(RemoteProtocolError, match="ended a stream"):
-        list(pair.alice.receive_data(packet(4, 2)))
+        list(pair.alice.receive_data(packet(CLOSE, 2)))
+
+
+@pytest.mark.parametrize("kind", [CLOSE, STOP_READ])
+def test_a_stream_that_ends_with_what_is_to_be_answered(kind: int) -> None:
+    """A question, and the end of the stream that it would be answered on, end the session as the end alone does."""
+    pair = Pair()
+    with pytest.raises(RemoteProtocolError, match="ended a stream"):
+        list(pair.alice.receive_data(pair.bob.data_to_send() + packet(kind, 0)))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.binary(min_size=1, max_size=40)), max_size=6))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from culm.errors import EncodingError, RemoteProtocolError
+from culm.wire import stlv
 from culm.wire.stlv import StlvReader, encode_header
 
 KNOWN = json.loads((Path(__file__).parents[1] / "vectors" / "bushbaby" / "stlv.json").read_text())
@@ -42,6 +45,22 @@ def test_any_chunking_gives_the_same_messages(messages: list[tuple[int, bytes]],
         found += read_all(reader, stream[at : at + step])
     assert found == messages
     assert reader.held == 0
+
+
+@pytest.mark.parametrize("step", [100_000, 1024 * 1024, 5_000_000])
+def test_large_values_lie_apart(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that has grown large is moved, its bytes stay the same; where there is no such place it stays."""
+    value = random.Random(step).randbytes(3_000_000)
+    stream = encode_header(7, len(value)) + value + encode_header(8, 1) + b"x"
+    for can_move in (True, False):
+        if not can_move:
+            monkeypatch.setattr(stlv, "mmap", Mock(side_effect=OSError))
+        reader = StlvReader(lambda _kind, _length: None)
+        found = []
+        for at in range(0, len(stream), step):
+            found += read_all(reader, stream[at : at + step])
+        assert found == [(7, value), (8, b"x")]
+        assert reader.held == 0
 
 
 def test_a_claimed_length_is_asked_about_before_anything_is_kept() -> None:

@@ -142,7 +142,7 @@ class Connection:
                 f"a message of type {kind} with {length} bytes; {accepted.least} to {most} may be"
             )
 
-    def _receive(self, kind: int, value: bytearray) -> Iterator[Event]:
+    def _receive(self, kind: int, value: memoryview) -> Iterator[Event]:
         after = _ACCEPTED[self.state][kind].after
         if kind == HELLO:
             event: Event = self._receive_hello(bytes(value))
@@ -178,13 +178,13 @@ class Connection:
             self._send_auth()
         return Authenticated(peer.public, self.is_culm)
 
-    def _open(self, value: bytearray) -> memoryview:
+    def _open(self, value: memoryview) -> memoryview:
         nonce = bytes(value[:NONCE_BYTES])
         if nonce in self._nonces_seen:
             raise RemoteProtocolError("a nonce came twice: a replayed message")
         if len(self._nonces_seen) >= self.limits.max_boxes:
             raise RemoteProtocolError(f"more than {self.limits.max_boxes} messages in one connection")
-        plaintext = open_box(memoryview(value), self._session_keys.receive, odd_counter=self._odd_counter)
+        plaintext = open_box(value, self._session_keys.receive, odd_counter=self._odd_counter)
         self._nonces_seen.add(nonce)
         return plaintext
 

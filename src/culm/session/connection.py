@@ -140,15 +140,16 @@ class Connection:
     # -- in ----------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> Iterator[made.Event]:
-        """Take bytes from the peer. ``RemoteProtocolError``: the connection is over; the events before it count."""
-        for event in self._mux.receive_data(data):
-            match event:
-                case Received(number, received):
-                    yield from self._receive(number, received)
-                case Closed() | Unread():
-                    raise RemoteProtocolError("the peer ended a stream of the session")
-                case _:
-                    pass
+        """Take bytes from the peer. ``RemoteProtocolError``: the connection is over; the events before it count.
+
+        But not those that came with the end of a stream: there may be no stream any more to answer them on.
+        """
+        events = self._mux.receive_data(data)
+        if any(isinstance(event, Closed | Unread) for event in events):
+            raise RemoteProtocolError("the peer ended a stream of the session")
+        for event in events:
+            if isinstance(event, Received):
+                yield from self._receive(event.stream, event.data)
 
     def _receive(self, number: int, data: bytes) -> Iterator[made.Event]:
         if number == TRANSFER_STREAM:

@@ -4,12 +4,14 @@ A message is its type and the length of its value, both canonical VarU64s, and t
 length, so a length is worth nothing until it was checked: the reader asks its owner about type and length before it
 keeps a single byte of the value, and even then memory grows only as fast as bytes really arrive.
 
-Each value is gathered in one bytearray of its own, which is handed out as it is: a large value is held once, and its
-owner may decrypt it in place.
+Each value is gathered in a place of its own, which is handed out as it is: a large value is held once, and its owner
+may decrypt it in place. One that has grown large is moved out of the heap of the C library: those that grow there side
+by side, from hole to hole, take up to three times their size.
 """
 
 from __future__ import annotations
 
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TYPE_CHECKING, TypeAlias
 
 from culm.bamboo.varu64 import MAX_VARU64_BYTES, decode_varu64, encode_varu64
@@ -19,9 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-Message: TypeAlias = tuple[int, bytearray]
+Message: TypeAlias = tuple[int, memoryview]
 
 MAX_HEADER_BYTES = 2 * MAX_VARU64_BYTES
+_LARGE = 1024 * 1024  # bytes of a value that have come
 
 
 def encode_header(kind: int, length: int) -> bytes:
@@ -36,19 +39,19 @@ class StlvReader:
     by raising.
     """
 
-    __slots__ = ("_check", "_head", "_kind", "_length", "_value")
+    __slots__ = ("_check", "_come", "_head", "_kind", "_length", "_value")
 
     def __init__(self, check: Callable[[int, int], None]) -> None:
         self._check = check
         self._head = bytearray()
         self._kind = 0
-        self._length = 0
-        self._value: bytearray | None = None
+        self._length = self._come = 0
+        self._value: bytearray | mmap | None = None
 
     @property
     def held(self) -> int:
         """Bytes of a message that has begun and is not yet complete."""
-        return len(self._head) + (len(self._value) if self._value is not None else 0)
+        return len(self._head) + (self._come if self._value is not None else 0)
 
     def clear(self) -> None:
         """Let go of a message that has begun: the stream is over."""
@@ -65,14 +68,24 @@ class StlvReader:
             data = self._read_header(data)
             if self._value is None:
                 return None, data
-        missing = self._length - len(self._value)
-        self._value += data[:missing]
+        missing = self._length - self._come
+        self._value = self._joined(self._value, data[:missing])
         data = data[missing:]
-        if len(self._value) < self._length:
+        if self._come < self._length:
             return None, data
-        message = self._kind, self._value
+        message = self._kind, memoryview(self._value)
         self._value = None
         return message, data
+
+    def _joined(self, value: bytearray | mmap, part: memoryview) -> bytearray | mmap:
+        come, self._come = self._come, self._come + len(part)
+        if isinstance(value, bytearray) and self._come > _LARGE:
+            value = _apart(value, self._length)
+        if isinstance(value, bytearray):
+            value += part
+        else:
+            value[come : self._come] = part
+        return value
 
     def _read_header(self, data: memoryview) -> memoryview:
         held = len(self._head)
@@ -83,6 +96,16 @@ class StlvReader:
         except Truncated:
             return data[len(data) :]
         self._check(kind, length)
-        self._kind, self._length, self._value = kind, length, bytearray()
+        self._kind, self._length, self._come, self._value = kind, length, 0, bytearray()
         self._head.clear()
         return data[at - held :]
+
+
+def _apart(value: bytearray, length: int) -> bytearray | mmap:
+    """A place for ``length`` bytes that begins with some, of pages that are there once they are written to."""
+    try:
+        place = mmap(-1, length, MAP_PRIVATE | MAP_ANONYMOUS)
+    except OSError:  # the system sets memory aside for all that is asked for, and has not got so much
+        return value
+    place[: len(value)] = value
+    return place

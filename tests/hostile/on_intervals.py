@@ -190,7 +190,7 @@ ATTACKS = [
     Attack("intervals", "tiny messages", tiny_messages, None, gets="messages", cpu=6.0),
     Attack("intervals", "everything unread", unread, "took nothing|nothing came", cpu=5.0),
     Attack("intervals", "the same again", same_again, None, gets="bytes", memory=40.0, cpu=6.0, is_quick=False),
-    Attack("intervals", "logs that there are not", mirrored, None, gets="logs", cpu=4.0, is_quick=False),
+    Attack("intervals", "logs that there are not", mirrored, None, gets="logs", cpu=6.0, is_quick=False),
     Attack("intervals", "wrong at the end", wrong_at_the_end, "not the one that the entry names"),
     Attack("intervals", "behind the end", behind_the_end, "."),
     Attack("intervals", "two faces", two_faces, None, gets="told to others"),

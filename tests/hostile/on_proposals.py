@@ -241,7 +241,7 @@ ATTACKS = [
     Attack("proposals", "pings without reading", pings_unread, None, gets="taken"),
     Attack("proposals", "proposes and cancels", proposes_and_cancels, None, gets="proposals"),
     Attack("proposals", "everything unread", proposes_unread, "took nothing|nothing came"),
-    Attack("proposals", "logs that there are not", mirrored, None, gets="logs", cpu=4.0),
+    Attack("proposals", "logs that there are not", mirrored, None, gets="logs", cpu=6.0),
     Attack("proposals", "wrong at the end", wrong_at_the_end, "not the one"),
     Attack("proposals", "behind the end", behind_the_end, "."),
     Attack("proposals", "compressed bomb", bombs, ".", cpu=6.0),

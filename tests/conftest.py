@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests import models
 
@@ -17,7 +17,8 @@ for _name in ("asking", "machine", "machine_reading", "machine_transfers", "mach
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-settings.register_profile("culm", deadline=None)  # a slow machine is no failure
+_SLOW = HealthCheck.too_slow  # as a machine is that does something else: no failure
+settings.register_profile("culm", deadline=None, suppress_health_check=[_SLOW])
 settings.load_profile("culm")
 
 

@@ -40,6 +40,10 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.add(GAPS.items()[4:])
         store.add([LARGE.items()[0], (LARGE.entries[1], None)])
         store.forget(LOG.entries[2].place)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:  # what only a transaction has
+        connection.execute(f"INSERT INTO record_changes VALUES (1, 1, {-(1 << 63)}, zeroblob(32), 0, 0)")
+        connection.execute("INSERT INTO dropped_files VALUES (hex(zeroblob(16)))")
+        connection.execute("INSERT OR IGNORE INTO payloads_lost VALUES (3)")
     return path
 
 

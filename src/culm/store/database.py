@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from culm.errors import StoreDamaged, StoreError, StoreFull, StoreLocked, StoreMissing
 from culm.store import pieces, records
 from culm.store.folder import Folder
+from culm.store.guard import telling
 from culm.store.migrations import migrate
 from culm.store.schema import VERSION, schema_version
 
@@ -50,6 +51,8 @@ def translated_errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         kind, text = _ERRORS.get(code, (StoreError, str(error)))
+        if code == sqlite3.SQLITE_CONSTRAINT:  # what is written fits what is there
+            kind, text = StoreDamaged, f"the store's file is damaged: {error}"
         message = f"{path}: {text}"
         raise kind(message) from error
     except UnicodeDecodeError as error:  # SQLite's own message names a part of a damaged schema
@@ -83,7 +86,8 @@ class Database:
                 uri, uri=True, timeout=lock_timeout, isolation_level=None, check_same_thread=False
             )
             try:
-                self._prepare(lock_timeout)
+                with telling(self):
+                    self._prepare(lock_timeout)
             except BaseException:
                 self.connection.close()
                 raise

@@ -44,6 +44,7 @@ _SIZES = {  # of numbers that are computed with
     "counters": {"value": _COUNT},
     "record_blocks": {"count": _COUNT, "held_count": _COUNT},
     "runs": {"first": "<= last", "last": _NOT_LAST},
+    "record_changes": {"entry": _ROW, "listed": "BETWEEN -1 AND 1", "held": "BETWEEN -1 AND 1"},
     "news": {"change": _COUNT, "entry": _ROW},
 }
 _THERE = {  # from the beginning: rows that are to be found

@@ -243,7 +243,7 @@ ATTACKS = [
     Attack("culm", "pings without reading", pings_unread, None, gets="taken", cpu=6.0),
     Attack("culm", "tiny packets", tiny_packets, None, gets="is heard", cpu=6.0),
     Attack("culm", "many interests", many_interests, "more than 10000 interests"),
-    Attack("culm", "wide interests", wide_interests, "interests of more than"),
+    Attack("culm", "wide interests", wide_interests, "interests of more than", memory=65.0),  # 4 MiB, and as read
     Attack("culm", "many offers", many_offers, None, gets="offers"),
     Attack("culm", "wide offers", wide_offers, None, gets="offers", cpu=6.0),
     Attack("culm", "settled again and again", settles, None, gets="is heard", cpu=6.0),

@@ -53,8 +53,13 @@ def main() -> None:
     if unknown:
         parser.error(f"there is no benchmark {unknown[0]!r}")
     names = arguments.names or list(BENCHMARKS)
-    figures = BENCHMARKS[names[0]]() if len(names) == 1 else [figure for name in names for figure in _alone(name)]
-    report(figures, as_json=arguments.json)
+    if len(names) == 1:
+        report(BENCHMARKS[names[0]](), as_json=arguments.json)
+    elif arguments.json:
+        report([figure for name in names for figure in _alone(name)], as_json=True)
+    else:
+        for name in names:  # what is measured stands there, whatever becomes of the rest
+            report(_alone(name), as_json=False)
 
 
 def _alone(name: str) -> list[Figure]:

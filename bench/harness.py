@@ -83,7 +83,7 @@ def report(figures: Sequence[Figure], *, as_json: bool) -> None:
         if figure.goal is not None:
             sign = ">=" if figure.at_least else "<="
             line += f"  (goal {sign} {figure.goal:g}: {'reached' if figure.reached else 'NOT reached'})"
-        print(line)
+        print(line, flush=True)
 
 
 def say(text: str) -> None:

@@ -36,6 +36,21 @@ def announced(*items: tuple[Log, int]) -> Ledger:
     return made
 
 
+def test_what_came_to_the_peer_later_is_asked_for() -> None:
+    """An entry showed how far the peer's log goes, others below were not there: its next word has them asked for."""
+    book = announced((LOG, 1))
+    holdings = Holdings(log={1, 4})
+    book.shown(LOG, 4)
+    assert book.plan([LOG], holdings.missing) == [(LOG, [(2, 2), (3, 3)])]
+    assert book.plan([LOG], holdings.missing) == []  # it has served that, and nothing came
+    book.shown(LOG, 4)
+    assert book.plan([LOG], holdings.missing) == []
+    book.announced(LOG, 4)
+    assert book.plan([LOG], holdings.missing) == [(LOG, [(2, 2), (3, 3)])]
+    book.announced(LOG, 4)  # so it says when it has served
+    assert book.plan([LOG], holdings.missing) == []
+
+
 def test_what_is_missing_is_asked_for_once() -> None:
     """An announced log's missing spans are asked for; when they were stored, nothing is left."""
     held, book = Holdings(log={2}), announced((LOG, 3))

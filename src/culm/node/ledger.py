@@ -58,7 +58,15 @@ class Ledger:
     # -- what we lack ------------------------------------------------------------------------------------------
 
     def announced(self, log: Log, newest: int) -> None:
-        """The peer says, or shows, that it has a log up to ``newest``; ``RemoteProtocolError`` if it has too many."""
+        """The peer says that it has a log up to ``newest``: what it did not have of it before, it may have now.
+
+        ``RemoteProtocolError`` if it has too many logs.
+        """
+        self.shown(log, newest)
+        self.unavailable.discard(log)
+
+    def shown(self, log: Log, newest: int) -> None:
+        """The peer shows that it has an entry of a log. ``RemoteProtocolError`` as for ``announced``."""
         known = self.peer_has.get(log)
         if known is None and len(self.peer_has) >= self.max_logs:
             raise RemoteProtocolError(f"the peer announces more than {self.max_logs} logs")

@@ -246,7 +246,7 @@ class Session:
         policy, stats, ledger = self.config.policy, self.stats, self._ledger
         stats.entries_received += 1
         stats.payload_bytes += len(payload)
-        ledger.announced(entry.log, entry.seq)
+        ledger.shown(entry.log, entry.seq)
         ledger.received(entry.log)
         self._news_at = self._heard_at
         return policy.admits_author(entry.author) and (policy.curate is None or policy.curate(entry, payload))

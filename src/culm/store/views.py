@@ -217,8 +217,10 @@ def _rows_of_some(
     log_of = "SELECT log FROM entries WHERE id = ?"
     for key, ref in every_record(connection, view.kind):
         row, held = divmod(ref, 2)
-        (log,) = connection.execute(log_of, (row,)).fetchone() or (None,)  # without a row the index is damaged
-        if log in chosen and (view is not View.PAYLOADS or held):
+        found = connection.execute(log_of, (row,)).fetchone()
+        if found is None:
+            raise StoreDamaged(_DAMAGED)
+        if found[0] in chosen and (view is not View.PAYLOADS or held):
             yield to_sql(key_timestamp(key)), key_id(key)
 
 
@@ -231,8 +233,10 @@ def entries_of(database: Database, ids: set[bytes]) -> Iterator[StoredEntry]:
     with database.snapshot() as connection:
         records = every_record(connection, Kind.ENTRY) if ids else iter(())
         rows = [ref // 2 for key, ref in records if key_id(key) in ids]
-        found_places = (connection.execute(place_of, (row,)).fetchone() for row in rows)
-        places = sorted(place for place in found_places if place is not None)  # without one the index is damaged
+        places = [connection.execute(place_of, (row,)).fetchone() for row in rows]
+    if None in places:
+        raise StoreDamaged(_DAMAGED)
+    places.sort()
     for place in places:
         with database.snapshot() as connection:
             found = stored_entry(connection, *place)

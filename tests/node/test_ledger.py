@@ -57,7 +57,7 @@ def test_what_is_missing_is_asked_for_once() -> None:
     assert book.plan([LOG], held.missing) == [(LOG, [(1, 1), (3, 3)])]
     assert not book.we_lack_nothing
     held.held[LOG] = {1, 2, 3}
-    book.received(LOG)
+    book.received(LOG, 1)
     book.stored({LOG, OTHER}, held.missing)
     assert book.we_lack_nothing
     assert book.plan([LOG], held.missing) == []
@@ -85,7 +85,7 @@ def test_what_is_still_missing_is_asked_for_again_after_something_came() -> None
     """A HAVE after entries came ends the answer: the rest is asked for."""
     held, book = Holdings(), announced((LOG, 3))
     book.plan([LOG], held.missing)
-    book.received(LOG)
+    book.received(LOG, 1)
     held.held[LOG] = {1}
     assert book.unfinished() == [LOG]
     assert book.plan([LOG], held.missing) == [(LOG, [(2, 2), (3, 3)])]
@@ -106,7 +106,7 @@ def test_plans_are_bounded() -> None:
     assert [log for log, _ in book.plan([LOG, OTHER], held.missing, most=2)] == [LOG]
     assert not book.we_lack_nothing
     assert OTHER in book.unfinished()
-    book.received(LOG)
+    book.received(LOG, 1)
     held.held[LOG] = {1, 2}
     assert [log for log, _ in book.plan([LOG], held.missing)] == [OTHER]
 
@@ -130,3 +130,57 @@ def test_every_announcement_is_to_be_answered() -> None:
     book.want_received()
     book.want_received()
     assert book.peer_has_answered
+
+
+def test_who_brought_all_that_was_asked_for_is_told_nothing() -> None:
+    """No echo: a peer that brought what was missing has it. What comes from elsewhere later is news to it."""
+    held, book = Holdings(log={1}), announced((LOG, 3))
+    book.tell(LOG, 1)
+    book.plan([LOG], held.missing)
+    assert not book.is_news(LOG, 3)  # it is on its way
+    for seq in (2, 3):
+        book.received(LOG, seq)
+    held.held[LOG] = {1, 2, 3}
+    book.stored([LOG], held.missing)
+    assert not book.is_news(LOG, 3)
+    assert not book.brought_by_others
+    assert book.is_news(LOG, 4)
+
+
+def test_who_did_not_bring_what_came_from_others_is_told() -> None:
+    """A peer announced what it has not, and others brought it: it is told, though it knows of the newest entry."""
+    held, book = Holdings(log={1}), announced((LOG, 3))
+    book.tell(LOG, 3)
+    book.plan([LOG], held.missing)
+    for seq in (1, 3):  # 1 was not asked for
+        book.received(LOG, seq)
+    held.held[LOG] = {1, 2, 3}
+    book.stored([LOG], held.missing)
+    assert book.brought_by_others == {LOG}
+    assert book.is_news(LOG, 3)
+    book.tell(LOG, 3)
+    assert not book.is_news(LOG, 3)
+
+
+def test_what_nobody_brought_is_told_to_nobody() -> None:
+    """Two that lack the same do not tell each other about it again and again; when it comes, it is news."""
+    held, book = Holdings(log={1}), announced((LOG, 3))
+    book.tell(LOG, 1)
+    book.plan([LOG], held.missing)
+    book.received(LOG, 3)
+    held.held[LOG] = {1, 3}
+    assert book.plan([LOG], held.missing) == [(LOG, [(2, 2)])]
+    assert book.plan([LOG], held.missing) == []
+    assert not book.brought_by_others
+    assert book.is_news(LOG, 3)  # if the log changes, that is
+
+
+def test_requests_that_grow_are_counted_in_bounds() -> None:
+    """A peer that announces one entry more again and again costs no memory for it."""
+    held, book = Holdings(), announced((LOG, 1))
+    book.plan([LOG], held.missing)
+    for newest in range(2, 3000):
+        book.announced(LOG, newest)
+        book.plan([LOG], held.missing)
+    (asked,) = book._asked.values()
+    assert asked.spans == [(1, 1000)]

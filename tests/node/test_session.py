@@ -159,6 +159,35 @@ def test_new_entries_are_passed_on_live(parties: list[Party]) -> None:
     assert run(line) == (0, 0)
 
 
+@pytest.mark.parametrize("lacking", ["who asks", "who is asked", "both"])
+def test_what_fills_a_gap_later_is_passed_on(parties: list[Party], lacking: str) -> None:
+    """Two of one length, or one of them, lack entries in the middle: when these come to one, the other gets them."""
+    alice, bob, _ = parties
+    log = build_log(12, seed=7)
+    gapped = log.items(log.entries[:9] + log.entries[11:])
+    alice.store.add(gapped if lacking != "who asks" else log.items(log.entries[:9]))
+    bob.store.add(gapped if lacking != "who is asked" else log.items(log.entries[:9]))
+    full = {(log.identity.public, 0): list(range(1, 13))}
+
+    async def together() -> None:
+        near, far = await stream_pair()
+        sessions = [await alice.session(near, called=True), await bob.session(far, called=False)]
+        tasks = [asyncio.create_task(session.run()) for session in sessions]
+        await asyncio.gather(*(session.done.wait() for session in sessions))
+        assert await alice.worker.run(alice.holds) == await bob.worker.run(bob.holds) != full
+        await alice.worker.run(alice.store.add, log.items(log.entries[9:11]))
+        sessions[0].store_changed()
+        while await bob.worker.run(bob.holds) != full:
+            failed = [task for task in tasks if task.done()]
+            assert not failed, failed
+            await asyncio.sleep(0.005)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(together)
+
+
 # -- policy ---------------------------------------------------------------------------------------------------------
 
 

@@ -8,12 +8,15 @@ draw its own conclusions:
 * A node of ours that serves WANTs keeps its announcements until it has served them all, and then sends a HAVE of what
   it served. So a HAVE of a log that we asked for, after something of it came, says "that is all": what is still missing
   may be asked for again. If nothing came and nothing new is announced, the peer does not have it.
+* A peer that announces an entry need not have those below. What we hold of a log is no news to it if it brought all
+  that we lacked, or was told.
 
 Pure bookkeeping: no I/O, and the store is asked through the caller's functions.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -33,10 +36,31 @@ MAX_ASKED = 10_000  # spans that one plan asks for
 
 @dataclass(slots=True)
 class _Asked:
-    """A log that was asked for: up to which number, and whether anything of it came since."""
+    """A log that was asked for: up to which number, which spans, how many entries of them did not come from the peer.
+
+    ``came``: something of the log came since.
+    """
 
     high: int
+    spans: list[Span] = field(default_factory=list)
+    open: int = 0
     came: bool = False
+
+    def add(self, spans: list[Span]) -> None:
+        """More was asked for, above the rest. Where there are too many spans, what comes of them is not counted."""
+        self.open += _count(spans)
+        for low, high in spans:
+            if self.spans and self.spans[-1][1] == low - 1:
+                self.spans[-1] = self.spans[-1][0], high
+            elif len(self.spans) < MAX_SPANS:
+                self.spans.append((low, high))
+
+    def takes(self, seq: int) -> None:
+        """An entry came."""
+        self.came = True
+        at = bisect_right(self.spans, seq, key=lambda span: span[0]) - 1
+        if at >= 0 and seq <= self.spans[at][1]:
+            self.open -= 1
 
 
 @dataclass(slots=True)
@@ -44,13 +68,16 @@ class Ledger:
     """The bookkeeping of one session. ``max_logs`` bounds what a peer may announce.
 
     ``heard``: the peer has said something about what it holds. ``unavailable``: logs of which the peer turned out not
-    to have what it announced.
+    to have what it announced. ``told``: how far the peer needs not be told of a log. ``brought_by_others``: logs that
+    the peer announced and that came from others in part, so that it may lack that.
     """
 
     max_logs: int
     heard: bool = False
     peer_has: dict[Log, int] = field(default_factory=dict)
     unavailable: set[Log] = field(default_factory=set)
+    told: dict[Log, int] = field(default_factory=dict)
+    brought_by_others: set[Log] = field(default_factory=set)
     _asked: dict[Log, _Asked] = field(default_factory=dict)
     _postponed: dict[Log, None] = field(default_factory=dict)
     _haves_unanswered: int = 0
@@ -101,29 +128,46 @@ class Ledger:
         if asked is not None and not asked.came:
             if high > asked.high:  # the announcement and our request crossed: ask for what is new in it
                 below, asked.high = asked.high, high
-                return [(max(low, below + 1), top) for low, top in missing(log, high, MAX_SPANS) if top > below]
-            del self._asked[log]
+                spans = [(max(low, below + 1), top) for low, top in missing(log, high, MAX_SPANS) if top > below]
+                asked.add(spans)
+                return spans
+            self._end(log, missing(log, high, MAX_SPANS))
             self.unavailable.add(log)
             return []
         spans = missing(log, high, MAX_SPANS)
+        self._end(log, spans)
         if spans:
-            self._asked[log] = _Asked(high)
-        else:
-            self._asked.pop(log, None)
+            asked = self._asked[log] = _Asked(high)
+            asked.add(spans)
         return spans
 
-    def received(self, log: Log) -> None:
-        """Something of a log came."""
+    def _end(self, log: Log, spans: list[Span]) -> None:
+        """What was asked for of a log has come, from the peer or from others, or will not come: ``spans`` are missing.
+
+        What came from others the peer may lack. What came from nobody is here no more than there.
+        """
+        asked = self._asked.pop(log, None)
+        if asked is None:
+            return
+        last = asked.spans[-1][1]
+        if asked.open <= 0:
+            self.tell(log, last)
+        elif asked.open > _count([(low, min(high, last)) for low, high in spans if low <= last]):
+            self.told.pop(log, None)
+            self.brought_by_others.add(log)
+
+    def received(self, log: Log, seq: int) -> None:
+        """An entry came."""
         asked = self._asked.get(log)
         if asked is not None:
-            asked.came = True
+            asked.takes(seq)
 
     def stored(self, logs: Iterable[Log], missing: Missing) -> None:
         """Entries of these logs were stored: strike off those that are complete now."""
         for log in logs:
             asked = self._asked.get(log)
             if asked is not None and not missing(log, asked.high, 1):
-                del self._asked[log]
+                self._end(log, [])
 
     def unfinished(self) -> list[Log]:
         """Logs of which something came and something is missing, and those postponed: worth asking for again."""
@@ -135,6 +179,16 @@ class Ledger:
         return self.heard and not self._asked and not self._postponed
 
     # -- what the peer lacks -----------------------------------------------------------------------------------
+
+    def tell(self, log: Log, newest: int) -> None:
+        """The peer knows what we hold of a log up to ``newest``: it was announced, or all we lacked came from it."""
+        self.told[log] = max(newest, self.told.get(log, 0))
+
+    def is_news(self, log: Log, newest: int) -> bool:
+        """Whether the peer may not know, or hold, what we have of a log up to ``newest``."""
+        if self.peer_has.get(log, 0) < newest:
+            return True
+        return log not in self._asked and self.told.get(log, 0) < newest
 
     def have_sent(self, messages: int) -> None:
         """HAVE messages went out; each will be answered by a WANT."""
@@ -148,3 +202,7 @@ class Ledger:
     def peer_has_answered(self) -> bool:
         """Whether every HAVE was answered by a WANT."""
         return self._haves_unanswered == 0
+
+
+def _count(spans: list[Span]) -> int:
+    return sum(high - low + 1 for low, high in spans)

@@ -7,6 +7,7 @@ finds. Only so many requests wait at once; a peer that asks for more is disconne
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, certificate_pool
@@ -28,15 +29,23 @@ _LOOKS = 64  # into the store, at a time
 _COVER_BACK = 100  # how far back an entry is looked for that can stand behind empty payloads
 
 
+@dataclass(slots=True)
+class Served:
+    """What a peer got of a log that it asked for: whether anything, and whether something of it is not here."""
+
+    any_sent: bool = False
+    is_lacking: bool = False
+
+
 class Server:
     """The requests of one peer that wait, and how far the first of them was served.
 
-    ``style`` says how messages for this peer are made up. ``served`` collects the logs that were asked for.
+    ``style`` says how messages for this peer are made up. ``served`` collects what became of the logs asked for.
     """
 
     def __init__(self, policy: Policy, max_wants: int) -> None:
         self.style: Style = CULM_STYLE
-        self.served: dict[Log, None] = {}
+        self.served: dict[Log, Served] = {}
         self.policy = policy
         self._max_wants = max_wants
         self._wants: deque[WantItem] = deque()
@@ -72,13 +81,19 @@ class Server:
             page = store.sendables(log, low, high, PAGE_ENTRIES)
             more = len(page) == PAGE_ENTRIES and page[-1].seq < high
             items, left = items_of(page, self.style)
+            is_lacking = not _is_whole(page, low, page[-1].seq if more else high)
             if left and more and items:
                 self._spans.appendleft((log, left[0].seq, high))
             else:
                 if more:
                     self._spans.appendleft((log, page[-1].seq + 1, high))
                 if left:
-                    items += _covered(store, log, left)
+                    cover = _covered(store, log, left)
+                    items += cover
+                    is_lacking |= not cover
+            share = self.served.setdefault(log, Served())
+            share.any_sent |= bool(items)
+            share.is_lacking |= is_lacking
             if items:
                 return list(messages_of(items, self.style))
         return []
@@ -87,8 +102,15 @@ class Server:
         logs = store.logs_by(want.author) if want.log_id is None else [(want.author, want.log_id)]
         for log in logs:
             if self.policy.shares(log):
-                self.served[log] = None
+                self.served.setdefault(log, Served())
                 self._spans.extend((log, low, high) for low, high in spans_of(want))
+
+
+def _is_whole(page: list[Sendable], low: int, high: int) -> bool:
+    """Whether a page has every entry of a span; of one without an end, every entry up to the page's last."""
+    if high == MAX_U64:
+        high = page[-1].seq if page else low - 1
+    return len(page) == high - low + 1
 
 
 def _covered(store: SQLiteStore, log: Log, left: list[Sendable]) -> list[list[Sendable]]:

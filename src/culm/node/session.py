@@ -18,7 +18,6 @@ from culm.bushbaby import (
     Authenticated,
     BambooReceived,
     Connection,
-    HaveItem,
     HaveReceived,
     PeerIdentified,
     WantItem,
@@ -26,6 +25,7 @@ from culm.bushbaby import (
 )
 from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, item_size
 from culm.bushbaby.pacing import Pacer
+from culm.node.announcing import Announcing
 from culm.node.intake import Intake
 from culm.node.ledger import MAX_ASKED, Ledger, Span
 from culm.node.room import Room
@@ -36,19 +36,18 @@ from culm.node.tasks import no_reader, peer_address, run_together
 from culm.node.turns import Portion
 from culm.node.wants import missing
 from culm.wire.base62 import encode_base62
-from culm.wire.places import log_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from culm.bamboo import Entry, Identity
-    from culm.bushbaby import BambooWriter, Event
+    from culm.bushbaby import BambooWriter, Event, HaveItem
     from culm.node.config import NodeConfig
     from culm.node.policy import Policy
     from culm.node.room import RoomPlace
     from culm.node.serving import Message
     from culm.node.worker import AnyWorker
-    from culm.store import ImportReport, Log, Offer, Sendable
+    from culm.store import ImportReport, Log, Sendable
 
 _READ_BYTES = 128 * 1024
 _WRITE_BYTES = 256 * 1024  # handed to the socket at once
@@ -117,9 +116,8 @@ class Session:
         self._announce = True
         self._handling = False
         self._answering = False  # WANTs came since our last HAVE: the next HAVE says "that is all"
-        self._change = -1  # the store's change number that our announcements cover
+        self._announcing = Announcing()
         self._reconsider = False  # the choices have changed
-        self._held_back: set[Log] = set()
         now = clock()
         self._started = self._heard_at = self._spoke_at = self._news_at = now
 
@@ -149,7 +147,8 @@ class Session:
         old, self.config = self.config.policy, replace(self.config, policy=policy)
         self._server.policy = policy
         if any(getattr(old, name) != getattr(policy, name) for name in ("unshared", "allow_authors", "block_authors")):
-            self._announce, self._change = True, -1  # logs that are shared from now on are news
+            self._announce = True
+            self._announcing.start_anew()  # logs that are shared from now on are news
         self._reconsider = True
         self._wake.set()
 
@@ -247,7 +246,7 @@ class Session:
         stats.entries_received += 1
         stats.payload_bytes += len(payload)
         ledger.shown(entry.log, entry.seq)
-        ledger.received(entry.log)
+        ledger.received(entry.log, entry.seq)
         self._news_at = self._heard_at
         return policy.admits_author(entry.author) and (policy.curate is None or policy.curate(entry, payload))
 
@@ -259,6 +258,7 @@ class Session:
         self.stats.note_refused(report.refused)
         if report.added or report.payloads:
             self._stored()
+        self._announce |= bool(self._ledger.brought_by_others)
         self._wake.set()
 
     async def _take_have(self, items: list[HaveItem]) -> None:
@@ -287,6 +287,7 @@ class Session:
         for at in range(0, max(1, len(logs)), _LOGS_A_TURN):
             most = MAX_ASKED - sum(len(spans) for _, spans in plan)
             plan += await self._worker.run(self._ledger.plan, logs[at : at + _LOGS_A_TURN], self._missing, most)
+        self._announce |= bool(self._ledger.brought_by_others)
         wants = [WantItem(*log, None, low, high) for log, spans in plan for low, high in spans]
         self.stats.missing += sum(want.high - want.low + 1 for want in wants if want.high and want.low)
         if wants or (answer and self.is_culm):
@@ -392,38 +393,14 @@ class Session:
         """Announce what changed since the last time, and what was served since."""
         self._announce, answering, self._answering = False, self._answering, False
         served, self._server.served = self._server.served, {}
-        first = self._change < 0
-        change, offers = await self._worker.run(self._offers, self._change, list(served))
-        self._change = change
-        items = [
-            HaveItem(offer.author, offer.log_id, offer.newest)
-            for offer in offers
-            if self._is_worth_announcing(offer, served)
-        ]
+        first = self._announcing.is_first
+        news = await self._worker.run(self._announcing.look, self._worker.store, list(served), self._ledger)
+        items = self._announcing.choose(news, served, self.config.policy, self._ledger)
+        self._announce |= self._announcing.is_due
         if items or (answering and self.is_culm):
             self._ledger.have_sent(self._connection.send_have(items))
         elif first:
             self._say_nothing()
-
-    def _offers(self, since: int, served: list[Log]) -> tuple[int, list[Offer]]:
-        store = self._worker.store
-        change = store.change()
-        offers = {(offer.author, offer.log_id): offer for offer in store.offers(since)}
-        for log in served:
-            if log not in offers and (offer := store.offer(log)) is not None:
-                offers[log] = offer
-        return change, list(offers.values())
-
-    def _is_worth_announcing(self, offer: Offer, served: dict[Log, None]) -> bool:
-        log = (offer.author, offer.log_id)
-        if offer.held_back is not None and log not in self._held_back:
-            self._held_back.add(log)
-            reason = f"entry {offer.held_back} is held without its payload: offered up to entry {offer.newest}"
-            _logger.info("a log has a gap", extra={"log": log_text(log), "seq": offer.held_back, "reason": reason})
-        if not offer.newest or not self.config.policy.shares(log):
-            return False
-        # No echo: what the peer itself announced or sent is no news to it.
-        return log in served or self._ledger.peer_has.get(log, 0) < offer.newest
 
     def _say_nothing(self) -> None:
         """A message without content: there is nothing to announce, or it has been quiet for long."""

@@ -87,6 +87,11 @@ class Offer:
     newest: int
     held_back: int | None
 
+    @property
+    def log(self) -> Log:
+        """Author and id."""
+        return self.author, self.log_id
+
 
 @dataclass(slots=True)
 class ImportReport:

@@ -84,8 +84,8 @@ def test_whoever_is_to_stop_stops() -> None:
     assert run(main)
 
 
-@pytest.mark.parametrize("is_cancelled", [False, True])
-def test_what_came_cannot_be_kept(is_cancelled: bool) -> None:
+@pytest.mark.parametrize("cancelled", [None, "while it runs", "while what came is kept"])
+def test_what_came_cannot_be_kept(cancelled: str | None) -> None:
     """Who waits for a session is told that what came could not be stored; who cancels it sees it cancelled."""
 
     async def main() -> None:
@@ -97,15 +97,21 @@ def test_what_came_cannot_be_kept(is_cancelled: bool) -> None:
             await near[0].read(1)
 
         async def flush() -> None:
-            raise StoreError("the disk is full")
+            begun.set()
+            try:
+                await (asyncio.sleep(60) if cancelled == "while what came is kept" else asyncio.sleep(0))
+            finally:
+                raise StoreError("the disk is full")
 
         task = asyncio.create_task(run_together(read(), writer=near[1], flush=flush))
         await begun.wait()
-        if is_cancelled:
-            task.cancel()
-        else:
+        begun.clear()
+        if cancelled != "while it runs":
             far[1].close()
-        with pytest.raises(asyncio.CancelledError if is_cancelled else StoreError):
+            await begun.wait()
+        if cancelled:
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError if cancelled else StoreError):
             await task
 
     run(main)

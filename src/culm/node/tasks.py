@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from culm.errors import CulmError, NetworkError
@@ -27,14 +26,17 @@ async def run_together(
     except OSError as error:  # a reset, no route any more, TLS that does not decrypt
         raise NetworkError(f"the connection broke: {error}") from None
     finally:
-        is_cancelled = isinstance(sys.exception(), asyncio.CancelledError)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         writer.close()
         try:
-            with suppress(CulmError) if is_cancelled else nullcontext():
-                await flush()
+            await flush()
+        except CulmError:
+            me = asyncio.current_task()
+            if me is not None and me.cancelling():  # before, or in the middle of it
+                raise asyncio.CancelledError from None
+            raise
         finally:
             try:
                 async with asyncio.timeout(1):  # wait_for of Python 3.11 may lose a cancellation

@@ -19,6 +19,7 @@ from culm.proposals import (
     Offered,
     Proposal,
     Setup,
+    Skipped,
     push_control,
 )
 from culm.proposals.messages import Grant
@@ -242,6 +243,36 @@ def test_what_could_not_be_stored_is_not_waited_for(peers: list[ProposalPeer], m
     monkeypatch.setattr(alice.store, "add", full)
     run(main)
     assert [seq for seq in range(1, 6) if alice.sources[0].expects(key(log), seq)] == []
+
+
+@pytest.mark.parametrize("how", ["is not there", "the session ends"])
+def test_who_waited_for_a_payload_goes_on_without(peers: list[ProposalPeer], how: str) -> None:
+    """Bob fetches a payload that Carol wants, too; when he gives up, she gets what comes behind it."""
+    alice, bob, carol = peers
+    log = build_log(5)
+    bob.store.add([(entry, None if entry.seq == 1 else payload) for entry, payload in log.items()])
+
+    async def main() -> None:
+        first, second = await stream_pair(), await stream_pair()
+        fetching = bob.session(first[1])
+        fetching._begin_fetching(0, log.entries[0])
+        sessions = [alice.session(first[0], called=True), fetching]
+        sessions += [carol.session(second[0], [key(log)], called=True), bob.session(second[1])]
+        tasks = [asyncio.create_task(session.run()) for session in sessions]
+        while await carol.on_its_thread(lambda: [entry.entry.seq for entry in carol.store.entries(key(log))]) != [1]:
+            await asyncio.sleep(0.01)
+        if how == "the session ends":
+            tasks[0].cancel()
+        else:
+            fetching._handle(Skipped(0, 1, is_available=False))
+            fetching._wake.set()
+        while await carol.on_its_thread(carol.numbers, key(log)) != [2, 3, 4, 5]:
+            await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
 
 
 def test_neither_can_rebuild_what_the_other_begins_with(peers: list[ProposalPeer]) -> None:

@@ -111,7 +111,7 @@ class PeerSession(ABC):
         return [log for log in self._source.logs() if policy.wants(log)]
 
     def log_grew(self, log: Log) -> None:  # noqa: B027 - of no use to protocols that send what was verified only
-        """More bytes of a payload that is being fetched are there."""
+        """More bytes of a payload that is being fetched are there, or it is not being fetched any more."""
 
     def _changed_logs(self) -> list[Log]:
         """The logs that have changed since this was asked last."""

@@ -92,6 +92,7 @@ class ProposalSession(PeerSession):
         self._asks = bool(logs)
         self._fetching: dict[int, Entry] = {}  # by proposals: the entry whose payload is coming
         self._fetched: deque[Entry] = deque()  # payloads on their way to the store
+        self._grew = grew
         self._grown: set[Log] = set()
         self._asked_at: float | None = None  # when we asked for a sign of life, before ending
         self._answers = 0
@@ -103,8 +104,7 @@ class ProposalSession(PeerSession):
         try:
             await super()._flush()
         finally:  # also where storing failed: nobody is to wait for what does not come
-            for entry in [*self._fetching.values(), *self._fetched]:
-                self._release(entry)
+            self._release([*self._fetching.values(), *self._fetched])
 
     async def change_policy(self, policy: Policy) -> None:
         """Go on with other interests: what is not wanted any more is taken back, and what is asked for."""
@@ -116,7 +116,7 @@ class ProposalSession(PeerSession):
         self._wake.set()
 
     def log_grew(self, log: Log) -> None:
-        """More bytes of a payload that is being fetched are there: a greedy session passes them on."""
+        """More of a payload that is being fetched is there, which a greedy session passes on; or no more will come."""
         self._grown.add(log)
         self._wake.set()
 
@@ -149,11 +149,16 @@ class ProposalSession(PeerSession):
         entry = self._fetching.pop(proposal_id, None)
         if entry is not None:
             self._fetched.append(entry)
-        while len(self._fetched) > _FETCHED:
-            self._release(self._fetched.popleft())
 
-    def _release(self, entry: Entry) -> None:
-        self._source.fetched(entry.log, entry.seq)
+    def _release(self, entries: Iterable[Entry]) -> None:
+        """These payloads are there, or will not come: who waits for them can pass on either."""
+        logs: dict[Log, None] = {}
+        for entry in entries:
+            self._source.fetched(entry.log, entry.seq)
+            logs[entry.log] = None
+        if self._grew is not None:
+            for log in logs:
+                self._grew(log)
 
     def _refill(self) -> bytes:
         self.session.refill()
@@ -179,6 +184,7 @@ class ProposalSession(PeerSession):
                     self.proposer.add([proposal.log])
             case _:
                 self._news_at = self._heard_at
+        self._release([self._fetched.popleft() for _ in range(len(self._fetched) - _FETCHED)])
         self.stats.missing = self.proposer.missing
         for proof in self.proposer.proofs:
             self._take_proof(proof)
@@ -191,9 +197,8 @@ class ProposalSession(PeerSession):
 
     def _look_again(self) -> None:
         if self._fetched:
-            while self._fetched:
-                self._release(self._fetched.popleft())
-            self._stored()  # what could not be passed on before can be now
+            fetched, self._fetched = self._fetched, deque()
+            self._release(fetched)
         if self.proposer.needs_storing:
             self.proposer.look_again()
 

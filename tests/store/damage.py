@@ -21,6 +21,34 @@ def put(path: Path, table: str, column: str, value: str, where: str = "1") -> bo
             return False
 
 
+_INDEX = re.compile(r"(CREATE (?:UNIQUE )?INDEX \w+ ON \w+ )\((.*?)\)(.*)", re.DOTALL)
+
+
+def indexes(path: Path) -> dict[str, int]:
+    """The indexes that have a name of ours, and how many columns each has."""
+    columns = "SELECT count(*) FROM pragma_index_info(declared.name)"
+    query = f"SELECT name, ({columns}) FROM sqlite_schema AS declared WHERE type = 'index' AND sql <> ''"
+    with closing(sqlite3.connect(path)) as connection:
+        return dict(connection.execute(query))
+
+
+def skew(path: Path, index: str, column: int, value: str) -> None:
+    """Have an index say of all rows that a column, counted from 0, is something else than their table says."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        query = "SELECT sql FROM sqlite_schema WHERE name = ?"
+        ((declared,),) = connection.execute(query, (index,)).fetchall()
+        found = _INDEX.fullmatch(declared)
+        assert found is not None
+        before, inside, behind = found.groups()
+        parts = inside.split(", ")
+        parts[column] = f"(+{value})"
+        connection.execute(f"DROP INDEX {index}")
+        connection.execute(f"{before.replace('UNIQUE', '')}({', '.join(parts)}){behind}")
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (declared, index))
+        connection.execute("PRAGMA writable_schema = RESET")
+
+
 def columns(path: Path, table: str) -> list[str]:
     """The columns of a table."""
     with closing(sqlite3.connect(path)) as connection:

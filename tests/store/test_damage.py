@@ -20,7 +20,7 @@ from culm.store.exchange import export_bundle, export_plain
 from culm.store.kinds import TABLES
 from culm.store.pieces import sweep
 from culm.testing import build_log
-from tests.store.damage import columns, put
+from tests.store.damage import columns, indexes, put, skew
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -179,6 +179,17 @@ def test_rows_that_are_gone(good: Path, tmp_path: Path, table: str, *, is_writte
         connection.execute(f"DELETE FROM {table}")
     errors = answers(path, is_written=is_written)
     assert table not in ("counters", "record_blocks") or any(isinstance(error, StoreDamaged) for error in errors)
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("value", ["NULL", "'text'", "x'01'", "1", "9223372036854775807"])
+def test_an_index_that_says_something_else(good: Path, tmp_path: Path, value: str, *, is_written: bool) -> None:
+    """The same where an index holds of a column what its table does not."""
+    for index, count in indexes(good).items():
+        for column in range(count):
+            path = copy(good, tmp_path)
+            skew(path, index, column, value)
+            answers(path, is_written=is_written)
 
 
 def test_what_a_caller_does_wrong_is_no_damage(good: Path) -> None:

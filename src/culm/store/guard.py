@@ -1,8 +1,8 @@
 """What a damaged row makes of the program: errors of Python, in place of which the damage is told.
 
 What stands in the database is used as it is: looking at every value would cost more than the errors are worth. Where
-something is of a kind or size that it cannot have, anything may be raised; then, and only then, all tables are looked
-at, and ``StoreDamaged`` is raised if they are damaged.
+something is of a kind or size that it cannot have, anything may be raised; then, and only then, all tables and indexes
+are looked at, and ``StoreDamaged`` is raised if they are damaged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from culm.errors import CulmError, StoreError
-from culm.store.kinds import check_kinds
+from culm.store.kinds import check_indexes, check_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +41,7 @@ def _explain(database: Database, error: Exception) -> None:
         return
     try:
         check_kinds(database)
+        check_indexes(database)
     except StoreError as damage:
         raise damage from error
 

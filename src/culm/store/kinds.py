@@ -66,6 +66,14 @@ def check_kinds(database: Database) -> None:
                 raise StoreDamaged(f"{database.path}: {what} is not there")
 
 
+def check_indexes(database: Database) -> None:
+    """Compare every index with its table; ``StoreDamaged`` if one says something else."""
+    with database.snapshot() as connection:
+        (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if found != "ok":
+        raise StoreDamaged(f"{database.path}: {found}")
+
+
 def _misfit(connection: sqlite3.Connection, table: str) -> str:
     """The condition for a row of a table that has a value of another kind than its column."""
     wrong = ["0"]

@@ -12,7 +12,7 @@ import pytest
 from culm.store import SQLiteStore
 from culm.store.schema import to_sql
 from culm.testing.builders import LogBuilder, build_log
-from culm.testing.simulation.ledger import Ledger
+from culm.testing.simulation.ledger import HASH_AT, Ledger
 from culm.testing.simulation.watch import StoreWatch
 
 if TYPE_CHECKING:
@@ -162,6 +162,27 @@ def test_what_a_restart_takes(scene: Scene, tmp_path: Path) -> None:
     SQLiteStore(empty).close()
     scene.watch.open(empty)
     _assert_told(scene, "was verified, and is gone after a restart")
+
+
+@pytest.mark.parametrize("is_safe", [False, True])
+def test_what_was_forgotten_before_a_power_cut(scene: Scene, tmp_path: Path, *, is_safe: bool) -> None:
+    """A payload that was just being forgotten may be there again; one that is said to be forgotten may not."""
+    scene.watch.everything_is_safe()
+    first = scene.log.entries[0]
+    scene.watch.may_forget([first.hash[HASH_AT:]])
+    scene.store.forget(first.place)
+    scene.watch.look()
+    if is_safe:
+        scene.watch.everything_is_safe()
+    earlier = tmp_path / "earlier.db"
+    with SQLiteStore(earlier) as store:
+        store.add(scene.log.items(scene.log.entries[:3]))
+    scene.watch.power_cut()
+    scene.watch.open(earlier)
+    if is_safe:
+        _assert_told(scene, "is wanted again, and nobody said so")
+    else:
+        assert [] == scene.told
 
 
 def _assert_told(scene: Scene, complaint: str) -> None:

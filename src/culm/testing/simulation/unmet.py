@@ -6,7 +6,7 @@ bushbaby   entries with payloads, up to the first payload that the neighbour lac
 intervals  up to the neighbour's newest payload: in order to its first gap, and what was behind its last when the
            session began; the lowest fork
 proposals  in order up to the neighbour's first gap; the lowest fork, one that nobody knows yet if the side that holds
-           less wants the log, and not below a newest entry that both have
+           less wants the log, the other one has an entry of that number, and it is not below one that both have
 =========  ==================================================================================================
 
 By intervals and proposals nobody is told what logs there are: what the caller holds or follows is asked for, both ways;
@@ -100,7 +100,7 @@ class _Exchange:
     def _compares(self, theirs: Seen | None) -> bool:
         """Whether a fork shows by what each side names: with proposals the newest entry of whoever wants the log.
 
-        If both hold the same one there, nothing below is compared, but for what is still fetched.
+        If both hold the same one there, or one of them none, nothing below is compared, but for what is still fetched.
 
         By intervals and proposals, what is said of a log is not compared with what is kept back of it.
         """
@@ -108,9 +108,9 @@ class _Exchange:
             return False
         if self.scheme == "proposals" and theirs is not None:
             ours, newest = max(self.seen.verified), max(theirs.verified)
-            if ours == newest and self.seen.verified[ours][0] == theirs.verified[newest][0]:
-                return False
-            return ours >= newest or self.giver.policy.wants(self.log)
+            named = min(ours, newest)  # whoever holds more can say something of it
+            there = {side.verified[named][0] for side in (self.seen, theirs) if named in side.verified}
+            return len(there) > 1 and (ours >= newest or self.giver.policy.wants(self.log))
         return self.scheme != "bushbaby"
 
     def _offered(self) -> int:

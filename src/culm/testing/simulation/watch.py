@@ -59,6 +59,7 @@ class StoreWatch:
         self._shown: dict[bytes, bool] = {}  # verified entries: whether with their payload
         self._read: set[bytes] = set()  # those whose payload was compared since the file was opened
         self._safe: dict[bytes, bool] = {}  # those that no power cut can take
+        self._safely_forgotten: set[bytes] = set()
         self._held: dict[Log, set[bytes]] = {}
         self._limits: dict[Log, int] = {}
         self._connection: sqlite3.Connection | None = None
@@ -89,10 +90,12 @@ class StoreWatch:
     def everything_is_safe(self) -> None:
         """What shows now is on the disk for sure."""
         self._safe = dict(self._shown)
+        self._safely_forgotten = set(self._forgotten)
 
     def power_cut(self) -> None:
-        """What came last may be gone."""
+        """What came last may be gone, and what was forgotten last may be there."""
         self._shown = dict(self._safe)
+        self._forgotten = set(self._safely_forgotten)
 
     # -- what is forgotten -------------------------------------------------------------------------------------
 

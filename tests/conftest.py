@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 _SLOW = HealthCheck.too_slow  # as a machine is that does something else: no failure
 settings.register_profile("culm", deadline=None, suppress_health_check=[_SLOW])
 settings.load_profile("culm")
+
+
+def pytest_configure() -> None:
+    """Programs that are started can be interrupted, also where whoever started the tests ignores that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell has it for what it runs in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -129,6 +129,20 @@ def test_a_fork_is_found_and_not_spread(parties: list[Party]) -> None:
     assert (summary.forked_at, summary.newest) == (26, 25)
 
 
+async def _until_held(party: Party, expected: object, tasks: list[asyncio.Task[None]]) -> None:
+    """Wait until somebody holds just that, while sessions run: a store is used by its worker's thread then."""
+    while await party.worker.run(party.holds) != expected:
+        failed = [task for task in tasks if task.done()]
+        assert not failed, failed
+        await asyncio.sleep(0.005)
+
+
+async def _stop(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 def test_new_entries_are_passed_on_live(parties: list[Party]) -> None:
     """In a line A-B-C an entry appended at A reaches C while all are connected, and does not come back to A."""
     alice, bob, carol = parties
@@ -146,14 +160,8 @@ def test_new_entries_are_passed_on_live(parties: list[Party]) -> None:
             await alice.worker.run(alice.store.append, alice.identity, 1, [b"news %d" % number])
             sessions[0].store_changed()
             expected = {(alice.identity.public, 1): list(range(1, number + 2))}
-            # A store is used from one thread at a time: while sessions run, its worker's.
-            while await carol.worker.run(carol.holds) != expected:
-                failed = [task for task in tasks if task.done()]
-                assert not failed, failed
-                await asyncio.sleep(0.005)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            await _until_held(carol, expected, tasks)
+        await _stop(tasks)
         return sessions[0].stats.entries_received, sessions[3].stats.entries_sent
 
     assert run(line) == (0, 0)
@@ -177,13 +185,8 @@ def test_what_fills_a_gap_later_is_passed_on(parties: list[Party], lacking: str)
         assert await alice.worker.run(alice.holds) == await bob.worker.run(bob.holds) != full
         await alice.worker.run(alice.store.add, log.items(log.entries[9:11]))
         sessions[0].store_changed()
-        while await bob.worker.run(bob.holds) != full:
-            failed = [task for task in tasks if task.done()]
-            assert not failed, failed
-            await asyncio.sleep(0.005)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _until_held(bob, full, tasks)
+        await _stop(tasks)
 
     run(together)
 

@@ -149,11 +149,7 @@ def test_what_a_restart_takes(scene: Scene, tmp_path: Path) -> None:
     scene.watch.everything_is_safe()
     scene.store.add(scene.log.items(scene.log.entries[3:4]))
     scene.watch.look()
-    earlier = tmp_path / "earlier.db"
-    with SQLiteStore(earlier) as store:
-        store.add(scene.log.items(scene.log.entries[:3]))
-    scene.watch.power_cut()
-    scene.watch.open(earlier)
+    earlier = _cut(scene, tmp_path)
     assert [] == scene.told
     with SQLiteStore(earlier) as store:
         store.add(scene.log.items(scene.log.entries[3:4]))
@@ -162,6 +158,16 @@ def test_what_a_restart_takes(scene: Scene, tmp_path: Path) -> None:
     SQLiteStore(empty).close()
     scene.watch.open(empty)
     _assert_told(scene, "was verified, and is gone after a restart")
+
+
+def _cut(scene: Scene, folder: Path) -> Path:
+    """A power cut, after which the store has its first three entries."""
+    earlier = folder / "earlier.db"
+    with SQLiteStore(earlier) as store:
+        store.add(scene.log.items(scene.log.entries[:3]))
+    scene.watch.power_cut()
+    scene.watch.open(earlier)
+    return earlier
 
 
 @pytest.mark.parametrize("is_safe", [False, True])
@@ -174,11 +180,7 @@ def test_what_was_forgotten_before_a_power_cut(scene: Scene, tmp_path: Path, *, 
     scene.watch.look()
     if is_safe:
         scene.watch.everything_is_safe()
-    earlier = tmp_path / "earlier.db"
-    with SQLiteStore(earlier) as store:
-        store.add(scene.log.items(scene.log.entries[:3]))
-    scene.watch.power_cut()
-    scene.watch.open(earlier)
+    _cut(scene, tmp_path)
     if is_safe:
         _assert_told(scene, "is wanted again, and nobody said so")
     else:

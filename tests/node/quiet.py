@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from culm.bamboo import ForkProof
-from culm.intervals import Connection, Limits, Request, Requested
+from culm.intervals import Connection, Doubted, Limits, Request, Requested, RequestEnded
 from culm.node.follow import Follower, FollowOptions
 from culm.node.policy import Policy
 from culm.node.propose import ProposalOptions, Proposer
@@ -121,7 +121,9 @@ class IntervalEnd:
         """What is to be sent."""
         if self.follower.needs_storing:
             self.follower.look_again()
-        self.connection.wake(self.arriving.take_changed())
+        changed = self.arriving.take_changed()
+        self.connection.wake(changed)
+        self.follower.changed(changed)
         self.follower.step()
         self.connection.respond(1 << 20)
         self._note(self.connection.take_events())
@@ -135,8 +137,15 @@ class IntervalEnd:
 
     def _note(self, events: Iterable[Any]) -> None:
         for event in events:
-            if isinstance(event, Requested):
-                self.requested.append(event.request)
+            match event:
+                case Requested(request):
+                    self.requested.append(request)
+                case RequestEnded(_, log, doubted) if doubted is not None:
+                    self.follower.doubt(log, doubted)
+                case Doubted(log, seq):
+                    self.follower.doubt(log, seq, confirmed=True)
+                case _:
+                    pass
             self.follower.handle(event)
             self.arriving.take(event)
             self.arriving.proofs(self.follower.proofs)

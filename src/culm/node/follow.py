@@ -12,7 +12,7 @@ number is ours: naming its hash makes a fork show even when neither side has new
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, path
@@ -162,6 +162,16 @@ class Follower:
             self._todo.append(followed)
         self._storing = []
 
+    def changed(self, logs: Iterable[Log]) -> None:
+        """The store has more of these logs, perhaps from other peers: plan those again whose spans that has split."""
+        for log in logs:
+            followed = self._logs.get(log)
+            if followed is None or followed.phase is not Phase.DONE:
+                continue
+            if any(self._is_split(followed, span) for span in followed.spans):
+                followed.phase = Phase.READY
+                self._todo.append(followed)
+
     def poll(self) -> None:
         """Ask again for logs whose peer answers without keeping requests open."""
         for followed in self._logs.values():
@@ -203,15 +213,41 @@ class Follower:
         ours = self._connection.ours.get(span.eager)
         return ours is not None and not ours.is_closing
 
+    def _is_split(self, followed: Followed, span: Span) -> bool:
+        """Whether entries from elsewhere lie inside a span that waits for something which the peer lacks.
+
+        The request for such a span would bring what is behind these entries only when the peer has what it lacks. A
+        session that began now would ask for the parts on both sides of them one by one.
+        """
+        ours = self._connection.ours.get(span.eager)
+        if not span.over or span.descending or ours is None or ours.is_closing:
+            return False
+        stuck_at = ours.next_item[0]
+        extent = self._source.lookup(followed.log).payload_extent()
+        if extent is None or extent[1] <= stuck_at:  # Nothing came from elsewhere: the usual case, told at no cost.
+            return False
+        return self._missing.has_holes(followed, replace(span, low=stuck_at))
+
+    def _take_apart(self, followed: Followed, span: Span) -> None:
+        """End the request for a span that is split, so that its parts are planned as if nothing had been asked."""
+        ours = self._connection.ours[span.eager]
+        followed.exhausted -= {(at, span.content) for at in (span.low, ours.next_item[0])}
+        self._drop(span.eager)
+
     # -- planning ----------------------------------------------------------------------------------------------
 
     def _plan(self, followed: Followed) -> None:
         """Find out what is missing and, before, whatever has to be known for that."""
         followed.phase = Phase.ASKING
         followed.pools.clear()  # what was asked for before has come, or will not
+        for span in followed.spans:
+            if self._is_split(followed, span):
+                self._take_apart(followed, span)
         followed.spans = [span for span in followed.spans if self._is_open(span)]
         if not followed.were_asked:
             self._ask_questions(followed)
+        if followed.newest and "shared" not in followed.were_asked:
+            self._ask_at_their_newest(followed, followed.newest)
         if followed.doubted is not None:
             self._ask_doubted(followed, followed.doubted)
             followed.doubted = None
@@ -235,6 +271,20 @@ class Follower:
             own = newest.entry.hash
             # Ascending: of a log that is forked above, the answer is about this number all the same.
             self._question(followed, "head", MetadataOnly(extent[1], ascending=True, dist=0, own=own))
+
+    def _ask_at_their_newest(self, followed: Followed, newest: int) -> None:
+        """Ask whether the peer's newest entry is ours, where the peer's log ends below ours.
+
+        The question "head" is about a number at which such a peer holds nothing. Without this one a fork would stay
+        hidden from a peer that does not want the log, because it asks nothing itself.
+        """
+        followed.were_asked.add("shared")
+        lookup = self._source.lookup(followed.log)
+        extent = lookup.payload_extent()
+        if extent is None or extent[1] <= newest or lookup.entries_around(newest) is None:
+            return
+        if (stored := self._source.get(followed.log, newest)) is not None:
+            self._question(followed, "shared", MetadataOnly(newest, ascending=True, dist=0, own=stored.entry.hash))
 
     def _ask_doubted(self, followed: Followed, seq: int) -> None:
         request_id = self._connection.request(

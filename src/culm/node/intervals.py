@@ -135,6 +135,7 @@ class IntervalSession(PeerSession):
     def _compose(self) -> tuple[bytes, bool]:
         if logs := self._changed_logs():
             self.connection.wake(logs)
+            self.follower.changed(logs)
         self.follower.step()
         more = self.connection.respond(WRITE_BYTES)
         self.stats.entries_sent = self.connection.entries_sent

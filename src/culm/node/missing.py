@@ -57,6 +57,15 @@ class Missing:
         _add(first, followed, (Span(seq, seq, METADATA) for seq in alone))
         return (first + found)[:MOST_SPANS]
 
+    def has_holes(self, followed: Followed, span: Span) -> bool:
+        """Whether what is missing of a span is not one run of numbers: something inside it is held."""
+        last = MAX_U64 if span.high is None else span.high
+        for item in followed.interest:
+            if not item.sparse and self._content(item) == span.content and item.start <= span.low <= item.last:
+                runs = self._page(followed, item, span.low, span.content)
+                return sum(first <= last for first, _ in runs) > 1
+        return False
+
     def _add_item(self, found: list[Span], followed: Followed, item: Range) -> int:
         """Add the first spans of a range to those found; the least number that is missing of it, or ``MAX_U64``."""
         options, content = self._options, self._content(item)

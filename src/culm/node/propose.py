@@ -324,8 +324,12 @@ class Proposer:
                 continue
             if proposal.sparse and not (item.sparse and _is_along(proposal, exchange.end, gap)):
                 continue
-            first = proposal.start + (proposal.lower is None and (proposal.offset or 0) > 0)
-            if min(first, proposal.start + 1) <= low and (exchange.end is None or high <= exchange.end):
+            # A proposal that begins inside a payload brings only the rest of it. Ours begins where what we hold ends,
+            # so that the rest is all we need; the peer's begins where its own part ends.
+            is_mid_payload = proposal.lower is None and (proposal.offset or 0) > 0
+            rest_is_enough = exchange.begun is not None and exchange.incoming.index == 0
+            first = proposal.start + (is_mid_payload and not rest_is_enough)
+            if first <= low and (exchange.end is None or high <= exchange.end):
                 return True
         return False
 

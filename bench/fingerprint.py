@@ -155,9 +155,9 @@ def serving(place: Path, other: ArrayStorage) -> tuple[float, float]:
     """The peak memory of a process that serves an index, in MB: before, and after a session."""
     import asyncio  # noqa: PLC0415
 
-    from culm.node.reconcile import compare_records  # noqa: PLC0415
-    from culm.node.transport import connect  # noqa: PLC0415
-    from culm.node.urls import PeerUrl  # noqa: PLC0415
+    from culm.node.negentropy.comparison import compare_records  # noqa: PLC0415
+    from culm.node.network.transport import connect  # noqa: PLC0415
+    from culm.node.network.urls import PeerUrl  # noqa: PLC0415
     from culm.store import View  # noqa: PLC0415
 
     command = [sys.executable, "-m", "culm.cli", "serve", "--index", str(place), "--listen", "negentropy://127.0.0.1:0"]

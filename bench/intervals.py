@@ -26,8 +26,8 @@ from bench.harness import Figure, say
 from bench.replication import Watch, culm
 from culm.bamboo import Identity, encode_varu64
 from culm.node.config import NodeConfig
-from culm.node.node import Node
-from culm.node.urls import PeerUrl
+from culm.node.network.urls import PeerUrl
+from culm.node.service import NodeService
 from culm.store import SQLiteStore
 from culm.testing import build_log
 
@@ -260,7 +260,7 @@ class Embedded:
     def __init__(self, home: Path, scheme: str = "intervals") -> None:
         self.store = SQLiteStore(home / "store.db")
         self._scheme = scheme
-        self.node = Node(Identity(bytes(32)), NodeConfig(b""), self.store)
+        self.node = NodeService(Identity(bytes(32)), NodeConfig(b""), self.store)
         self.loop = asyncio.new_event_loop()
         self.urls: list[PeerUrl] = []
         self._stop = asyncio.Event()

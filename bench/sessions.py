@@ -18,9 +18,9 @@ from bench.intervals import make_home, serving
 from bench.replication import Watch, culm
 from culm.bamboo import Identity
 from culm.node.config import NodeConfig
-from culm.node.node import Node
+from culm.node.network.urls import PeerUrl
+from culm.node.service import NodeService
 from culm.node.sync import sync_securely
-from culm.node.urls import PeerUrl
 from culm.store import SQLiteStore
 from culm.testing.builders import LogBuilder, build_log
 
@@ -126,7 +126,7 @@ async def _idle(folder: Path) -> float:
     stores = [SQLiteStore(folder / f"{name}.db") for name in ("alice", "bob")]
     for log_id in range(THEIR_LOGS):
         stores[0].add(build_log(1, log_id=log_id).items(), durable=False)
-    nodes = [Node(Identity.create(), NodeConfig(b"bench"), store) for store in stores]
+    nodes = [NodeService(Identity.create(), NodeConfig(b"bench"), store) for store in stores]
     listen = PeerUrl.parse("culm://127.0.0.1:0", may_be_zero=True)
     tasks = [asyncio.create_task(nodes[0].run([listen], [], stop=stop, listening=places.put_nowait))]
     url = await places.get()

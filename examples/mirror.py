@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from culm import CulmError, Entry, NetworkError, Node, author_text
 
 if TYPE_CHECKING:
-    from culm.node.stats import SessionStats
+    from culm.node.sessions.stats import SessionStats
 
 
 def report(stats: SessionStats) -> None:

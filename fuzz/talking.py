@@ -8,10 +8,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
-from culm.node.policy import Policy
-from culm.node.source import StoreSource
+from culm.node.interests.policy import Policy
+from culm.node.storage.source import StoreSource
+from culm.node.storage.worker import StoreWorker
 from culm.node.surroundings import Surroundings
-from culm.node.worker import StoreWorker
 from fuzz import fresh
 
 if TYPE_CHECKING:

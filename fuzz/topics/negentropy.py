@@ -13,8 +13,8 @@ from culm.negentropy.harness import Harness
 from culm.negentropy.reconciler import newest_listed
 from culm.negentropy.storage import SubRange
 from culm.node.config import NodeLimits
-from culm.node.reconcile import Answering
-from culm.node.worker import Computing
+from culm.node.negentropy.comparison import Answering
+from culm.node.storage.worker import Computing
 from fuzz.talking import Inline, surroundings
 from fuzz.target import Target
 

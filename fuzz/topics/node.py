@@ -12,14 +12,14 @@ from aiohttp.test_utils import make_mocked_request
 
 from culm.errors import ConfigError
 from culm.node.config import NodeConfig, NodeLimits
-from culm.node.policy import PolicyFile
+from culm.node.interests.policy import PolicyFile
+from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.roster import Roster
 from culm.node.settings import SECTIONS, Key, Section, Settings, example, load
 from culm.node.settings.pages import written
 from culm.node.status import queries
 from culm.node.status.server import StatusServer
 from culm.node.status.settings import StatusSettings
-from culm.node.urls import LISTENER_SCHEMES, PeerUrl
 from culm.store import SQLiteStore
 from culm.testing import build_log
 from culm.wire.base62 import encode_base62

@@ -18,14 +18,14 @@ from culm.errors import LocalProtocolError, NetworkError, ProtocolError
 from culm.intervals import At, FromGreatest, Regular
 from culm.intervals import Connection as IntervalConnection
 from culm.negentropy import ArrayStorage, Negentropy
-from culm.node.claims import Claims
+from culm.node.bushbaby.session import BushbabySession
 from culm.node.config import NodeConfig, NodeLimits
-from culm.node.follow import FollowOptions
-from culm.node.intervals import IntervalSession
-from culm.node.proposals import ProposalSession
-from culm.node.propose import ProposalOptions
-from culm.node.secure import SecureSession
-from culm.node.session import Session
+from culm.node.culm.claims import Claims
+from culm.node.culm.session import CulmSession
+from culm.node.intervals.follower import FollowOptions
+from culm.node.intervals.session import IntervalSession
+from culm.node.proposals.proposer import ProposalOptions
+from culm.node.proposals.session import ProposalSession
 from culm.proposals import Offered, Proposal, Setup
 from culm.proposals import Session as ProposalEnd
 from culm.ranges import Range, RangeSet
@@ -143,7 +143,7 @@ def bushbaby_session(data: bytes) -> None:
     """A session that speaks Bushbaby, with a peer that has proved itself."""
     talk(
         _Sealing,
-        lambda worker, _, both: Session(_ME, _config(), worker, both, called=True),
+        lambda worker, _, both: BushbabySession(_ME, _config(), worker, both, called=True),
         lambda peer: cast("_Sealing", peer).sealed(data[1:]),
     )
 
@@ -177,7 +177,7 @@ class _Proving(Peer):
 
 def _secure_session(calls: bool) -> MakeSession:
     peer = _PEER.public if calls else None
-    return lambda worker, source, both: SecureSession(_ME, _config(), worker, source, Claims(), both, peer=peer)
+    return lambda worker, source, both: CulmSession(_ME, _config(), worker, source, Claims(), both, peer=peer)
 
 
 def secure_session(data: bytes) -> None:

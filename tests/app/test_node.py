@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from culm.node.stats import SessionStats
+    from culm.node.sessions.stats import SessionStats
 
 LOG = build_log(20)
 KEY = LOG.identity.public
@@ -478,5 +478,5 @@ def test_a_node_that_stops_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with pytest.raises(StoreError, match="no room"):
             await node.close()
 
-    monkeypatch.setattr("culm.node.node.folding", fail)
+    monkeypatch.setattr("culm.node.service.folding", fail)
     run(main)

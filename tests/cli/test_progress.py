@@ -14,7 +14,7 @@ from rich.console import Console
 
 from culm import SQLiteStore
 from culm.cli.progress import Meter, duration_text, progress_bar, sync_progress
-from culm.node.stats import SessionStats
+from culm.node.sessions.stats import SessionStats
 from culm.testing import build_log
 from tests.cli.culm import Culm, start
 from tests.cli.test_network import serving

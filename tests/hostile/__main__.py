@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from culm.node.urls import SCHEMES
+from culm.node.network.urls import SCHEMES
 from tests.hostile.attack import QUICK_OPTIONS
 from tests.hostile.honest import Honest
 from tests.hostile.node import Node, fill

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Self
 from culm.bamboo import Identity
 from culm.errors import CulmError
 from culm.node.config import NodeConfig
-from culm.node.policy import Policy
-from culm.node.propose import ProposalOptions
+from culm.node.interests.missing import EVERYTHING
+from culm.node.interests.policy import Policy
+from culm.node.proposals.proposer import ProposalOptions
 from culm.node.sync import sync, sync_logs, sync_securely
-from culm.node.wants import EVERYTHING
 from culm.store import SQLiteStore
 from tests.hostile.node import CLUMP, ENTRIES, LOGS, Target
 

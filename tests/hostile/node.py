@@ -16,7 +16,7 @@ from threading import Condition, Event, Thread
 from typing import TYPE_CHECKING
 
 from culm.bamboo import Identity
-from culm.node.urls import LISTENER_SCHEMES, PeerUrl
+from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.store import SQLiteStore
 from culm.testing.builders import build_log
 

@@ -8,8 +8,8 @@ import ssl
 from contextlib import suppress
 from functools import partial
 
-from culm.node.tls import calling_context
-from culm.node.urls import LISTENER_SCHEMES
+from culm.node.network.tls import calling_context
+from culm.node.network.urls import LISTENER_SCHEMES
 from tests.hostile.attack import Attack, Field
 from tests.hostile.wires import Cut, Wire
 

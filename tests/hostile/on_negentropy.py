@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from culm.bamboo import encode_varu64
 from culm.negentropy.codec import VERSION
-from culm.node.reconcile import MAX_MESSAGE
+from culm.node.negentropy.comparison import MAX_MESSAGE
 from tests.hostile.attack import Attack, Field
 from tests.hostile.wires import Cut, Wire
 

@@ -15,7 +15,7 @@ from culm.bamboo import Identity
 from culm.bushbaby import Authenticated, PeerIdentified
 from culm.bushbaby import Connection as BushbabyConnection
 from culm.intervals.codec import RESPONSE_CREDIT
-from culm.node.tls import calling_context
+from culm.node.network.tls import calling_context
 from culm.session import Connection as SessionConnection
 from culm.wire.bymux import WRITE, packet
 from tests.hostile.node import CLUMP

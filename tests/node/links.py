@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from culm.bamboo import Identity
 from culm.errors import CulmError
+from culm.node.bushbaby.session import BushbabySession
 from culm.node.config import NodeConfig, NodeLimits
-from culm.node.policy import Policy
-from culm.node.session import Session
-from culm.node.worker import StoreWorker
+from culm.node.interests.policy import Policy
+from culm.node.storage.worker import StoreWorker
 from culm.store import SQLiteStore
 from tests.patience import PATIENCE
 
@@ -34,7 +34,7 @@ class Party:
         self.store = SQLiteStore(folder / f"{number}.db")
         self.view = SQLiteStore(self.store.path, read_only=True)  # the sessions use the other one, in their thread
         self.worker = StoreWorker(self.store)
-        self.sessions: list[Session] = []
+        self.sessions: list[BushbabySession] = []
 
     def holds(self) -> dict[tuple[bytes, int], list[int]]:
         """The numbers of the verified entries held with their payload, by log."""
@@ -45,7 +45,9 @@ class Party:
             for log in self.view.logs()
         }
 
-    async def session(self, streams: Any, *, called: bool, policy: Policy | None = None, **settings: Any) -> Session:
+    async def session(
+        self, streams: Any, *, called: bool, policy: Policy | None = None, **settings: Any
+    ) -> BushbabySession:
         """A session of this party over some streams; its news go to its other sessions."""
         config = replace(CONFIG, policy=policy or Policy(), **settings)
 
@@ -53,7 +55,7 @@ class Party:
             for session in self.sessions:
                 session.store_changed()
 
-        session = Session(self.identity, config, self.worker, streams, called=called, stored=tell)
+        session = BushbabySession(self.identity, config, self.worker, streams, called=called, stored=tell)
         self.sessions.append(session)
         return session
 
@@ -71,7 +73,7 @@ async def stream_pair() -> tuple[Any, Any]:
     return near, far
 
 
-async def until_done(one: Session, other: Session) -> list[CulmError | None]:
+async def until_done(one: BushbabySession, other: BushbabySession) -> list[CulmError | None]:
     """Run two sessions until the first, the caller, is done (or fails); why each ended."""
     tasks = [asyncio.create_task(session.run()) for session in (one, other)]
     done = asyncio.create_task(one.done.wait())

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from culm.errors import NetworkError
-from culm.node.intervals import IntervalSession
-from culm.node.policy import Policy
-from culm.node.source import StoreSource
+from culm.node.interests.policy import Policy
+from culm.node.intervals.session import IntervalSession
+from culm.node.storage.source import StoreSource
 from tests.node.links import CONFIG, QUICK, Party, run, stream_pair
 from tests.patience import PATIENCE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from culm.node.proposals import ProposalSession
+from culm.node.proposals.session import ProposalSession
 from tests.node.peers import Peer
 
 if TYPE_CHECKING:

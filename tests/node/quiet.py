@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from culm.bamboo import ForkProof
 from culm.intervals import Connection, Doubted, Limits, Request, Requested, RequestEnded
-from culm.node.follow import Follower, FollowOptions
-from culm.node.policy import Policy
-from culm.node.propose import ProposalOptions, Proposer
-from culm.node.source import StoreSource
+from culm.node.interests.policy import Policy
+from culm.node.intervals.follower import Follower, FollowOptions
+from culm.node.proposals.proposer import ProposalOptions, Proposer
+from culm.node.storage.source import StoreSource
 from culm.proposals import Limits as ProposalLimits
 from culm.proposals import Session, Setup
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived

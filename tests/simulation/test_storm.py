@@ -87,7 +87,7 @@ def test_who_never_gets_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     async def nowhere(*_: object) -> None:
         raise NetworkError("nobody is there")
 
-    monkeypatch.setattr("culm.node.node.connect", nowhere)
+    monkeypatch.setattr("culm.node.service.connect", nowhere)
     outcome = run_seed(A_CULM_SEED)
     assert ["not met after 120 s"] == [failed.text[:19] for failed in outcome.failures]
     text = failure_text(A_CULM_SEED, outcome.failures[0])
@@ -100,8 +100,8 @@ def test_what_nobody_handles(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a mistake")
 
-    monkeypatch.setattr("culm.node.node.Node._tell_of_growth", broken)
-    monkeypatch.setattr("culm.node.node.Node._tell_sessions", broken)
+    monkeypatch.setattr("culm.node.service.NodeService._tell_of_growth", broken)
+    monkeypatch.setattr("culm.node.service.NodeService._tell_sessions", broken)
     failed = run_seed(2).failures[0]
     assert "a mistake" in failed.text
     assert "ZeroDivisionError" in failed.trace

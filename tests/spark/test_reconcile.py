@@ -15,7 +15,7 @@ import pytest
 from culm.bamboo import MAX_U64, yamf_hash
 from culm.errors import ConfigError, CulmError
 from culm.negentropy import ArrayStorage
-from culm.node.reconcile import compare_stores
+from culm.node.negentropy.comparison import compare_stores
 from culm.spark.failures import one_line_failures
 from culm.spark.fingerprint import fingerprint
 from culm.spark.fingerprint import run as run_fingerprint

@@ -14,8 +14,8 @@ import pytest
 from culm.bamboo import MAX_U64, Entry, Identity, yamf_hash
 from culm.errors import ConfigError, NetworkError
 from culm.node.config import NodeConfig
-from culm.node.node import Node
-from culm.node.urls import PeerUrl
+from culm.node.network.urls import PeerUrl
+from culm.node.service import NodeService
 from culm.spark.source.options import Options
 from culm.spark.source.peers import PeerStream
 from culm.spark.source.rows import ENTRIES
@@ -192,7 +192,7 @@ def serving(path: Path) -> Iterator[tuple[str, Callable[[Callable[[SQLiteStore],
     async def run() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         with SQLiteStore(path) as store:
-            node = Node(Identity(b"\x09" * 32), NodeConfig(b"clump"), store)
+            node = NodeService(Identity(b"\x09" * 32), NodeConfig(b"clump"), store)
             found.update(node=node, stop=lambda: loop.call_soon_threadsafe(stop.set), loop=loop)
 
             def listening(url: PeerUrl) -> None:

@@ -9,7 +9,7 @@ from culm.errors import ConfigError
 from culm.ranges import Range, RangeSet, size_limits
 
 if TYPE_CHECKING:
-    from culm.node.policy import Policy
+    from culm.node.interests.policy import Policy
     from culm.store import Log
 
 What = bytes | tuple[bytes, int]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.bamboo.varu64 import MAX_U64
 from culm.errors import ConfigError
-from culm.node.urls import PeerUrl
+from culm.node.network.urls import PeerUrl
 from culm.wire.places import parse_author, parse_log
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from culm.app.interests import followed, make_range, unfollowed
 from culm.app.subscription import Subscription
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity
 from culm.errors import ConfigError, NotHeld, StoreError
-from culm.node.choices import ChoicesWatch
 from culm.node.config import NodeConfig
-from culm.node.node import Node as _Engine
-from culm.node.urls import LISTENER_SCHEMES, SCHEMES
-from culm.node.worker import StoreWorker
+from culm.node.interests.choices import ChoicesWatch
+from culm.node.network.urls import LISTENER_SCHEMES, SCHEMES
+from culm.node.service import NodeService
+from culm.node.storage.worker import StoreWorker
 from culm.store import Position, SQLiteStore
 from culm.wire.places import author_text
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from culm.app.names import AuthorName, LogName, Payload
     from culm.app.opening import Quarters
-    from culm.node.policy import Policy
-    from culm.node.stats import SessionStats
+    from culm.node.interests.policy import Policy
+    from culm.node.network.urls import PeerUrl
+    from culm.node.sessions.stats import SessionStats
     from culm.node.sync import SyncSummary
-    from culm.node.urls import PeerUrl
     from culm.ranges import RangeSet
     from culm.store import Log, LogSummary, NewsPage, StoredEntry, VerifyReport
     from culm.store.interface import Bytes
@@ -56,7 +56,7 @@ class _Opened:
     """What an open node is made of. ``reader`` has a store of its own, so that reading waits for no writer."""
 
     quarters: Quarters
-    engine: _Engine
+    engine: NodeService
     reader: StoreWorker
     running: asyncio.Task[None]
 
@@ -128,7 +128,7 @@ class Node:
             store.close()
             raise
         config = replace(self._config, clump=quarters.clump or b"", policy=policy)
-        engine = _Engine(quarters.identity, config, store)
+        engine = NodeService(quarters.identity, config, store)
         engine.watchers.add(self._tell_subscriptions)
         beside = None
         if quarters.policies is not None:
@@ -177,7 +177,7 @@ class Node:
         return self._opened
 
     @property
-    def _engine(self) -> _Engine:
+    def _engine(self) -> NodeService:
         return self._open.engine
 
     async def _read(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from culm.bamboo import Identity
 from culm.errors import ConfigError
 from culm.node.home import DEFAULT_IDENTITY, Home
-from culm.node.policy import Policy
+from culm.node.interests.policy import Policy
 
 if TYPE_CHECKING:
-    from culm.node.policy import PolicyFile
+    from culm.node.interests.policy import PolicyFile
 
 
 @dataclass(frozen=True)

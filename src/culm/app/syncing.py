@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
-from culm.node.node import logs_to_ask_for
+from culm.node.interests.missing import EVERYTHING
+from culm.node.service import logs_to_ask_for
 from culm.node.sync import SyncSummary, sync, sync_logs, sync_securely
-from culm.node.wants import EVERYTHING
 from culm.store import SQLiteStore
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from culm.bamboo import Identity
     from culm.node.config import NodeConfig
-    from culm.node.stats import SessionStats
-    from culm.node.urls import PeerUrl
+    from culm.node.network.urls import PeerUrl
+    from culm.node.sessions.stats import SessionStats
     from culm.ranges import RangeSet
     from culm.store import Log
 

@@ -17,7 +17,7 @@ from culm.bamboo.keyfile import is_sealed, load_identity, public_key, read_priva
 from culm.cli.home import Home
 from culm.cli.output import counted, print_json
 from culm.errors import ConfigError, CulmError
-from culm.node.transport import connect
+from culm.node.network.transport import connect
 from culm.store.database import Database
 from culm.store.schema import from_sql
 from culm.wire.places import log_text

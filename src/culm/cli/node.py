@@ -32,15 +32,15 @@ from culm.cli.output import counted, note, print_json, size_text
 from culm.cli.progress import sync_progress
 from culm.errors import ConfigError
 from culm.intervals import Forks
-from culm.node.choices import ChoicesWatch
 from culm.node.config import NodeConfig
-from culm.node.follow import FollowOptions
-from culm.node.indexed import IndexNode
-from culm.node.node import Node, logs_to_ask_for
+from culm.node.interests.choices import ChoicesWatch
+from culm.node.interests.missing import EVERYTHING
+from culm.node.intervals.follower import FollowOptions
+from culm.node.negentropy.indexed import IndexNode
+from culm.node.network.urls import SCHEMES, PeerUrl, forms
+from culm.node.service import NodeService, logs_to_ask_for
 from culm.node.status import StatusSettings, status_server
 from culm.node.sync import SyncSummary, sync, sync_logs, sync_securely
-from culm.node.urls import SCHEMES, PeerUrl, forms
-from culm.node.wants import EVERYTHING
 from culm.ranges import Range, RangeSet
 from culm.ranges.text import read_size
 from culm.store import PayloadState
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from culm.cli.command import Commands
-    from culm.node.propose import ProposalOptions
+    from culm.node.proposals.proposer import ProposalOptions
+    from culm.node.sessions.stats import SessionStats
     from culm.node.settings import Settings
-    from culm.node.stats import SessionStats
     from culm.store import Log, SQLiteStore
 
 _POINT_2_POINT = ("intervals", "proposals")
@@ -133,13 +133,15 @@ def _serve(arguments: argparse.Namespace) -> int:
     bushbaby = any(url.scheme == "bushbaby" for url in [*listen, *peers])
     config = node_config(settings, watch.start(), bushbaby=bushbaby)
     with home.store() as store:
-        node = Node(home.identity(settings["identity"]), config, store)
+        node = NodeService(home.identity(settings["identity"]), config, store)
         run = partial(node.run, listen, peers, beside=partial(watch.run, node.change_policy))
         asyncio.run(_until_stopped(_with_status(settings, node, run)))
     return 0
 
 
-def _with_status(settings: Settings, node: Node, run: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+def _with_status(
+    settings: Settings, node: NodeService, run: Callable[..., Awaitable[None]]
+) -> Callable[..., Awaitable[None]]:
     """What runs a node, with its status page beside it if one is asked for."""
     if settings["http"] is None:
         return run

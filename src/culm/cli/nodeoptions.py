@@ -11,13 +11,13 @@ from culm.bushbaby import Dialect
 from culm.cli.home import Home
 from culm.errors import ConfigError
 from culm.node.config import NodeConfig
-from culm.node.logs import FORMATTERS
-from culm.node.propose import ProposalOptions
+from culm.node.interests.missing import EVERYTHING
+from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
+from culm.node.proposals.proposer import ProposalOptions
 from culm.node.settings.kinds import HOST_PORT, read_value
+from culm.node.settings.logformat import FORMATTERS
 from culm.node.settings.reading import peer_settings
 from culm.node.settings.schema import NODE_LIMITS, PROPOSAL_KEYS, PROTOCOL_LIMITS
-from culm.node.urls import LISTENER_SCHEMES, PeerUrl
-from culm.node.wants import EVERYTHING
 from culm.ranges import RangeSet, read_range, read_size
 from culm.wire.places import parse_author, parse_log
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from culm.node.policy import Policy
+    from culm.node.interests.policy import Policy
     from culm.node.settings import Settings
     from culm.store import Log
 

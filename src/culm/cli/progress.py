@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
-    from culm.node.stats import SessionStats
+    from culm.node.sessions.stats import SessionStats
 
 _WINDOW_SECONDS = 5.0  # that rates are of
 _LEAST_SECONDS = 0.5  # before there is a rate to tell

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from culm.cli.output import counted, print_json, print_table
 from culm.errors import ConfigError, NetworkError, StoreMissing
 from culm.negentropy import even, newest_listed
-from culm.node.reconcile import Differences, compare, compare_records, compare_sets, compare_stores
-from culm.node.transport import connect
-from culm.node.urls import PeerUrl
+from culm.node.negentropy.comparison import Differences, compare, compare_records, compare_sets, compare_stores
+from culm.node.network.transport import connect
+from culm.node.network.urls import PeerUrl
 from culm.store import SQLiteStore, View
 from culm.store.exchange import transfer
 from culm.store.indexmanifest import is_index

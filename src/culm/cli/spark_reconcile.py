@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from culm.cli.output import Stages, print_json, size_text
 from culm.cli.reconcile import ask_peer
 from culm.cli.sparkoptions import add_place
-from culm.node.urls import PeerUrl
+from culm.node.network.urls import PeerUrl
 
 if TYPE_CHECKING:
     import argparse

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from culm.bamboo import MAX_U64
 from culm.bushbaby import Dialect, Limits
 from culm.errors import ConfigError
-from culm.node.policy import Policy
-from culm.node.propose import ProposalOptions
+from culm.node.interests.policy import Policy
+from culm.node.proposals.proposer import ProposalOptions
 from culm.node.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from culm.node.urls import PeerUrl
+    from culm.node.network.urls import PeerUrl
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from culm.bamboo.keyfile import (
     write_private,
 )
 from culm.errors import ConfigError
-from culm.node.policy import PolicyFile
+from culm.node.interests.policy import PolicyFile
 from culm.node.settings import Settings, load
 from culm.staging import sync
 from culm.store import SQLiteStore

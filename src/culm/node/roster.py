@@ -12,12 +12,12 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from culm.node.stats import REFUSALS_KEPT, SessionStats
+from culm.node.sessions.stats import REFUSALS_KEPT, SessionStats
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from culm.node.urls import PeerUrl
+    from culm.node.network.urls import PeerUrl
 
 _ENDED_KEPT = 20
 

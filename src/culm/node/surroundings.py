@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = 2
-"""Turns for computing at a time (``culm.node.turns``): more would only share the interpreter's lock."""
+"""Turns for computing at a time (``culm.node.sharing.turns``): more would only share the interpreter's lock."""
 
 
 def clock() -> float:

@@ -9,31 +9,31 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from culm.errors import NetworkError
-from culm.node.changes import changes
-from culm.node.claims import Claims
-from culm.node.folding import folding
-from culm.node.intervals import IntervalSession
-from culm.node.peering import Peering
-from culm.node.proposals import ProposalSession
-from culm.node.propose import ProposalOptions
-from culm.node.secure import SecureSession
-from culm.node.session import Session
-from culm.node.source import StoreSource
-from culm.node.stats import SessionStats
+from culm.node.bushbaby.session import BushbabySession
+from culm.node.culm.claims import Claims
+from culm.node.culm.session import CulmSession
+from culm.node.intervals.session import IntervalSession
+from culm.node.network.transport import connect
+from culm.node.proposals.proposer import ProposalOptions
+from culm.node.proposals.session import ProposalSession
+from culm.node.sessions.stats import SessionStats
+from culm.node.sharing.peering import Peering
+from culm.node.storage.changes import changes
+from culm.node.storage.folding import folding
+from culm.node.storage.source import StoreSource
+from culm.node.storage.worker import StoreWorker
 from culm.node.surroundings import clock
-from culm.node.transport import connect
-from culm.node.worker import StoreWorker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
     from culm.bamboo import Identity
     from culm.node.config import NodeConfig
-    from culm.node.follow import FollowOptions
-    from culm.node.node import AnySession
-    from culm.node.peer import PeerSession
-    from culm.node.rates import Streams
-    from culm.node.urls import PeerUrl
+    from culm.node.intervals.follower import FollowOptions
+    from culm.node.network.urls import PeerUrl
+    from culm.node.service import AnySession
+    from culm.node.sessions.peer import PeerSession
+    from culm.node.sharing.rates import Streams
     from culm.ranges import RangeSet
     from culm.store import Log, SQLiteStore
 
@@ -63,7 +63,7 @@ async def sync(
     worker = StoreWorker(store, config.surroundings)
     try:
         while True:
-            session = Session(identity, config, worker, await _connected(config, url), called=True)
+            session = BushbabySession(identity, config, worker, await _connected(config, url), called=True)
             try:
                 await _until_done(session, partial(_told, progress, summary))
                 break
@@ -95,10 +95,10 @@ async def sync_securely(
     summary = SyncSummary()
     worker = StoreWorker(store, config.surroundings)
     source = StoreSource(store, config.policy)
-    session: SecureSession | None = None
+    session: CulmSession | None = None
     try:
         streams = await _connected(config, url)
-        session = SecureSession(identity, config, worker, source, Claims(), streams, peer=url.key, live=live)
+        session = CulmSession(identity, config, worker, source, Claims(), streams, peer=url.key, live=live)
         async with folding(worker), _watched(session, worker, config):
             await _until_done(session, progress)
     finally:
@@ -170,9 +170,7 @@ async def sync_logs(
 
 
 @asynccontextmanager
-async def _watched(
-    session: PeerSession | SecureSession, worker: StoreWorker, config: NodeConfig
-) -> AsyncIterator[None]:
+async def _watched(session: PeerSession | CulmSession, worker: StoreWorker, config: NodeConfig) -> AsyncIterator[None]:
     """Tell a session of the store's changes, for as long as the block lasts."""
 
     async def watch() -> None:

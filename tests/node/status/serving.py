@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from culm.node.roster import Roster
-from culm.node.stats import SessionStats
+from culm.node.sessions.stats import SessionStats
 from culm.node.status.server import StatusServer
 from culm.node.status.settings import StatusSettings
 from culm.testing.builders import build_log

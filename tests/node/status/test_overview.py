@@ -9,11 +9,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from culm.errors import NetworkError
+from culm.node.network.urls import PeerUrl
 from culm.node.roster import Roster
 from culm.node.status import holdings
 from culm.node.status.metrics import NodeCollector, metrics_text
 from culm.node.status.overview import MOST_SESSIONS, Rates, overview
-from culm.node.urls import PeerUrl
 from culm.wire.places import author_text
 from tests.node.status.serving import ME, Talk
 

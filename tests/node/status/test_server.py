@@ -15,14 +15,14 @@ import pytest
 
 from culm.bamboo import Identity
 from culm.errors import ConfigError
-from culm.node.node import Node
+from culm.node.network.urls import PeerUrl
 from culm.node.roster import Roster
+from culm.node.service import NodeService
 from culm.node.status import StatusSettings, status_server
 from culm.node.status.events import Full, Hub, event
 from culm.node.status.guard import POLICY
 from culm.node.status.reader import Reader, TooBusy
 from culm.node.status.server import StatusServer
-from culm.node.urls import PeerUrl
 from culm.testing.builders import build_log
 from culm.wire.places import log_text
 from tests.node.links import CONFIG, run
@@ -413,7 +413,7 @@ def test_what_is_not_installed(store: SQLiteStore, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, part, None)
     for name in [name for name in sys.modules if name.startswith("culm.node.status.")]:
         monkeypatch.delitem(sys.modules, name)
-    node = Node(Identity(bytes(32)), CONFIG, store)
+    node = NodeService(Identity(bytes(32)), CONFIG, store)
     with pytest.raises(ConfigError, match=r"pip install 'culm\[status\]'"):
         status_server(node, StatusSettings("127.0.0.1", 0))
 
@@ -422,7 +422,7 @@ def test_a_node_fills_the_roster(store: SQLiteStore) -> None:
     """A running node tells its listeners, and whom it cannot reach."""
 
     async def main() -> None:
-        node = Node(Identity(bytes(32)), CONFIG, store)
+        node = NodeService(Identity(bytes(32)), CONFIG, store)
         stop = asyncio.Event()
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
-from culm.node.urls import LISTENER_SCHEMES, SCHEMES, PeerUrl, forms
+from culm.node.network.urls import LISTENER_SCHEMES, SCHEMES, PeerUrl, forms
 from culm.ranges import read_size
 from culm.wire.places import log_text, parse_log
 

@@ -13,7 +13,7 @@ from culm.errors import ConfigError
 from culm.node.status.settings import StatusSettings
 
 if TYPE_CHECKING:
-    from culm.node.node import Node
+    from culm.node.service import NodeService
     from culm.node.status.server import StatusServer
 
 __all__ = ["StatusSettings", "status_server"]
@@ -21,7 +21,7 @@ __all__ = ["StatusSettings", "status_server"]
 _PARTS = ("aiohttp", "prometheus_client")
 
 
-def status_server(node: Node, settings: StatusSettings) -> StatusServer:
+def status_server(node: NodeService, settings: StatusSettings) -> StatusServer:
     """A node's status page, to be entered as a context; ``ConfigError`` if what serves it is not installed."""
     try:
         from culm.node.status.server import StatusServer  # noqa: PLC0415 - optional

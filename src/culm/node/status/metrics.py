@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from culm.node.stats import SessionStats
+from culm.node.sessions.stats import SessionStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

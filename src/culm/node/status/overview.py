@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from culm.node.roster import Contact, Roster
-    from culm.node.stats import SessionStats
+    from culm.node.sessions.stats import SessionStats
 
 Plain = dict[str, Any]
 

@@ -230,7 +230,7 @@ class _Intervals:
 
 
 def _follow(connection: intervals.Connection, logs: Logs, log: Log) -> None:
-    """Two questions, and what is behind the newest entry, announced and sent: as ``culm.node.follow``."""
+    """Two questions, and what is behind the newest entry, announced and sent: as ``culm.node.intervals.follower``."""
     newest = logs.entries[log][-1]
     own = intervals.MetadataOnly(newest.seq, ascending=False, dist=0, own=newest.hash)
     last = intervals.Regular(intervals.FromGreatest(1), intervals.FromGreatest(0))

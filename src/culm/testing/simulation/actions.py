@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from culm.app.syncing import exchange
 from culm.errors import CulmError
-from culm.node.reconcile import compare
-from culm.node.transport import connect
-from culm.node.urls import PeerUrl
-from culm.node.wants import EVERYTHING
+from culm.node.interests.missing import EVERYTHING
+from culm.node.negentropy.comparison import compare
+from culm.node.network.transport import connect
+from culm.node.network.urls import PeerUrl
 from culm.ranges import RangeSet
 from culm.store import SQLiteStore
 from culm.store.database import Database
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from culm.bamboo import Entry, Identity
     from culm.errors import Place
-    from culm.node.policy import Policy
+    from culm.node.interests.policy import Policy
     from culm.store import Log
     from culm.testing.simulation.disk import Image
     from culm.testing.simulation.member import Member

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.bamboo import Identity
-from culm.node.policy import Policy
-from culm.node.wants import EVERYTHING
+from culm.node.interests.missing import EVERYTHING
+from culm.node.interests.policy import Policy
 from culm.ranges import Range, RangeSet
 from culm.store import SQLiteStore, State
 from culm.testing.builders import LogBuilder

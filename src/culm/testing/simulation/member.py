@@ -11,9 +11,9 @@ from culm.bamboo import Identity
 from culm.bushbaby import Limits
 from culm.errors import StoreError
 from culm.node.config import NodeConfig, NodeLimits
-from culm.node.node import Node
+from culm.node.network.urls import PeerUrl
+from culm.node.service import NodeService
 from culm.node.surroundings import Surroundings
-from culm.node.urls import PeerUrl
 from culm.store import SQLiteStore
 from culm.testing.simulation.disk import Disk, Image, lay_out
 from culm.testing.simulation.host import Host
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from culm.node.policy import Policy
+    from culm.node.interests.policy import Policy
     from culm.node.roster import Talks
     from culm.store import Log
     from culm.testing.simulation.plan import LinkPlan, NodePlan
@@ -59,7 +59,7 @@ class Member:
         self.watch = StoreWatch(world.ledger, lambda text: world.fail(f"{self.name}: {text}"))
         self.folder = self._new_folder()
         self.host: Host | None = None
-        self.node: Node | None = None
+        self.node: NodeService | None = None
         self._store: SQLiteStore | None = None
         self._works: dict[asyncio.Task[Any], None] = {}  # of this life
         self._choosing = asyncio.Lock()
@@ -186,7 +186,7 @@ class Member:
             self.watch.open(self.store_path)
         except Exception as error:  # noqa: BLE001 - it must not look as if the node had failed
             world.fail(f"{self.name}: looking into the store: {error!r}", error)
-        node = Node(self.identity, self.config(), store)
+        node = NodeService(self.identity, self.config(), store)
         node.roster = WatchedRoster(node.roster.me, node.roster.store_path, told=self._session_ended)
         self.node = node
         world.note(f"{self.name} is up")
@@ -247,7 +247,7 @@ class Member:
         self.watch.close()
         self.host = self.node = self._store = self._running = None
 
-    async def on_host(self, work: Callable[[Node], Any]) -> Any:
+    async def on_host(self, work: Callable[[NodeService], Any]) -> Any:
         """Do something with the node as a part of its program; ``work`` gives what to wait for."""
         node, host = self.node, self.host
         assert node is not None and host is not None  # noqa: S101, PT018 - it is up

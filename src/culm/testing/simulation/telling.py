@@ -11,7 +11,7 @@ from culm.testing.simulation.ledger import log_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from culm.node.policy import Policy
+    from culm.node.interests.policy import Policy
     from culm.ranges import RangeSet
     from culm.testing.simulation.watch import Seen
     from culm.testing.simulation.world import World

@@ -1,0 +1,1 @@
+"""Bushbaby in a node: the session, what it announces, asks for and serves."""

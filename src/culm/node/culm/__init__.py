@@ -1,0 +1,1 @@
+"""``culm://`` in a node: one encrypted session that finds out what differs, and fetches it."""

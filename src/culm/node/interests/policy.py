@@ -1,0 +1,171 @@
+"""Whom a node talks to, what it takes and what it gives: the operator's choices, not the protocol's.
+
+Kept for each clump in ``HOME/policy.json``. An allow list that is not empty admits only what it names; a block list
+wins over it. Logs are shared unless they were unshared. What is followed narrows what is asked for; whoever follows
+nothing in particular asks for everything allowed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from culm.bamboo import MAX_U64
+from culm.bamboo.entry import AUTHOR_BYTES
+from culm.errors import ConfigError
+from culm.node.interests.missing import EVERYTHING
+from culm.ranges import Range, RangeSet, read_range, write_range
+from culm.staging import staged_file, sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from culm.bamboo import Entry
+    from culm.store import Log
+
+Key = bytes
+_NOTHING = RangeSet()
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The choices for one clump. Keys are 32 bytes.
+
+    ``interests`` narrows what is asked for, to ranges of the logs it names and of all logs of the authors it names
+    (None: everything allowed), unless ``hoard`` is set. The logs of the authors in ``own``, our identities, are of
+    interest in any case: whoever lost the end of their own log must not append to what is left. ``promote`` names logs
+    that are sent to every peer unasked. ``curate`` is called with each entry and its payload before it is kept; what it
+    turns down is neither kept nor passed on.
+    """
+
+    allow_peers: frozenset[Key] = frozenset()
+    block_peers: frozenset[Key] = frozenset()
+    allow_authors: frozenset[Key] = frozenset()
+    block_authors: frozenset[Key] = frozenset()
+    unshared: frozenset[Log] = frozenset()
+    interests: Mapping[Key | Log, RangeSet] | None = None
+    hoard: bool = False
+    promote: frozenset[Log] = frozenset()
+    own: frozenset[Key] = frozenset()
+    curate: Callable[[Entry, memoryview], bool] | None = field(default=None, compare=False)
+
+    def admits_peer(self, key: Key) -> bool:
+        """Whether to talk to a peer."""
+        return key not in self.block_peers and (not self.allow_peers or key in self.allow_peers)
+
+    def admits_author(self, author: Key) -> bool:
+        """Whether to keep and pass on an author's logs."""
+        return author not in self.block_authors and (not self.allow_authors or author in self.allow_authors)
+
+    def wants(self, log: Log) -> bool:
+        """Whether to ask for a log that a peer announces."""
+        return len(self.interest(log)) > 0
+
+    def interest(self, log: Log) -> RangeSet:
+        """What to ask for of a log; nothing, if its author is not admitted."""
+        if not self.admits_author(log[0]):
+            return _NOTHING
+        if self.hoard or self.interests is None or log[0] in self.own:
+            return EVERYTHING
+        return self.interests.get(log) or self.interests.get(log[0]) or _NOTHING
+
+    def shares(self, log: Log) -> bool:
+        """Whether to announce and send a log."""
+        return log not in self.unshared and self.admits_author(log[0])
+
+    @property
+    def wants_everything(self) -> bool:
+        """Whether everything is asked for of every log."""
+        return (self.hoard or self.interests is None) and not (self.allow_authors or self.block_authors)
+
+    @property
+    def hides_logs(self) -> bool:
+        """Whether there may be logs that are not for others."""
+        return bool(self.unshared or self.block_authors or self.allow_authors)
+
+
+class PolicyFile:
+    """``HOME/policy.json``: the lists of each clump, as hex, and what is followed, with ranges as text."""
+
+    _KEYS = ("allow_peers", "block_peers", "allow_authors", "block_authors")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def load(self, clump: bytes) -> Policy:
+        """The choices for a clump; the defaults if there are none. ``ConfigError`` if the file is damaged."""
+        document = self._read()
+        try:
+            lists = document.get(clump.hex(), {})
+            allow_peers, block_peers, allow_authors, block_authors = (
+                frozenset(map(_read_key, lists.get(name, ()))) for name in self._KEYS
+            )
+            unshared = frozenset((_read_key(author), _read_id(log_id)) for author, log_id in lists.get("unshared", ()))
+            followed = lists.get("interests")
+            interests = None if followed is None else dict(map(_read_interest, followed))
+        except (ConfigError, ValueError, TypeError, AttributeError) as error:
+            msg = f"{self.path} is damaged: {error}"
+            raise ConfigError(msg) from None
+        return Policy(allow_peers, block_peers, allow_authors, block_authors, unshared, interests)
+
+    def save(self, clump: bytes, policy: Policy) -> None:
+        """Keep the lists and the interests of a clump (promotions and callbacks are not kept)."""
+        document = self._read()
+        lists: dict[str, Any] = {name: sorted(key.hex() for key in getattr(policy, name)) for name in self._KEYS}
+        lists["unshared"] = sorted([author.hex(), log_id] for author, log_id in policy.unshared)
+        if policy.interests is not None:
+            lists["interests"] = sorted(
+                (_written_interest(*item) for item in policy.interests.items()),
+                key=lambda item: (item[0], item[1] is not None, item[1] or 0),
+            )
+        document[clump.hex()] = lists
+        try:
+            with staged_file(self.path) as staged:
+                staged.write_text(json.dumps(document, indent=2) + "\n")
+                sync(staged)
+                staged.replace(self.path)
+                sync(self.path.absolute().parent)
+        except OSError as error:
+            msg = f"cannot write {self.path}: {error.strerror}"
+            raise ConfigError(msg) from None
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            document = json.loads(self.path.read_text())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, RecursionError) as error:
+            msg = f"{self.path} cannot be read: {error}"
+            raise ConfigError(msg) from None
+        if not isinstance(document, dict):
+            raise ConfigError(f"{self.path} is damaged: not a table of clumps")
+        return document
+
+
+def _read_interest(item: object) -> tuple[Key | Log, RangeSet]:
+    """What is followed, from ``[author, log id or null, [range, ...]]``; ``ValueError`` or ``TypeError`` otherwise."""
+    if not isinstance(item, list):
+        raise TypeError("what is followed is not a list")
+    author, log_id, texts = item
+    key = _read_key(author)
+    return (key if log_id is None else (key, _read_id(log_id))), RangeSet(map(read_range, texts))
+
+
+def _read_key(text: str) -> Key:
+    key = bytes.fromhex(text)
+    if len(key) != AUTHOR_BYTES:
+        raise ValueError(f"{text!r} is not a key")
+    return key
+
+
+def _read_id(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_U64:
+        raise ValueError(f"{value!r} is not a log id")
+    return value
+
+
+def _written_interest(what: Key | Log, ranges: Iterable[Range]) -> list[Any]:
+    author, log_id = what if isinstance(what, tuple) else (what, None)
+    return [author.hex(), log_id, [write_range(item) for item in ranges]]

@@ -1,0 +1,517 @@
+"""What to ask a peer for, log by log: interests and what is missing, as interval requests.
+
+For every missing span there are two requests: a lazy one, which tells at once how much of it the peer has, and an eager
+one that brings it. So a session knows how much is to come, and when that has come. The end of an open span is relative
+to the newest payload, which makes the request bring news for as long as it is open.
+
+For each log there are two more questions, both lazy. What the peer's newest payload is: if that is behind where its
+answer stopped, the peer has a gap, and what is behind the gap is asked for. And whether the peer's entry at our newest
+number is ours: naming its hash makes a fork show even when neither side has news.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from culm.bamboo import MAX_U64, path
+from culm.intervals import (
+    Announced,
+    At,
+    Ended,
+    Forks,
+    FromGreatest,
+    Interval,
+    MetadataOnly,
+    Regular,
+    Single,
+    Started,
+)
+from culm.node.intervals.followed import Followed, Phase, Span
+from culm.node.intervals.spans import MOST_SPANS, Missing
+from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from culm.bamboo import Entry, PayloadHasher
+    from culm.intervals import Connection, Event
+    from culm.node.storage.source import StoreSource
+    from culm.ranges import RangeSet
+    from culm.store import Log
+
+
+@dataclass(frozen=True, slots=True)
+class FollowOptions:
+    """How to ask. Sizes are of payloads, in bytes, both included.
+
+    ``newest``: only so many of the newest entries. ``newest_first``: those first. ``anchor``: sequence number and hash
+    of an entry that is trusted, for local forks.
+    """
+
+    verified: bool = True
+    forks: Forks = Forks.DEFAULT
+    anchor: tuple[int, bytes] | None = None
+    least_size: int | None = None
+    greatest_size: int | None = None
+    newest: int | None = None
+    newest_first: bool = False
+
+
+class Follower:
+    """Asks one peer for logs. ``live``: what is open stays open, for news."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        source: StoreSource,
+        interest: Callable[[Log], RangeSet],
+        options: FollowOptions,
+        *,
+        live: bool,
+    ) -> None:
+        self.missing = 0  # entries that the peer said it has for us
+        self.proofs: list[tuple[Entry, ...]] = []  # entries of fork proofs, for the session to take
+        self._connection = connection
+        self._source = source
+        self._interest = interest
+        self._options = options
+        self._missing = Missing(source, options, live=live)
+        self._live = live
+        self._logs: dict[Log, Followed] = {}
+        self._todo: deque[Followed] = deque()  # logs that have something to ask
+        self._by_id: dict[int, tuple[Followed, Span | None]] = {}
+        self._storing: list[Followed] = []
+
+    # -- what the session says ---------------------------------------------------------------------------------
+
+    def add(self, logs: Iterable[Log]) -> None:
+        """Follow these logs, too."""
+        for log in logs:
+            if log not in self._logs and len(interest := self._interest(log)):
+                followed = self._logs[log] = Followed(log, interest)
+                self._todo.append(followed)
+
+    def add_offered(self, log: Log, ranges: RangeSet, doubted: int | None = None) -> None:
+        """Ask for ranges of a log that the peer is known to have, and for an entry that may contradict ours.
+
+        No questions are asked then: what the peer has is known.
+        """
+        if log not in self._logs:
+            newest = max((item.last for item in ranges), default=0)
+            followed = Followed(log, ranges, newest=newest, were_asked={"newest", "head", "run"}, doubted=doubted)
+            self._logs[log] = followed
+            self._todo.append(followed)
+
+    def doubt(self, log: Log, seq: int, *, confirmed: bool = False) -> None:
+        """The peer seems to hold another entry of a number than we do: ask for it.
+
+        ``confirmed``: it got ours, and would say so again unless ours is named.
+        """
+        if self._connection.request_credit:
+            stored = self._source.get(log, seq) if confirmed else None
+            own = None if stored is None else stored.entry.hash
+            self._connection.request(*log, MetadataOnly(seq, ascending=True, dist=0, own=own), forks=self._forks(log))
+
+    def release(self) -> list[Log]:
+        """Follow the logs no longer of which all came that the peer has; these are they."""
+        finished = [log for log, followed in self._logs.items() if followed.phase is Phase.DONE]
+        for log in finished:
+            del self._logs[log]
+        return finished
+
+    def reconsider(self, interest: Callable[[Log], RangeSet]) -> None:
+        """The interests have changed: take back what is asked for and not wanted any more, and ask for what is."""
+        self._interest = interest
+        for log, followed in list(self._logs.items()):
+            wanted = interest(log)
+            if wanted == followed.interest:
+                continue
+            for request_id in [at for at, (of, _) in self._by_id.items() if of is followed]:
+                self._drop(request_id)
+            self._todo = deque(other for other in self._todo if other is not followed)
+            self._storing = [other for other in self._storing if other is not followed]
+            del self._logs[log]
+            self.add([log])
+
+    @property
+    def count(self) -> int:
+        """How many logs are followed."""
+        return len(self._logs)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything that the peer has for us was asked for and came."""
+        return all(followed.phase is Phase.DONE for followed in self._logs.values())
+
+    @property
+    def has_work(self) -> bool:
+        """Whether ``step`` may find something to ask."""
+        return bool(self._todo)
+
+    @property
+    def needs_storing(self) -> bool:
+        """Whether logs wait to be looked at again once everything that came is stored."""
+        return bool(self._storing)
+
+    def look_again(self) -> None:
+        """Everything that came is stored: see what is still missing."""
+        for followed in self._storing:
+            followed.phase = Phase.READY
+            self._todo.append(followed)
+        self._storing = []
+
+    def changed(self, logs: Iterable[Log]) -> None:
+        """The store has more of these logs, perhaps from other peers: plan those again whose spans that has split."""
+        for log in logs:
+            followed = self._logs.get(log)
+            if followed is None or followed.phase is not Phase.DONE:
+                continue
+            if any(self._is_split(followed, span) for span in followed.spans):
+                followed.phase = Phase.READY
+                self._todo.append(followed)
+
+    def poll(self) -> None:
+        """Ask again for logs whose peer answers without keeping requests open."""
+        for followed in self._logs.values():
+            if followed.phase is Phase.DONE and not any(map(self._is_open, followed.spans)):
+                followed.exhausted.clear()
+                followed.were_asked.clear()
+                followed.lowest = 1
+                followed.phase = Phase.READY
+                self._todo.append(followed)
+
+    def settle(self) -> None:
+        """It has been quiet for long: a peer that says nothing to a lazy request has nothing for it."""
+        for request_id, (followed, span) in list(self._by_id.items()):
+            if span is None:
+                self._question_over(followed, request_id)
+            elif request_id == span.lazy:
+                self._answered(followed, span)
+
+    def step(self) -> None:
+        """Ask for as much as there is credit for."""
+        for _ in range(len(self._todo)):
+            if self._connection.request_credit < 4:  # what one log may need at once
+                return
+            followed = self._todo.popleft()
+            if followed.phase is Phase.READY:
+                self._plan(followed)
+            while followed.waiting and self._connection.request_credit >= 2 and self._has_turn(followed):
+                self._ask(followed, followed.waiting.popleft())
+            if followed.waiting:
+                self._todo.append(followed)
+            self._check(followed)
+
+    def _has_turn(self, followed: Followed) -> bool:
+        """Where the newest are to come first, the next ones wait."""
+        active = sum(not span.over for span in followed.spans)
+        return active < (2 if self._options.newest_first else MOST_SPANS)
+
+    def _is_open(self, span: Span) -> bool:
+        ours = self._connection.ours.get(span.eager)
+        return ours is not None and not ours.is_closing
+
+    def _is_split(self, followed: Followed, span: Span) -> bool:
+        """Whether entries from elsewhere lie inside a span that waits for something which the peer lacks.
+
+        The request for such a span would bring what is behind these entries only when the peer has what it lacks. A
+        session that began now would ask for the parts on both sides of them one by one.
+        """
+        ours = self._connection.ours.get(span.eager)
+        if not span.over or span.descending or ours is None or ours.is_closing:
+            return False
+        stuck_at = ours.next_item[0]
+        extent = self._source.lookup(followed.log).payload_extent()
+        if extent is None or extent[1] <= stuck_at:  # Nothing came from elsewhere: the usual case, told at no cost.
+            return False
+        return self._missing.has_holes(followed, replace(span, low=stuck_at))
+
+    def _take_apart(self, followed: Followed, span: Span) -> None:
+        """End the request for a span that is split, so that its parts are planned as if nothing had been asked."""
+        ours = self._connection.ours[span.eager]
+        followed.exhausted -= {(at, span.content) for at in (span.low, ours.next_item[0])}
+        self._drop(span.eager)
+
+    # -- planning ----------------------------------------------------------------------------------------------
+
+    def _plan(self, followed: Followed) -> None:
+        """Find out what is missing and, before, whatever has to be known for that."""
+        followed.phase = Phase.ASKING
+        followed.pools.clear()  # what was asked for before has come, or will not
+        for span in followed.spans:
+            if self._is_split(followed, span):
+                self._take_apart(followed, span)
+        followed.spans = [span for span in followed.spans if self._is_open(span)]
+        if not followed.were_asked:
+            self._ask_questions(followed)
+        if followed.newest and "shared" not in followed.were_asked:
+            self._ask_at_their_newest(followed, followed.newest)
+        if followed.doubted is not None:
+            self._ask_doubted(followed, followed.doubted)
+            followed.doubted = None
+        if followed.newest is None and self._needs_newest(followed):
+            return
+        followed.waiting += self._missing.spans(followed, self._interest(followed.log))
+        if not followed.waiting and not followed.questions:
+            self._ask_behind_gap(followed)
+        followed.is_last_round = not (followed.waiting or followed.questions)
+
+    def _needs_newest(self, followed: Followed) -> bool:
+        """Whether what is wanted depends on the peer's newest entry."""
+        options = self._options
+        open_paths = any(item.sparse and item.is_open for item in followed.interest)
+        return options.newest is not None or options.newest_first or open_paths
+
+    def _ask_questions(self, followed: Followed) -> None:
+        self._question(followed, "newest", Regular(FromGreatest(1), FromGreatest(0)))
+        extent = self._source.lookup(followed.log).payload_extent()
+        if extent is not None and (newest := self._source.get(followed.log, extent[1])) is not None:
+            own = newest.entry.hash
+            # Ascending: of a log that is forked above, the answer is about this number all the same.
+            self._question(followed, "head", MetadataOnly(extent[1], ascending=True, dist=0, own=own))
+
+    def _ask_at_their_newest(self, followed: Followed, newest: int) -> None:
+        """Ask whether the peer's newest entry is ours, where the peer's log ends below ours.
+
+        The question "head" is about a number at which such a peer holds nothing. Without this one a fork would stay
+        hidden from a peer that does not want the log, because it asks nothing itself.
+        """
+        followed.were_asked.add("shared")
+        lookup = self._source.lookup(followed.log)
+        extent = lookup.payload_extent()
+        if extent is None or extent[1] <= newest or lookup.entries_around(newest) is None:
+            return
+        if (stored := self._source.get(followed.log, newest)) is not None:
+            self._question(followed, "shared", MetadataOnly(newest, ascending=True, dist=0, own=stored.entry.hash))
+
+    def _ask_doubted(self, followed: Followed, seq: int) -> None:
+        request_id = self._connection.request(
+            *followed.log, MetadataOnly(seq, ascending=True, dist=0), forks=self._forks(followed.log)
+        )
+        followed.questions[request_id] = "doubt"
+        self._by_id[request_id] = followed, None
+
+    def _ask_behind_gap(self, followed: Followed) -> None:
+        """The peer has entries behind some that it lacks: ask where the last run of them begins."""
+        missing = self._source.missing(followed.log, followed.lowest, MAX_U64, 1)
+        if missing and missing[0][0] <= (followed.newest or 0) and "run" not in followed.were_asked:
+            self._question(followed, "run", Regular(FromGreatest(MAX_U64), FromGreatest(0)))
+
+    def _question(self, followed: Followed, name: str, interval: Interval) -> None:
+        options = self._options
+        request_id = self._connection.request(
+            *followed.log,
+            interval,
+            forks=self._forks(followed.log),
+            anchor=options.anchor,
+            verified=options.verified,
+            lazy=True,
+        )
+        followed.questions[request_id] = name
+        followed.were_asked.add(name)
+        self._by_id[request_id] = followed, None
+
+    # -- asking ------------------------------------------------------------------------------------------------
+
+    def _ask(self, followed: Followed, span: Span) -> None:
+        """Send the two requests for a span."""
+        interval, offset, begun = self._interval(followed, span)
+        options = self._options
+        forks = self._forks(followed.log)
+
+        def request(*, lazy: bool) -> int:
+            request_id = self._connection.request(
+                *followed.log,
+                interval,
+                forks=forks,
+                anchor=options.anchor,
+                least_size=span.content.least_size,
+                greatest_size=span.content.greatest_size,
+                payload_offset=offset,
+                verified=options.verified,
+                lazy=lazy,
+                begun=None if lazy else begun,
+            )
+            self._by_id[request_id] = followed, span
+            return request_id
+
+        span.lazy = request(lazy=True)
+        span.eager = request(lazy=False)
+        followed.spans.append(span)
+
+    def _forks(self, log: Log) -> Forks:
+        """Of a log that is known to be forked, what is before the fork is asked for."""
+        return Forks.LOCAL if self._source.lookup(log).is_forked else self._options.forks
+
+    def _interval(
+        self, followed: Followed, span: Span
+    ) -> tuple[Interval, int | None, tuple[Entry, PayloadHasher] | None]:
+        """The interval of a span, with as much of the pool as is missing, and where its first payload goes on."""
+        source, log = self._source, followed.log
+        low, high = span.low, span.high
+        dist, outer = self._pool(followed, low)
+        if low == high:
+            followed.pools.add(low)
+        if span.content.metadata_only:
+            return MetadataOnly(low, ascending=False, dist=dist, outer=outer), None, None
+        if span.descending and high is not None:
+            return Regular(At(high, 0), At(low, dist, outer)) if high > low else Single(low, dist, 0, outer), None, None
+        stored = source.get(log, low)
+        offset, begun, own = None, None, None
+        if stored is not None and source.lookup(log).entries_around(low) is not None:
+            own, dist, outer = stored.entry.hash, 0, None
+            with source.lock:
+                hasher = source.store.payload_begun(stored)
+            offset, begun = hasher.size, (stored.entry, hasher)
+        if high == low:
+            return Single(low, dist, 0, outer, own), offset, begun
+        end = FromGreatest(0) if high is None else At(high, 0)
+        return Regular(At(low, dist, outer, own), end), offset, begun
+
+    def _pool(self, followed: Followed, seq: int) -> tuple[int, bytes | None]:
+        """How many steps down from an entry are missing, and the hash of the first one that is not.
+
+        What was asked for with another span need not be asked for again, though its hash is not known yet.
+        """
+        lookup = self._source.lookup(followed.log)
+        for dist, member in enumerate(path(seq, 1)[1:]):
+            if lookup.entries_around(member) is not None:
+                found = self._source.get(followed.log, member)
+                return dist, None if found is None else found.entry.hash
+            if member in followed.pools:
+                return dist, None
+            followed.pools.add(member)
+        return len(path(seq, 1)) - 1, None
+
+    # -- what the peer says ------------------------------------------------------------------------------------
+
+    def handle(self, event: Event) -> None:
+        """Take notice of what came."""
+        match event:
+            case EntryReceived(request_id, entry):
+                self._progressed(request_id, len(entry.encoded), whole=True)
+            case PayloadReceived(request_id):
+                self._progressed(request_id, len(event.data), whole=event.complete)
+            case PayloadFailed(request_id):  # that is the end of a payload, too
+                self._progressed(request_id, 0, whole=True)
+            case Started(request_id, start) if request_id in self._by_id:
+                followed = self._by_id[request_id][0]
+                if request_id in followed.questions:
+                    followed.started[followed.questions[request_id]] = start
+            case Announced(request_id, items) if request_id in self._by_id:
+                followed, span = self._by_id[request_id]
+                if span is None:
+                    self._question_said(followed, request_id, items)
+                elif request_id == span.lazy:
+                    span.announced = (span.announced or 0) + items
+                    self._count(span)
+                    self._answered(followed, span)
+            case Ended():
+                self._ended(event)
+
+    def _progressed(self, request_id: int, size: int, *, whole: bool) -> None:
+        """So many bytes of data came for a request. ``whole``: with them an item, so that it may be the last."""
+        followed, span = self._by_id.get(request_id, (None, None))
+        if followed is not None:
+            followed.brought += size
+            if whole and span is not None:
+                self._check_span(followed, span)
+
+    def brought(self, log: Log) -> int:
+        """The bytes that came of a log which is followed."""
+        followed = self._logs.get(log)
+        return 0 if followed is None else followed.brought
+
+    def _count(self, span: Span) -> None:
+        entries = ((span.announced or 0) + 1) // 2
+        self.missing += entries - span.counted
+        span.counted = entries
+
+    def _answered(self, followed: Followed, span: Span) -> None:
+        """The peer said how much it has of a span."""
+        span.announced = span.announced or 0
+        if span.lazy is not None:
+            self._drop(span.lazy)
+            span.lazy = None
+        self._check_span(followed, span)
+
+    def _drop(self, request_id: int) -> None:
+        """A request has served its purpose."""
+        self._by_id.pop(request_id, None)
+        ours = self._connection.ours.get(request_id)
+        if ours is not None and not ours.is_closing:
+            self._connection.cancel(request_id)
+
+    def _check_span(self, followed: Followed, span: Span) -> None:
+        """See whether all came that the peer has of a span."""
+        ours = self._connection.ours.get(span.eager)
+        if span.over or ours is None or span.announced is None or ours.index - ours.begin.at < span.announced:
+            return
+        span.over = True
+        followed.exhaust(span, ours.next_item[0])
+        if not self._live:
+            self._drop(span.eager)
+        self._check(followed)
+
+    def _ended(self, event: Ended) -> None:
+        followed, span = self._by_id.pop(event.id, (None, None))
+        if event.proof:
+            self.proofs.append(event.proof)
+        if followed is None:  # a question that was answered before
+            return
+        if span is None:
+            self._question_over(followed, event.id)
+        elif event.id == span.lazy and (followed.fork_seen or not event.proof):
+            span.lazy = None
+            self._answered(followed, span)
+        else:
+            if event.id == span.lazy:  # the proof instead of an answer: so the other request ends, too
+                span.lazy = None
+                self._drop(span.eager)
+            span.over = True
+            if span.lazy is not None:
+                self._drop(span.lazy)
+                span.lazy = None
+            if event.proof and not followed.fork_seen:
+                followed.fork_seen = True  # what is before the fork is asked for once more, with local forks
+            else:
+                followed.exhaust(span, event.next_seq)
+            self._check(followed)
+
+    def _check(self, followed: Followed) -> None:
+        """See whether the round is over."""
+        if followed.phase is not Phase.ASKING or followed.waiting or followed.questions:
+            return
+        if not all(span.over for span in followed.spans):
+            return
+        if followed.is_last_round:
+            followed.phase = Phase.DONE
+        else:
+            followed.phase = Phase.STORING
+            self._storing.append(followed)
+
+    # -- the questions -----------------------------------------------------------------------------------------
+
+    def _question_said(self, followed: Followed, request_id: int, items: int) -> None:
+        name, ours = followed.questions[request_id], self._connection.ours.get(request_id)
+        start = followed.started.get(name, 0)
+        if name == "newest" and start:
+            # The start is one below the newest payload, unless that is entry 1.
+            pool = 0 if ours is None or ours.stream is None else len(ours.stream.before)
+            followed.newest = 1 if start == 1 and items == pool + 2 else start + 1
+        if name == "run" and start:
+            followed.gap_end = start
+            for span in followed.spans:  # they wait for what is in the gap
+                self._drop(span.eager)
+            if self._live:  # which may still come
+                followed.exhausted.clear()
+        self._question_over(followed, request_id)
+
+    def _question_over(self, followed: Followed, request_id: int) -> None:
+        self._drop(request_id)
+        name = followed.questions.pop(request_id, "")
+        if name == "newest" and followed.newest is None:
+            followed.newest = 0
+        self._check(followed)

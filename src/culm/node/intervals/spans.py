@@ -1,0 +1,152 @@
+"""What of a log is missing, as spans to ask a peer for.
+
+Missing is what an interest names and a store does not hold: entries, and payloads of the sizes that are wanted. What is
+held and waits for its path is not missing, but the first entries of its path are, whatever the interest says of them.
+
+The spans of one round do not overlap: what two parts of an interest want differently is asked for in two rounds, and
+the second asks for as much as is still missing then. With payloads metadata comes, too; so they are asked for first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from culm.bamboo import MAX_U64
+from culm.node.intervals.followed import METADATA, Content, Span
+from culm.ranges.text import inclusive_sizes
+from culm.store.runs import runs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from culm.node.intervals.followed import Followed
+    from culm.node.intervals.follower import FollowOptions
+    from culm.node.storage.source import StoreSource
+    from culm.ranges import Range, RangeSet
+
+MOST_SPANS = 64
+"""Spans of one log that are asked for at once."""
+
+_CHUNK = 256  # entries asked for at once where the newest come first
+_METADATA_SPAN = 1024  # entries whose metadata alone is asked for one by one; longer spans come with payloads
+
+
+class Missing:
+    """Says what is missing. ``live``: what is open stays open, for news."""
+
+    def __init__(self, source: StoreSource, options: FollowOptions, *, live: bool) -> None:
+        self._source = source
+        self._options = options
+        self._live = live
+
+    def spans(self, followed: Followed, interest: RangeSet) -> list[Span]:
+        """The spans of a log to ask for now; ``interest`` is all that we want of it, whatever the peer has."""
+        found: list[Span] = []
+        least_missing = MAX_U64
+        for item in sorted(followed.interest, key=lambda item: not item.payloads):
+            if not item.is_empty:
+                least_missing = min(least_missing, self._add_item(found, followed, item))
+        if found:  # what is below need not be looked at again
+            followed.lowest = max(followed.lowest, least_missing)
+        # What waits for a path that is not wanted, or that the peer has only in part. It comes first: what is behind
+        # the peer's newest entry is not answered before there is any, and nothing else would bring its pool.
+        needed = self._source.stranded(followed.log, interest, followed.newest or 0)
+        alone = [seq for seq in needed if not any(span.covers(seq) for span in found)]
+        first: list[Span] = []
+        _add(first, followed, (Span(seq, seq, METADATA) for seq in alone))
+        return (first + found)[:MOST_SPANS]
+
+    def has_holes(self, followed: Followed, span: Span) -> bool:
+        """Whether what is missing of a span is not one run of numbers: something inside it is held."""
+        last = MAX_U64 if span.high is None else span.high
+        for item in followed.interest:
+            if not item.sparse and self._content(item) == span.content and item.start <= span.low <= item.last:
+                runs = self._page(followed, item, span.low, span.content)
+                return sum(first <= last for first, _ in runs) > 1
+        return False
+
+    def _add_item(self, found: list[Span], followed: Followed, item: Range) -> int:
+        """Add the first spans of a range to those found; the least number that is missing of it, or ``MAX_U64``."""
+        options, content = self._options, self._content(item)
+        low, least_missing = followed.lowest, MAX_U64
+        if options.newest is not None:
+            low = max(low, (followed.newest or 0) - options.newest + 1)
+        while True:
+            page = self._page(followed, item, low, content)
+            least_missing = min([least_missing, *(first for first, _ in page[:1])])
+            for first, last in page:
+                for part in _split(first, last, followed.gap_end):
+                    _add(found, followed, self._cut(followed, item, *part, content))
+            is_last = item.sparse or len(page) < MOST_SPANS or page[-1][1] >= item.last
+            if is_last or len(found) >= MOST_SPANS:
+                return least_missing
+            low = page[-1][1] + 1
+
+    def _content(self, item: Range) -> Content:
+        """The payloads that are wanted: the bounds of the range and those of the session."""
+        options = self._options
+        least, greatest = inclusive_sizes(item)
+        least = max(least, options.least_size or 0)
+        greatest = min(greatest, MAX_U64 if options.greatest_size is None else options.greatest_size)
+        return Content(least or None, None if greatest == MAX_U64 else greatest)
+
+    def _page(self, followed: Followed, item: Range, low: int, content: Content) -> list[tuple[int, int]]:
+        """The first missing spans of one range, ascending. Payloads that are not wanted are not missing."""
+        source, log = self._source, followed.log
+        sizes = content.least_size, content.greatest_size
+        if not item.sparse:
+            return source.lacking(log, item, low, MOST_SPANS, *sizes)
+        newest = followed.newest or 0
+        numbers = item.numbers(newest if item.is_open else item.last)
+        singles = (replace(item, start=seq, end=seq) for seq in numbers if seq >= low)
+        missing = (seq for single in singles for seq, _ in source.lacking(log, single, 1, 1, *sizes))
+        return list(runs_of(sorted(missing)))  # neighbours are asked for together
+
+    def _cut(self, followed: Followed, item: Range, low: int, high: int, content: Content) -> list[Span]:
+        """A missing span as what can be asked for."""
+        if not item.payloads and high - low < _METADATA_SPAN:
+            return [Span(seq, seq, METADATA) for seq in range(low, high + 1)]
+        if self._options.newest_first and followed.newest is not None:
+            return self._newest_first(followed.newest, low, high, content)
+        spans = []
+        for seq in item.forbidden:
+            if low <= seq <= high:
+                if low < seq:
+                    spans.append(Span(low, seq - 1, content))
+                if item.metadata:
+                    spans.append(Span(seq, seq, METADATA))
+                low = seq + 1
+        if low <= high:
+            spans.append(Span(low, None if high == MAX_U64 else high, content))
+        return spans
+
+    def _newest_first(self, newest: int, low: int, high: int, content: Content) -> list[Span]:
+        """A missing span in pieces, those of the newest entries first."""
+        spans, top = [], min(high, newest)
+        while top >= low:
+            bottom = max(low, top - _CHUNK + 1)
+            spans.append(Span(bottom, top, content, descending=True))
+            top = bottom - 1
+        if high == MAX_U64 and self._live:
+            spans.append(Span(max(low, newest + 1), None, content))
+        return spans
+
+
+def _split(low: int, high: int, at: int) -> list[tuple[int, int]]:
+    """A span, in two if a number inside is to be the last of the first part."""
+    return [(low, at), (at + 1, high)] if low <= at < high else [(low, high)]
+
+
+def _add(found: list[Span], followed: Followed, spans: Iterable[Span]) -> None:
+    """Add spans as far as the peer may have anything of them, and none of those found before brings it."""
+    for span in spans:
+        if len(found) >= MOST_SPANS:
+            return
+        parts = [span]
+        for other in found:
+            parts = [rest for part in parts for rest in part.without(other)]
+        for part in parts:
+            is_asked = any(other.content == part.content and other.covers(part.low) for other in followed.spans)
+            if not is_asked and (part.low, part.content) not in followed.exhausted:
+                found.append(part)

@@ -1,0 +1,1 @@
+"""Comparing stores by negentropy over a stream."""

@@ -1,0 +1,250 @@
+"""Negentropy over a stream (docs/protocols/negentropy.md, "Over TCP"): a listener, and the side that calls.
+
+Each message stands behind its length, a VarU64. A session is about the *entries*, unless a message of a zero byte and
+a view's name came before; the listener repeats that when it is ready. Every session sees the store as it was at its
+start. A connection has a thread of its own: it neither waits for the store's thread nor holds up the loop, and the
+snapshot is closed on that thread, too, behind whatever is under way there when the connection ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from culm.bamboo import decode_varu64, encode_varu64
+from culm.errors import EncodingError, NetworkError, RemoteProtocolError
+from culm.negentropy import Negentropy
+from culm.node.sharing.memory import MemoryBudget
+from culm.node.storage.worker import Worker
+from culm.store.views import View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Executor
+
+    from culm.negentropy import Split, Storage
+    from culm.node.config import NodeConfig, NodeLimits
+    from culm.node.sharing.memory import MemoryShare
+    from culm.node.sharing.turns import Share
+    from culm.node.storage.worker import AnyWorker
+    from culm.store import SQLiteStore
+
+    Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+FRAME_LIMIT = 1024 * 1024  # bytes of a message that we send
+MAX_MESSAGE = 4 * 1024 * 1024  # and of one that we take
+MAX_ROUNDS = 10_000
+SESSION_SECONDS = 600.0  # after which a connection is ended, whatever it does
+_PIECE_BYTES = 64 * 1024
+_CHOICE = b"\0"
+_LONGEST_DIRECT = 247  # a VarU64 up to here is its own first byte
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """What a session found: record ids that only we have, and that only the other side has; and what it cost."""
+
+    have: list[bytes]
+    need: list[bytes]
+    rounds: int
+    bytes: int
+
+
+# -- messages -------------------------------------------------------------------------------------------------------
+
+
+async def read_message(reader: asyncio.StreamReader, budget: MemoryShare | None = None) -> bytes | None:
+    """The next message; None at the end of the stream. ``RemoteProtocolError`` for what is none, or too large.
+
+    Memory is taken for bytes that came, not for a length that was claimed; a large message waits for the ``budget``.
+    """
+    first = await reader.read(1)
+    if not first:
+        return None
+    try:
+        size, _ = decode_varu64(first + await reader.readexactly(max(0, first[0] - _LONGEST_DIRECT)))
+        if 0 < size <= MAX_MESSAGE:
+            return await _read_all(reader, size, budget)
+    except asyncio.IncompleteReadError:
+        raise NetworkError("the connection ended within a message") from None
+    except EncodingError as error:
+        raise RemoteProtocolError(f"not a message's length: {error}") from None
+    raise RemoteProtocolError(f"a message of {size} bytes; up to {MAX_MESSAGE} are taken")
+
+
+async def _read_all(reader: asyncio.StreamReader, size: int, budget: MemoryShare | None) -> bytes:
+    message = bytearray()
+    while len(message) < size:
+        message += await reader.readexactly(min(_PIECE_BYTES, size - len(message)))
+        if budget is not None:
+            await budget.hold(len(message))
+    return bytes(message)
+
+
+@contextmanager
+def _translated_errors() -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError:
+        raise NetworkError("the peer took too long") from None
+    except OSError as error:
+        raise NetworkError(f"the connection broke: {error}") from None
+
+
+async def _send_message(writer: asyncio.StreamWriter, message: bytes) -> None:
+    writer.write(encode_varu64(len(message)) + message)
+    await writer.drain()
+
+
+# -- the side that listens ------------------------------------------------------------------------------------------
+
+
+class Answering(ABC):
+    """One connection of somebody who compares, whatever the sets are kept in."""
+
+    def __init__(
+        self,
+        share: Share,
+        limits: NodeLimits,
+        streams: Streams,
+        budget: MemoryShare | None = None,
+        thread: Executor | None = None,
+    ) -> None:
+        self._share = share
+        self._budget = budget or MemoryBudget(limits.max_unfinished).share(None)
+        self._limits = limits
+        self._reader, self._writer = streams
+        self._session: Negentropy | None = None
+        self._own = Worker(thread)  # for the set and what is asked of it
+        self._snapshot = ExitStack()
+
+    async def run(self) -> None:
+        """Answer until the peer ends the connection; ``NetworkError``, ``ProtocolError``."""
+        try:
+            with _translated_errors():
+                async with asyncio.timeout(SESSION_SECONDS):
+                    for _ in range(MAX_ROUNDS):
+                        if not await self._round():
+                            return
+            raise RemoteProtocolError(f"more than {MAX_ROUNDS} messages")
+        finally:
+            self._own.finish(self._snapshot.close)
+            self._budget.leave()
+            self._writer.close()
+
+    async def _round(self) -> bool:
+        """Take a message and answer it; False if there is none any more."""
+        async with asyncio.timeout(self._limits.idle_seconds):
+            message = await read_message(self._reader, self._budget)
+        if message is None:
+            return False
+        reply = await self._reply(message)
+        await self._budget.hold(0)
+        async with asyncio.timeout(self._limits.idle_seconds):
+            await _send_message(self._writer, reply)
+        return True
+
+    async def _reply(self, message: bytes) -> bytes:
+        if message[:1] == _CHOICE:
+            self._session = await self._open(_view_of(message[1:]))
+            return message
+        if self._session is None:
+            self._session = await self._open(View.ENTRIES)
+        return await self._share.run_steps(self._own, self._session.reconcile_by_steps(message)) or b""
+
+    @abstractmethod
+    async def _open(self, view: View) -> Negentropy:
+        """A new session about a view."""
+
+
+class Listening(Answering):
+    """One connection of somebody who compares with a store. Logs that are not shared have no part in it."""
+
+    def __init__(
+        self, worker: AnyWorker, config: NodeConfig, streams: Streams, budget: MemoryShare | None = None
+    ) -> None:
+        super().__init__(worker.share, config.limits, streams, budget, config.surroundings.thread())
+        self._worker = worker
+        self._policy = config.policy
+
+    async def _open(self, view: View) -> Negentropy:
+        """Take a snapshot in place of the one before."""
+        await self._share.run_on(self._own, self._snapshot.close)
+        only = self._policy.shares if self._policy.hides_logs else None
+        records = self._worker.store.record_set(view, only=only)
+        return Negentropy(await self._share.run_on(self._own, self._snapshot.enter_context, records), FRAME_LIMIT)
+
+
+def _view_of(name: bytes) -> View:
+    try:
+        return View(name.decode())
+    except ValueError:
+        raise RemoteProtocolError(f"no view of that name: {name[:20]!r}") from None
+
+
+# -- the side that calls --------------------------------------------------------------------------------------------
+
+
+async def compare(
+    store: SQLiteStore, view: View, streams: Streams, *, idle_seconds: float = 30.0, split: Split | None = None
+) -> Differences | None:
+    """Compare a view of the store with the peer's; None if the peer does not know such a view.
+
+    Views other than *entries* are asked for by name, which only a Culm node understands.
+    """
+    with store.record_set(view) as records:
+        return await compare_records(records, view, streams, idle_seconds=idle_seconds, split=split)
+
+
+async def compare_records(
+    records: Storage, view: View, streams: Streams, *, idle_seconds: float = 30.0, split: Split | None = None
+) -> Differences | None:
+    """The same with a set of records, wherever it is kept."""
+    reader, writer = streams
+    size = 0
+
+    async def ask(message: bytes) -> bytes | None:
+        nonlocal size
+        async with asyncio.timeout(idle_seconds):
+            await _send_message(writer, message)
+            reply = await read_message(reader)
+        size += len(message) + len(reply or b"")
+        return reply
+
+    with _translated_errors():
+        async with asyncio.timeout(SESSION_SECONDS):
+            if view is not View.ENTRIES and await ask(choice := _CHOICE + view.value.encode()) != choice:
+                return None
+            session = Negentropy(records, FRAME_LIMIT, split=split)
+            message = session.initiate()
+            for rounds in range(1, MAX_ROUNDS + 1):
+                reply = await ask(message)
+                if reply is None:
+                    raise NetworkError("the peer ended the connection before the sets were compared")
+                following = session.reconcile(reply)
+                if following is None:
+                    return Differences(session.have, session.need, rounds, size)
+                message = following
+    raise RemoteProtocolError(f"no end after {MAX_ROUNDS} rounds")
+
+
+def compare_stores(a: SQLiteStore, b: SQLiteStore, view: View, split: Split | None = None) -> Differences:
+    """Compare a view of two stores, without a connection."""
+    with a.record_set(view) as ours, b.record_set(view) as theirs:
+        return compare_sets(ours, theirs, split)
+
+
+def compare_sets(ours: Storage, theirs: Storage, split: Split | None = None) -> Differences:
+    """Compare two sets of records, wherever they are kept, without a connection."""
+    initiator, responder = Negentropy(ours, split=split), Negentropy(theirs, split=split)
+    message: bytes | None = initiator.initiate()
+    rounds = size = 0
+    while message is not None:
+        reply = responder.reconcile(message) or b""
+        rounds += 1
+        size += len(message) + len(reply)
+        message = initiator.reconcile(reply)
+    return Differences(initiator.have, initiator.need, rounds, size)

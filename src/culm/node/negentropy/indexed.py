@@ -1,0 +1,93 @@
+"""A listener that answers from a record index (``culm.store.recordindex``): the set may be far larger than memory.
+
+It talks as a node's ``negentropy://`` listener does, about the one view that the index is of. All connections read
+through one opened index and share its caches, so that more of them take no more memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from culm.errors import CulmError
+from culm.negentropy import Negentropy
+from culm.node.config import NodeConfig
+from culm.node.negentropy.comparison import FRAME_LIMIT, Answering
+from culm.node.network.transport import listen_at
+from culm.node.sessions.stats import PeerRefused, SessionStats
+from culm.node.sharing.peering import Peering, address_of, place_of
+from culm.node.storage.worker import Computing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from culm.node.config import NodeLimits
+    from culm.node.negentropy.comparison import Streams
+    from culm.node.network.urls import PeerUrl
+    from culm.node.sharing.turns import Share
+    from culm.store.recordindex import IndexStorage
+    from culm.store.views import View
+
+_logger = logging.getLogger("culm.node")
+
+
+class IndexAnswering(Answering):
+    """One connection of somebody who compares with an index."""
+
+    def __init__(self, index: IndexStorage, limits: NodeLimits, streams: Streams, share: Share | None = None) -> None:
+        super().__init__(share or Computing().share(), limits, streams)
+        self._index = index
+
+    async def _open(self, view: View) -> Negentropy:
+        if view is not self._index.view:
+            raise PeerRefused(f"asked for the {view.value}; the index has the {self._index.view.value}")
+        return Negentropy(self._index, FRAME_LIMIT)
+
+
+class IndexNode:
+    """Serves an index until it is stopped."""
+
+    def __init__(self, index: IndexStorage, limits: NodeLimits) -> None:
+        self._index = index
+        self._limits = limits
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._computing = Computing()
+        self._peering = Peering(NodeConfig(b"", limits=limits))
+
+    async def run(
+        self, listen: Sequence[PeerUrl], *, stop: asyncio.Event, listening: Callable[[PeerUrl], None] = lambda _: None
+    ) -> None:
+        """Listen until ``stop`` is set. ``listening`` is called for each listener.
+
+        ``ConfigError`` if an address cannot be listened at.
+        """
+        try:
+            for url in listen:
+                server, place = await listen_at(url, self._accept)
+                self._servers.append(server)
+                listening(place)
+            await stop.wait()
+        finally:
+            for server in self._servers:
+                server.close()
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._computing.close()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        place, address = place_of(writer), address_of(writer)
+        if not self._peering.take_call(writer, len(self._tasks), proves=False):
+            return
+        if (task := asyncio.current_task()) is not None:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        try:
+            await IndexAnswering(self._index, self._limits, (reader, writer), self._computing.share(address)).run()
+        except CulmError as error:
+            _logger.warning("dropped a caller who compares", extra={"peer": place, "reason": str(error)})
+            self._peering.ended(place, address, None, SessionStats(), error)
+        except asyncio.CancelledError:
+            pass  # the node stops; asyncio would complain of a call that ends so

@@ -1,0 +1,1 @@
+"""Connections: addresses, TCP, TLS, and when to try again."""

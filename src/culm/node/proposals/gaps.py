@@ -1,0 +1,179 @@
+"""What of a log is missing, as proposals: a proposal for every gap, from behind what is held or inside its payload.
+
+A proposal has one least and one greatest size of payloads, and is about all numbers from one to another or about a
+path. Two that overlap would bring the same twice. So an interest is taken apart into ranges that do not overlap; where
+several of its ranges want payloads of other sizes of the same entries, the widest sizes are proposed: then more may
+come than is wanted, never less. A path whose end is the newest entry comes with what is between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from culm.bamboo import MAX_U64, path
+from culm.proposals import Proposal
+from culm.ranges import Range
+from culm.ranges.text import inclusive_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from culm.bamboo import PayloadHasher
+    from culm.node.proposals.proposer import ProposalOptions
+    from culm.node.storage.source import StoreSource
+    from culm.ranges import RangeSet
+    from culm.store import Log
+
+_PAGE = 64  # spans looked at at once
+
+
+class Gap(NamedTuple):
+    """Numbers of which something is missing, both included, and the range that wants it."""
+
+    low: int
+    high: int
+    item: Range
+
+
+def parts(interest: Iterable[Range]) -> list[Range]:
+    """Ranges that do not overlap and want all that those of an interest want; paths with an end come last."""
+    ranges = [replace(item, sparse=False) if item.is_open else item for item in interest if not item.is_empty]
+    whole = [item for item in ranges if not item.sparse]
+    paths: list[Range] = []
+    for item in ranges:
+        if item.sparse and (item.forbidden or _overlaps(item, ranges)):  # which no proposal for the path can say
+            whole += [replace(item, start=seq, end=seq) for seq in item.numbers(item.last)]
+        elif item.sparse:
+            paths.append(item)
+    borders = {item.start for item in whole} | {item.last + 1 for item in whole}
+    borders |= {border for item in whole for seq in item.forbidden for border in (seq, seq + 1)}
+    found: list[Range] = []
+    for low, end in pairwise(sorted(borders)):
+        wanted = _widest(low, end - 1, [item for item in whole if item.start <= low <= item.last])
+        if wanted.is_empty:
+            continue
+        if found and found[-1].last + 1 == low and _alike(found[-1], wanted):
+            wanted = replace(wanted, start=found.pop().start, sparse=False)
+        found.append(wanted)
+    return found + paths
+
+
+def _overlaps(item: Range, others: list[Range]) -> bool:
+    return any(other is not item and other.start <= item.last and item.start <= other.last for other in others)
+
+
+def _widest(low: int, high: int, items: list[Range]) -> Range:
+    """What any of some ranges wants of some numbers, about which each says the same of all."""
+    with_payloads = [item for item in items if item.payloads and not item.forbids(low)]
+    limits = [item.size_limit for item in with_payloads]
+    return Range(
+        low,
+        None if high == MAX_U64 else high,
+        metadata=any(item.metadata for item in items),
+        payloads=bool(with_payloads),
+        least_size=min((item.least_size for item in with_payloads), default=0),
+        size_limit=max(limits, default=0) if all(limits) else 0,
+    )
+
+
+def _alike(one: Range, other: Range) -> bool:
+    """Whether two ranges want the same of their numbers."""
+    return replace(one, start=1, end=None, sparse=False) == replace(other, start=1, end=None, sparse=False)
+
+
+class Gaps:
+    """Says what is missing, and how to propose it."""
+
+    def __init__(self, source: StoreSource, options: ProposalOptions) -> None:
+        self._source = source
+        self._options = options
+
+    def of(self, log: Log, interest: RangeSet) -> Iterator[Gap]:
+        """The gaps of a log; first what those entries need that wait for a path beside the interest."""
+        ranges = parts(interest)
+        for seq in self._source.stranded(log, interest, 0):
+            if not any(item.covers(seq) for item in ranges):
+                yield Gap(seq, seq, Range(seq, seq, payloads=False))
+        for item in ranges:
+            if item.sparse and not item.is_single:
+                yield from self._along(log, item)
+            else:
+                yield from self._spans(log, item)
+
+    def _along(self, log: Log, item: Range) -> Iterator[Gap]:
+        """The pieces of a path; what is between two of its members is the path between them."""
+        first = last = 0
+        for seq in item.numbers(item.last):
+            if self._lacking(log, replace(item, start=seq, end=seq), 1, 1):
+                first, last = first or seq, seq
+            elif first:
+                yield Gap(first, last, replace(item, start=first, end=last))
+                first = 0
+        if first:
+            yield Gap(first, last, replace(item, start=first, end=last))
+
+    def _spans(self, log: Log, item: Range) -> Iterator[Gap]:
+        low = item.start
+        while low <= item.last:
+            page = self._lacking(log, item, low, _PAGE)
+            yield from (Gap(first, last, item) for first, last in page)
+            if len(page) < _PAGE:
+                return
+            low = page[-1][1] + 1
+
+    def _lacking(self, log: Log, item: Range, low: int, limit: int) -> list[tuple[int, int]]:
+        return self._source.lacking(log, item, low, limit, self._options.least_size, self._options.greatest_size)
+
+    def proposal(self, log: Log, gap: Gap) -> tuple[Proposal, PayloadHasher | None] | None:
+        """A proposal for a gap: behind what is held, as far as that is known; and the payload that it goes on with."""
+        source, options = self._source, self._options
+        low, high, item = gap
+        end = None if high == MAX_U64 else high
+        least, greatest = inclusive_sizes(item) if item.payloads else (0, 0)
+        start, lower, value, offset, begun = low, 1 if low == 1 else None, None, None, None
+        lookup = source.lookup(log)
+        run = lookup.entries_around(low)
+        payload_only = run is not None and end is not None and end <= run[1] and not item.sparse
+        if run is not None and item.payloads:  # its payload is missing, or a part of it
+            stored = source.get(log, low)
+            if stored is None:
+                return None
+            value, lower = stored.entry.hash, None
+            with source.lock:
+                begun = source.store.payload_begun(stored)
+            offset = begun.size
+        elif low > 1 and not item.sparse and lookup.entries_around(low - 1) is not None:
+            before = source.get(log, low - 1)
+            if before is None:
+                return None
+            start, value, offset, lower = low - 1, before.entry.hash, before.entry.size, None
+        elif low > 1:
+            lower, value = self._pool(log, low)
+        proposal = Proposal(
+            0,
+            *log,
+            start,
+            lower,
+            end,
+            end,
+            value,
+            offset,
+            options.eagerness,
+            max(least, options.least_size),
+            min(greatest, options.greatest_size),
+            payload_only,
+            item.sparse and end is not None,
+            options.mandatory,
+        )
+        return proposal, begun
+
+    def _pool(self, log: Log, low: int) -> tuple[int, bytes | None]:
+        """Where the lower pool of an entry is to begin, and the hash of the entry that is held below."""
+        lookup, lower = self._source.lookup(log), low
+        for member in path(low, 1)[1:]:
+            if lookup.entries_around(member) is not None and (stored := self._source.get(log, member)) is not None:
+                return lower, stored.entry.hash
+            lower = member
+        return lower, None

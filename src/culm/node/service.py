@@ -1,0 +1,396 @@
+"""The node: listeners, contacts, sessions, and the news that goes between them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
+from culm.node.bushbaby.session import BushbabySession
+from culm.node.culm.claims import Claims
+from culm.node.culm.session import CulmSession
+from culm.node.intervals.session import IntervalSession
+from culm.node.negentropy.comparison import Listening
+from culm.node.network.backoff import Backoff
+from culm.node.network.tls import listening_context
+from culm.node.network.transport import connect, listen_at, secured
+from culm.node.network.urls import PeerUrl
+from culm.node.proposals.session import ProposalSession
+from culm.node.roster import Roster
+from culm.node.sessions.peer import PeerSession
+from culm.node.sessions.stats import PeerRefused, SessionStats
+from culm.node.sharing.memory import MemoryBudget
+from culm.node.sharing.peering import Peering, address_of, network_of, place_of
+from culm.node.storage.changes import changes
+from culm.node.storage.folding import folding
+from culm.node.storage.source import StoreSource
+from culm.node.storage.worker import StoreWorker
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from culm.bamboo import Entry, Identity
+    from culm.node.config import NodeConfig
+    from culm.node.interests.policy import Policy
+    from culm.node.network.transport import Streams
+    from culm.node.network.urls import PeerUrl
+    from culm.store import Log, SQLiteStore
+    from culm.store.interface import Bytes
+
+_logger = logging.getLogger("culm.node")
+# Sessions that failed, after which the garbage is collected: errors refer to what was done, and so to themselves, and
+# somebody who calls again and again would have us keep hundreds of what each had said last.
+_COLLECTED = 32
+AnySession = BushbabySession | PeerSession | CulmSession
+
+
+def _told(error: CulmError) -> tuple[int, str]:
+    """How important the end of a session is, and what to say of it."""
+    if isinstance(error, PeerRefused):
+        return logging.WARNING, "refused the peer"
+    if isinstance(error, NetworkError | ProtocolError):
+        return logging.WARNING, "dropped the peer"
+    return logging.ERROR, "ended the session"
+
+
+class NodeService:
+    """Serves a store to peers and keeps up with them until it is stopped. The store is used by the node alone."""
+
+    def __init__(self, identity: Identity, config: NodeConfig, store: SQLiteStore) -> None:
+        self.config = config
+        self.sessions: dict[AnySession, None] = {}  # in the order in which they began
+        self.roster = Roster(identity.public, store.path)
+        self.watchers: set[Callable[[], None]] = set()  # are called when the store has changed
+        self._identity = identity
+        self._worker = StoreWorker(store, config.surroundings)
+        self._servers: list[asyncio.Server] = []
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._comparisons = self._greeting = 0  # connections that are no sessions, or not yet
+        self._context: ssl.SSLContext | None = None
+        self._claims = Claims()
+        self._peering = Peering(config)
+        self._unproved: dict[asyncio.StreamWriter, None] = {}  # connections that came in and do not prove who it is
+        self._source: StoreSource | None = None
+        self._budget = MemoryBudget(config.limits.max_unfinished)
+        self._failed = 0  # sessions, since what they left was collected
+
+    async def run(
+        self,
+        listen: Sequence[PeerUrl],
+        peers: Sequence[PeerUrl],
+        *,
+        stop: asyncio.Event,
+        listening: Callable[[PeerUrl], None] = lambda _: None,
+        beside: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Listen, contact the peers, and go on until ``stop`` is set. ``listening`` is called for each listener.
+
+        ``beside`` is run for as long as the node is.
+
+        ``ConfigError`` if an address cannot be listened at.
+        """
+        try:
+            for url in listen:
+                listening(await self._listen(url))
+            self._start(self._watch_store())
+            if beside is not None:
+                self._start(beside())
+            for url in peers:
+                self._start(self._keep_contact(url))
+            async with folding(self._worker):
+                await stop.wait()
+        finally:
+            await self._stop()
+
+    async def append(self, identity: Identity, log_id: int, payload: Iterable[Bytes], *, is_end: bool = False) -> Entry:
+        """Publish the next entry of the identity's log, and tell the peers at once. See ``SQLiteStore.append``."""
+        entry = await self._worker.run(self._worker.store.append, identity, log_id, payload, is_end=is_end)
+        self._tell_sessions()
+        return entry
+
+    async def change_policy(self, policy: Policy) -> None:
+        """Go on with other choices, in the sessions there are, too.
+
+        With an allow list, connections that came in without a proof of who it is are closed.
+        """
+        self.config = self._peering.config = replace(self.config, policy=policy)
+        if self._source is not None:
+            self._source.policy = policy
+        if policy.allow_peers:
+            for writer in self._unproved:
+                writer.close()
+        for session in list(self.sessions):
+            await session.change_policy(policy)
+
+    async def listen(self, url: PeerUrl) -> PeerUrl:
+        """Listen at one more address while the node runs; the address with its port and key. See ``run``."""
+        return await self._listen(url)
+
+    def contact(self, url: PeerUrl) -> asyncio.Task[None]:
+        """Keep contact with one more peer, until the task is cancelled or the node stops."""
+        return self._start(self._keep_contact(url))
+
+    @property
+    def worker(self) -> StoreWorker:
+        """The store's thread."""
+        return self._worker
+
+    def _start(self, work: object) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]
+        self._keep(task)
+        return task
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        """A task is the node's until it is over."""
+        self._tasks[task] = None
+        task.add_done_callback(lambda _: self._tasks.pop(task, None))
+
+    async def _listen(self, url: PeerUrl) -> PeerUrl:
+        if url.scheme not in ("culm", "bushbaby") and self.config.policy.allow_peers:
+            # Nobody proves who they are there.
+            raise ConfigError(f"{url} would show what is held to peers that are not on the allow list")
+        accept = {
+            "culm": self._accept_secure,
+            "bushbaby": self._accept,
+            "intervals": self._accept_intervals,
+            "proposals": self._accept_proposals,
+            "negentropy": self._accept_comparison,
+        }[url.scheme]
+        if url.scheme == "culm":
+            self._context = self._context or listening_context(self._identity)
+            url = replace(url, key=self._identity.public)
+        server, place = await listen_at(url, accept)
+        self._servers.append(server)
+        self.roster.listeners.append(place)
+        return place
+
+    async def _accept_secure(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._admitted(writer, proves=True):
+            return
+        assert self._context is not None  # noqa: S101 - made before anybody could call
+        self._greeting += 1
+        try:
+            await secured(writer, self._context, self.config.limits.handshake_seconds)
+        except NetworkError as error:
+            _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": str(error)})
+            return
+        except asyncio.CancelledError:
+            writer.close()
+            return  # the node stops; asyncio would complain of a call that ends so
+        finally:
+            self._greeting -= 1
+        await self._run_call(self._secure(self._peering.paced((reader, writer))), writer)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._admitted(writer, proves=True):
+            streams = self._peering.paced((reader, writer))
+            await self._run_call(self._bushbaby(streams, called=False), writer)
+
+    async def _accept_intervals(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._admitted(writer):
+            await self._run_call(self._intervals(self._peering.paced((reader, writer))), writer)
+
+    async def _accept_proposals(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._admitted(writer):
+            streams = self._peering.paced((reader, writer))
+            await self._run_call(self._proposals(streams, called=False), writer)
+
+    async def _run_call(self, session: AnySession, writer: asyncio.StreamWriter) -> None:
+        with suppress(CulmError, asyncio.CancelledError):  # it was logged; or the node stops
+            await self._run(session, place_of(writer), address_of(writer))
+
+    async def _accept_comparison(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._admitted(writer):
+            return
+        self._comparisons += 1
+        try:
+            streams, worker = self._peering.paced((reader, writer)), self._worker.shared(address_of(writer))
+            await Listening(worker, self.config, streams, self._budget.share(address_of(writer))).run()
+        except CulmError as error:
+            extra = {"peer": place_of(writer), "reason": str(error)}
+            _logger.warning("dropped a caller who compares", extra=extra)
+            self._peering.ended(place_of(writer), address_of(writer), None, SessionStats(), error)
+        except asyncio.CancelledError:
+            pass  # the node stops; asyncio would complain of a call that ends so
+        finally:
+            self._comparisons -= 1
+
+    def _admitted(self, writer: asyncio.StreamWriter, *, proves: bool = False) -> bool:
+        """Whether a connection is taken, whose task is then among the node's; else it is closed.
+
+        ``proves``: the peer is going to prove who it is.
+        """
+        if self.config.policy.allow_peers and not proves:
+            reason = "it cannot prove that it is on the allow list"
+            _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": reason})
+            writer.close()
+            return False
+        others = len(self.sessions) + self._comparisons + self._greeting
+        if not self._peering.take_call(writer, others, proves=proves):
+            return False
+        if not proves:
+            self._unproved[writer] = None
+        if (task := asyncio.current_task()) is not None:
+            self._keep(task)
+            task.add_done_callback(lambda _: self._unproved.pop(writer, None))
+        return True
+
+    def _secure(self, streams: Streams, *, peer: bytes | None = None, config: NodeConfig | None = None) -> CulmSession:
+        address = address_of(streams[1])
+        return CulmSession(
+            self._identity,
+            config or self.config,
+            self._worker.shared(address),
+            self._shared_source(),
+            self._claims,
+            streams,
+            peer=peer,
+            refuses=lambda identity: self._peering.refuses_peer(identity, address),
+            stored=self._tell_sessions,
+        )
+
+    def _bushbaby(self, streams: Streams, *, called: bool, config: NodeConfig | None = None) -> BushbabySession:
+        address = address_of(streams[1])
+        return BushbabySession(
+            self._identity,
+            config or self.config,
+            self._worker.shared(address),
+            streams,
+            called=called,
+            stored=self._tell_sessions,
+            refuses=lambda identity: self._peering.refuses_peer(identity, address),
+            budget=self._budget.share(address),
+        )
+
+    def _intervals(
+        self, streams: Streams, *, logs: Iterable[Log] = (), config: NodeConfig | None = None
+    ) -> IntervalSession:
+        return IntervalSession(
+            config or self.config,
+            self._worker.shared(address_of(streams[1])),
+            self._shared_source(),
+            streams,
+            logs=logs,
+            stored=self._tell_sessions,
+            grew=self._tell_of_growth,
+        )
+
+    def _proposals(
+        self, streams: Streams, *, called: bool, logs: Iterable[Log] = (), config: NodeConfig | None = None
+    ) -> ProposalSession:
+        return ProposalSession(
+            config or self.config,
+            self._worker.shared(address_of(streams[1])),
+            self._shared_source(),
+            streams,
+            called=called,
+            logs=logs,
+            options=self.config.proposals,
+            stored=self._tell_sessions,
+            grew=self._tell_of_growth,
+        )
+
+    def _shared_source(self) -> StoreSource:
+        if self._source is None:
+            self._source = StoreSource(self._worker.store, self.config.policy)
+        return self._source
+
+    async def _run(self, session: AnySession, name: str, address: str | None) -> None:
+        self.sessions[session] = None
+        self.roster.began(session, name)
+        _logger.info("connected", extra={"peer": name})
+        failure: CulmError | None = None
+        try:
+            await session.run()
+        except CulmError as error:
+            failure = error
+            _logger.log(*_told(error), extra={"peer": name, "reason": str(error)})
+            raise
+        else:
+            _logger.info("the peer ended the session", extra={"peer": name})
+        finally:
+            self._failed += failure is not None
+            if self._failed >= _COLLECTED:
+                self._failed = 0
+                self.config.surroundings.collect()
+            self.sessions.pop(session, None)
+            self.roster.ended(session, sys.exception())
+            self._peering.ended(name, address, getattr(session, "proved", None), session.stats, failure)
+
+    async def _keep_contact(self, url: PeerUrl) -> None:
+        config, peer = self.config.for_peer(url)
+        limits = config.limits
+        backoff = Backoff(
+            min(limits.first_retry_seconds, config.interval), limits.max_retry_seconds, config.surroundings.chance
+        )
+        self.roster.troubles[url] = None
+        while True:
+            address = network_of(url.host)
+            session: AnySession | None = None
+            try:
+                streams = await connect(url)
+                self.roster.troubles[url] = None
+                address = address_of(streams[1]) or address
+                session = await self._calling(url, self._peering.paced(streams, peer))
+                await self._run(session, peer.name, address)
+                wait = backoff.after(config.interval)
+            except CulmError as error:
+                self.roster.troubles[url] = str(error)
+                if session is None:
+                    level = logging.INFO if backoff.is_failing else logging.WARNING  # once is enough to be told of
+                    _logger.log(level, "not reached", extra={"peer": peer.name, "reason": str(error)})
+                elif session.stats.entries_received + session.stats.entries_sent:
+                    backoff.succeeded()
+                wait = max(backoff.failed(), self._peering.refused_for(address))
+            else:
+                backoff.succeeded()
+            await asyncio.sleep(wait)
+
+    async def _calling(self, url: PeerUrl, streams: Streams) -> AnySession:
+        """The session of a connection that we opened."""
+        config, _ = self.config.for_peer(url)
+        if url.scheme == "culm":
+            return self._secure(streams, peer=url.key, config=config)
+        if url.scheme == "bushbaby":
+            return self._bushbaby(streams, called=True, config=config)
+        logs = await self._worker.run(logs_to_ask_for, self._worker.store, self.config.policy)
+        if url.scheme == "intervals":
+            return self._intervals(streams, logs=logs, config=config)
+        return self._proposals(streams, called=True, logs=logs, config=config)
+
+    async def _watch_store(self) -> None:
+        async for _ in changes(self._worker, self.config.surroundings):
+            self._tell_sessions()
+
+    def _tell_sessions(self) -> None:
+        for session in self.sessions:
+            session.store_changed()
+        for told in self.watchers:
+            told()
+
+    def _tell_of_growth(self, log: Log) -> None:
+        for session in self.sessions:
+            if isinstance(session, PeerSession):
+                session.log_grew(log)
+
+    async def _stop(self) -> None:
+        for server in self._servers:
+            server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._worker.close()
+        if self._source is not None:
+            self._source.close()
+
+
+def logs_to_ask_for(store: SQLiteStore, policy: Policy) -> list[Log]:
+    """The logs of the interests, those of authors as far as they are held; without interests all that are held."""
+    held = [(summary.author, summary.log_id) for summary in store.logs()]
+    named = [log for log in policy.interests or () if isinstance(log, tuple)]
+    return [log for log in dict.fromkeys([*named, *held]) if policy.wants(log)]

@@ -1,0 +1,1 @@
+"""How a node shares itself out between its peers: turns, rates, memory, places, penalties."""

@@ -1,0 +1,221 @@
+"""The store as peers may see it: what answers their interval requests.
+
+All sessions share one reading connection of their own, so that answering waits for no writer. It may be asked from any
+thread, by one at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from culm.errors import Place
+from culm.node.culm.offers import lowest_fork, newest_held
+from culm.node.interests.missing import lacking, stranded
+from culm.store import SQLiteStore
+from culm.transfer import Kept
+
+if TYPE_CHECKING:
+    from culm.bamboo import Entry, ForkProof
+    from culm.node.interests.policy import Policy
+    from culm.ranges import Range, RangeSet
+    from culm.store import Log, StoredEntry
+    from culm.store.lookup import Lookup
+
+Run = tuple[int, int]
+
+
+class _Nothing:
+    """Of a log that is not for others nothing is held, as far as they can see."""
+
+    is_forked = False
+
+    def entries_around(self, seq: int) -> Run | None:  # noqa: ARG002
+        return None
+
+    def payloads_around(self, seq: int) -> Run | None:  # noqa: ARG002
+        return None
+
+    def payload_extent(self) -> Run | None:
+        return None
+
+
+class _Locked:
+    """A log's ``Lookup``, with the reader's lock around each question.
+
+    It lives for one answer: what it was told of a run or an extent it does not ask again.
+    """
+
+    def __init__(self, lookup: Lookup, lock: Lock) -> None:
+        self._lookup = lookup
+        self._lock = lock
+        self._entries: Run | None = None
+        self._payloads: Run | None = None
+        self.is_forked = lookup.is_forked
+
+    def entries_around(self, seq: int) -> Run | None:
+        if self._entries is None or not self._entries[0] <= seq <= self._entries[1]:
+            with self._lock:
+                self._entries = self._lookup.entries_around(seq)
+        return self._entries
+
+    def payloads_around(self, seq: int) -> Run | None:
+        if self._payloads is None or not self._payloads[0] <= seq <= self._payloads[1]:
+            with self._lock:
+                self._payloads = self._lookup.payloads_around(seq)
+        return self._payloads
+
+    @cached_property
+    def _extent(self) -> Run | None:
+        with self._lock:
+            return self._lookup.payload_extent()
+
+    def payload_extent(self) -> Run | None:
+        return self._extent
+
+
+class StoreSource:
+    """A ``culm.intervals.Source`` over a store's file, and what a node needs to know to ask others."""
+
+    def __init__(self, store: SQLiteStore, policy: Policy) -> None:
+        self._store = SQLiteStore(store.path, read_only=True)
+        self.policy = policy
+        self._lock = Lock()
+        self._fetching: Counter[tuple[Log, int]] = Counter()
+
+    def close(self) -> None:
+        """Close the reading connection."""
+        with self._lock:
+            self._store.close()
+
+    # -- for peers ---------------------------------------------------------------------------------------------
+
+    def held(self, log: Log) -> _Locked | _Nothing:
+        """What is held of a log, as far as it is for others."""
+        if not self.policy.shares(log):
+            return _Nothing()
+        with self._lock:
+            return _Locked(self._store.lookup(log), self._lock)
+
+    def page(self, log: Log, seq: int, *, ascending: bool, limit: int) -> list[Kept]:
+        """Verified entries from ``seq`` on."""
+        with self._lock:
+            return [Kept(*held) for held in self._store.lookup(log).page(seq, ascending=ascending, limit=limit)]
+
+    def payload(self, kept: Kept, offset: int, size: int) -> bytes:
+        """Bytes of a payload."""
+        with self._lock:
+            return self._store.payload_slice(kept.handle, offset, size)
+
+    def misfit(
+        self, log: Log, low: int, high: int, least: int | None, greatest: int | None, *, ascending: bool
+    ) -> int | None:
+        """The first payload of a size that is not wanted."""
+        with self._lock:
+            return self._store.lookup(log).misfit(low, high, least, greatest, ascending=ascending)
+
+    def proofs(self, log: Log) -> list[ForkProof]:
+        """The fork proofs of a log."""
+        if not self.policy.shares(log):
+            return []
+        with self._lock:
+            return list(self._store.fork_proofs(log))
+
+    def variants(self, log: Log, seq: int) -> list[Entry]:
+        """All entries of a number."""
+        with self._lock:
+            return self._store.lookup(log).variants(seq)
+
+    def end_of_log(self, log: Log) -> Entry | None:
+        """The verified entry that ends a log."""
+        if not self.policy.shares(log):
+            return None
+        with self._lock:
+            return self._store.lookup(log).end()
+
+    def expects(self, log: Log, seq: int) -> bool:
+        """Whether some session is fetching a payload."""
+        return self._fetching[log, seq] > 0
+
+    # -- for ourselves -----------------------------------------------------------------------------------------
+
+    def change(self) -> int:
+        """The number of the last change."""
+        with self._lock:
+            return self._store.change()
+
+    def changed_logs(self, since: int) -> tuple[int, list[Log]]:
+        """The number of the last change, and the logs that changed since another one."""
+        with self._lock:
+            return self._store.changed_logs(since)
+
+    def lookup(self, log: Log) -> _Locked:
+        """What is held of a log, whoever may see it."""
+        with self._lock:
+            return _Locked(self._store.lookup(log), self._lock)
+
+    def get(self, log: Log, seq: int) -> StoredEntry | None:
+        """An entry."""
+        with self._lock:
+            return self._store.get(Place(*log, seq))
+
+    def missing(self, log: Log, low: int, high: int, limit: int) -> list[Run]:
+        """The first spans that are missing and wanted."""
+        with self._lock:
+            return self._store.missing(log, high, limit, low=low)
+
+    def forgotten(self, log: Log, limit: int = 1000) -> list[Run]:
+        """The first runs of entries whose payload was forgotten."""
+        with self._lock:
+            return self._store.forgotten(log, limit)
+
+    def lacking(
+        self, log: Log, item: Range, low: int, limit: int, least: int | None = None, greatest: int | None = None
+    ) -> list[Run]:
+        """The first spans of a range's items that are not held; see ``culm.node.interests.missing.lacking``."""
+        with self._lock:
+            return lacking(self._store, log, item, low, limit, least, greatest)
+
+    def stranded(self, log: Log, interest: RangeSet, newest: int) -> list[int]:
+        """The entries that those of an interest that wait need first; see ``culm.node.interests.missing.stranded``."""
+        with self._lock:
+            return stranded(self._store, log, interest, newest)
+
+    def lowest_fork(self, log: Log) -> int | None:
+        """The lowest position of a fork that is known."""
+        with self._lock:
+            return lowest_fork(self._store, log)
+
+    def newest(self, log: Log) -> Entry | None:
+        """The newest verified entry."""
+        with self._lock:
+            newest = newest_held(self._store, log)
+            stored = self._store.get(Place(*log, newest)) if newest else None
+        return None if stored is None else stored.entry
+
+    def fetches(self, log: Log, seq: int) -> None:
+        """A session begins to fetch a payload."""
+        self._fetching[log, seq] += 1
+
+    def fetched(self, log: Log, seq: int) -> None:
+        """A session has fetched a payload, or has given up."""
+        self._fetching[log, seq] -= 1
+        if self._fetching[log, seq] <= 0:
+            del self._fetching[log, seq]
+
+    def logs(self) -> list[Log]:
+        """All logs of which anything is held."""
+        with self._lock:
+            return [(summary.author, summary.log_id) for summary in self._store.logs()]
+
+    @property
+    def store(self) -> SQLiteStore:
+        """The store itself; hold ``lock`` meanwhile."""
+        return self._store
+
+    @property
+    def lock(self) -> Lock:
+        """What keeps others from asking."""
+        return self._lock

@@ -1,0 +1,480 @@
+"""Interval sessions between stores: what is asked for, what arrives, what a hostile peer costs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from culm.bamboo import Entry
+from culm.errors import Place, RemoteProtocolError
+from culm.intervals import Forks
+from culm.intervals.codec import push_message
+from culm.intervals.interval import At, FromGreatest, Regular, Request
+from culm.intervals.items import encode_item
+from culm.intervals.messages import Activate, Eager, RequestCredit, ResponseCredit
+from culm.node.interests.missing import EVERYTHING
+from culm.node.interests.policy import Policy
+from culm.node.intervals.follower import FollowOptions
+from culm.node.sessions.stats import PeerSilent
+from culm.ranges import RangeSet, read_range
+from culm.testing.builders import LogBuilder, build_log, tampered
+from tests.node.links import QUICK, Party, run, stream_pair
+from tests.node.peers import Peer, Rogue, key, sync, syncs, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from culm.node.intervals.session import IntervalSession
+
+
+@pytest.fixture
+def peers(parties: list[Party]) -> Iterator[list[Peer]]:
+    """Alice, Bob and Carol."""
+    made = [Peer(party) for party in parties]
+    yield made
+    for peer in made:
+        for source in peer.sources:
+            source.close()
+
+
+def test_everything_arrives(peers: list[Peer]) -> None:
+    """A log that is named comes whole, and so does what the peer lacks: it asks for the log in turn."""
+    alice, bob, _ = peers
+    log, own = build_log(300), build_log(20, seed=2)
+    bob.store.add(log.items())
+    alice.store.add([*log.items(log.entries[:100]), *own.items()])
+    session = sync(alice, bob, [key(log), key(own)])
+    assert alice.numbers(key(log)) == list(range(1, 301))
+    assert bob.numbers(key(own)) == list(range(1, 21))
+    assert (session.stats.entries_received, session.stats.entries_sent) == (200, 20)
+    assert session.stats.missing == 200
+    session = sync(alice, bob, [key(log), key(own)])
+    assert (session.stats.entries_received, session.stats.entries_sent) == (0, 0)
+
+
+def test_gaps_are_filled(peers: list[Peer]) -> None:
+    """Gaps in what is held are asked for, and what the peer has behind a gap of its own."""
+    alice, bob, _ = peers
+    log = build_log(60)
+    bob.store.add(log.items([entry for entry in log.entries if entry.seq != 41]))
+    alice.store.add(log.items([entry for entry in log.entries if entry.seq <= 13 or entry.seq == 40]))
+    sync(alice, bob, [key(log)])
+    # Entries 42 and 43 have no path to the beginning without 41.
+    assert alice.numbers(key(log)) == bob.numbers(key(log)) == [*range(1, 41), *range(44, 61)]
+
+
+def test_a_gap_of_the_peer_is_filled_later(peers: list[Peer]) -> None:
+    """Who stays connected gets what the peer lacked at first, and meanwhile what is behind that."""
+    alice, bob, _ = peers
+    log = build_log(60)
+    bob.store.add(log.items([entry for entry in log.entries if entry.seq != 41]))
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        sessions = alice.session(near, [key(log)]), bob.session(far)
+        tasks = [asyncio.create_task(session.run()) for session in sessions]
+        while not await alice.on_its_thread(alice.store.get, Place(*key(log), 60)):
+            await asyncio.sleep(0.005)
+        await bob.on_its_thread(bob.store.add, log.items([log.entries[40]]))
+        sessions[1].store_changed()
+        while not await alice.on_its_thread(alice.store.get, Place(*key(log), 43)):
+            await asyncio.sleep(0.005)
+        await sessions[0].arrivals.flush()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
+    assert alice.numbers(key(log)) == list(range(1, 61))
+
+
+@pytest.mark.parametrize(("size", "rest"), [(900_000, 256 * 4000 - 900_000), (256 * 4000, 1)])
+def test_payloads_go_on_where_they_were(peers: list[Peer], size: int, rest: int) -> None:
+    """A payload of which a part is held is asked for from there, one that was never checked from its last byte."""
+    alice, bob, _ = peers
+    log = LogBuilder(build_log(1).identity)
+    payload = bytes(range(256)) * 4000
+    log.append(payload)
+    bob.store.add(log.items())
+    alice.store.add([(log.entries[0], None)])
+    sink = alice.store.payload_sink(log.entries[0].place)
+    sink.write(payload[:size])
+    sink.close()
+    session = sync(alice, bob, [key(log)])
+    assert session.stats.payload_bytes == rest
+    (stored,) = alice.store.entries(key(log))
+    assert b"".join(alice.store.payload(stored)) == payload
+
+
+def test_a_wrong_beginning_is_dropped(peers: list[Peer]) -> None:
+    """If the beginning that was held is wrong, nobody is blamed, and all of the payload is asked for again."""
+    alice, bob, _ = peers
+    log = LogBuilder(build_log(1).identity)
+    payload = bytes(range(256)) * 1000
+    log.append(payload)
+    bob.store.add(log.items())
+    alice.store.add([(log.entries[0], None)])
+    sink = alice.store.payload_sink(log.entries[0].place)
+    sink.write(bytes(100_000))
+    sink.close()
+    session = sync(alice, bob, [key(log)])
+    assert (len(session.stats.refused), session.stats.offences) == (1, 0)
+    sync(alice, bob, [key(log)])
+    assert alice.numbers(key(log)) == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("20..", list(range(20, 41))),
+        ("20..30", list(range(20, 31))),
+        ("5..5", [5]),
+        ("1..40 sparse", [1, 4, 13, 40]),
+        ("10.. sparse", [10, 11, 12, 13, 40]),
+        ("1..20 metadata", []),
+        ("1.. min 10 max 15", list(range(1, 41))),
+        ("1.. without 3", [seq for seq in range(1, 41) if seq != 3]),
+    ],
+)
+def test_interests(peers: list[Peer], text: str, expected: list[int]) -> None:
+    """Ranges of a log come with their payloads, and the certificates they need without."""
+    alice, bob, _ = peers
+    log = build_log(40, payload_size=12)
+    bob.store.add(log.items())
+    interest = RangeSet([read_range(text)])
+    sync(alice, bob, [key(log)], interest=lambda _: interest)
+    assert alice.numbers(key(log)) == expected
+    summary = next(iter(alice.store.logs()))
+    assert summary.waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (FollowOptions(newest=5), range(26, 31)),
+        (FollowOptions(newest_first=True), range(1, 31)),
+        (FollowOptions(newest=7, newest_first=True), range(24, 31)),
+        (FollowOptions(verified=False), range(1, 31)),
+        (FollowOptions(forks=Forks.LOCAL), range(1, 31)),
+        (FollowOptions(greatest_size=100), [seq for seq in range(1, 31) if seq % 7]),
+        (FollowOptions(least_size=100), [seq for seq in range(1, 31) if not seq % 7]),
+    ],
+)
+def test_options(peers: list[Peer], options: FollowOptions, expected: Iterable[int]) -> None:
+    """How a log is asked for decides which payloads come; all entries that come are verified."""
+    alice, bob, _ = peers
+    log = LogBuilder(build_log(1).identity)
+    for seq in range(1, 31):
+        log.append(bytes(20 if seq % 7 else 200))
+    bob.store.add(log.items())
+    sync(alice, bob, [key(log)], options=options)
+    assert alice.numbers(key(log)) == list(expected)
+    assert next(iter(alice.store.logs())).waiting == 0
+
+
+def test_a_fork_shows_without_news(peers: list[Peer]) -> None:
+    """Two that hold different newest entries find out, both of them, though neither has news."""
+    alice, bob, _ = peers
+    log = build_log(5)
+    other = log.make(5, b"another branch")
+    alice.store.add(log.items())
+    bob.store.add([*log.items(log.entries[:4]), (other, b"another branch")])
+
+    async def main() -> list[int]:
+        near, far = await stream_pair()
+        sessions = alice.session(near, [key(log)], mirrors=False), bob.session(far)
+        tasks = [asyncio.create_task(session.run()) for session in sessions]
+
+        async def forks(peer: Peer) -> list[int]:
+            proofs = await peer.on_its_thread(lambda: list(peer.store.fork_proofs(key(log))))
+            return [proof.position for proof in proofs]
+
+        while not (await forks(alice) and (found := await forks(bob))):
+            await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return found
+
+    assert run(main) == [5]
+
+
+def test_a_lower_fork_shows_without_news(peers: list[Peer]) -> None:
+    """Two that know a log to be forked and hold different entries below that find out, though neither has news."""
+    alice, bob, _ = peers
+    log = build_log(6)
+    other = LogBuilder(log.identity, log.log_id)
+    other.entries, other.payloads = log.entries[:3], dict(log.payloads)
+    for _ in range(3):
+        other.append(b"another branch")
+    alice.store.add([*log.items(), (log.make(6, b"one"), b"one")])
+    bob.store.add([*other.items(), (other.make(6, b"two"), b"two")])
+    assert alice.numbers(key(log)) == bob.numbers(key(log)) == [1, 2, 3, 4, 5]
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        sessions = alice.session(near, [key(log)]), bob.session(far)
+        tasks = [asyncio.create_task(session.run()) for session in sessions]
+        for peer in (alice, bob):
+            while len(await peer.on_its_thread(peer.numbers, key(log))) > 3:
+                await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
+
+
+def test_what_is_before_a_fork_comes(peers: list[Peer]) -> None:
+    """From a peer that knows a log to be forked come the proof, and all entries before the fork."""
+    alice, bob, _ = peers
+    log = build_log(20)
+    bob.store.add([*log.items(), (log.make(15, b"another"), b"another")])
+    session = sync(alice, bob, [key(log)])
+    assert alice.numbers(key(log)) == list(range(1, 15))
+    assert [proof.position for proof in alice.store.fork_proofs()] == [15]
+    assert session.stats.forks == 1
+
+
+def test_what_waits_is_verified_past_a_gap_of_the_peer(peers: list[Peer]) -> None:
+    """What is held and waits needs an entry behind one that the peer lacks: that is asked for, and all is verified."""
+    alice, bob, _ = peers
+    log = build_log(8)
+    alice.store.add([*log.items(log.entries[:2]), *log.items(log.entries[4:])])
+    bob.store.add([*log.items(log.entries[:1]), (log.entries[3], None), *log.items(log.entries[4:])])
+    sync(alice, bob, [key(log)])
+    assert [1, 2, 5, 6, 7, 8] == alice.numbers(key(log))
+
+
+def test_unshared_logs_stay(peers: list[Peer]) -> None:
+    """Of a log that is not for others nothing is shown, not even that it is there."""
+    alice, bob, _ = peers
+    log = build_log(3)
+    bob.store.add(log.items())
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        asking = alice.session(near, [key(log)], live=False, mirrors=False)
+        answering = bob.session(far, policy=Policy(unshared=frozenset({key(log)})))
+        tasks = [asyncio.create_task(session.run()) for session in (asking, answering)]
+        await asyncio.wait_for(asking.done.wait(), 20)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
+    assert alice.numbers(key(log)) == []
+
+
+def test_news_travel_both_ways_and_on(peers: list[Peer]) -> None:
+    """What one appends, the others get, over one in between; nothing is sent back to where it came from."""
+    alice, bob, carol = peers
+    log = build_log(1)
+    alice.store.add(log.items())
+
+    async def main() -> None:
+        first, second = await stream_pair(), await stream_pair()
+        sessions = [
+            alice.session(first[0], [key(log)]),
+            bob.session(first[1]),
+            bob.session(second[0], [key(log)]),
+            carol.session(second[1], [key(log)]),
+        ]
+        tasks = [asyncio.create_task(session.run()) for session in sessions]
+        for number in range(5):
+            entry = await alice.on_its_thread(alice.store.append, log.identity, 0, [b"%d" % number])
+            sessions[0].store_changed()
+            while not await carol.on_its_thread(carol.store.get, entry.place):
+                await asyncio.sleep(0.005)
+        await asyncio.sleep(0.1)
+        assert sessions[0].stats.entries_received == 0
+        assert sessions[2].stats.entries_received == 0
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
+    assert carol.numbers(key(log)) == list(range(1, 7))
+
+
+def test_forgotten_payloads_are_not_fetched_until_wanted(peers: list[Peer]) -> None:
+    """A payload that was forgotten stays away from syncs, and comes when it is wanted again."""
+    alice, bob, _ = peers
+    log = build_log(10)
+    bob.store.add(log.items())
+    alice.store.add(log.items())
+    place = Place(*key(log), 4)
+    alice.store.forget(place)
+    sync(alice, bob, [key(log)])
+    assert 4 not in alice.numbers(key(log))
+    assert alice.store.want_again(place)
+    assert not alice.store.want_again(place)
+    sync(alice, bob, [key(log)], interest=lambda _: RangeSet([read_range("4")]))
+    assert alice.numbers(key(log)) == list(range(1, 11))
+
+
+def test_curation(peers: list[Peer]) -> None:
+    """What the operator's function turns down is not kept."""
+    alice, bob, _ = peers
+    log = build_log(5)
+    bob.store.add(log.items())
+    sync(alice, bob, [key(log)], policy=Policy(curate=lambda entry, _: entry.seq != 5))
+    assert alice.numbers(key(log)) == [1, 2, 3, 4]
+
+
+# -- hostile peers --------------------------------------------------------------------------------------------------
+
+
+GRANT = push_message(RequestCredit(50)) + push_message(ResponseCredit(2**32))
+
+
+def _first_eager(session: IntervalSession) -> int | None:
+    """The first request of a session that asks for data."""
+    return next((number for number, ours in session.connection.ours.items() if not ours.lazy), None)
+
+
+async def _against(peer: Peer, log: LogBuilder, talk: Callable[[Rogue, IntervalSession], Any], **settings: Any) -> Any:
+    """Run a session that asks for a log against a rogue; what it ended with."""
+    near, far = await stream_pair()
+    session = peer.session(near, [key(log)], **settings)
+    rogue = Rogue(far)
+    task = asyncio.create_task(session.run())
+    rogue.send(GRANT)
+    await until(lambda: _first_eager(session) is not None)
+    await talk(rogue, session)
+    try:
+        return await asyncio.wait_for(asyncio.shield(task), 10)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _activate(session: IntervalSession) -> bytes:
+    request_id = _first_eager(session)
+    assert request_id is not None
+    return push_message(Activate(request_id)) if request_id else b""
+
+
+@pytest.mark.parametrize("what", ["forged entry", "wrong payload", "no message"])
+def test_lies_end_the_session(peers: list[Peer], what: str) -> None:
+    """An entry or payload that is not what it says ends the session, and does not reach the store."""
+    log = build_log(2, payload_size=100_000)
+    first = log.entries[0]
+
+    async def talk(rogue: Rogue, session: IntervalSession) -> None:
+        item = encode_item(first, lambda _: True)
+        if what == "forged entry":
+            item = encode_item(Entry.decode(tampered(first)), lambda _: True)
+        data = item + bytes(100_000)
+        rogue.send(b"\x81" if what == "no message" else _activate(session) + push_message(Eager(len(data))) + data)
+
+    with pytest.raises(RemoteProtocolError):
+        run(lambda: _against(peers[0], log, talk))
+    assert [stored.payload_held for stored in peers[0].store.entries(key(log))] in ([], [0])
+
+
+def test_a_claim_reserves_nothing(peers: list[Peer]) -> None:
+    """An entry that claims a payload of 2^63 bytes costs what comes of it."""
+    import tracemalloc
+
+    log = LogBuilder(build_log(1).identity)
+    entry = log.make(1, b"", size=2**63)
+
+    async def talk(rogue: Rogue, session: IntervalSession) -> None:
+        data = encode_item(entry, lambda _: True) + bytes(100_000)
+        tracemalloc.start()
+        rogue.send(_activate(session), push_message(Eager(len(data))), data)
+        await until(lambda: session.stats.payload_bytes == 100_000)
+        assert tracemalloc.get_traced_memory()[1] < 30_000_000
+        tracemalloc.stop()
+        rogue.send(b"\x81")
+
+    with pytest.raises(RemoteProtocolError):
+        run(lambda: _against(peers[0], log, talk))
+
+
+def test_requests_without_credit(peers: list[Peer]) -> None:
+    """A peer may have only so many requests open."""
+    log = build_log(1)
+    request = push_message(Request(0, log.identity.public, 0, Regular(At(1, 0), FromGreatest(0))))
+
+    async def talk(rogue: Rogue, session: IntervalSession) -> None:
+        limit = session.connection.limits.requests
+        for number in range(limit + 1):
+            rogue.send(push_message(Request(number, bytes(32), number, Regular(At(1), FromGreatest(0)))))
+
+    assert request[0] == 2
+    with pytest.raises(RemoteProtocolError, match="credit"):
+        run(lambda: _against(peers[0], log, talk))
+
+
+def test_a_peer_that_never_reads_is_dropped(peers: list[Peer]) -> None:
+    """Whoever asks for much and reads nothing holds up itself, and is dropped; others get on meanwhile."""
+    alice, bob, _ = peers
+    log = LogBuilder(build_log(1).identity)
+    log.append(bytes(8_000_000))
+    small = build_log(5, seed=3)
+    alice.store.add([*log.items(), *small.items()])
+    limits = replace(QUICK, idle_seconds=1.0)
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        slow = alice.session(near, limits=limits)
+        task = asyncio.create_task(slow.run())
+        far[1].write(GRANT + push_message(Request(0, *key(log), Regular(At(1, 0), At(1, 0)))))
+        far[1].transport.pause_reading()
+        await until(lambda: slow.stats.bytes_sent > 10_000)
+        await syncs(bob, alice, [key(small)])
+        with pytest.raises(PeerSilent):
+            await asyncio.wait_for(task, 10)
+
+    run(main)
+    assert bob.numbers(key(small)) == [1, 2, 3, 4, 5]
+
+
+def test_a_peer_of_one_byte_at_a_time(peers: list[Peer]) -> None:
+    """Bytes that drip in cost nothing and hold up nobody."""
+    alice, bob, _ = peers
+    log, small = build_log(1, payload_size=300), build_log(5, seed=3)
+    bob.store.add(small.items())
+    data = encode_item(log.entries[0], lambda _: True) + log.payloads[log.entries[0].hash]
+
+    async def talk(rogue: Rogue, session: IntervalSession) -> None:
+        message = _activate(session) + push_message(Eager(len(data))) + data
+        for at in range(len(message)):
+            rogue.send(message[at : at + 1])
+            await asyncio.sleep(0)
+            if at == 200:
+                await syncs(alice, bob, [key(small)])
+        await until(lambda: session.stats.payload_bytes == 300)
+        await session.arrivals.flush()
+        rogue.send(b"\x81")
+
+    with pytest.raises(RemoteProtocolError):
+        run(lambda: _against(alice, log, talk))
+    assert alice.numbers(key(log)) == [1]
+    assert alice.numbers(key(small)) == [1, 2, 3, 4, 5]
+
+
+def test_interests_default_to_everything(peers: list[Peer]) -> None:
+    """Without interests a log is wanted whole."""
+    assert Policy().interest(key(build_log(1))) == EVERYTHING
+    assert peers[0].numbers(key(build_log(1))) == []
+
+
+def test_only_so_many_logs_are_mirrored(peers: list[Peer]) -> None:
+    """A peer that asks for ever more logs is not asked for all of them in turn."""
+    log = build_log(1)
+
+    async def talk(rogue: Rogue, session: IntervalSession) -> None:
+        for number in range(20):
+            rogue.send(push_message(Request(number, bytes(32), number, Regular(At(1), FromGreatest(0)))))
+        await until(lambda: len(session.connection.theirs) == 20)
+        assert session.follower.count == 5
+        rogue.send(b"\x81")
+
+    with pytest.raises(RemoteProtocolError):
+        run(lambda: _against(peers[0], log, talk, limits=replace(QUICK, max_logs=5)))

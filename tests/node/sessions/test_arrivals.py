@@ -1,0 +1,200 @@
+"""Payloads on their way to the store while others bring the same: nothing is mixed up, and nobody is blamed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from culm.bamboo import PayloadHasher
+from culm.node.sessions.arrivals import Arrivals
+from culm.node.sharing.turns import Share
+from culm.node.storage.source import StoreSource
+from culm.store import ImportReport, PayloadState
+from culm.testing import LogBuilder, build_log
+from culm.transfer import EntryReceived, PayloadReceived
+from tests.node.links import Party, run
+from tests.node.peers import Peer, key, sync
+from tests.node.proposing import ProposalPeer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from culm.bamboo import Entry
+    from culm.store import Log, StoredEntry
+
+MIB = 1024 * 1024
+STEP = 256 * 1024
+
+
+@pytest.fixture
+def film() -> LogBuilder:
+    """A log with a single large payload."""
+    log = LogBuilder(build_log(1).identity)
+    log.append(random.Random(1).randbytes(3 * MIB + 17))
+    return log
+
+
+def pieces(entry: Entry, payload: bytes, start: int = 0) -> Iterable[PayloadReceived]:
+    """What a peer brings of a payload, from an offset on, all of it checked."""
+    for at in range(start, len(payload), STEP):
+        complete = at + STEP >= len(payload)
+        yield PayloadReceived(1, entry, at, payload[at : at + STEP], complete, complete)
+
+
+async def bring(party: Party, *peers: Iterable[PayloadReceived], settle: bool = True) -> ImportReport:
+    """Peers bring pieces in turns; what was stored and what was refused."""
+    report = ImportReport()
+    arrivals = [Arrivals(party.worker, report.merge) for _ in peers]
+    rest = list(zip(arrivals, map(iter, peers), strict=True))
+    while rest:
+        for one, brought in list(rest):
+            event = next(brought, None)
+            if event is None:
+                rest.remove((one, brought))
+            else:
+                one.take(event)
+                one.end_of_chunk()
+                await (one.flush() if settle else asyncio.sleep(0))
+    for one in arrivals:
+        await one.close()
+    return report
+
+
+def held(party: Party, log: LogBuilder) -> tuple[PayloadState, bool]:
+    """How much of the payload is held, and whether all of that is right."""
+    (stored,) = party.store.entries(key(log))
+    found = b"".join(party.store.payload(stored))
+    return stored.payload_state, log.payloads[stored.entry.hash].startswith(found)
+
+
+def take_entry(arrivals: Arrivals, number: int, entry: Entry, payload: Any) -> None:
+    """An entry came with its payload, in answer to a request."""
+    arrivals.take(EntryReceived(number, entry, verified=False))
+    arrivals.take(PayloadReceived(number, entry, 0, payload, complete=True, checked=True))
+
+
+@pytest.mark.parametrize(("count", "begins"), [(10, False), (400, True)])
+def test_entries_of_a_chunk_are_stored_together(parties: list[Party], count: int, *, begins: bool) -> None:
+    """Entries wait for the end of what came with them, so that the store has few large groups, unless it is much."""
+    party, log = parties[0], build_log(count, payload_size=2000)
+
+    async def main() -> tuple[bool, int]:
+        report = ImportReport()
+        arrivals = Arrivals(party.worker, report.merge)
+        for number, item in enumerate(log.items()):
+            take_entry(arrivals, number, *item)
+            await arrivals.room()
+        await asyncio.sleep(0)  # what stores begins
+        stored = await party.worker.run(lambda: list(party.store.entries(key(log))))
+        arrivals.end_of_chunk()
+        await arrivals.close()
+        return stored != [], report.added
+
+    assert (begins, count) == run(main)
+
+
+@pytest.mark.parametrize(("has_others", "groups"), [(False, 2), (True, 21)])
+def test_groups_are_short_where_others_wait(
+    parties: list[Party], monkeypatch: pytest.MonkeyPatch, groups: int, *, has_others: bool
+) -> None:
+    """The store takes a thousand entries in one call, and 64 where others want it, too."""
+    monkeypatch.setattr(Share, "has_others", has_others)
+    party, log = parties[0], build_log(1280, payload_size=10)
+    sizes: list[int] = []
+
+    async def main() -> None:
+        arrivals = Arrivals(party.worker, lambda report: sizes.append(report.added))
+        for number, item in enumerate(log.items()):
+            take_entry(arrivals, number, *item)
+        await arrivals.close()
+
+    run(main)
+    assert (groups, 1280) == (len(sizes), sum(sizes))
+
+
+def test_what_was_held_is_not_trusted(parties: list[Party], film: LogBuilder) -> None:
+    """Right bytes behind wrong ones, which others have left, do not make a payload; the next time all is fetched."""
+    party, (entry,) = parties[0], film.entries
+    payload = film.payloads[entry.hash]
+    party.store.add([(entry, None)])
+
+    async def others() -> None:
+        sink = await party.worker.run(party.store.payload_sink, entry.place, trusted=True)
+        await party.worker.run(sink.write, bytes(MIB))
+        await party.worker.run(sink.close)
+
+    run(others)
+    report = run(lambda: bring(party, pieces(entry, payload)))
+    assert (PayloadState.ABSENT, True) == held(party, film)
+    assert 1 == len(report.refused)
+    assert [] == run(lambda: bring(party, pieces(entry, payload))).refused
+    assert (PayloadState.COMPLETE, True) == held(party, film)
+
+
+@pytest.mark.parametrize("settle", [False, True])
+@pytest.mark.parametrize("lead", [0, MIB, MIB + STEP])
+def test_two_at_once(parties: list[Party], film: LogBuilder, lead: int, *, settle: bool) -> None:
+    """Two peers that bring the same payload at once, one ahead of the other, are not in each other's way."""
+    party, (entry,) = parties[0], film.entries
+    payload = film.payloads[entry.hash]
+    party.store.add([(entry, None)])
+    ahead = [piece for piece in pieces(entry, payload) if piece.offset < lead]
+    run(lambda: bring(party, ahead))
+    report = run(lambda: bring(party, pieces(entry, payload), pieces(entry, payload, lead), settle=settle))
+
+    assert [] == report.refused
+    assert (PayloadState.COMPLETE, True) == held(party, film)
+    assert [] == party.store.verify().problems
+
+
+@pytest.mark.parametrize("kind", [Peer, ProposalPeer])
+@pytest.mark.parametrize("error", [-1000, 1000])
+def test_more_came_meanwhile(
+    parties: list[Party], film: LogBuilder, monkeypatch: pytest.MonkeyPatch, kind: Any, error: int
+) -> None:
+    """A transfer goes on behind the bytes that were hashed, though there be more or fewer when it is asked for."""
+    alice, bob = kind(parties[0]), kind(parties[1])
+    (entry,) = film.entries
+    payload = film.payloads[entry.hash]
+    bob.store.add(film.items())
+    alice.store.add([(entry, None)])
+    sink = alice.store.payload_sink(entry.place)
+    sink.write(payload[:MIB])
+    sink.close()
+    get = StoreSource.get
+
+    def get_late(source: StoreSource, log: Log, seq: int) -> StoredEntry | None:
+        stored = get(source, log, seq)
+        if stored is None or stored.payload_complete:
+            return stored
+        return replace(stored, payload_held=stored.payload_held + error)
+
+    monkeypatch.setattr(StoreSource, "get", get_late)
+    session = sync(alice, bob, [key(film)])
+    for peer in (alice, bob):
+        for source in peer.sources:
+            source.close()
+
+    assert ([], 0) == (session.stats.refused, session.stats.offences)
+    assert (PayloadState.COMPLETE, True) == held(parties[0], film)
+
+
+def test_hash_of_the_beginning(parties: list[Party], film: LogBuilder) -> None:
+    """What is hashed of a payload to go on with is no more than was held when that was looked up."""
+    store, (entry,) = parties[0].store, film.entries
+    payload = film.payloads[entry.hash]
+    store.add([(entry, None)])
+    for size in (0, STEP, MIB):
+        stored = store.get(entry.place)
+        assert stored is not None
+        sink = store.payload_sink(entry.place)
+        sink.write(payload[sink.offset : sink.offset + size])
+        sink.close()
+        hasher = PayloadHasher()
+        hasher.update(payload[: stored.payload_held])
+        begun = store.payload_begun(stored)
+        assert (hasher.size, hasher.hash) == (begun.size, begun.hash)

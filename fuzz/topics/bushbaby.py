@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from culm.bamboo import Identity
-from culm.bushbaby import BambooReceived, Connection, Dialect, HaveItem, Limits, WantItem
+from culm.bushbaby import BambooReceived, Connection, Dialect, HaveItem, Limits, PeerIdentified, WantItem
 from culm.bushbaby.messages import decode_bamboo, decode_have, decode_want, encode_have_item, encode_want_item
 from culm.bushbaby.secretbox import NONCE_BYTES, OVERHEAD, open_box, seal
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError
@@ -70,10 +70,12 @@ def _made(number: int, options: int) -> Connection:
     )
 
 
-def _take(side: Connection, data: bytes) -> None:
-    for event in side.receive_data(data):
+def _take(side: Connection, data: bytes, *, accepts: bool = False) -> None:
+    for event in side.receive_data(data, 0.0):
         if isinstance(event, BambooReceived):
             list(event.entries)
+        elif accepts and isinstance(event, PeerIdentified):
+            side.accept()
 
 
 def connection(data: bytes) -> None:
@@ -99,10 +101,8 @@ def _opened(options: int) -> tuple[Connection, Callable[[int, bytes, int], bytes
     kept = options & 17
     side, peer = _made(2, kept), _made(1, kept)
     for _ in range(3):
-        for data in side.data_to_send():
-            _take(peer, bytes(data))
-        for data in peer.data_to_send():
-            _take(side, bytes(data))
+        _take(peer, side.data_to_send())
+        _take(side, peer.data_to_send())
     assert side.replicating
     key = peer._session_keys.send  # noqa: SLF001 - what the peer knows; no connection would send what is sealed here
     odd = not kept & 1 and not side.is_culm
@@ -136,15 +136,10 @@ def _stream(options: int) -> bytes:
     one, other = _made(1, options), _made(2, options)
     said = b""
     for _ in range(3):
-        for data in one.data_to_send():
-            said += data
-            _take(other, bytes(data))
-            if options & 2 and other.state.name == "PROVING":
-                other.accept()
-        for data in other.data_to_send():
-            _take(one, bytes(data))
-            if options & 2 and one.state.name == "PROVING":
-                one.accept()
+        data = one.data_to_send()
+        said += data
+        _take(other, data, accepts=bool(options & 2))
+        _take(one, other.data_to_send(), accepts=bool(options & 2))
     if not one.replicating:
         return said
     log = build_log(2, payload_size=9)
@@ -155,7 +150,7 @@ def _stream(options: int) -> bytes:
     for item in items:
         writer.write(item)
     writer.send()
-    return said + b"".join(one.data_to_send())
+    return said + one.data_to_send()
 
 
 def _sealed() -> tuple[bytes, ...]:

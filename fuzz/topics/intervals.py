@@ -140,7 +140,7 @@ def connection(data: bytes) -> None:
                 _ACTIONS[step](end)
             continue
         try:
-            list(end.receive_data(step))
+            list(end.receive_data(step, 0.0))
         finally:
             assert len(end.theirs) <= end.limits.requests
             end.respond(1 << 12)
@@ -160,7 +160,7 @@ def _told(kind: bytes, data: bytes, size: int) -> tuple[list[tuple[str, object]]
     found: list[tuple[str, object]] = []
     try:
         for piece in pieces(data, size):
-            for event in end.receive_data(piece):
+            for event in end.receive_data(piece, 0.0):
                 name = type(event).__name__
                 if name in {"EntryReceived", "Ended", "Requested", "PayloadFailed", "Started"}:
                     found.append((name, event))
@@ -172,7 +172,7 @@ def _told(kind: bytes, data: bytes, size: int) -> tuple[list[tuple[str, object]]
 def _asking(store: MemoryStore) -> Connection:
     """An endpoint with open requests of several kinds, one of them adjusted and one cancelled."""
     end = Connection(store)
-    list(end.receive_data(_GRANTS))
+    list(end.receive_data(_GRANTS, 0.0))
     for interval in _INTERVALS[:3]:
         _ask(end, interval)
     _ask(end, _INTERVALS[4], lazy=True)
@@ -193,13 +193,13 @@ def _talk(ours: MemoryStore, theirs: MemoryStore, actions: tuple[int, ...]) -> t
         row.append(action)
         with suppress(LocalProtocolError):
             _ACTIONS[action](one)
-        list(other.receive_data(one.data_to_send()))
+        list(other.receive_data(one.data_to_send(), 0.0))
         other.respond(1 << 20)
         other.refill()
         answer = other.data_to_send()
         row.append(answer)
         said += answer
-        list(one.receive_data(answer))
+        list(one.receive_data(answer, 0.0))
     return written(row, _MOST), said
 
 
@@ -227,12 +227,12 @@ def _turned(store: MemoryStore, actions: tuple[int, ...]) -> list[bytes]:
     one, other = Connection(_STORES[2], limits=_LIMITS), Connection(store, limits=_LIMITS)
     row: list[int | bytes] = []
     for action in (_RESPOND, *actions, _REFILL):
-        list(one.receive_data(other.data_to_send()))
+        list(one.receive_data(other.data_to_send(), 0.0))
         with suppress(LocalProtocolError):
             _ACTIONS[action](one)
         asked = one.data_to_send()
         row += [asked, _RESPOND]
-        list(other.receive_data(asked))
+        list(other.receive_data(asked, 0.0))
         other.respond(1 << 20)
     return [written(row, _MOST)]
 
@@ -240,7 +240,7 @@ def _turned(store: MemoryStore, actions: tuple[int, ...]) -> list[bytes]:
 def _streams() -> tuple[bytes, ...]:
     """What a peer answers to the requests of ``_asking``."""
     one, other = _asking(_STORE), Connection(_FULL)
-    list(other.receive_data(one.data_to_send()))
+    list(other.receive_data(one.data_to_send(), 0.0))
     other.respond(1 << 20)
     answers = other.data_to_send()[len(_GRANTS) :]
     return tuple(bytes([kind]) + answers for kind in (0, 2, 21))

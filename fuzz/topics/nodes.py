@@ -26,8 +26,8 @@ from culm.node.intervals.follower import FollowOptions
 from culm.node.intervals.session import IntervalSession
 from culm.node.proposals.proposer import ProposalOptions
 from culm.node.proposals.session import ProposalSession
+from culm.proposals import Connection as ProposalEnd
 from culm.proposals import Offered, Proposal, Setup
-from culm.proposals import Session as ProposalEnd
 from culm.ranges import Range, RangeSet
 from culm.session import Connection as SecureConnection
 from culm.session import Interests, Offer
@@ -121,11 +121,11 @@ class _Sealing(Peer):
         """Its part of the handshake."""
         if self.opened.is_set():
             return super().hears(data)
-        for _ in self._connection.receive_data(data):
+        for _ in self._connection.receive_data(data, 0.0):
             pass
         if self._connection.replicating:
             self.opened.set()
-        return b"".join(self._connection.data_to_send())
+        return self._connection.data_to_send()
 
     def sealed(self, data: bytes) -> Iterator[bytes]:
         """The messages of an input."""
@@ -163,7 +163,7 @@ class _Proving(Peer):
         """Its part of the handshake."""
         if self.opened.is_set():
             return super().hears(data)
-        for _ in self._connection.receive_data(data):
+        for _ in self._connection.receive_data(data, 0.0):
             pass
         said = self._connection.data_to_send()
         if self._connection.is_open:
@@ -221,7 +221,7 @@ class _Intervals(_Answering):
         self._end.request_credit = 0
 
     def answer(self, data: bytes) -> bytes:
-        list(self._end.receive_data(data))
+        list(self._end.receive_data(data, 0.0))
         self._end.respond(_ENOUGH)
         self._end.refill()
         return self._end.data_to_send()
@@ -234,13 +234,13 @@ class _Proposals(_Answering):
         self._proposed = False
 
     def answer(self, data: bytes) -> bytes:
-        for event in self._end.receive_data(data):
-            if isinstance(event, Offered) and self._end.connection.is_offered(event.proposal.id):
+        for event in self._end.receive_data(data, 0.0):
+            if isinstance(event, Offered) and self._end.endpoint.is_offered(event.proposal.id):
                 with suppress(LocalProtocolError):
-                    self._end.connection.confirm(event.proposal.id)
-        if not self._proposed and self._end.connection.credit:
+                    self._end.endpoint.confirm(event.proposal.id)
+        if not self._proposed and self._end.endpoint.credit:
             self._proposed = True
-            self._end.connection.propose(Proposal(0, *_OTHER_NAME, 1, 1))
+            self._end.endpoint.propose(Proposal(0, *_OTHER_NAME, 1, 1))
         self._end.respond(_ENOUGH)
         self._end.refill()
         return self._end.data_to_send()
@@ -258,7 +258,7 @@ class _Secure(_Proving):
     def hears(self, data: bytes) -> bytes:
         side = self._connection
         was_open = side.is_open
-        for event in side.receive_data(data):
+        for event in side.receive_data(data, 0.0):
             with suppress(LocalProtocolError):
                 self._handle(event)
         if side.is_open:
@@ -278,7 +278,7 @@ class _Secure(_Proving):
         side = self._connection
         match event:
             case Transferred(data):
-                list(self._end.receive_data(data))
+                list(self._end.receive_data(data, 0.0))
                 self._end.respond(_ENOUGH)
                 self._end.refill()
                 side.consumed(len(data))

@@ -16,9 +16,9 @@ from culm.proposals import (
     Code,
     Connection,
     Eagerness,
+    Endpoint,
     Offered,
     Proposal,
-    Session,
     Setup,
     Wish,
     pull_control,
@@ -75,11 +75,11 @@ def setup(data: bytes) -> None:
 # -- an endpoint ---------------------------------------------------------------------------------------------------
 
 
-def _propose(end: Connection, proposal: Proposal) -> None:
+def _propose(end: Endpoint, proposal: Proposal) -> None:
     end.propose(proposal)
 
 
-def _resume(end: Connection) -> None:
+def _resume(end: Endpoint) -> None:
     """Go on with a payload at its tenth byte."""
     entry = _LOG.entries[9]
     hasher = PayloadHasher()
@@ -87,11 +87,11 @@ def _resume(end: Connection) -> None:
     end.propose(Proposal(0, *_NAME, 10, None, hash=entry.hash, offset=10), hasher)
 
 
-def _oldest(end: Connection, *, ours: bool) -> int:
+def _oldest(end: Endpoint, *, ours: bool) -> int:
     return min((number for number, item in end.exchanges.items() if item.is_ours == ours), default=0)
 
 
-def _newest(end: Connection) -> int:
+def _newest(end: Endpoint) -> int:
     return max(end.exchanges, default=0)
 
 
@@ -103,7 +103,7 @@ _PROPOSALS = (
     Proposal(0, *_NAME, 1, 1, eagerness=Eagerness(Wish.LIMITED, 50), least=10, greatest=100),
     Proposal(0, *_NAME, 6, 1, 8, 13, payload_only=True),
 )
-_ACTIONS: tuple[Callable[[Connection], object], ...] = (
+_ACTIONS: tuple[Callable[[Endpoint], object], ...] = (
     *(lambda end, item=item: _propose(end, item) for item in _PROPOSALS),
     _resume,
     lambda end: end.confirm(_oldest(end, ours=False)),
@@ -126,10 +126,10 @@ _COUNT = _ON_CONTROL + 1
 _CONFIRM, _RESPOND = 7, 15
 
 
-def _endpoint(kind: int) -> tuple[Connection, Setup]:
+def _endpoint(kind: int) -> tuple[Endpoint, Setup]:
     """An endpoint whose kind is bits, and the setup that its peer tells it."""
     ours = Setup(bool(kind & 4), bool(kind & 8), 1000 if kind & 16 else 0, 1000 if kind & 16 else 0)
-    end = Connection(_STORES[kind % 4], proactive=bool(kind & 32), setup=ours, limits=SMALL)
+    end = Endpoint(_STORES[kind % 4], proactive=bool(kind & 32), setup=ours, limits=SMALL)
     return end, Setup(sends_greedily=True, takes_greedily=True, send_window=1000, receive_window=1000)
 
 
@@ -166,40 +166,40 @@ def session(data: bytes) -> None:
             try:
                 _confirm(end, step)
             finally:
-                assert len(end.connection.exchanges) <= 2 * end.connection.limits.proposals
+                assert len(end.endpoint.exchanges) <= 2 * end.endpoint.limits.proposals
         else:
             (end.refill, end.ping, end.close, lambda: end.respond(_MOST))[step]()
     end.data_to_send()
 
 
-def _confirm(end: Session, data: bytes) -> None:
-    for event in end.receive_data(data):
-        if isinstance(event, Offered) and end.connection.is_offered(event.proposal.id):
+def _confirm(end: Connection, data: bytes) -> None:
+    for event in end.receive_data(data, 0.0):
+        if isinstance(event, Offered) and end.endpoint.is_offered(event.proposal.id):
             with suppress(LocalProtocolError):
-                end.connection.confirm(event.proposal.id, EVERYTHING)
+                end.endpoint.confirm(event.proposal.id, EVERYTHING)
 
 
 # -- seeds ---------------------------------------------------------------------------------------------------------
 
 
-def _asking(kind: int) -> Session:
+def _asking(kind: int) -> Connection:
     window = 1000 if kind & 16 else 0
     ours = Setup(
         sends_greedily=bool(kind & 4), takes_greedily=bool(kind & 8), send_window=window, receive_window=window
     )
-    end = Session(_STORES[kind % 4], proactive=True, setup=ours, limits=SMALL)
-    end.connection.credit = 10
-    end.connection.propose(_PROPOSALS[0])
-    end.connection.propose(_PROPOSALS[1])
+    end = Connection(_STORES[kind % 4], proactive=True, setup=ours, limits=SMALL)
+    end.endpoint.credit = 10
+    end.endpoint.propose(_PROPOSALS[0])
+    end.endpoint.propose(_PROPOSALS[1])
     return end
 
 
 def _stream(kind: int) -> bytes:
     """The script of a session with an endpoint that has everything."""
     one = _asking(kind)
-    other = Session(_FULL, proactive=False, setup=Setup(True, True, 1000, 1000), limits=SMALL)
-    other.connection.credit = 10
-    other.connection.propose(Proposal(1, *_NAME, 14, 1))
+    other = Connection(_FULL, proactive=False, setup=Setup(True, True, 1000, 1000), limits=SMALL)
+    other.endpoint.credit = 10
+    other.endpoint.propose(Proposal(1, *_NAME, 14, 1))
     row: list[int | bytes] = []
     for _ in range(5):
         _confirm(other, one.data_to_send())
@@ -216,7 +216,7 @@ def _talk(kind: int, ours: tuple[int, ...], theirs: tuple[Proposal, ...]) -> byt
     """The script of an endpoint that takes these actions, with a peer that has everything and proposes, too."""
     one, their_setup = _endpoint(kind)
     one.peer_setup(their_setup)
-    other = Connection(_FULL, proactive=not kind & 32, setup=their_setup, limits=SMALL)
+    other = Endpoint(_FULL, proactive=not kind & 32, setup=their_setup, limits=SMALL)
     other.peer_setup(one.setup)
     row: list[int | bytes] = []
     actions = list(ours)
@@ -239,7 +239,7 @@ def _talk(kind: int, ours: tuple[int, ...], theirs: tuple[Proposal, ...]) -> byt
     return bytes([kind]) + written(row, _COUNT)
 
 
-def _heard(other: Connection, one: Connection) -> tuple[bytes, bytes]:
+def _heard(other: Endpoint, one: Endpoint) -> tuple[bytes, bytes]:
     """What the other endpoint says to what one has said."""
     events = other.receive_control(one.control_to_send()) + other.receive_data(one.data_to_send())
     for event in events:

@@ -83,7 +83,7 @@ def stranger(data: bytes) -> None:
     told = b""
     try:
         for piece in pieces(data, 9):
-            list(listener.receive_data(piece))
+            list(listener.receive_data(piece, 0.0))
             told += listener.data_to_send()
     finally:
         assert listener.peer == (_CALLER.public if listener.is_open else None)
@@ -94,7 +94,7 @@ def impostor(data: bytes) -> None:
     """Whatever answers a call, it is not talked to unless it knows the clump: it gets the proof and no more."""
     caller = Connection.calling(_CALLER, _LISTENER.public, _CLUMP, _NONCES[0])
     for piece in pieces(data, 9):
-        list(caller.receive_data(piece))
+        list(caller.receive_data(piece, 0.0))
         if not caller.is_open:
             with suppress(LocalProtocolError):
                 caller.tell_interests(Interests())
@@ -117,7 +117,7 @@ _ACTIONS: tuple[Callable[[Connection], object], ...] = (
     lambda side: side.tell_interests(Interests(dict(_WANTED))),
     lambda side: side.transfer(bytes(500)),
     lambda side: side.consumed(300),
-    lambda side: side.ping(),
+    lambda side: side.keep_alive(),
     lambda side: side.data_to_send(),
 )
 
@@ -131,7 +131,7 @@ def peer(data: bytes) -> None:
             with suppress(LocalProtocolError):
                 _ACTIONS[step](side)
             continue
-        for event in side.receive_data(step):
+        for event in side.receive_data(step, 0.0):
             if isinstance(event, Reconcile):
                 with suppress(RemoteProtocolError):
                     Negentropy(_RECORDS).reconcile(event.message)
@@ -146,8 +146,8 @@ def _pair() -> tuple[Connection, Connection]:
     caller = Connection.calling(_CALLER, _LISTENER.public, _CLUMP, _NONCES[0], limits=_LIMITS)
     listener = Connection.listening(_LISTENER, _CLUMP, _NONCES[1], lambda _: True, limits=_LIMITS)
     for _ in range(3):
-        list(caller.receive_data(listener.data_to_send()))
-        list(listener.receive_data(caller.data_to_send()))
+        list(caller.receive_data(listener.data_to_send(), 0.0))
+        list(listener.receive_data(caller.data_to_send(), 0.0))
     assert caller.is_open
     assert listener.is_open
     return caller, listener
@@ -158,7 +158,7 @@ def _proof() -> bytes:
     """What the caller sends to a listener."""
     caller = Connection.calling(_CALLER, _LISTENER.public, _CLUMP, _NONCES[0])
     listener = Connection.listening(_LISTENER, _CLUMP, _NONCES[1], lambda _: True)
-    list(caller.receive_data(listener.data_to_send()))
+    list(caller.receive_data(listener.data_to_send(), 0.0))
     return caller.data_to_send()
 
 
@@ -168,8 +168,8 @@ def _welcome() -> bytes:
     caller = Connection.calling(_CALLER, _LISTENER.public, _CLUMP, _NONCES[0])
     listener = Connection.listening(_LISTENER, _CLUMP, _NONCES[1], lambda _: True)
     said = listener.data_to_send()
-    list(caller.receive_data(said))
-    list(listener.receive_data(caller.data_to_send()))
+    list(caller.receive_data(said, 0.0))
+    list(listener.receive_data(caller.data_to_send(), 0.0))
     listener.offer([_OFFER])
     return said + listener.data_to_send()
 
@@ -187,10 +187,10 @@ def _rounds(calls: bool) -> bytes:
                 _ACTIONS[action](side)
 
     def hear() -> None:
-        list(other.receive_data(side.data_to_send()))
+        list(other.receive_data(side.data_to_send(), 0.0))
         said = other.data_to_send()
         row.extend((11, said))
-        list(side.receive_data(said))
+        list(side.receive_data(said, 0.0))
 
     turns = ((7, 0), (8,), (1, 2), (9,), (4, 6), (5, 10)) if calls else ((0,), (2, 8), (4,), (5, 7), (9, 10), ())
     theirs = ((0,), (2,), (0,), (4,), (6, 5), (7,)) if calls else ((0, 7), (1,), (2,), (4, 8), (5, 6), ())

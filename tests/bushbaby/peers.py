@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from culm.bamboo import Identity
+from culm.bamboo.varu64 import decode_varu64
 from culm.bushbaby import BambooReceived, Connection, Event
 
 if TYPE_CHECKING:
@@ -32,14 +33,24 @@ def pair(**settings: Any) -> tuple[Connection, Connection]:
 def carry(sender: Connection, receiver: Connection) -> list[Event]:
     """Take everything one side has to say to the other; entries are read where they come."""
     events: list[Event] = []
-    for data in sender.data_to_send():
-        for event in receiver.receive_data(data):
-            if isinstance(event, BambooReceived):
-                entries = [(entry, memoryview(bytes(payload))) for entry, payload in event.entries]
-                events.append(BambooReceived(iter(entries), event.size))
-            else:
-                events.append(event)
+    for event in receiver.receive_data(sender.data_to_send(), 0.0):
+        if isinstance(event, BambooReceived):
+            entries = [(entry, memoryview(bytes(payload))) for entry, payload in event.entries]
+            events.append(BambooReceived(iter(entries), event.size))
+        else:
+            events.append(event)
     return events
+
+
+def messages_in(data: bytes) -> list[bytes]:
+    """The messages in what a side sends."""
+    messages = []
+    while data:
+        _, at = decode_varu64(data)
+        length, at = decode_varu64(data, at)
+        messages.append(data[: at + length])
+        data = data[at + length :]
+    return messages
 
 
 def introduce(one: Connection, other: Connection) -> None:

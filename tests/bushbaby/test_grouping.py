@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,15 +65,37 @@ def test_a_long_run_of_empty_payloads_is_broken_up() -> None:
 
 @given(st.lists(st.integers(0, 1000), max_size=50))
 def test_the_pacer_lets_ten_through_a_tick(milliseconds: list[int]) -> None:
-    """However often one asks, no more than ten messages go in a tick, and after the wait it names one may go on."""
+    """However often one asks, no more than ten messages go in a tick, and at the time it names all ten may go."""
     pacer, now = Pacer(), 100.0
     written: list[float] = []
     for wait in milliseconds:
         now += wait / 1000
-        allowed = pacer.allowed(now)
-        pacer.wrote(allowed)
-        written += [now] * allowed
-        assert 0 < pacer.wait(now) < TICK_SECONDS + 1e-6
-        assert Pacer(pacer._sent, pacer._since).allowed(now + pacer.wait(now) + 1e-6) == MESSAGES_A_WRITE
-    for first, later in zip(written, written[MESSAGES_A_WRITE:], strict=False):
-        assert later - first > TICK_SECONDS - 1e-6
+        pacer.tell(now)
+        while pacer.left:
+            pacer.hand_out()
+            written.append(now)
+        pacer.tell(now)
+        following = pacer.next_call(waits=True)
+        assert following is not None
+        assert now < following < now + TICK_SECONDS + 1e-6
+        later = replace(pacer)
+        later.tell(following)
+        assert later.left == MESSAGES_A_WRITE
+    for first, second in zip(written, written[MESSAGES_A_WRITE:], strict=False):
+        assert second - first > TICK_SECONDS - 1e-6
+
+
+def test_the_pacer_asks_for_the_time_of_what_was_written() -> None:
+    """Messages whose time is not known count for a tick that begins when it is told, and nothing is due before."""
+    pacer = Pacer()
+    assert pacer.next_call(waits=True) is None
+    pacer.hand_out()
+    assert pacer.next_call(waits=False) == float("-inf")
+    pacer.tell(50.0)
+    assert pacer.left == MESSAGES_A_WRITE - 1
+    assert pacer.next_call(waits=True) is None
+    for _ in range(pacer.left):
+        pacer.hand_out()
+    pacer.tell(50.1)
+    assert pacer.next_call(waits=False) is None
+    assert pacer.next_call(waits=True) == 50.0 + TICK_SECONDS

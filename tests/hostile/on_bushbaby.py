@@ -39,7 +39,7 @@ async def is_of_another_clump(field: Field) -> str:
     wire = await Wire.dial(field.target, "bushbaby", field.address)
     connection = Connection(Identity(os.urandom(32)), b"another", random_bytes=os.urandom)
     with suppress(Cut):
-        await wire.send(*map(bytes, connection.data_to_send()))
+        await wire.send(connection.data_to_send())
     await wire.swallow()
     return CUT
 
@@ -71,9 +71,9 @@ async def replays(field: Field) -> str:
     """Sends a message twice, the same bytes."""
     gossip = await Gossip.join(field.target, field.address)
     gossip.connection.send_want([])
-    (message,) = gossip.connection.data_to_send()
+    message = gossip.connection.data_to_send()
     with suppress(Cut):
-        await gossip.wire.send(bytes(message), bytes(message))
+        await gossip.wire.send(message, message)
     return await _until_cut(gossip)
 
 

@@ -45,7 +45,7 @@ async def is_of_another_clump(field: Field) -> str:
     session = Connection.calling(Identity(os.urandom(32)), field.target.key, b"another", os.urandom(32))
     with suppress(Cut):
         while True:
-            list(session.receive_data(await wire.read()))
+            list(session.receive_data(await wire.read(), 0.0))
             await wire.send(session.data_to_send())
     return f"{CUT}; {'a session' if session.is_open else 'no session'}"
 
@@ -56,7 +56,7 @@ async def replays(field: Field) -> str:
     wire = await Wire.dial(field.target, "culm", field.address)
     session = Connection.calling(Identity(os.urandom(32)), field.target.key, CLUMP, os.urandom(32))
     while not session.is_open:
-        list(session.receive_data(await wire.read()))
+        list(session.receive_data(await wire.read(), 0.0))
         said.append(session.data_to_send())
         await wire.send(said[-1])
     wire.close()

@@ -11,7 +11,7 @@ from culm.errors import RemoteProtocolError
 from culm.intervals import At, Ended, Regular
 from culm.intervals import Connection as IntervalConnection
 from culm.proposals import Connection as ProposalConnection
-from culm.proposals import Offered, Session, Setup
+from culm.proposals import Endpoint, Offered, Setup
 from culm.proposals.messages import Proposal
 from culm.proposals.states import Said
 from culm.testing.builders import LogBuilder
@@ -57,7 +57,7 @@ class Intervals:
 
     async def turn(self) -> None:
         """Read something, and answer."""
-        for _ in self.connection.receive_data(await self.wire.read()):
+        for _ in self.connection.receive_data(await self.wire.read(), 0.0):
             pass
         self.connection.refill()
         await self.answer()
@@ -84,7 +84,7 @@ class Intervals:
         number = self.connection.request(*log, Regular(At(1), At(2**64 - 1)))
         await self.answer()
         while True:
-            for event in self.connection.receive_data(await self.wire.read()):
+            for event in self.connection.receive_data(await self.wire.read(), 0.0):
                 if isinstance(event, Ended) and event.id == number:
                     return bool(event.proof)
             self.connection.refill()
@@ -118,12 +118,12 @@ class Proposals:
 
     def __init__(self, wire: Wire, store: MemoryStore, setup: Setup | None) -> None:
         self.wire, self.store = wire, store
-        self.session = Session(store, proactive=True, setup=setup)
+        self.session = ProposalConnection(store, proactive=True, setup=setup)
 
     @property
-    def connection(self) -> ProposalConnection:
+    def connection(self) -> Endpoint:
         """The connection of the session."""
-        return self.session.connection
+        return self.session.endpoint
 
     @classmethod
     async def join(cls, field: Field, store: MemoryStore | None = None, setup: Setup | None = None) -> Proposals:
@@ -136,7 +136,7 @@ class Proposals:
 
     async def turn(self) -> None:
         """Read something, and answer."""
-        for event in self.session.receive_data(await self.wire.read()):
+        for event in self.session.receive_data(await self.wire.read(), 0.0):
             if isinstance(event, Offered) and self.connection.is_offered(event.proposal.id):
                 self.connection.confirm(event.proposal.id)
         self.session.refill()

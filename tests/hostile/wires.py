@@ -131,7 +131,7 @@ class Member:
 
     def take(self, data: bytes) -> list[Event]:
         """What the node says."""
-        return list(self.session.receive_data(data))
+        return list(self.session.receive_data(data, 0.0))
 
     async def flush(self) -> None:
         """Send what the session has to say, as far as there is credit for it."""
@@ -173,7 +173,7 @@ class Gossip:
         gossip = cls(wire, connection, identity)
         await gossip.flush()
         while not connection.replicating:
-            for event in connection.receive_data(await wire.read()):
+            for event in connection.receive_data(await wire.read(), 0.0):
                 assert isinstance(event, PeerIdentified | Authenticated)
                 if isinstance(event, Authenticated):
                     break
@@ -182,8 +182,8 @@ class Gossip:
 
     async def flush(self) -> None:
         """Send what is queued."""
-        for message in self.connection.data_to_send():
-            await self.wire.send(bytes(message))
+        if data := self.connection.data_to_send():
+            await self.wire.send(data)
 
     async def box(self, kind: int, plaintext: bytes) -> None:
         """Send a message of a kind with any content."""

@@ -37,7 +37,7 @@ class Side:
     def take(self, data: bytes) -> None:
         """Receive bytes, store what they bring, and give credit again."""
         self.received += data
-        for event in self.connection.receive_data(data):
+        for event in self.connection.receive_data(data, 0.0):
             self.notice(event)
         self.connection.refill()
 

@@ -152,8 +152,8 @@ def test_hashes_that_fall_together() -> None:
     pair = holders(log, b=5)
     end = At(5, 0, outer=log.entries[0].hash, own=log.entries[4].hash)
     request = Request(0, *key(log), Regular(FromGreatest(2), end))
-    pair.b.connection.receive_data(push_message(request))
-    list(pair.b.connection.receive_data(b"\xb0\x00"))
+    pair.b.connection.receive_data(push_message(request), 0.0)
+    list(pair.b.connection.receive_data(b"\xb0\x00", 0.0))
     pair.b.connection.respond(1000)
     assert pair.b.connection.data_to_send().endswith(b"\xae")
 

@@ -14,8 +14,9 @@ from culm.node.interests.policy import Policy
 from culm.node.intervals.follower import Follower, FollowOptions
 from culm.node.proposals.proposer import ProposalOptions, Proposer
 from culm.node.storage.source import StoreSource
+from culm.proposals import Connection as ProposalConnection
 from culm.proposals import Limits as ProposalLimits
-from culm.proposals import Session, Setup
+from culm.proposals import Setup
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class IntervalEnd:
 
     def hear(self, data: bytes) -> None:
         """Take what was sent, as a session does."""
-        self._note(self.connection.receive_data(data))
+        self._note(self.connection.receive_data(data, 0.0))
         self.connection.refill()
 
     def _note(self, events: Iterable[Any]) -> None:
@@ -169,9 +170,9 @@ class ProposalEnd:
         limits: ProposalLimits | None = None,
     ) -> None:
         self.source = StoreSource(store, Policy())
-        self.session = Session(self.source, proactive=calls, setup=Setup(), limits=limits)
+        self.session = ProposalConnection(self.source, proactive=calls, setup=Setup(), limits=limits)
         self.proposer = Proposer(
-            self.session.connection, self.source, lambda _: interest, lambda _: True, options or ProposalOptions()
+            self.session.endpoint, self.source, lambda _: interest, lambda _: True, options or ProposalOptions()
         )
         self.arriving = Arriving(store)
         self.most_open = 0
@@ -185,17 +186,17 @@ class ProposalEnd:
         """What is to be sent."""
         if self.proposer.needs_storing:
             self.proposer.look_again()
-        self.session.connection.wake(self.arriving.take_changed())
+        self.session.endpoint.wake(self.arriving.take_changed())
         self.proposer.step()
         self.session.respond(1 << 20)
-        self._note(self.session.connection.take_events())
-        ours = [exchange for exchange in self.session.connection.exchanges.values() if exchange.is_ours]
+        self._note(self.session.endpoint.take_events())
+        ours = [exchange for exchange in self.session.endpoint.exchanges.values() if exchange.is_ours]
         self.most_open = max(self.most_open, len(ours))
         return self.session.data_to_send()
 
     def hear(self, data: bytes) -> None:
         """Take what was sent, as a session does."""
-        self._note(self.session.receive_data(data))
+        self._note(self.session.receive_data(data, 0.0))
         self.session.refill()
 
     def _note(self, events: Iterable[Any]) -> None:

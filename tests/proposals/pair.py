@@ -9,13 +9,13 @@ from culm.proposals import (
     EVERYTHING,
     Connection,
     Eagerness,
+    Endpoint,
     EntryReceived,
     Event,
     Limits,
     Offered,
     PayloadFailed,
     PayloadReceived,
-    Session,
     Setup,
     can_rebuild,
 )
@@ -40,7 +40,7 @@ class Side:
         store: MemoryStore | None = None,
     ) -> None:
         self.store = store if store is not None else MemoryStore()
-        self.session = Session(self.store, proactive=proactive, setup=setup, limits=limits)
+        self.session = Connection(self.store, proactive=proactive, setup=setup, limits=limits)
         self.events: list[Event] = []
         self.confirms = True
         self.wish: Eagerness = EVERYTHING
@@ -49,17 +49,17 @@ class Side:
         self._parts: dict[bytes, bytearray] = {}
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> Endpoint:
         """The connection itself."""
-        return self.session.connection
+        return self.session.endpoint
 
     def take(self, data: bytes) -> None:
         """Receive bytes, and do what they ask for."""
         self.received += len(data)
-        for event in self.session.receive_data(data):
+        for event in self.session.receive_data(data, 0.0):
             self.notice(event)
-        while self.session.is_held:
-            for event in self.session.go_on():
+        while self.session.has_more:
+            for event in self.session.receive_data(b"", 0.0):
                 self.notice(event)
         self.session.refill()
         for event in self.connection.take_events():

@@ -17,13 +17,13 @@ from culm.proposals import (
     Adjust,
     Cancel,
     Code,
+    Connection,
     Eagerness,
     Limits,
     Modes,
     Offered,
     Proposal,
     Sequence,
-    Session,
     Setup,
     Wish,
     is_self_contained,
@@ -281,22 +281,22 @@ def test_sequences_of_any_length() -> None:
 def test_a_whole_session() -> None:
     """Section 6.6: all bytes of both sides."""
     limits = Limits(proposals=4, window=4096)
-    a = Session(MemoryStore(), proactive=True, setup=Setup(receive_window=1024), limits=limits)
-    b = Session(store_of(LOG, 1, 2, without=(2,)), proactive=False, setup=Setup(send_window=1024), limits=limits)
+    a = Connection(MemoryStore(), proactive=True, setup=Setup(receive_window=1024), limits=limits)
+    b = Connection(store_of(LOG, 1, 2, without=(2,)), proactive=False, setup=Setup(send_window=1024), limits=limits)
     said: dict[str, list[str]] = {"A": [], "B": []}
     events: list[Any] = []
 
-    def move(name: str, one: Session, other: Session) -> None:
+    def move(name: str, one: Connection, other: Connection) -> None:
         data = one.data_to_send()
         said[name].append(data.hex())
-        events.extend(other.receive_data(data))
+        events.extend(other.receive_data(data, 0.0))
         for event in events:
-            if isinstance(event, Offered) and other.connection.is_offered(event.proposal.id):
-                other.connection.confirm(event.proposal.id)
+            if isinstance(event, Offered) and other.endpoint.is_offered(event.proposal.id):
+                other.endpoint.confirm(event.proposal.id)
 
     move("A", a, b)
     move("B", b, a)
-    a.connection.propose(Proposal(0, KEY, 0, 1, 1, 2, 2))
+    a.endpoint.propose(Proposal(0, KEY, 0, 1, 1, 2, 2))
     for _ in range(6):
         move("A", a, b)
         move("B", b, a)

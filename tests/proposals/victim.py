@@ -8,8 +8,8 @@ from culm.proposals import (
     EVERYTHING,
     Adjust,
     Code,
-    Connection,
     Eagerness,
+    Endpoint,
     EntryReceived,
     Limits,
     PayloadReceived,
@@ -64,7 +64,7 @@ class Victim:
 
     def __init__(self, *held: int, greedy: bool = False, window: int = 0, log: LogBuilder = LOG) -> None:
         self.store = store_of(log, *held)
-        self.connection = Connection(
+        self.connection = Endpoint(
             self.store,
             proactive=False,
             setup=Setup(takes_greedily=greedy, receive_window=window),

@@ -39,7 +39,7 @@ class Pair:
             self.carried += sum(map(len, sent))
             for data, side, saw in zip(sent, (self.alice, self.bob), (self.alice_saw, self.bob_saw), strict=True):
                 for at in range(0, len(data), piece):
-                    saw.extend(side.receive_data(data[at : at + piece]))
+                    saw.extend(side.receive_data(data[at : at + piece], 0.0))
 
 
 def opened(**settings: Any) -> Pair:

@@ -93,9 +93,9 @@ def test_strangers(settings: dict[str, Any], message: str) -> None:
     greeting = pair.bob.data_to_send()
     assert greeting == on_stream(0, encode(Challenge(LISTENER_NONCE)))
     assert len(greeting) == 41
-    list(pair.alice.receive_data(greeting))
+    list(pair.alice.receive_data(greeting, 0.0))
     with pytest.raises(RemoteProtocolError, match=message):
-        list(pair.bob.receive_data(pair.alice.data_to_send()))
+        list(pair.bob.receive_data(pair.alice.data_to_send(), 0.0))
     assert pair.bob.data_to_send() == b""
     assert not pair.bob.is_open
 
@@ -103,11 +103,11 @@ def test_strangers(settings: dict[str, Any], message: str) -> None:
 def test_replayed_proof() -> None:
     """A proof that was heard once opens nothing with another nonce."""
     pair = Pair()
-    list(pair.alice.receive_data(pair.bob.data_to_send()))
+    list(pair.alice.receive_data(pair.bob.data_to_send(), 0.0))
     proof = pair.alice.data_to_send()
     again = Connection.listening(BOB, b"Quagga", b"m" * 32, lambda _: True)
     with pytest.raises(RemoteProtocolError, match="does not hold the key"):
-        list(again.receive_data(proof))
+        list(again.receive_data(proof, 0.0))
 
 
 def test_borrowed_key() -> None:
@@ -116,17 +116,17 @@ def test_borrowed_key() -> None:
     forged = Proof(ALICE.public, CALLER_NONCE, transcript.sign(EVE), transcript.caller_mac(b"Quagga"), Limits())
     bob = Connection.listening(BOB, b"Quagga", LISTENER_NONCE, lambda _: True)
     with pytest.raises(RemoteProtocolError, match="does not hold the key"):
-        list(bob.receive_data(on_stream(0, encode(forged))))
+        list(bob.receive_data(on_stream(0, encode(forged)), 0.0))
 
 
 def test_a_listener_of_another_clump() -> None:
     """The caller leaves a listener that cannot show that it knows the clump, though it let the caller in."""
     pair = Pair()
-    list(pair.alice.receive_data(pair.bob.data_to_send()))
+    list(pair.alice.receive_data(pair.bob.data_to_send(), 0.0))
     transcript = Transcript(BOB.public, LISTENER_NONCE, ALICE.public, CALLER_NONCE)
     welcome = encode(Welcome(transcript.listener_mac(b"Zebra"), Limits()))
     with pytest.raises(RemoteProtocolError, match="another clump"):
-        list(pair.alice.receive_data(on_stream(0, welcome)))
+        list(pair.alice.receive_data(on_stream(0, welcome), 0.0))
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -134,10 +134,10 @@ def test_nothing_before_the_proof(number: int) -> None:
     """A stranger has no credit for discovery and transfer, and can send a small message only."""
     bob = Connection.listening(BOB, b"Quagga", LISTENER_NONCE, lambda _: True)
     with pytest.raises(RemoteProtocolError, match="credit"):
-        list(bob.receive_data(on_stream(number, b"x")))
+        list(bob.receive_data(on_stream(number, b"x"), 0.0))
     bob = Connection.listening(BOB, b"Quagga", LISTENER_NONCE, lambda _: True)
     with pytest.raises(RemoteProtocolError, match="1 to 512 are taken"):
-        list(bob.receive_data(on_stream(0, framed(bytes(513)))))
+        list(bob.receive_data(on_stream(0, framed(bytes(513))), 0.0))
 
 
 # -- what may be said ------------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ def test_too_early(text: str) -> None:
     """What belongs to an open session, or to the other side, is refused of a stranger."""
     bob = Connection.listening(BOB, b"Quagga", LISTENER_NONCE, lambda _: True)
     with pytest.raises(RemoteProtocolError, match="came while unproved"):
-        list(bob.receive_data(on_stream(0, framed(bytes.fromhex(text)))))
+        list(bob.receive_data(on_stream(0, framed(bytes.fromhex(text))), 0.0))
 
 
 @pytest.mark.parametrize("kind", list(Discovery))
@@ -324,7 +324,7 @@ def test_the_listener_does_not_begin(kind: Discovery) -> None:
     """Whatever a listener says on the discovery stream before the caller began is refused, and not said by ours."""
     pair = opened()
     with pytest.raises(RemoteProtocolError, match="came while idle"):
-        list(pair.alice.receive_data(on_stream(1, encode_discovery(kind, bytes(32)))))
+        list(pair.alice.receive_data(on_stream(1, encode_discovery(kind, bytes(32))), 0.0))
     says: dict[Discovery, Callable[[], None]] = {
         Discovery.RECONCILE: lambda: pair.bob.reconcile(b"x"),
         Discovery.ASK: lambda: pair.bob.ask([bytes(32)]),
@@ -362,7 +362,7 @@ def test_ended_streams() -> None:
     """A peer that ends a stream of the session ends the session."""
     pair = opened()
     with pytest.raises(RemoteProtocolError, match="ended a stream"):
-        list(pair.alice.receive_data(packet(CLOSE, 2)))
+        list(pair.alice.receive_data(packet(CLOSE, 2), 0.0))
 
 
 @pytest.mark.parametrize("kind", [CLOSE, STOP_READ])
@@ -370,7 +370,7 @@ def test_a_stream_that_ends_with_what_is_to_be_answered(kind: int) -> None:
     """A question, and the end of the stream that it would be answered on, end the session as the end alone does."""
     pair = Pair()
     with pytest.raises(RemoteProtocolError, match="ended a stream"):
-        list(pair.alice.receive_data(pair.bob.data_to_send() + packet(kind, 0)))
+        list(pair.alice.receive_data(pair.bob.data_to_send() + packet(kind, 0), 0.0))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.binary(min_size=1, max_size=40)), max_size=6))
@@ -379,6 +379,6 @@ def test_any_bytes(writes: list[tuple[int, bytes]]) -> None:
     pair = opened()
     try:
         for number, data in writes:
-            list(pair.bob.receive_data(on_stream(number, data)))
+            list(pair.bob.receive_data(on_stream(number, data), 0.0))
     except RemoteProtocolError:
         pass

@@ -11,6 +11,7 @@ after. What is not in the table is refused, before a byte of it is kept. Anythin
 
 from __future__ import annotations
 
+from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,8 +21,10 @@ from culm.bushbaby import handshake, messages
 from culm.bushbaby.events import Authenticated, BambooReceived, HaveReceived, PeerIdentified, WantReceived
 from culm.bushbaby.handshake import HELLO_BYTES, SIGNATURE_BYTES, Dialect, Hello, SessionKeys
 from culm.bushbaby.limits import MAX_PLAINTEXT, Limits
+from culm.bushbaby.pacing import Pacer
 from culm.bushbaby.secretbox import NONCE_BYTES, OVERHEAD, open_box, seal
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError
+from culm.wire.connection import UNLIMITED
 from culm.wire.stlv import Buffer, StlvReader, encode_header
 
 if TYPE_CHECKING:
@@ -66,7 +69,9 @@ class Connection:
 
     ``random_bytes(n)`` gives n unpredictable bytes. ``ask_first``: after the peer's HELLO nothing more is sent until
     ``accept`` is called. ``wait_for_hello`` and ``wait_for_auth``: let the peer show itself first; two such sides wait
-    for ever, so the one who called should not. ``mark``: let other Culm nodes recognise us.
+    for ever, so the one who called should not. ``mark``: let other Culm nodes recognise us. ``paced``: give a peer that
+    is no Culm node only as many messages at once as the deployed peer stands (``culm.bushbaby.pacing``); the owner must
+    heed ``next_timer`` then.
     """
 
     def __init__(
@@ -82,6 +87,7 @@ class Connection:
         wait_for_hello: bool = False,
         wait_for_auth: bool = False,
         mark: bool = True,
+        paced: bool = False,
     ) -> None:
         self.state = State.GREETING
         self.is_culm = False
@@ -102,18 +108,17 @@ class Connection:
         self._nonces_seen: set[bytes] = set()
         self._nonces_used: set[bytes] = set()
         self._hello_sent = self._auth_sent = self._accepted = self._broken = False
-        self._out: list[Buffer] = []
+        self._heard = False  # a HAVE or a BAMBOO came
+        self._pacer = Pacer() if paced else None
+        self._out: deque[memoryview] = deque()  # messages; of the first one, what is left of it
+        self._is_cut = False  # the first message in ``_out`` went in part
         if not wait_for_hello:
             self._send_hello()
 
     # -- receiving ---------------------------------------------------------------------------------------------
 
-    def receive_data(self, data: Buffer) -> Iterator[Event]:
-        """Take bytes from the peer; yields events as they are found.
-
-        Consume them all before giving more bytes: what a caller leaves behind is lost. Raises
-        ``RemoteProtocolError``: drop the connection.
-        """
+    def receive_data(self, data: Buffer, now: float) -> Iterator[Event]:  # noqa: ARG002 - only what is sent is timed
+        """Take bytes from the peer (``culm.wire.connection``); messages are decoded one by one, as you iterate."""
         if self._broken:
             raise LocalProtocolError("the peer broke the protocol: this connection is over")
         rest = memoryview(data)
@@ -153,10 +158,12 @@ class Connection:
                 event = self._receive_auth(bytes(plaintext), nonce)
             elif kind == HAVE:
                 event = HaveReceived(messages.decode_have(plaintext, self.limits))
+                self._heard = True
             elif kind == WANT:
                 event = WantReceived(messages.decode_want(plaintext, self.limits))
             else:
                 event = BambooReceived(self._entries(plaintext), len(value))
+                self._heard = True
         self.state = after
         yield event
 
@@ -197,10 +204,53 @@ class Connection:
 
     # -- sending -----------------------------------------------------------------------------------------------
 
-    def data_to_send(self) -> list[Buffer]:
-        """What is to be written to the peer now, in order, one buffer a message; the caller owns it from here on."""
-        out, self._out = self._out, []
-        return out
+    def data_to_send(self, limit: int = UNLIMITED) -> bytes:
+        """Take at most ``limit`` bytes for the peer, as far as the pace allows; call ``next_timer`` afterwards."""
+        pacer = None if self.is_culm else self._pacer
+        parts: list[memoryview] = []
+        size = 0
+        while self._out and size < limit:
+            if pacer is not None and not self._is_cut:
+                if not pacer.left:
+                    break
+                pacer.hand_out()
+            part = self._out[0][: limit - size]
+            parts.append(part)
+            size += len(part)
+            self._is_cut = len(part) < len(self._out[0])
+            if self._is_cut:
+                self._out[0] = self._out[0][len(part) :]
+            else:
+                self._out.popleft()
+        return b"".join(parts)
+
+    @property
+    def has_more(self) -> bool:
+        """False: one message is the most that is held."""
+        return False
+
+    def next_timer(self) -> float | None:
+        """When the pace allows more, or has to be told the time (``paced``); else None."""
+        if self._pacer is None or self.is_culm:
+            return None
+        return self._pacer.next_call(waits=bool(self._out))
+
+    def handle_timer(self, now: float) -> tuple[Event, ...]:
+        """Tell the pace what time it is; makes no events."""
+        if self._pacer is not None:
+            self._pacer.tell(now)
+        return ()
+
+    def keep_alive(self) -> None:
+        """Queue a message without content. ``LocalProtocolError`` before the handshake is over.
+
+        It is a BAMBOO without entries for a Culm node, because an empty WANT tells that one that we lack nothing, and
+        for a peer that has said nothing yet; otherwise an empty WANT.
+        """
+        if self.is_culm or not self._heard:
+            self.start_bamboo([]).send()
+        else:
+            self.send_want([])
 
     def accept(self) -> None:
         """Go on with a peer that was identified (see ``ask_first``)."""
@@ -291,9 +341,8 @@ class Connection:
     def _send_hello(self) -> None:
         if not self._hello_sent:
             self._hello_sent = True
-            self._out.append(
-                encode_header(HELLO, HELLO_BYTES) + handshake.pack_hello(self._ours, self._clump, self._dialect)
-            )
+            hello = handshake.pack_hello(self._ours, self._clump, self._dialect)
+            self._out.append(memoryview(encode_header(HELLO, HELLO_BYTES) + hello))
 
     def _send_auth(self) -> None:
         if self._auth_sent:
@@ -310,11 +359,11 @@ class Connection:
         message += bytes(OVERHEAD)
         message += plaintext
         self._seal(memoryview(message)[start:], nonce)
-        self._out.append(message)
+        self._out.append(memoryview(message))
 
     def _seal_and_queue(self, message: bytearray, start: int) -> None:
         self._seal(memoryview(message)[start:], None)
-        self._out.append(message)
+        self._out.append(memoryview(message))
 
     def _seal(self, box: memoryview, nonce: bytes | None) -> None:
         if nonce is None:

@@ -4,7 +4,7 @@
 
     connection = Connection(source)
     request_id = connection.request(author, log_id, interval)      # LocalProtocolError without credit
-    for event in connection.receive_data(data): ...                # RemoteProtocolError: drop the connection
+    for event in connection.receive_data(data, now): ...           # RemoteProtocolError: drop the connection
     connection.respond(limit)                                      # write answers to the peer's requests
     connection.wake([log])                                         # the store has more of a log
     data = connection.data_to_send()
@@ -16,6 +16,7 @@ a peer can never send more than the owner has room for. Answers take turns, a ch
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, PayloadHasher, are_authentic
@@ -54,6 +55,7 @@ from culm.intervals.states import OurEvent, Ours
 from culm.intervals.turns import Turns
 from culm.ranges.runs import Runs
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+from culm.wire.connection import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from culm.bamboo import Entry
     from culm.intervals.interval import Interval
     from culm.transfer import Log, Source
+    from culm.wire.connection import Buffer
 
 _RESERVE = 32 * 1024  # bytes of response credit that large payloads do not take
 
@@ -90,7 +93,7 @@ class Connection:
         self._exchanged: dict[Log, Exchanged] = {}
         self._buffer = bytearray()
         self._body = 0  # bytes of the present eager message that are to come
-        self._out: list[bytes] = []
+        self._out: deque[bytes] = deque()
         self.pending = 0  # bytes that ``data_to_send`` would give
         self._events: list[Event] = []
         self._failed = False
@@ -100,11 +103,15 @@ class Connection:
 
     # -- out ---------------------------------------------------------------------------------------------------
 
-    def data_to_send(self) -> bytes:
-        """What was written since the last call."""
-        data = b"".join(self._out)
-        self._out, self.pending = [], 0
-        return data
+    def data_to_send(self, limit: int = UNLIMITED) -> bytes:
+        """Take about ``limit`` bytes for the peer: whole messages, and of data whole chunks."""
+        parts: list[bytes] = []
+        size = 0
+        while self._out and size < limit:
+            parts.append(self._out.popleft())
+            size += len(parts[-1])
+        self.pending -= size
+        return b"".join(parts)
 
     def _send(self, message: Message) -> None:
         self._write_out(push_message(message))
@@ -126,8 +133,18 @@ class Connection:
             self._peer_window += amount
             self._send(ResponseCredit(amount))
 
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def next_timer(self) -> float | None:
+        """None: nothing here waits for a time."""
+        return None
+
+    def handle_timer(self, now: float) -> tuple[Event, ...]:  # noqa: ARG002 - nothing is timed here
+        """Nothing is due, ever."""
+        return ()
+
     def keep_alive(self) -> None:
-        """Write a message without effect."""
+        """Queue a grant of no bytes, which has no effect."""
         self._send(ResponseCredit(0))
 
     # -- our requests ------------------------------------------------------------------------------------------
@@ -229,11 +246,16 @@ class Connection:
 
     # -- in ----------------------------------------------------------------------------------------------------
 
-    def receive_data(self, data: bytes | bytearray | memoryview) -> Iterator[Event]:
-        """Take bytes from the peer, and give what they say.
+    @property
+    def has_more(self) -> bool:
+        """False: what came was dealt with at once."""
+        return False
 
-        All of the events are to be taken. ``RemoteProtocolError`` comes after those that were in order: the connection
-        is to be dropped then, and takes nothing more.
+    def receive_data(self, data: Buffer, now: float) -> Iterator[Event]:  # noqa: ARG002 - nothing is timed here
+        """Take bytes from the peer (``culm.wire.connection``).
+
+        All bytes are read at once; the signatures of the entries among them are checked together, when the first event
+        is asked for.
         """
         if self._failed:
             raise LocalProtocolError("the peer broke the protocol: the connection is over")

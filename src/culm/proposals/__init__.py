@@ -1,12 +1,13 @@
 """Point-2-Point with proposals (seed 000; docs/protocols/proposals.md). Does no I/O.
 
-``Session`` is one endpoint over a single stream of bytes, ``Connection`` the same over two channels.
+``Connection`` is one endpoint over a single stream of bytes, ``Endpoint`` the same over two channels.
 """
 
 from culm.proposals.checks import can_rebuild
 from culm.proposals.connection import Connection
 from culm.proposals.control import pull_control, push_control
 from culm.proposals.data import pull_data, push_data
+from culm.proposals.endpoint import Endpoint
 from culm.proposals.events import (
     Cancelled,
     Confirmed,
@@ -23,7 +24,6 @@ from culm.proposals.events import (
 from culm.proposals.limits import SMALL, Limits
 from culm.proposals.messages import EVERYTHING, NOTHING, Adjust, Cancel, Code, Eagerness, Proposal, Wish
 from culm.proposals.sequence import Item, Sequence, is_self_contained
-from culm.proposals.session import Session
 from culm.proposals.setup import Modes, Setup
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
@@ -39,6 +39,7 @@ __all__ = [
     "Connection",
     "Dropped",
     "Eagerness",
+    "Endpoint",
     "EntryReceived",
     "Event",
     "Freed",
@@ -53,7 +54,6 @@ __all__ = [
     "Proposal",
     "Refused",
     "Sequence",
-    "Session",
     "Setup",
     "Skipped",
     "Unverifiable",

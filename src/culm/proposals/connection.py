@@ -1,400 +1,177 @@
-"""One endpoint of Point-2-Point with proposals (seed 000; docs/protocols/proposals.md). Does no I/O.
+"""A connection over one stream of bytes: setup, then bymux with a stream for each channel (seed 000, "Running ...").
 
-Bytes of the two channels go in by ``receive_control`` and ``receive_data``, and come out of ``control_to_send`` and
-``data_to_send``. Whoever owns the connection is told of what came and of what the peer proposes; it says what to
-propose, and confirms or refuses. Everything else goes by itself: items are sent as they are there and as they are
-wanted, what the peer has is caught up with, what has come to its end is cancelled, forks are shown.
+Control is stream 0, without limits; data is stream 1, with credit for what can be dealt with at once.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from culm.bamboo import MAX_U64, ForkProof, are_authentic
-from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
-from culm.proposals.checks import check_cancel, objection, what_is_wrong
-from culm.proposals.control import MAX_CONTROL_MESSAGE, pull_control, push_control
-from culm.proposals.events import Cancelled, Confirmed, Dropped, Event, Freed, Offered, Refused
-from culm.proposals.exchange import Exchange
-from culm.proposals.ids import PeerIds
-from culm.proposals.limits import Limits
-from culm.proposals.messages import (
-    EVERYTHING,
-    Adjust,
-    Cancel,
-    Code,
-    Eagerness,
-    Grant,
-    Proposal,
-)
-from culm.proposals.receiving import Receiver
-from culm.proposals.sending import Sender
-from culm.proposals.setup import Modes, Setup
-from culm.proposals.states import Event as Step
-from culm.proposals.states import Said
-from culm.transfer import EntryReceived, PayloadFailed
+from culm.errors import LocalProtocolError, RemoteProtocolError, Truncated
+from culm.proposals.endpoint import Endpoint
+from culm.proposals.setup import Setup
+from culm.wire.bymux import INFINITE, Answered, Closed, Multiplexer, Received, Stream, Unread
+from culm.wire.connection import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterator
 
-    from culm.bamboo import PayloadHasher
-    from culm.proposals.messages import ControlMessage
-    from culm.transfer import Log, Source
+    from culm.proposals.events import Event
+    from culm.proposals.limits import Limits
+    from culm.transfer import Source
+    from culm.wire.connection import Buffer
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
+CONTROL, DATA = 0, 1
 
 
 class Connection:
-    """One endpoint. ``proactive``: it opened the connection, and its ids are even. ``setup``: what it said of itself.
+    """One endpoint over one stream of bytes. What is proposed and answered is said to its ``endpoint``.
 
-    ``peer_setup`` is to be called with what the peer said before anything of the data channel is handled.
+    ``proactive``: it opened the connection. ``setup``: what it says of itself.
     """
 
     def __init__(
         self, source: Source, *, proactive: bool, setup: Setup | None = None, limits: Limits | None = None
     ) -> None:
-        self.setup = setup or Setup()
-        self.limits = limits or Limits()
-        self.proactive = proactive
-        self.modes: Modes | None = None
-        self.exchanges: dict[int, Exchange] = {}
-        self._source = source
-        self._next_id = 0 if proactive else 1
+        self.endpoint = Endpoint(source, proactive=proactive, setup=setup, limits=limits)
+        self.answers = 0  # to pings
+        self.is_closing = False
+        self._mux = Multiplexer(
+            proactive=proactive, streams={CONTROL: Stream(credit=INFINITE, granted=INFINITE), DATA: Stream()}
+        )
+        self._head: bytearray | None = bytearray()  # of the peer's setup, until it is read
+        self._setup_sent = False
         self._failed = False
-        self._events: list[Event] = []
-        self.credit = 0  # for proposals of ours
-        self._ids = PeerIds(self.limits.proposals)
-        self._control_in = bytearray()
-        self._control_out = bytearray()
-        self.sender = Sender(source, self.limits, self.exchanges, self.cancel_now)
-        self.receiver = Receiver(
-            source, self.exchanges, self._ids, self.sender, self._events, self, self.limits, proactive=proactive
-        )
-        self._grant(self.limits.proposals)
+        self._to_consume = 0
 
-    def peer_setup(self, theirs: Setup) -> None:
-        """The peer's setup came: modes and windows are known."""
-        self.modes = Modes.of(self.setup, theirs)
-        self.sender.agree(self.modes)
-        self.receiver.agree(self.modes)
+    @property
+    def is_over(self) -> bool:
+        """Whether both channels are ended, in both directions."""
+        return not self._mux.streams
 
-    # -- what the owner does -----------------------------------------------------------------------------------
+    @property
+    def is_clean(self) -> bool:
+        """Whether the connection may end here: nothing lives, and no message is cut off."""
+        return not self.endpoint.exchanges
 
-    def may_propose(self, proposal: Proposal) -> bool:
-        """Whether there is credit, and no overlapping proposal of the peer waits for an answer."""
-        return self.credit > 0 and not any(
-            other.proposal.overlaps(proposal)
-            for other in self.exchanges.values()
-            if not other.is_ours and not other.has(Said.ANSWERED)
-        )
-
-    def propose(self, proposal: Proposal, begun: PayloadHasher | None = None) -> int:
-        """Propose a range; its id, which takes the place of the one in ``proposal``.
-
-        ``begun``: the hash of the bytes that are held of the start's payload, if the range begins behind them. Without
-        it the payload cannot be checked here. ``LocalProtocolError`` unless ``may_propose``.
-        """
-        if not self.may_propose(proposal):
-            raise LocalProtocolError("no credit, or a proposal of the peer that overlaps is to be answered first")
-        if proposal.sparse and proposal.end is None:
-            raise LocalProtocolError("a sparse range without an end says nothing")
-        if (problem := what_is_wrong(proposal)) is not None:
-            raise LocalProtocolError(problem)
-        proposal = replace(proposal, id=self._next_id)
-        self._next_id += 2
-        self.credit -= 1
-        self.exchanges[proposal.id] = Exchange(proposal, self.limits, is_ours=True, begun=begun)
-        self._say(proposal)
-        return proposal.id
-
-    def is_offered(self, proposal_id: int) -> bool:
-        """Whether a proposal of the peer waits for an answer: it may have been taken back since."""
-        exchange = self.exchanges.get(proposal_id)
-        return exchange is not None and not exchange.is_ours and not exchange.has(Said.ANSWERED)
-
-    def confirm(
-        self,
-        proposal_id: int,
-        eagerness: Eagerness = EVERYTHING,
-        *,
-        least: int | None = None,
-        greatest: int | None = None,
-        may_skip: bool = True,
-        end: int | None = None,
-        upper: int | None = None,
-    ) -> None:
-        """Confirm a proposal of the peer, saying what we want of it; ``end`` and ``upper`` narrow it for both."""
-        exchange = self._exchange(proposal_id)
-        if exchange.is_ours:
-            raise LocalProtocolError(f"proposal {proposal_id} is ours")
-        if exchange.proposal.sparse and exchange.end is None and end is None:
-            raise LocalProtocolError("a sparse range without an end has no items: give it one")
-        message = Adjust(proposal_id, eagerness, may_skip, end, upper, least, greatest)
-        self._adjust(exchange, message, Step.CONFIRM)
-        self.sender.queue(exchange)
-        self._ids.settle(self.exchanges)
-
-    def adjust(self, message: Adjust) -> None:
-        """Change what we want of a proposal. Its end and upper pool can be lowered in a confirmation only."""
-        exchange = self._exchange(message.id)
-        if message.end is not None or message.upper is not None:
-            raise LocalProtocolError("a range that data may flow of is not narrowed: cancel it and propose another")
-        if not exchange.is_ours and not exchange.has(Said.CONFIRMED):
-            raise LocalProtocolError(f"proposal {message.id} is to be confirmed first")
-        self._adjust(exchange, message, Step.ADJUST)
-
-    def _adjust(self, exchange: Exchange, message: Adjust, step: Step) -> None:
-        if (problem := exchange.range_problem(message)) is not None:
-            raise LocalProtocolError(problem)
-        exchange.advance(Step.ADJUST, is_peers=False)
-        exchange.advance(step, is_peers=False)
-        if (problem := exchange.ours.adjust(message)) is not None:
-            raise LocalProtocolError(problem)
-        exchange.lower(message)
-        self._say(message)
-
-    def cancel(self, proposal_id: int, code: Code = Code.DO_NOT_RETRY) -> None:
-        """Cancel a proposal; nothing happens if we have."""
-        exchange = self._exchange(proposal_id)
-        if not exchange.has(Said.CANCEL_SENT):
-            self.cancel_now(exchange, Cancel(proposal_id, code))
-
-    def cancel_now(self, exchange: Exchange, message: Cancel) -> None:
-        """Cancel a proposal that was not cancelled by us, with a message of any kind."""
-        exchange.advance(Step.CANCEL, is_peers=False)
-        self._say(message)
-        self._mark(exchange)
-        self._ids.settle(self.exchanges)
-
-    def _mark(self, exchange: Exchange) -> None:
-        """Send the marker, if it is time for it; and forget the proposal if everything was said."""
-        answered = not exchange.is_ours or exchange.has(Said.ANSWERED)
-        if exchange.has(Said.CANCEL_SENT) and not exchange.has(Said.MARKER_SENT) and answered:
-            exchange.advance(Step.MARK, is_peers=False)
-            self.sender.mark(exchange)
-        if exchange.is_over:
-            self.free(exchange)
-
-    def free(self, exchange: Exchange) -> None:
-        """Everything was said of a proposal: forget it."""
-        del self.exchanges[exchange.id]
-        self._events.append(Freed(exchange.id, exchange.proposal))
-        if not exchange.is_ours:
-            self._give_back()
-
-    def _give_back(self) -> None:
-        amount = self._ids.give_back()
-        if amount:
-            self._grant(amount)
-
-    def _exchange(self, proposal_id: int) -> Exchange:
-        exchange = self.exchanges.get(proposal_id)
-        if exchange is None:
-            raise LocalProtocolError(f"there is no proposal {proposal_id}")
-        return exchange
-
-    def _say(self, message: ControlMessage) -> None:
-        self._control_out += push_control(message)
-
-    def _grant(self, amount: int) -> None:
-        self._ids.grant(amount)
-        self._say(Grant(amount))
-
-    def control_to_send(self) -> bytes:
-        """Bytes for the control channel."""
-        data = bytes(self._control_out)
-        self._control_out.clear()
-        return data
-
-    # -- control channel ---------------------------------------------------------------------------------------
-
-    def receive_control(self, data: Buffer) -> list[Event]:
-        """Take bytes of the control channel. ``RemoteProtocolError``: the connection is to be dropped."""
-        return self._guarded(self._take_control, data)
-
-    def _guarded(self, take: Callable[[Buffer], None], data: Buffer) -> list[Event]:
+    def receive_data(self, data: Buffer, now: float) -> Iterator[Event]:  # noqa: ARG002 - nothing is timed here
+        """Take bytes from the peer (``culm.wire.connection``); all are read before the first event is given."""
         if self._failed:
             raise LocalProtocolError("the peer broke the protocol: the connection is over")
+        events: list[Event] = []
+        failure: RemoteProtocolError | None = None
         try:
-            take(data)
-            return self._authentic()
-        except RemoteProtocolError:
-            self._failed = True
-            # What was not checked is lost; but of a payload that proved wrong nothing is to be kept (``take_events``).
-            self._events[:] = [event for event in self._events if isinstance(event, PayloadFailed)]
-            raise
+            if self.has_more and not data:
+                self._go_on(events)
+            else:
+                self._take_all(data, events)
+        except RemoteProtocolError as error:
+            self._failed, failure = True, error
+            events += self.endpoint.take_events()
+        yield from events
+        if failure is not None:
+            raise failure
 
-    def _authentic(self) -> list[Event]:
-        """What happened, once the signatures of the entries that came are checked."""
-        events = self.take_events()
-        if self.modes is None or not self.modes.takes_greedily:
-            entries = [event.entry for event in events if isinstance(event, EntryReceived)]
-            if entries and not all(good := are_authentic(entries)):
-                raise RemoteProtocolError(f"entry {entries[good.index(False)].seq} has a bad signature")
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes that came decode to more than is dealt with at once (``culm.wire.connection``)."""
+        return self.endpoint.receiver.is_held
+
+    def _go_on(self, events: list[Event]) -> None:
+        before = self.endpoint.receiver.unread
+        events += self.endpoint.go_on()
+        self._to_consume += before - self.endpoint.receiver.unread
+
+    def _take_all(self, data: Buffer, events: list[Event]) -> None:
+        if self._head is not None:
+            self._head += data
+            try:
+                theirs, size = Setup.pull(self._head)
+            except Truncated:
+                return
+            self.endpoint.peer_setup(theirs)
+            data, self._head = bytes(self._head[size:]), None
+        packets, failure = self._mux.receive(data)
+        for event in packets:
+            match event:
+                case Received(stream, piece):
+                    events += self._take(stream, piece)
+                case Answered():
+                    self.answers += 1
+                case Closed() | Unread():
+                    self._take_end(event)
+                case _:
+                    raise RemoteProtocolError("a new stream, which nobody asked for")
+        if failure is not None:
+            raise failure
+
+    def _take(self, stream: int, piece: bytes) -> list[Event]:
+        before = self.endpoint.receiver.unread
+        if stream == CONTROL:
+            events = self.endpoint.receive_control(piece)
+            self._to_consume += before - self.endpoint.receiver.unread
+        else:
+            events = self.endpoint.receive_data(piece)
+            self._to_consume += len(piece) + before - self.endpoint.receiver.unread
         return events
 
-    def _take_control(self, data: Buffer) -> None:
-        self._control_in += data
-        at, buffer = 0, self._control_in
-        while at < len(buffer):
-            try:
-                message, size = pull_control(buffer[at : at + MAX_CONTROL_MESSAGE])
-            except Truncated:
-                break
-            except EncodingError as error:
-                raise RemoteProtocolError(f"a control message breaks the format: {error}") from None
-            at += size
-            self._handle_control(message)
-        del buffer[:at]
+    def _take_end(self, event: Closed | Unread) -> None:
+        if isinstance(event, Closed) and event.stream is not None:
+            self.endpoint.expect_end()
+            self.is_closing = True
 
-    def _handle_control(self, message: ControlMessage) -> None:
-        match message:
-            case Grant(amount):
-                if self.credit + amount > MAX_U64:
-                    raise RemoteProtocolError("more credit for proposals than 64 bits hold")
-                self.credit += amount
-            case Proposal():
-                self._take_proposal(message)
-            case Adjust():
-                self._take_adjust(message)
-            case Cancel():
-                self._take_cancel(message)
+    def refill(self) -> None:
+        """What came is dealt with: the peer may send more."""
+        self._mux.consumed(DATA, self._to_consume)
+        self._to_consume = 0
 
-    def _take_proposal(self, proposal: Proposal) -> None:
-        self._ids.spend()
-        if proposal.id % 2 != self.proactive:
-            raise RemoteProtocolError(f"proposal {proposal.id} has an id of ours")
-        before = self.exchanges.get(proposal.id)
-        if before is not None:
-            needed = Said.CANCEL_SENT | Said.MARKER_SENT | Said.CANCEL_RECEIVED
-            if not before.has(needed):
-                raise RemoteProtocolError(f"proposal {proposal.id} lives")
-            self._ids.reuse(proposal.id)
-            self.free(before)
-        if (problem := what_is_wrong(proposal)) is not None:
-            raise RemoteProtocolError(problem)
-        self._ids.tombstones.pop(proposal.id, None)
-        if (winner := self._drop_overlapping(proposal)) is not None:
-            self._ids.fell(proposal.id, winner)
-            self._give_back()
-            return
-        exchange = Exchange(proposal, self.limits, is_ours=False)
-        self.exchanges[proposal.id] = exchange
-        if self._ids.was_marked(proposal.id):
-            exchange.advance(Step.MARKED, is_peers=True)
-        against = objection(proposal, self._source)
-        if against is None:
-            self._events.append(Offered(proposal))
-        else:
-            self.cancel_now(exchange, against)
-            self._events.append(Refused(proposal, against))
+    def ping(self) -> None:
+        """Ask for a sign of life, as long as there may be one: a peer may have ended everything but a channel."""
+        for stream in (None, DATA, CONTROL) if self._mux.streams else ():
+            if self._mux.may_ping(stream):
+                self._mux.ping(stream)
+                return
 
-    def _drop_overlapping(self, proposal: Proposal) -> int | None:
-        """Of proposals that cross, the one that begins later was never made. Which of ours wins, if one does."""
-        for ours in [other for other in self.exchanges.values() if other.is_ours and not other.has(Said.ANSWERED)]:
-            if not ours.proposal.overlaps(proposal):
-                continue
-            start = ours.proposal.start
-            falls = start > proposal.start or (start == proposal.start and not self.proactive)
-            if not falls:
-                return ours.id
-            del self.exchanges[ours.id]
-            self.sender.leave(ours)
-            self.receiver.leave(ours)
-            self.receiver.resume()
-            self._events.append(Dropped(ours.proposal))
+    def next_timer(self) -> float | None:
+        """None: nothing here waits for a time."""
         return None
 
-    def _take_adjust(self, message: Adjust) -> None:
-        exchange = self.exchanges.get(message.id)
-        if exchange is None:
-            if message.id in self._ids.tombstones:
-                return
-            raise RemoteProtocolError(f"an adjustment of proposal {message.id}, which there is not")
-        is_confirmation = exchange.is_ours and not exchange.has(Said.CONFIRMED)
-        exchange.advance(Step.ADJUSTED, is_peers=True)
-        if is_confirmation and message.eagerness is None:
-            raise RemoteProtocolError("a confirmation that does not say what is wanted")
-        problem = exchange.range_problem(message) or exchange.theirs.adjust(message)
-        if problem is not None:
-            raise RemoteProtocolError(problem)
-        in_time = exchange.lower(message)
-        if is_confirmation:
-            exchange.advance(Step.CONFIRM, is_peers=True)
-            self._ids.settle(self.exchanges)
-            self._mark(exchange)
-        if exchange.has(Said.CANCEL_SENT):
-            pass  # it crossed our cancellation, and changes nothing
-        elif not in_time:
-            exchange.outgoing.index = exchange.total
-            self.receiver.lose(exchange, Code.END_OF_RANGE)
-        elif is_confirmation and exchange.proposal.sparse and exchange.end is None:
-            self.cancel_now(exchange, Cancel(exchange.id, Code.DO_NOT_RETRY))
-        else:
-            if is_confirmation:
-                self._events.append(Confirmed(exchange.id))
-            self.sender.queue(exchange)
-        self.receiver.resume()
+    def handle_timer(self, now: float) -> tuple[Event, ...]:  # noqa: ARG002 - nothing is timed here
+        """Nothing is due, ever."""
+        return ()
 
-    def _take_cancel(self, message: Cancel) -> None:
-        exchange = self.exchanges.get(message.id)
-        if exchange is None:
-            if message.id in self._ids.tombstones:
-                return
-            raise RemoteProtocolError(f"a cancellation of proposal {message.id}, which there is not")
-        entries = check_cancel(exchange.proposal, message)
-        exchange.advance(Step.CANCELLED, is_peers=True)
-        self._ids.settle(self.exchanges)
-        self._events.append(Cancelled(exchange.id, exchange.proposal, message, entries))
-        if not exchange.has(Said.CANCEL_SENT):
-            self.cancel_now(exchange, self._reply_to(message, exchange))
-        else:
-            self._mark(exchange)
-        self.receiver.resume()
+    def keep_alive(self) -> None:
+        """Queue a ping: of all that can be said, it changes the least."""
+        self.ping()
 
-    def _reply_to(self, message: Cancel, exchange: Exchange) -> Cancel:
-        """How we cancel what the peer cancelled. It may not know of the lowest fork that we know of: that is told now.
+    def close(self) -> None:
+        """End both channels, once everything was sent."""
+        if not self.is_closing:
+            self.is_closing = True
+            for stream in (DATA, CONTROL):
+                if stream in self._mux.streams:
+                    self._mux.write(stream, self._data_of(stream))
+                    self._mux.close(stream)
+                if stream in self._mux.streams:
+                    self._mux.stop_read(stream)
 
-        It would be told otherwise only by a proposal that the peer does not cancel first, which it does at once.
-        """
-        if message.code is Code.FORKED and (shown := ForkProof.of(*message.entries)) is not None:
-            proof = min(self._source.proofs(exchange.proposal.log), key=lambda proof: proof.position, default=shown)
-            if proof.position < shown.position:
-                return Cancel(exchange.id, Code.FORKED, (proof.first, proof.second))
-        return Cancel(exchange.id, Code.CONFIRMING)
-
-    # -- data channel ------------------------------------------------------------------------------------------
-
-    def receive_data(self, data: Buffer) -> list[Event]:
-        """Take bytes of the data channel. ``RemoteProtocolError``: the connection is to be dropped."""
-        if self.modes is None:
-            raise LocalProtocolError("data before the peer's setup was read")
-        return self._guarded(self.receiver.take, data)
-
-    def expect_end(self) -> None:
-        """The peer ends a channel: ``RemoteProtocolError`` in the middle of a message."""
-        if self._control_in or (self.receiver.is_inside_a_message and not self.receiver.is_held):
-            raise RemoteProtocolError("the peer ends a channel in the middle of a message")
-
-    def wake(self, logs: Iterable[Log]) -> None:
-        """The store has changed what it holds of these logs."""
-        self.sender.wake(logs)
+    def _data_of(self, stream: int) -> bytes:
+        return self.endpoint.control_to_send() if stream == CONTROL else self.endpoint.data_to_send()
 
     def respond(self, limit: int) -> bool:
-        """Write items to send, up to about ``limit`` bytes; whether there may be more to send now."""
-        return self.sender.respond(limit)
+        """Write items, as far as the peer takes them now; whether there may be more at once."""
+        room = min(limit, self._mux.room(DATA) - self.endpoint.sender.pending)
+        return room > 0 and self.endpoint.respond(room)
 
-    def data_to_send(self) -> bytes:
-        """Bytes for the data channel."""
-        return self.sender.data_to_send()
-
-    def go_on(self) -> list[Event]:
-        """Go on with data that ``receive_data`` has left for later (``Receiver.is_held``), when it is dealt with."""
-        return self._guarded(lambda _: self.receiver.go_on(), b"")
-
-    def take_events(self) -> list[Event]:
-        """What happened besides receiving: proposals that ended; after a fault, payloads that proved wrong."""
-        events = list(self._events)
-        self._events.clear()
-        return events
+    def data_to_send(self, limit: int = UNLIMITED) -> bytes:
+        """Take about ``limit`` bytes for the peer, as far as its credit allows."""
+        for stream in (CONTROL, DATA):
+            data = self._data_of(stream)
+            if data and not self.is_closing:
+                self._mux.write(stream, data)
+        out = self._mux.data_to_send(limit)
+        if not self._setup_sent:
+            self._setup_sent = True
+            self._mux.grant(DATA, self.endpoint.limits.window)
+            return self.endpoint.setup.encode() + out + self._mux.data_to_send(limit)
+        return out

@@ -3,7 +3,7 @@
 ::
 
     session = Connection.calling(identity, listener_key, clump, nonce)
-    events = session.receive_data(data)     # RemoteProtocolError: close the connection, say nothing
+    events = session.receive_data(data, now)    # RemoteProtocolError: close the connection, say nothing
     out = session.data_to_send()
     session.tell_interests(interests)
     session.transfer(data)                  # bytes of the interval protocol, whose machine is the owner's
@@ -43,13 +43,15 @@ from culm.session.messages import (
     encode_offers,
 )
 from culm.session.states import CONTROL, RECEIVED, SENT, Phase, Round
-from culm.wire.bymux import INFINITE, Closed, Multiplexer, Received, Stream, Unread
+from culm.wire.bymux import Closed, Multiplexer, Received, Stream, Unread
+from culm.wire.connection import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from culm.bamboo import Identity
     from culm.session.interests import Key
+    from culm.wire.connection import Buffer
 
 CONTROL_STREAM, DISCOVERY_STREAM, TRANSFER_STREAM = range(3)
 CONTROL_CREDIT = 16 * 1024
@@ -94,6 +96,7 @@ class Connection:
         self._nonce = nonce
         self._admits = admits
         self._transcript: Transcript | None = None
+        self._failed = False
         self._holds = False
         self._held: dict[int, int] = {}  # bytes by stream for which the peer gets no credit yet
         self._phase = Phase.UNGREETED if calls else Phase.UNPROVED
@@ -139,17 +142,29 @@ class Connection:
 
     # -- in ----------------------------------------------------------------------------------------------------
 
-    def receive_data(self, data: bytes) -> Iterator[made.Event]:
-        """Take bytes from the peer. ``RemoteProtocolError``: the connection is over; the events before it count.
+    def receive_data(self, data: Buffer, now: float) -> Iterator[made.Event]:  # noqa: ARG002 - nothing is timed here
+        """Take bytes from the peer (``culm.wire.connection``).
 
-        But not those that came with the end of a stream: there may be no stream any more to answer them on.
+        If the peer ends a stream, the events that came with that are not given, because there may be no stream left to
+        answer them on.
         """
-        events = self._mux.receive_data(data)
+        if self._failed:
+            raise LocalProtocolError("the peer broke the protocol: this connection is over")
+        try:
+            yield from self._take_packets(data)
+        except RemoteProtocolError:
+            self._failed = True
+            raise
+
+    def _take_packets(self, data: Buffer) -> Iterator[made.Event]:
+        events, failure = self._mux.receive(data)
         if any(isinstance(event, Closed | Unread) for event in events):
-            raise RemoteProtocolError("the peer ended a stream of the session")
+            raise failure or RemoteProtocolError("the peer ended a stream of the session")
         for event in events:
             if isinstance(event, Received):
                 yield from self._receive(event.stream, event.data)
+        if failure is not None:
+            raise failure
 
     def _receive(self, number: int, data: bytes) -> Iterator[made.Event]:
         if number == TRANSFER_STREAM:
@@ -372,13 +387,26 @@ class Connection:
         """Bytes of the interval protocol were dealt with."""
         self._mux.consumed(TRANSFER_STREAM, amount)
 
-    def ping(self) -> None:
-        """Ask for a sign of life."""
-        self._mux.ping()
-
-    def data_to_send(self, limit: int = INFINITE) -> bytes:
-        """Bytes for the peer, about ``limit`` at most."""
+    def data_to_send(self, limit: int = UNLIMITED) -> bytes:
+        """Take about ``limit`` bytes for the peer, as far as its credit allows."""
         return self._mux.data_to_send(limit)
+
+    @property
+    def has_more(self) -> bool:
+        """False: what came was dealt with at once."""
+        return False
+
+    def next_timer(self) -> float | None:
+        """None: nothing here waits for a time."""
+        return None
+
+    def handle_timer(self, now: float) -> tuple[made.Event, ...]:  # noqa: ARG002 - nothing is timed here
+        """Nothing is due, ever."""
+        return ()
+
+    def keep_alive(self) -> None:
+        """Queue a ping, which the peer answers."""
+        self._mux.ping()
 
 
 def _stretch(ranges: RangeSet) -> RangeSet:

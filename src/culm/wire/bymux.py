@@ -175,22 +175,30 @@ class Multiplexer:
     # -- in ----------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: Buffer) -> list[Event]:
-        """Take bytes from the peer. ``RemoteProtocolError``: the connection is over.
+        """The events of ``receive``, or its fault: the events before a fault are lost then."""
+        events, failure = self.receive(data)
+        if failure is not None:
+            raise failure
+        return events
 
-        The events before a fault are lost with it. Neighbouring pieces of one stream come joined.
+    def receive(self, data: Buffer) -> tuple[list[Event], RemoteProtocolError | None]:
+        """Take bytes from the peer: the events up to a fault, and the fault. After a fault the connection is over.
+
+        Neighbouring pieces of one stream come joined.
         """
         if self._failed:
             raise LocalProtocolError("the peer broke the protocol: the connection is over")
         events: list[Event] = []
         pieces: dict[int, list[memoryview]] = {}
+        failure: RemoteProtocolError | None = None
         try:
             self._take(memoryview(data), events, pieces)
-        except RemoteProtocolError:
-            self._failed = True
-            raise
+        except RemoteProtocolError as error:
+            self._failed, failure = True, error
         _join(pieces, events)
-        self._answer_ends()
-        return events
+        if failure is None:
+            self._answer_ends()
+        return events, failure
 
     def _take(self, view: memoryview, events: list[Event], pieces: dict[int, list[memoryview]]) -> None:
         at, size = 0, len(view)

@@ -301,10 +301,9 @@ class Deployed:
 
     async def step(self) -> object:
         """Write what is due, then take what comes; the last event."""
-        for data in self.connection.data_to_send():
-            self.writer.write(data)
+        self.writer.write(self.connection.data_to_send())
         event: object = None
-        for event in self.connection.receive_data(await self.reader.read(1 << 16)):
+        for event in self.connection.receive_data(await self.reader.read(1 << 16), 0.0):
             if isinstance(event, BambooReceived):
                 got = [(entry.seq, bytes(payload)) for entry, payload in event.entries]
                 self.entries += got
@@ -313,8 +312,7 @@ class Deployed:
                 self.haves += event.items
             elif isinstance(event, WantReceived):
                 self.wants += event.items
-        for data in self.connection.data_to_send():
-            self.writer.write(data)
+        self.writer.write(self.connection.data_to_send())
         return event
 
     async def until(self, condition: Any) -> None:
@@ -398,8 +396,7 @@ def test_a_sync_with_the_deployed_peer_ends_by_itself(parties: list[Party]) -> N
         writer = peer.connection.start_bamboo([len(b"".join(items))])  # all in one item, as the document allows
         writer.write(b"".join(items))
         writer.send()
-        for data in peer.connection.data_to_send():
-            peer.writer.write(data)
+        peer.writer.write(peer.connection.data_to_send())
         await session.done.wait()
         task.cancel()
 
@@ -425,8 +422,7 @@ def test_a_forged_entry_is_refused_and_the_rest_kept(parties: list[Party]) -> No
         for item in items:
             writer.write(item)
         writer.send()
-        for data in peer.connection.data_to_send():
-            peer.writer.write(data)
+        peer.writer.write(peer.connection.data_to_send())
         peer.writer.close()
         await asyncio.gather(task, return_exceptions=True)
         return session.stats.refused
@@ -476,8 +472,7 @@ def test_a_flood_of_forgeries_ends_the_session(parties: list[Party]) -> None:
             for item in items:
                 writer.write(item)
             writer.send()
-            for data in peer.connection.data_to_send():
-                peer.writer.write(data)
+            peer.writer.write(peer.connection.data_to_send())
             while not session.stats.offences:
                 await asyncio.sleep(0.005)
         (failure,) = await asyncio.gather(task, return_exceptions=True)
@@ -523,8 +518,7 @@ def test_a_peer_that_never_reads_holds_up_nobody(parties: list[Party]) -> None:
         peer = Deployed(bob, far)
         await peer.until(lambda: peer.haves)
         peer.connection.send_want([WantItem(log.identity.public)])
-        for data in peer.connection.data_to_send():
-            peer.writer.write(data)
+        peer.writer.write(peer.connection.data_to_send())
         with pytest.raises(CulmError) as caught:
             await task
         peer.writer.close()
@@ -547,8 +541,7 @@ def test_too_many_requests_end_the_session(parties: list[Party]) -> None:
         peer = Deployed(bob, far)
         await peer.until(lambda: peer.connection.replicating)
         peer.connection.send_want([WantItem(bob.identity.public, number) for number in range(100)])
-        for data in peer.connection.data_to_send():
-            peer.writer.write(data)
+        peer.writer.write(peer.connection.data_to_send())
         (result,) = await asyncio.gather(task, return_exceptions=True)
         peer.writer.close()
         return result
@@ -587,7 +580,7 @@ def test_a_broken_connection_is_a_network_error(parties: list[Party]) -> None:
             writer = peer.connection.start_bamboo([len(entry.encoded) + entry.size])
             writer.write(entry.encoded + log.payloads[entry.hash])
             writer.send()
-        stream = b"".join(peer.connection.data_to_send())
+        stream = peer.connection.data_to_send()
         peer.writer.write(stream[:-30])
         await peer.writer.drain()
         peer.writer.close()

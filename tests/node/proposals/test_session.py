@@ -14,7 +14,7 @@ from culm.errors import Place, StoreFull
 from culm.node.interests.policy import Policy
 from culm.node.proposals.proposer import ProposalOptions
 from culm.proposals import (
-    Connection,
+    Endpoint,
     EntryReceived,
     Offered,
     Proposal,
@@ -491,7 +491,7 @@ def test_two_sockets() -> None:  # noqa: C901 - a small node
         store.put(entry, log.payloads[entry.hash])
     setup = Setup(send_window=1000, receive_window=1000)
 
-    async def talk(connection: Connection, own: MemoryStore, control: Any, data: Any, ends: Callable[[], bool]) -> None:
+    async def talk(connection: Endpoint, own: MemoryStore, control: Any, data: Any, ends: Callable[[], bool]) -> None:
         control[1].write(setup.encode())
         control[1].write(connection.control_to_send())
         theirs, _ = Setup.pull(await control[0].readexactly(len(setup.encode())))
@@ -525,8 +525,8 @@ def test_two_sockets() -> None:  # noqa: C901 - a small node
 
     async def main() -> None:
         control, data = await stream_pair(), await stream_pair()
-        one = Connection(store, proactive=False, setup=setup)
-        two = Connection(other, proactive=True, setup=setup)
+        one = Endpoint(store, proactive=False, setup=setup)
+        two = Endpoint(other, proactive=True, setup=setup)
         two.receive_control(push_control(Grant(1)))
         two.propose(Proposal(0, *key(log), 1, 1, 50, 50))
 
@@ -550,5 +550,5 @@ def test_a_log_that_is_not_wanted_before_it_was_asked_for(tmp_path: Path) -> Non
         end.proposer.reconsider(lambda _: RangeSet(), lambda _: True)
         assert not end.proposer.has_work
         end.say()
-        assert not end.session.connection.exchanges
+        assert not end.session.endpoint.exchanges
         end.close()

@@ -24,7 +24,6 @@ from culm.bushbaby import (
     WantReceived,
 )
 from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, item_size
-from culm.bushbaby.pacing import Pacer
 from culm.node.bushbaby.announcing import Announcing
 from culm.node.bushbaby.intake import Intake
 from culm.node.bushbaby.ledger import MAX_ASKED, Ledger, Span
@@ -104,6 +103,7 @@ class BushbabySession:
             # Of two that wait for each other's HELLO none would speak: who calls, speaks first.
             wait_for_hello=not called and (guarded if config.wait_for_hello is None else config.wait_for_hello),
             wait_for_auth=not called and (guarded if config.wait_for_auth is None else config.wait_for_auth),
+            paced=True,
         )
         self._share = worker.share
         self._portion = Portion()
@@ -113,7 +113,6 @@ class BushbabySession:
         self._server = Server(config.policy, config.limits.max_wants)
         self._stored = stored
         self._wake = asyncio.Event()
-        self._pacer: Pacer | None = Pacer()
         self._announce = True
         self._handling = False
         self._answering = False  # WANTs came since our last HAVE: the next HAVE says "that is all"
@@ -189,7 +188,7 @@ class BushbabySession:
 
     async def _take(self, part: bytes) -> None:
         """Take some of what came, each message in a turn."""
-        seconds, events = 0.0, self._connection.receive_data(part)
+        seconds, events = 0.0, self._connection.receive_data(part, clock())
         is_large = self._connection.unfinished > _INLINE_BYTES
         while True:
             if is_large:  # it may be the end of a message that takes long to decode
@@ -224,8 +223,6 @@ class BushbabySession:
             case Authenticated(public, is_culm):
                 self.proved = public
                 self._server.style = CULM_STYLE if is_culm else DEPLOYED_STYLE
-                if is_culm:
-                    self._pacer = None
                 for log in self.config.policy.promote:
                     self._server.push(log)
         self._wake.set()
@@ -327,33 +324,26 @@ class BushbabySession:
 
     async def _send_pending(self) -> None:
         """Write what the connection has to say, as fast as the peer takes it."""
-        pending = self._connection.data_to_send()
-        at = 0
-        while at < len(pending):
-            count = len(pending) - at
-            if self._pacer is not None:
-                now = clock()
-                if wait := self._pacer.wait(now):
-                    await asyncio.sleep(wait)
-                    continue
-                count = min(count, self._pacer.allowed(now))
-                self._pacer.wrote(count)
-            for message in pending[at : at + count]:
-                await self._send_bytes(message)
-            at += count
+        connection = self._connection
+        while True:
+            while data := connection.data_to_send(_WRITE_BYTES):
+                await self._send_bytes(data)
+            deadline = connection.next_timer()
+            if deadline is None:
+                return
+            if (wait := deadline - clock()) > 0:
+                await asyncio.sleep(wait)
+            connection.handle_timer(clock())
 
-    async def _send_bytes(self, message: bytes | bytearray | memoryview) -> None:
-        view = memoryview(message)
-        for at in range(0, len(view), _WRITE_BYTES):
-            part = view[at : at + _WRITE_BYTES]
-            self._writer.write(part)
-            self.stats.bytes_sent += len(part)
-            self._spoke_at = clock()
-            try:
-                async with asyncio.timeout(self.config.limits.idle_seconds):
-                    await self._writer.drain()
-            except TimeoutError:
-                raise PeerSilent("the peer has stopped taking what it asked for") from None
+    async def _send_bytes(self, data: bytes) -> None:
+        self._writer.write(data)
+        self.stats.bytes_sent += len(data)
+        self._spoke_at = clock()
+        try:
+            async with asyncio.timeout(self.config.limits.idle_seconds):
+                await self._writer.drain()
+        except TimeoutError:
+            raise PeerSilent("the peer has stopped taking what it asked for") from None
 
     async def _serve(self) -> None:
         if self._connection.boxes_left < _BOXES_KEPT:
@@ -401,14 +391,7 @@ class BushbabySession:
         if items or (answering and self.is_culm):
             self._ledger.have_sent(self._connection.send_have(items))
         elif first:
-            self._say_nothing()
-
-    def _say_nothing(self) -> None:
-        """A message without content: there is nothing to announce, or it has been quiet for long."""
-        if self.is_culm or not self._ledger.heard:
-            self._connection.start_bamboo([]).send()
-        else:
-            self._connection.send_want([])
+            self._connection.keep_alive()
 
     # -- watching ----------------------------------------------------------------------------------------------
 
@@ -425,7 +408,7 @@ class BushbabySession:
                 raise PeerSilent(f"nothing came from the peer for {limits.idle_seconds:g} s")
             if now - self._spoke_at > limits.keepalive_seconds and not self._server.busy:
                 self._spoke_at = now
-                self._say_nothing()
+                self._connection.keep_alive()
                 self._wake.set()
             if now - self._news_at > limits.settle_seconds and self._intake.idle:
                 if again := self._ledger.unfinished():

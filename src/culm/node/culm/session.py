@@ -20,6 +20,7 @@ from culm.node.intervals.session import IntervalSession
 from culm.node.sessions.stats import PeerRefused, PeerSilent
 from culm.node.sessions.tasks import end_of_one, no_reader, peer_address, run_together
 from culm.node.sharing.turns import Portion
+from culm.node.surroundings import clock
 from culm.session import (
     Asked,
     Connection,
@@ -199,7 +200,7 @@ class CulmSession:
                 part = data[at : at + self._portion.size]
                 async with self._share.turn():
                     began = self._share.spent()
-                    for event in self.connection.receive_data(part):
+                    for event in self.connection.receive_data(part, clock()):
                         self._handle(event)
                     self._portion.took(self._share.spent() - began, len(part))
                 at += len(part)

@@ -90,7 +90,7 @@ class IntervalSession(PeerSession):
         return self.connection.expects_payload(size)
 
     def _parse(self, data: bytes) -> Iterator[Event]:
-        for event in self.connection.receive_data(data):
+        for event in self.connection.receive_data(data, self._heard_at):
             self.follower.handle(event)
             yield event
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from culm.bamboo import Entry
     from culm.node.storage.source import StoreSource
-    from culm.proposals import Connection, Event
+    from culm.proposals import Endpoint, Event
     from culm.ranges import RangeSet
     from culm.store import Log
 
@@ -108,7 +108,7 @@ class Proposer:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Endpoint,
         source: StoreSource,
         interest: Callable[[Log], RangeSet],
         shares: Callable[[Log], bool],

@@ -16,6 +16,7 @@ from culm.node.sessions.peer import MIRRORED_LOGS, WRITE_BYTES, PeerSession
 from culm.node.surroundings import clock
 from culm.proposals import (
     SMALL,
+    Connection,
     EntryReceived,
     Event,
     Freed,
@@ -23,7 +24,6 @@ from culm.proposals import (
     Offered,
     PayloadFailed,
     PayloadReceived,
-    Session,
     Setup,
     Skipped,
 )
@@ -77,13 +77,13 @@ class ProposalSession(PeerSession):
         super().__init__(config, worker, source, streams, live=live, stored=stored, grew=grew)
         options = options or ProposalOptions()
         window = 0 if options.small else options.window
-        self.session = Session(
+        self.session = Connection(
             source,
             proactive=called,
             setup=Setup(options.greedy, options.greedy, window, 0 if options.small else max(window, _LARGEST_WINDOW)),
             limits=limits or (SMALL if options.small else None),
         )
-        self.connection = self.session.connection
+        self.connection = self.session.endpoint
         self.proposer = Proposer(
             self.connection, source, interest or config.policy.interest, config.policy.shares, options
         )
@@ -126,7 +126,7 @@ class ProposalSession(PeerSession):
         return self.connection.receiver.expects_payload(size)
 
     def _parse(self, data: bytes) -> Iterator[Event]:
-        for event in self.session.receive_data(data) if data else self.session.go_on():
+        for event in self.session.receive_data(data, self._heard_at):
             self.proposer.handle(event)
             if isinstance(event, EntryReceived) and event.entry.size:
                 self._begin_fetching(event.id, event.entry)
@@ -134,10 +134,7 @@ class ProposalSession(PeerSession):
 
     @property
     def _has_more(self) -> bool:
-        return self.session.is_held
-
-    def _events_of_failure(self) -> Iterable[Event]:
-        return self.connection.take_events()
+        return self.session.has_more
 
     def _begin_fetching(self, proposal_id: int, entry: Entry) -> None:
         """The payload of an entry comes next, so that nobody is told that it is not available."""
@@ -231,7 +228,7 @@ class ProposalSession(PeerSession):
     # -- watching ----------------------------------------------------------------------------------------------
 
     def _keep_alive(self) -> bytes:
-        self.session.ping()
+        self.session.keep_alive()
         return self.session.data_to_send()
 
     def _poll(self) -> None:

@@ -134,10 +134,6 @@ class PeerSession(ABC):
     def _parse(self, data: bytes) -> Iterable[Any]:
         """What some bytes say, noted where it matters for asking. ``RemoteProtocolError`` ends the connection."""
 
-    def _events_of_failure(self) -> Iterable[Any]:
-        """What is to be done all the same, when the peer broke the protocol."""
-        return ()
-
     @property
     def _has_more(self) -> bool:
         """Whether more was said than was to be dealt with at once: no bytes are to be parsed until it is."""
@@ -240,7 +236,7 @@ class PeerSession(ABC):
             for event in self._parse(data):
                 events.append(event)  # noqa: PERF402 - those before a failure are kept
         except RemoteProtocolError as error:
-            return [*events, *self._events_of_failure()], error
+            return events, error
         self._portion.took(self._share.spent() - began, len(data))
         return events, None
 

@@ -152,10 +152,10 @@ class _Bushbaby:
         )
 
     def give(self) -> bytes:
-        return b"".join(bytes(piece) for piece in self._connection.data_to_send())
+        return self._connection.data_to_send()
 
     def take(self, data: bytes) -> None:
-        for event in self._connection.receive_data(bytearray(data)):
+        for event in self._connection.receive_data(bytearray(data), 0.0):
             match event:
                 case bushbaby.Authenticated():
                     self._have(self._logs.entries)
@@ -216,7 +216,7 @@ class _Intervals:
         return self._connection.data_to_send()
 
     def take(self, data: bytes) -> None:
-        for event in self._connection.receive_data(data):
+        for event in self._connection.receive_data(data, 0.0):
             match event:
                 case PayloadReceived(entry=entry, complete=True):
                     self._came(entry)
@@ -268,11 +268,11 @@ def talk_fetching(one: Logs, other: Logs) -> Talk:
 class _Proposals:
     def __init__(self, logs: Logs, *, proactive: bool) -> None:
         self._logs = logs
-        self._session = proposals.Session(logs, proactive=proactive, setup=proposals.Setup())
+        self._session = proposals.Connection(logs, proactive=proactive, setup=proposals.Setup())
         self._todo = list(logs.entries)
 
     def give(self) -> bytes:
-        connection = self._session.connection
+        connection = self._session.endpoint
         while self._todo and connection.credit:
             newest = self._logs.entries[self._todo[-1]][-1]
             proposal = proposals.Proposal(
@@ -286,12 +286,12 @@ class _Proposals:
         return self._session.data_to_send()
 
     def take(self, data: bytes) -> None:
-        self._notice(self._session.receive_data(data))
+        self._notice(self._session.receive_data(data, 0.0))
         self._session.refill()
-        self._notice(self._session.connection.take_events())
+        self._notice(self._session.endpoint.take_events())
 
     def _notice(self, events: Iterable[proposals.Event]) -> None:
-        connection = self._session.connection
+        connection = self._session.endpoint
         for event in events:
             match event:
                 case proposals.Offered(proposal) if connection.is_offered(proposal.id):
@@ -304,7 +304,7 @@ class _Proposals:
 
     def _came(self, entry: Entry) -> None:
         self._logs.put(entry)
-        self._session.connection.wake([entry.log])
+        self._session.endpoint.wake([entry.log])
 
     def ping(self) -> None:
         """Ask for a sign of life."""
@@ -312,8 +312,8 @@ class _Proposals:
 
     def end(self) -> None:
         """Cancel everything and close."""
-        for proposal_id in list(self._session.connection.exchanges):
-            self._session.connection.cancel(proposal_id)
+        for proposal_id in list(self._session.endpoint.exchanges):
+            self._session.endpoint.cancel(proposal_id)
         self._session.close()
 
 

@@ -128,7 +128,7 @@ class _Peer:
             raise NetworkError(f"the connection to {self._name} broke: {error.strerror or error}") from error
         if not data:
             raise NetworkError(f"{self._name} ended the connection")
-        events = list(self._connection.receive_data(data))
+        events = list(self._connection.receive_data(data, time.monotonic()))
         self._connection.refill()
         return events
 

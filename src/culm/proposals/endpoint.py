@@ -1,0 +1,414 @@
+"""One endpoint of Point-2-Point with proposals (seed 000; docs/protocols/proposals.md). Does no I/O.
+
+Bytes of the two channels go in by ``receive_control`` and ``receive_data``, and come out of ``control_to_send`` and
+``data_to_send``. Whoever owns the connection is told of what came and of what the peer proposes; it says what to
+propose, and confirms or refuses. Everything else goes by itself: items are sent as they are there and as they are
+wanted, what the peer has is caught up with, what has come to its end is cancelled, forks are shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from culm.bamboo import MAX_U64, ForkProof, are_authentic
+from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
+from culm.proposals.checks import check_cancel, objection, what_is_wrong
+from culm.proposals.control import MAX_CONTROL_MESSAGE, pull_control, push_control
+from culm.proposals.events import Cancelled, Confirmed, Dropped, Event, Freed, Offered, Refused
+from culm.proposals.exchange import Exchange
+from culm.proposals.ids import PeerIds
+from culm.proposals.limits import Limits
+from culm.proposals.messages import (
+    EVERYTHING,
+    Adjust,
+    Cancel,
+    Code,
+    Eagerness,
+    Grant,
+    Proposal,
+)
+from culm.proposals.receiving import Receiver
+from culm.proposals.sending import Sender
+from culm.proposals.setup import Modes, Setup
+from culm.proposals.states import Event as Step
+from culm.proposals.states import Said
+from culm.transfer import EntryReceived, PayloadFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from culm.bamboo import PayloadHasher
+    from culm.proposals.messages import ControlMessage
+    from culm.transfer import Log, Source
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Endpoint:
+    """One endpoint over two channels.
+
+    ``proactive``: it opened the connection, and its ids are even. ``setup``: what it said of itself. ``peer_setup`` is
+    to be called with what the peer said before anything of the data channel is handled.
+    """
+
+    def __init__(
+        self, source: Source, *, proactive: bool, setup: Setup | None = None, limits: Limits | None = None
+    ) -> None:
+        self.setup = setup or Setup()
+        self.limits = limits or Limits()
+        self.proactive = proactive
+        self.modes: Modes | None = None
+        self.exchanges: dict[int, Exchange] = {}
+        self._source = source
+        self._next_id = 0 if proactive else 1
+        self._failed = False
+        self._events: list[Event] = []
+        self.credit = 0  # for proposals of ours
+        self._ids = PeerIds(self.limits.proposals)
+        self._control_in = bytearray()
+        self._control_out = bytearray()
+        self.sender = Sender(source, self.limits, self.exchanges, self.cancel_now)
+        self.receiver = Receiver(
+            source, self.exchanges, self._ids, self.sender, self._events, self, self.limits, proactive=proactive
+        )
+        self._grant(self.limits.proposals)
+
+    def peer_setup(self, theirs: Setup) -> None:
+        """The peer's setup came: modes and windows are known."""
+        self.modes = Modes.of(self.setup, theirs)
+        self.sender.agree(self.modes)
+        self.receiver.agree(self.modes)
+
+    # -- what the owner does -----------------------------------------------------------------------------------
+
+    def may_propose(self, proposal: Proposal) -> bool:
+        """Whether there is credit, and no overlapping proposal of the peer waits for an answer."""
+        return self.credit > 0 and not any(
+            other.proposal.overlaps(proposal)
+            for other in self.exchanges.values()
+            if not other.is_ours and not other.has(Said.ANSWERED)
+        )
+
+    def propose(self, proposal: Proposal, begun: PayloadHasher | None = None) -> int:
+        """Propose a range; its id, which takes the place of the one in ``proposal``.
+
+        ``begun``: the hash of the bytes that are held of the start's payload, if the range begins behind them. Without
+        it the payload cannot be checked here. ``LocalProtocolError`` unless ``may_propose``.
+        """
+        if not self.may_propose(proposal):
+            raise LocalProtocolError("no credit, or a proposal of the peer that overlaps is to be answered first")
+        if proposal.sparse and proposal.end is None:
+            raise LocalProtocolError("a sparse range without an end says nothing")
+        if (problem := what_is_wrong(proposal)) is not None:
+            raise LocalProtocolError(problem)
+        proposal = replace(proposal, id=self._next_id)
+        self._next_id += 2
+        self.credit -= 1
+        self.exchanges[proposal.id] = Exchange(proposal, self.limits, is_ours=True, begun=begun)
+        self._say(proposal)
+        return proposal.id
+
+    def is_offered(self, proposal_id: int) -> bool:
+        """Whether a proposal of the peer waits for an answer: it may have been taken back since."""
+        exchange = self.exchanges.get(proposal_id)
+        return exchange is not None and not exchange.is_ours and not exchange.has(Said.ANSWERED)
+
+    def confirm(
+        self,
+        proposal_id: int,
+        eagerness: Eagerness = EVERYTHING,
+        *,
+        least: int | None = None,
+        greatest: int | None = None,
+        may_skip: bool = True,
+        end: int | None = None,
+        upper: int | None = None,
+    ) -> None:
+        """Confirm a proposal of the peer, saying what we want of it; ``end`` and ``upper`` narrow it for both."""
+        exchange = self._exchange(proposal_id)
+        if exchange.is_ours:
+            raise LocalProtocolError(f"proposal {proposal_id} is ours")
+        if exchange.proposal.sparse and exchange.end is None and end is None:
+            raise LocalProtocolError("a sparse range without an end has no items: give it one")
+        message = Adjust(proposal_id, eagerness, may_skip, end, upper, least, greatest)
+        self._adjust(exchange, message, Step.CONFIRM)
+        self.sender.queue(exchange)
+        self._ids.settle(self.exchanges)
+
+    def adjust(self, message: Adjust) -> None:
+        """Change what we want of a proposal. Its end and upper pool can be lowered in a confirmation only."""
+        exchange = self._exchange(message.id)
+        if message.end is not None or message.upper is not None:
+            raise LocalProtocolError("a range that data may flow of is not narrowed: cancel it and propose another")
+        if not exchange.is_ours and not exchange.has(Said.CONFIRMED):
+            raise LocalProtocolError(f"proposal {message.id} is to be confirmed first")
+        self._adjust(exchange, message, Step.ADJUST)
+
+    def _adjust(self, exchange: Exchange, message: Adjust, step: Step) -> None:
+        if (problem := exchange.range_problem(message)) is not None:
+            raise LocalProtocolError(problem)
+        exchange.advance(Step.ADJUST, is_peers=False)
+        exchange.advance(step, is_peers=False)
+        if (problem := exchange.ours.adjust(message)) is not None:
+            raise LocalProtocolError(problem)
+        exchange.lower(message)
+        self._say(message)
+
+    def cancel(self, proposal_id: int, code: Code = Code.DO_NOT_RETRY) -> None:
+        """Cancel a proposal; nothing happens if we have."""
+        exchange = self._exchange(proposal_id)
+        if not exchange.has(Said.CANCEL_SENT):
+            self.cancel_now(exchange, Cancel(proposal_id, code))
+
+    def cancel_now(self, exchange: Exchange, message: Cancel) -> None:
+        """Cancel a proposal that was not cancelled by us, with a message of any kind."""
+        exchange.advance(Step.CANCEL, is_peers=False)
+        self._say(message)
+        self._mark(exchange)
+        self._ids.settle(self.exchanges)
+
+    def _mark(self, exchange: Exchange) -> None:
+        """Send the marker, if it is time for it; and forget the proposal if everything was said."""
+        answered = not exchange.is_ours or exchange.has(Said.ANSWERED)
+        if exchange.has(Said.CANCEL_SENT) and not exchange.has(Said.MARKER_SENT) and answered:
+            exchange.advance(Step.MARK, is_peers=False)
+            self.sender.mark(exchange)
+        if exchange.is_over:
+            self.free(exchange)
+
+    def free(self, exchange: Exchange) -> None:
+        """Everything was said of a proposal: forget it."""
+        del self.exchanges[exchange.id]
+        self._events.append(Freed(exchange.id, exchange.proposal))
+        if not exchange.is_ours:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        amount = self._ids.give_back()
+        if amount:
+            self._grant(amount)
+
+    def _exchange(self, proposal_id: int) -> Exchange:
+        exchange = self.exchanges.get(proposal_id)
+        if exchange is None:
+            raise LocalProtocolError(f"there is no proposal {proposal_id}")
+        return exchange
+
+    def _say(self, message: ControlMessage) -> None:
+        self._control_out += push_control(message)
+
+    def _grant(self, amount: int) -> None:
+        self._ids.grant(amount)
+        self._say(Grant(amount))
+
+    def control_to_send(self) -> bytes:
+        """Bytes for the control channel."""
+        data = bytes(self._control_out)
+        self._control_out.clear()
+        return data
+
+    # -- control channel ---------------------------------------------------------------------------------------
+
+    def receive_control(self, data: Buffer) -> list[Event]:
+        """Take bytes of the control channel.
+
+        ``RemoteProtocolError``: drop the connection; ``take_events`` gives the events before the fault.
+        """
+        return self._guarded(self._take_control, data)
+
+    def _guarded(self, take: Callable[[Buffer], None], data: Buffer) -> list[Event]:
+        if self._failed:
+            raise LocalProtocolError("the peer broke the protocol: the connection is over")
+        failure: RemoteProtocolError | None = None
+        try:
+            take(data)
+        except RemoteProtocolError as error:
+            failure = error
+        failure = self._check_signatures() or failure
+        if failure is not None:
+            self._failed = True
+            raise failure
+        return self.take_events()
+
+    def _check_signatures(self) -> RemoteProtocolError | None:
+        """Check the entries that came. From a bad one on, only this stays: which payloads proved wrong.
+
+        Their beginnings may be stored already, and nothing of such a payload is to be kept.
+        """
+        if self.modes is not None and self.modes.takes_greedily:
+            return None
+        entries = [event.entry for event in self._events if isinstance(event, EntryReceived)]
+        if not entries or all(good := are_authentic(entries)):
+            return None
+        bad = entries[good.index(False)]
+        at = next(
+            at for at, event in enumerate(self._events) if isinstance(event, EntryReceived) and event.entry is bad
+        )
+        self._events[at:] = [event for event in self._events[at:] if isinstance(event, PayloadFailed)]
+        return RemoteProtocolError(f"entry {bad.seq} has a bad signature")
+
+    def _take_control(self, data: Buffer) -> None:
+        self._control_in += data
+        at, buffer = 0, self._control_in
+        while at < len(buffer):
+            try:
+                message, size = pull_control(buffer[at : at + MAX_CONTROL_MESSAGE])
+            except Truncated:
+                break
+            except EncodingError as error:
+                raise RemoteProtocolError(f"a control message breaks the format: {error}") from None
+            at += size
+            self._handle_control(message)
+        del buffer[:at]
+
+    def _handle_control(self, message: ControlMessage) -> None:
+        match message:
+            case Grant(amount):
+                if self.credit + amount > MAX_U64:
+                    raise RemoteProtocolError("more credit for proposals than 64 bits hold")
+                self.credit += amount
+            case Proposal():
+                self._take_proposal(message)
+            case Adjust():
+                self._take_adjust(message)
+            case Cancel():
+                self._take_cancel(message)
+
+    def _take_proposal(self, proposal: Proposal) -> None:
+        self._ids.spend()
+        if proposal.id % 2 != self.proactive:
+            raise RemoteProtocolError(f"proposal {proposal.id} has an id of ours")
+        before = self.exchanges.get(proposal.id)
+        if before is not None:
+            needed = Said.CANCEL_SENT | Said.MARKER_SENT | Said.CANCEL_RECEIVED
+            if not before.has(needed):
+                raise RemoteProtocolError(f"proposal {proposal.id} lives")
+            self._ids.reuse(proposal.id)
+            self.free(before)
+        if (problem := what_is_wrong(proposal)) is not None:
+            raise RemoteProtocolError(problem)
+        self._ids.tombstones.pop(proposal.id, None)
+        if (winner := self._drop_overlapping(proposal)) is not None:
+            self._ids.fell(proposal.id, winner)
+            self._give_back()
+            return
+        exchange = Exchange(proposal, self.limits, is_ours=False)
+        self.exchanges[proposal.id] = exchange
+        if self._ids.was_marked(proposal.id):
+            exchange.advance(Step.MARKED, is_peers=True)
+        against = objection(proposal, self._source)
+        if against is None:
+            self._events.append(Offered(proposal))
+        else:
+            self.cancel_now(exchange, against)
+            self._events.append(Refused(proposal, against))
+
+    def _drop_overlapping(self, proposal: Proposal) -> int | None:
+        """Of proposals that cross, the one that begins later was never made. Which of ours wins, if one does."""
+        for ours in [other for other in self.exchanges.values() if other.is_ours and not other.has(Said.ANSWERED)]:
+            if not ours.proposal.overlaps(proposal):
+                continue
+            start = ours.proposal.start
+            falls = start > proposal.start or (start == proposal.start and not self.proactive)
+            if not falls:
+                return ours.id
+            del self.exchanges[ours.id]
+            self.sender.leave(ours)
+            self.receiver.leave(ours)
+            self.receiver.resume()
+            self._events.append(Dropped(ours.proposal))
+        return None
+
+    def _take_adjust(self, message: Adjust) -> None:
+        exchange = self.exchanges.get(message.id)
+        if exchange is None:
+            if message.id in self._ids.tombstones:
+                return
+            raise RemoteProtocolError(f"an adjustment of proposal {message.id}, which there is not")
+        is_confirmation = exchange.is_ours and not exchange.has(Said.CONFIRMED)
+        exchange.advance(Step.ADJUSTED, is_peers=True)
+        if is_confirmation and message.eagerness is None:
+            raise RemoteProtocolError("a confirmation that does not say what is wanted")
+        problem = exchange.range_problem(message) or exchange.theirs.adjust(message)
+        if problem is not None:
+            raise RemoteProtocolError(problem)
+        in_time = exchange.lower(message)
+        if is_confirmation:
+            exchange.advance(Step.CONFIRM, is_peers=True)
+            self._ids.settle(self.exchanges)
+            self._mark(exchange)
+        if exchange.has(Said.CANCEL_SENT):
+            pass  # it crossed our cancellation, and changes nothing
+        elif not in_time:
+            exchange.outgoing.index = exchange.total
+            self.receiver.lose(exchange, Code.END_OF_RANGE)
+        elif is_confirmation and exchange.proposal.sparse and exchange.end is None:
+            self.cancel_now(exchange, Cancel(exchange.id, Code.DO_NOT_RETRY))
+        else:
+            if is_confirmation:
+                self._events.append(Confirmed(exchange.id))
+            self.sender.queue(exchange)
+        self.receiver.resume()
+
+    def _take_cancel(self, message: Cancel) -> None:
+        exchange = self.exchanges.get(message.id)
+        if exchange is None:
+            if message.id in self._ids.tombstones:
+                return
+            raise RemoteProtocolError(f"a cancellation of proposal {message.id}, which there is not")
+        entries = check_cancel(exchange.proposal, message)
+        exchange.advance(Step.CANCELLED, is_peers=True)
+        self._ids.settle(self.exchanges)
+        self._events.append(Cancelled(exchange.id, exchange.proposal, message, entries))
+        if not exchange.has(Said.CANCEL_SENT):
+            self.cancel_now(exchange, self._reply_to(message, exchange))
+        else:
+            self._mark(exchange)
+        self.receiver.resume()
+
+    def _reply_to(self, message: Cancel, exchange: Exchange) -> Cancel:
+        """How we cancel what the peer cancelled. It may not know of the lowest fork that we know of: that is told now.
+
+        It would be told otherwise only by a proposal that the peer does not cancel first, which it does at once.
+        """
+        if message.code is Code.FORKED and (shown := ForkProof.of(*message.entries)) is not None:
+            proof = min(self._source.proofs(exchange.proposal.log), key=lambda proof: proof.position, default=shown)
+            if proof.position < shown.position:
+                return Cancel(exchange.id, Code.FORKED, (proof.first, proof.second))
+        return Cancel(exchange.id, Code.CONFIRMING)
+
+    # -- data channel ------------------------------------------------------------------------------------------
+
+    def receive_data(self, data: Buffer) -> list[Event]:
+        """Take bytes of the data channel. ``RemoteProtocolError`` as ``receive_control``."""
+        if self.modes is None:
+            raise LocalProtocolError("data before the peer's setup was read")
+        return self._guarded(self.receiver.take, data)
+
+    def expect_end(self) -> None:
+        """The peer ends a channel: ``RemoteProtocolError`` in the middle of a message."""
+        if self._control_in or (self.receiver.is_inside_a_message and not self.receiver.is_held):
+            raise RemoteProtocolError("the peer ends a channel in the middle of a message")
+
+    def wake(self, logs: Iterable[Log]) -> None:
+        """The store has changed what it holds of these logs."""
+        self.sender.wake(logs)
+
+    def respond(self, limit: int) -> bool:
+        """Write items to send, up to about ``limit`` bytes; whether there may be more to send now."""
+        return self.sender.respond(limit)
+
+    def data_to_send(self) -> bytes:
+        """Bytes for the data channel."""
+        return self.sender.data_to_send()
+
+    def go_on(self) -> list[Event]:
+        """Go on with data that ``receive_data`` has left for later (``Receiver.is_held``), when it is dealt with."""
+        return self._guarded(lambda _: self.receiver.go_on(), b"")
+
+    def take_events(self) -> list[Event]:
+        """What happened besides receiving: proposals that ended. After a fault, the events before it."""
+        events = list(self._events)
+        self._events.clear()
+        return events

@@ -20,7 +20,7 @@ from culm.bamboo import Identity
 from culm.node.config import NodeConfig
 from culm.node.network.urls import PeerUrl
 from culm.node.service import NodeService
-from culm.node.sync import sync_securely
+from culm.node.sync import sync
 from culm.store import SQLiteStore
 from culm.testing.builders import LogBuilder, build_log
 
@@ -174,7 +174,7 @@ async def _crowd(folder: Path, url: PeerUrl) -> list[float]:
 
     async def fetch(number: int) -> float:
         with SQLiteStore(folder / f"{number}.db") as store:
-            summary = await sync_securely(Identity.create(), NodeConfig(b""), store, url)
+            summary = await sync(Identity.create(), NodeConfig(b""), store, url)
             if summary.entries_received != THEIR_LOGS * THEIR_ENTRIES:
                 raise AssertionError(f"{summary.entries_received} entries arrived at peer {number}")
             return summary.seconds

@@ -20,12 +20,12 @@ from culm.intervals import Connection as IntervalConnection
 from culm.negentropy import ArrayStorage, Negentropy
 from culm.node.bushbaby.session import BushbabySession
 from culm.node.config import NodeConfig, NodeLimits
-from culm.node.culm.claims import Claims
 from culm.node.culm.session import CulmSession
-from culm.node.intervals.follower import FollowOptions
+from culm.node.intervals.options import FollowOptions
 from culm.node.intervals.session import IntervalSession
-from culm.node.proposals.proposer import ProposalOptions
+from culm.node.proposals.options import ProposalOptions
 from culm.node.proposals.session import ProposalSession
+from culm.node.sessions.session import Context, Purpose
 from culm.proposals import Connection as ProposalEnd
 from culm.proposals import Offered, Proposal, Setup
 from culm.ranges import Range, RangeSet
@@ -44,6 +44,9 @@ from fuzz.topics import bushbaby
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from culm.node.storage.source import StoreSource
+    from culm.node.storage.worker import StoreWorker
+
 _ME, _PEER = Identity(bytes([21]) * 32), Identity(bytes([22]) * 32)
 _CLUMP = b"fuzz"
 _LIMITS = NodeLimits(idle_seconds=60, handshake_seconds=60, settle_seconds=60)
@@ -58,8 +61,9 @@ for _entry_, _payload_ in (*_LOG.items(), *_OTHER.items()):
 _NO_RECORDS = ArrayStorage.of([])
 
 
-def _config() -> NodeConfig:
-    return NodeConfig(_CLUMP, limits=_LIMITS, surroundings=talking.surroundings())
+def _context(worker: StoreWorker, source: StoreSource) -> Context:
+    config = NodeConfig(_CLUMP, limits=_LIMITS, surroundings=talking.surroundings())
+    return Context(_ME, config, worker, source)
 
 
 def talk(peer: Callable[[], Peer], session: MakeSession, said: Callable[[Peer], Iterator[bytes]]) -> None:
@@ -79,7 +83,7 @@ def _interval_session(how: int) -> MakeSession:
     )
     logs = [] if how & 16 else [_NAME]
     return lambda worker, source, both: IntervalSession(
-        _config(), worker, source, both, logs=logs, options=options, live=not how & 32
+        _context(worker, source), both, Purpose(logs=tuple(logs), options=options, is_live=not how & 32)
     )
 
 
@@ -94,7 +98,7 @@ def _proposal_session(how: int) -> MakeSession:
     )
     logs = [_NAME] if how & 8 else []
     return lambda worker, source, both: ProposalSession(
-        _config(), worker, source, both, called=bool(how & 16), logs=logs, options=options
+        _context(worker, source), both, Purpose(called=bool(how & 16), logs=tuple(logs), options=options)
     )
 
 
@@ -143,7 +147,7 @@ def bushbaby_session(data: bytes) -> None:
     """A session that speaks Bushbaby, with a peer that has proved itself."""
     talk(
         _Sealing,
-        lambda worker, _, both: BushbabySession(_ME, _config(), worker, both, called=True),
+        lambda worker, source, both: BushbabySession(_context(worker, source), both, Purpose(called=True)),
         lambda peer: cast("_Sealing", peer).sealed(data[1:]),
     )
 
@@ -177,7 +181,7 @@ class _Proving(Peer):
 
 def _secure_session(calls: bool) -> MakeSession:
     peer = _PEER.public if calls else None
-    return lambda worker, source, both: CulmSession(_ME, _config(), worker, source, Claims(), both, peer=peer)
+    return lambda worker, source, both: CulmSession(_context(worker, source), both, Purpose(key=peer))
 
 
 def secure_session(data: bytes) -> None:

@@ -22,8 +22,8 @@ from culm.errors import CulmError
 from culm.node.config import NodeConfig
 from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
-from culm.node.proposals.proposer import ProposalOptions
-from culm.node.sync import sync, sync_logs, sync_securely
+from culm.node.sessions.session import Purpose
+from culm.node.sync import sync
 from culm.store import SQLiteStore
 from tests.hostile.node import CLUMP, ENTRIES, LOGS, Target
 
@@ -60,12 +60,7 @@ class Synced:
 async def _sync(scheme: str, target: Target, store: SQLiteStore, identity: Identity) -> SyncSummary:
     policy = Policy(interests={(target.author, log_id): EVERYTHING for log_id in range(LOGS)})
     config, url = replace(NodeConfig(CLUMP), policy=policy), target.urls[scheme]
-    if scheme == "culm":
-        return await sync_securely(identity, config, store, url)
-    if scheme == "bushbaby":
-        return await sync(identity, config, store, url)
-    options = ProposalOptions() if scheme == "proposals" else None
-    return await sync_logs(config, store, url, target.logs, options=options)
+    return await sync(identity, config, store, url, Purpose(is_live=False, mirrors=False, logs=tuple(target.logs)))
 
 
 def sync_once(scheme: str, target: Target, store: SQLiteStore) -> str:

@@ -12,6 +12,8 @@ from culm.errors import CulmError
 from culm.node.bushbaby.session import BushbabySession
 from culm.node.config import NodeConfig, NodeLimits
 from culm.node.interests.policy import Policy
+from culm.node.sessions.session import Context, Purpose
+from culm.node.storage.source import StoreSource
 from culm.node.storage.worker import StoreWorker
 from culm.store import SQLiteStore
 from tests.patience import PATIENCE
@@ -35,6 +37,7 @@ class Party:
         self.view = SQLiteStore(self.store.path, read_only=True)  # the sessions use the other one, in their thread
         self.worker = StoreWorker(self.store)
         self.sessions: list[BushbabySession] = []
+        self.sources: list[StoreSource] = []
 
     def holds(self) -> dict[tuple[bytes, int], list[int]]:
         """The numbers of the verified entries held with their payload, by log."""
@@ -50,17 +53,22 @@ class Party:
     ) -> BushbabySession:
         """A session of this party over some streams; its news go to its other sessions."""
         config = replace(CONFIG, policy=policy or Policy(), **settings)
+        source = StoreSource(self.view, config.policy)
+        self.sources.append(source)
 
         def tell() -> None:
             for session in self.sessions:
                 session.store_changed()
 
-        session = BushbabySession(self.identity, config, self.worker, streams, called=called, stored=tell)
+        context = Context(self.identity, config, self.worker, source, stored=tell)
+        session = BushbabySession(context, streams, Purpose(called=called))
         self.sessions.append(session)
         return session
 
     def close(self) -> None:
         """Close the store."""
+        for source in self.sources:
+            source.close()
         self.worker.close()
         self.view.close()
         self.store.close()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from culm.errors import NetworkError
 from culm.node.interests.policy import Policy
 from culm.node.intervals.session import IntervalSession
+from culm.node.sessions.session import Context, Purpose
 from culm.node.storage.source import StoreSource
 from tests.node.links import CONFIG, QUICK, Party, run, stream_pair
 from tests.patience import PATIENCE
@@ -40,6 +41,8 @@ class Peer:
         *,
         policy: Policy | None = None,
         limits: Any = QUICK,
+        grew: Callable[[Log], None] | None = None,
+        live: bool = True,
         **settings: Any,
     ) -> Any:
         """A session over some streams; its news go to the party's other sessions."""
@@ -53,7 +56,8 @@ class Peer:
             for session in self.sessions:
                 session.store_changed()
 
-        session = self.kind(config, self.party.worker, source, streams, logs=logs, stored=tell, **settings)
+        context = Context(None, config, self.party.worker, source, stored=tell, grew=grew)
+        session = self.kind(context, streams, Purpose(is_live=live, logs=tuple(logs), **settings))
         self.sessions.append(session)
         return session
 

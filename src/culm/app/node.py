@@ -17,6 +17,7 @@ from culm.errors import ConfigError, NotHeld, StoreError
 from culm.node.config import NodeConfig
 from culm.node.interests.choices import ChoicesWatch
 from culm.node.network.urls import LISTENER_SCHEMES, SCHEMES
+from culm.node.schemes import scheme_of
 from culm.node.service import NodeService
 from culm.node.storage.worker import StoreWorker
 from culm.store import Position, SQLiteStore
@@ -377,7 +378,7 @@ class Node:
         return await syncing.exchange(self.identity, engine.config, engine.worker.store.path, place, asked, progress)
 
     def _check_clump(self, url: PeerUrl) -> None:
-        if url.scheme == "bushbaby" and self._open.quarters.clump is None:
+        if scheme_of(url).needs_clump and self._open.quarters.clump is None:
             raise ConfigError("bushbaby:// needs a clump: Node.open(..., clump=NAME)")
 
     # -- what to ask for ---------------------------------------------------------------------------------------------

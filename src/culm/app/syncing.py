@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
 from culm.node.interests.missing import EVERYTHING
+from culm.node.schemes import scheme_of
 from culm.node.service import logs_to_ask_for
-from culm.node.sync import SyncSummary, sync, sync_logs, sync_securely
+from culm.node.sessions.session import Purpose
+from culm.node.sync import SyncSummary, sync
 from culm.store import SQLiteStore
 
 if TYPE_CHECKING:
@@ -32,20 +35,20 @@ async def exchange(
     progress: Callable[[SessionStats], None],
 ) -> SyncSummary:
     """Exchange with a peer what both sides want, once; see ``Node.sync``."""
-    if logs and url.scheme in ("culm", "bushbaby"):
-        raise ConfigError(f"logs can be named to intervals:// and proposals:// peers only, not to {url}: follow them")
+    scheme = scheme_of(url)
+    if logs and not scheme.asks_by_log:
+        raise ConfigError(f"logs can be named only to intervals:// and proposals:// peers, not to {url}: follow them")
     store = await asyncio.to_thread(SQLiteStore, path)
     try:
-        if url.scheme == "culm":
-            return await sync_securely(identity, config, store, url, progress=progress)
-        if url.scheme == "bushbaby":
-            return await sync(identity, config, store, url, progress)
-        asked = logs or await asyncio.to_thread(logs_to_ask_for, store, config.policy)
-        if not asked:
-            raise ConfigError("no logs to ask for: name them; the protocol cannot list a peer's logs")
-        options = config.proposals if url.scheme == "proposals" else None
-        interest = _interests(config, frozenset(logs))
-        return await sync_logs(config, store, url, asked, options=options, interest=interest, progress=progress)
+        purpose = Purpose(is_live=False, mirrors=False)
+        if scheme.asks_by_log:
+            asked = logs or await asyncio.to_thread(logs_to_ask_for, store, config.policy)
+            if not asked:
+                raise ConfigError("no logs to ask for: name them, because the protocol cannot list a peer's logs")
+            options = config.proposals if scheme.is_proposing else None
+            interest = _interests(config, frozenset(logs))
+            purpose = replace(purpose, logs=tuple(asked), options=options, interest=interest)
+        return await sync(identity, config, store, url, purpose, progress)
     finally:
         store.close()
 

@@ -18,6 +18,7 @@ from culm.cli.home import Home
 from culm.cli.output import counted, print_json
 from culm.errors import ConfigError, CulmError
 from culm.node.network.transport import connect
+from culm.node.schemes import scheme_of
 from culm.store.database import Database
 from culm.store.schema import from_sql
 from culm.wire.places import log_text
@@ -247,7 +248,7 @@ def _configuration(home: Home, settings: Settings) -> Iterator[Finding]:
                 "configuration", "problem", f"http_token_file: {error}", "make it, with mode 0600, or take the line out"
             )
     bushbaby = [
-        url for url in [*settings["listen"], *(peer.url for peer in settings.peers)] if url.scheme == "bushbaby"
+        url for url in [*settings["listen"], *(peer.url for peer in settings.peers)] if scheme_of(url).needs_clump
     ]
     if bushbaby and settings["clump"] is None and settings["clump_hex"] is None:
         found = True

@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,12 +35,14 @@ from culm.intervals import Forks
 from culm.node.config import NodeConfig
 from culm.node.interests.choices import ChoicesWatch
 from culm.node.interests.missing import EVERYTHING
-from culm.node.intervals.follower import FollowOptions
+from culm.node.intervals.options import FollowOptions
 from culm.node.negentropy.indexed import IndexNode
 from culm.node.network.urls import SCHEMES, PeerUrl, forms
+from culm.node.schemes import scheme_of
 from culm.node.service import NodeService, logs_to_ask_for
+from culm.node.sessions.session import Purpose
 from culm.node.status import StatusSettings, status_server
-from culm.node.sync import SyncSummary, sync, sync_logs, sync_securely
+from culm.node.sync import SyncSummary, sync
 from culm.ranges import Range, RangeSet
 from culm.ranges.text import read_size
 from culm.store import PayloadState
@@ -51,8 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from culm.cli.command import Commands
-    from culm.node.proposals.proposer import ProposalOptions
-    from culm.node.sessions.stats import SessionStats
+    from culm.node.interests.policy import Policy
     from culm.node.settings import Settings
     from culm.store import Log, SQLiteStore
 
@@ -130,8 +131,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         return _serve_index(arguments, settings)
     home = Home.find(arguments.home)
     watch = ChoicesWatch(home.policy_file, clump_of(settings), adapting(arguments, home, settings))
-    bushbaby = any(url.scheme == "bushbaby" for url in [*listen, *peers])
-    config = node_config(settings, watch.start(), bushbaby=bushbaby)
+    needs_clump = any(scheme_of(url).needs_clump for url in [*listen, *peers])
+    config = node_config(settings, watch.start(), needs_clump=needs_clump)
     with home.store() as store:
         node = NodeService(home.identity(settings["identity"]), config, store)
         run = partial(node.run, listen, peers, beside=partial(watch.run, node.change_policy))
@@ -162,7 +163,7 @@ def _serve_index(arguments: argparse.Namespace, settings: Settings) -> int:
     listen = settings["listen"]
     if settings["http"] is not None:
         raise ConfigError("with --index there is no status page")
-    if settings.peers or any(url.scheme != "negentropy" for url in listen):
+    if settings.peers or any(scheme_of(url).session is not None for url in listen):
         raise ConfigError("with --index there are negentropy:// listeners only, and no peers")
     from culm.store.recordindex import IndexStorage  # noqa: PLC0415 - numpy takes long to load
 
@@ -196,17 +197,16 @@ def _sync(arguments: argparse.Namespace) -> int:
     url = PeerUrl.parse(arguments.url)
     home = Home.find(arguments.home)
     policy = adapting(arguments, home, settings)(home.policy_file.load(clump_of(settings)))
-    config, _ = node_config(settings, policy, bushbaby=url.scheme == "bushbaby").for_peer(url)
-    follow = _named_logs(arguments, url)
-    options = proposal_options(arguments, settings) if url.scheme == "proposals" else _options(arguments)
+    scheme = scheme_of(url)
+    config, _ = node_config(settings, policy, needs_clump=scheme.needs_clump).for_peer(url)
+    named = _named_logs(arguments, url)
+    options = proposal_options(arguments, settings) if scheme.is_proposing else _options(arguments)
     with home.store() as store, sync_progress(arguments, f"syncing with {url}") as progress:
         identity = home.identity(settings["identity"])
-        if url.scheme == "culm":
-            summary = asyncio.run(sync_securely(identity, config, store, url, live=arguments.live, progress=progress))
-        elif url.scheme == "bushbaby":
-            summary = asyncio.run(sync(identity, config, store, url, progress))
-        else:
-            summary = asyncio.run(_sync_logs(arguments, config, store, url, follow, options, progress))
+        purpose = Purpose(is_live=arguments.live, mirrors=arguments.live, options=options)
+        if scheme.asks_by_log:
+            purpose = _asking_by_log(purpose, store, config.policy, named)
+        summary = asyncio.run(sync(identity, config, store, url, purpose, progress))
     _print_summary(arguments, summary)
     return 1 if summary.refused or summary.forks else 0
 
@@ -242,31 +242,17 @@ def _options(arguments: argparse.Namespace) -> FollowOptions:
     )
 
 
-async def _sync_logs(
-    arguments: argparse.Namespace,
-    config: NodeConfig,
-    store: SQLiteStore,
-    url: PeerUrl,
-    logs: list[Log],
-    options: FollowOptions | ProposalOptions,
-    progress: Callable[[SessionStats], None],
-) -> SyncSummary:
-    named = frozenset(logs)
-    policy = config.policy
+def _asking_by_log(purpose: Purpose, store: SQLiteStore, policy: Policy, named: list[Log]) -> Purpose:
+    """A purpose with the logs to ask for: those named, else those of interest. A log that is named is wanted whole."""
+    wanted_whole = frozenset(log for log in named if policy.admits_author(log[0]) and not policy.interest(log))
 
     def interest(log: Log) -> RangeSet:
-        return (
-            EVERYTHING
-            if log in named and policy.admits_author(log[0]) and not policy.interest(log)
-            else policy.interest(log)
-        )
+        return EVERYTHING if log in wanted_whole else policy.interest(log)
 
-    asked = logs or logs_to_ask_for(store, policy)
-    if not asked and not arguments.live:
-        raise ConfigError("no logs to ask for: name them as AUTHOR/LOG; the protocol cannot list a peer's logs")
-    return await sync_logs(
-        config, store, url, asked, options=options, live=arguments.live, interest=interest, progress=progress
-    )
+    logs = named or logs_to_ask_for(store, policy)
+    if not logs and not purpose.is_live:
+        raise ConfigError("no logs to ask for: name them as AUTHOR/LOG, because the protocol cannot list a peer's logs")
+    return replace(purpose, logs=tuple(logs), interest=interest)
 
 
 def _fetch(arguments: argparse.Namespace) -> int:
@@ -284,13 +270,18 @@ def _fetch(arguments: argparse.Namespace) -> int:
                 for place in forgotten:
                     store.want_again(place)
         summary = asyncio.run(
-            sync_logs(
+            sync(
+                None,
                 NodeConfig(b""),
                 store,
                 url,
-                wanted,
-                interest=lambda log: wanted.get(log, RangeSet()),
-                progress=progress,
+                Purpose(
+                    is_live=False,
+                    mirrors=False,
+                    logs=tuple(wanted),
+                    interest=lambda log: wanted.get(log, RangeSet()),
+                ),
+                progress,
             )
         )
         lacking = [

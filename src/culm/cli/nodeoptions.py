@@ -13,7 +13,7 @@ from culm.errors import ConfigError
 from culm.node.config import NodeConfig
 from culm.node.interests.missing import EVERYTHING
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
-from culm.node.proposals.proposer import ProposalOptions
+from culm.node.proposals.options import ProposalOptions
 from culm.node.settings.kinds import HOST_PORT, read_value
 from culm.node.settings.logformat import FORMATTERS
 from culm.node.settings.reading import peer_settings
@@ -218,9 +218,9 @@ def adapting(arguments: argparse.Namespace, home: Home, settings: Settings) -> C
     return lambda policy: replace(policy, own=home.own_authors(), **changes)
 
 
-def node_config(settings: Settings, policy: Policy, *, bushbaby: bool) -> NodeConfig:
-    """What a node is told; ``ConfigError`` if ``bushbaby`` is to be spoken and there is no clump."""
-    if bushbaby and not has_clump(settings):
+def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> NodeConfig:
+    """What a node is told; ``ConfigError`` if a protocol needs a clump and there is none."""
+    if needs_clump and not has_clump(settings):
         raise ConfigError("bushbaby:// needs a clump: give --clump NAME, or set clump in culm.toml")
     config = NodeConfig(clump_of(settings))
     return replace(

@@ -9,7 +9,7 @@ from culm.bamboo import MAX_U64
 from culm.bushbaby import Dialect, Limits
 from culm.errors import ConfigError
 from culm.node.interests.policy import Policy
-from culm.node.proposals.proposer import ProposalOptions
+from culm.node.proposals.options import ProposalOptions
 from culm.node.surroundings import Surroundings
 
 if TYPE_CHECKING:

@@ -7,21 +7,19 @@ import logging
 import sys
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
-from culm.node.bushbaby.session import BushbabySession
 from culm.node.culm.claims import Claims
-from culm.node.culm.session import CulmSession
-from culm.node.intervals.session import IntervalSession
 from culm.node.negentropy.comparison import Listening
 from culm.node.network.backoff import Backoff
 from culm.node.network.tls import listening_context
 from culm.node.network.transport import connect, listen_at, secured
 from culm.node.network.urls import PeerUrl
-from culm.node.proposals.session import ProposalSession
 from culm.node.roster import Roster
-from culm.node.sessions.peer import PeerSession
+from culm.node.schemes import scheme_of
+from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import PeerRefused, SessionStats
 from culm.node.sharing.memory import MemoryBudget
 from culm.node.sharing.peering import Peering, address_of, network_of, place_of
@@ -43,10 +41,12 @@ if TYPE_CHECKING:
     from culm.store.interface import Bytes
 
 _logger = logging.getLogger("culm.node")
-# Sessions that failed, after which the garbage is collected: errors refer to what was done, and so to themselves, and
-# somebody who calls again and again would have us keep hundreds of what each had said last.
 _COLLECTED = 32
-AnySession = BushbabySession | PeerSession | CulmSession
+"""Sessions that failed, after which garbage is collected.
+
+A traceback and its frame refer to each other, so buffers and sockets of a failed session stay until then. A peer that
+fails again and again would have us keep hundreds of them.
+"""
 
 
 def _told(error: CulmError) -> tuple[int, str]:
@@ -63,7 +63,7 @@ class NodeService:
 
     def __init__(self, identity: Identity, config: NodeConfig, store: SQLiteStore) -> None:
         self.config = config
-        self.sessions: dict[AnySession, None] = {}  # in the order in which they began
+        self.sessions: dict[Session[Any], None] = {}  # in the order in which they began
         self.roster = Roster(identity.public, store.path)
         self.watchers: set[Callable[[], None]] = set()  # are called when the store has changed
         self._identity = identity
@@ -71,7 +71,7 @@ class NodeService:
         self._servers: list[asyncio.Server] = []
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._comparisons = self._greeting = 0  # connections that are no sessions, or not yet
-        self._context: ssl.SSLContext | None = None
+        self._tls: ssl.SSLContext | None = None
         self._claims = Claims()
         self._peering = Peering(config)
         self._unproved: dict[asyncio.StreamWriter, None] = {}  # connections that came in and do not prove who it is
@@ -151,72 +151,62 @@ class NodeService:
         task.add_done_callback(lambda _: self._tasks.pop(task, None))
 
     async def _listen(self, url: PeerUrl) -> PeerUrl:
-        if url.scheme not in ("culm", "bushbaby") and self.config.policy.allow_peers:
-            # Nobody proves who they are there.
-            raise ConfigError(f"{url} would show what is held to peers that are not on the allow list")
-        accept = {
-            "culm": self._accept_secure,
-            "bushbaby": self._accept,
-            "intervals": self._accept_intervals,
-            "proposals": self._accept_proposals,
-            "negentropy": self._accept_comparison,
-        }[url.scheme]
-        if url.scheme == "culm":
-            self._context = self._context or listening_context(self._identity)
+        if self.config.policy.allow_peers and not scheme_of(url).proves_identity:
+            raise ConfigError(
+                f"cannot listen at {url} while there is a list of allowed peers, because callers there do not prove"
+                " who they are; remove the listener, or the list"
+            )
+        if url.is_secure:
+            self._tls = self._tls or listening_context(self._identity)
             url = replace(url, key=self._identity.public)
-        server, place = await listen_at(url, accept)
+        server, place = await listen_at(url, partial(self._accept, url))
         self._servers.append(server)
         self.roster.listeners.append(place)
         return place
 
-    async def _accept_secure(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self._admitted(writer, proves=True):
+    async def _accept(self, url: PeerUrl, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take a call at one of our addresses. This is the task of the connection."""
+        scheme = scheme_of(url)
+        if not self._admitted(writer, proves=scheme.proves_identity):
             return
-        assert self._context is not None  # noqa: S101 - made before anybody could call
-        self._greeting += 1
-        try:
-            await secured(writer, self._context, self.config.limits.handshake_seconds)
-        except NetworkError as error:
-            _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": str(error)})
+        if url.is_secure and not await self._greeted(writer):
             return
-        except asyncio.CancelledError:
-            writer.close()
-            return  # the node stops; asyncio would complain of a call that ends so
-        finally:
-            self._greeting -= 1
-        await self._run_call(self._secure(self._peering.paced((reader, writer))), writer)
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._admitted(writer, proves=True):
-            streams = self._peering.paced((reader, writer))
-            await self._run_call(self._bushbaby(streams, called=False), writer)
-
-    async def _accept_intervals(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._admitted(writer):
-            await self._run_call(self._intervals(self._peering.paced((reader, writer))), writer)
-
-    async def _accept_proposals(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._admitted(writer):
-            streams = self._peering.paced((reader, writer))
-            await self._run_call(self._proposals(streams, called=False), writer)
-
-    async def _run_call(self, session: AnySession, writer: asyncio.StreamWriter) -> None:
-        with suppress(CulmError, asyncio.CancelledError):  # it was logged; or the node stops
+        streams = self._peering.paced((reader, writer))
+        if scheme.session is None:
+            await self._compare(streams)
+            return
+        purpose = Purpose(options=self.config.proposals if scheme.is_proposing else None)
+        session = scheme.session(self._context_of(writer), streams, purpose)
+        with suppress(CulmError, asyncio.CancelledError):  # It was logged; or the node stops.
             await self._run(session, place_of(writer), address_of(writer))
 
-    async def _accept_comparison(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self._admitted(writer):
-            return
+    async def _greeted(self, writer: asyncio.StreamWriter) -> bool:
+        """Whether the caller finished the handshake of TLS in time; if not, the connection is closed."""
+        assert self._tls is not None  # noqa: S101 - made before anybody could call
+        self._greeting += 1
+        try:
+            await secured(writer, self._tls, self.config.limits.handshake_seconds)
+        except NetworkError as error:
+            _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": str(error)})
+            return False
+        except asyncio.CancelledError:
+            writer.close()
+            return False  # The node stops. Passed on, asyncio would report the task as failed.
+        finally:
+            self._greeting -= 1
+        return True
+
+    async def _compare(self, streams: Streams) -> None:
+        """Answer a caller who compares sets of records."""
+        place, address = place_of(streams[1]), address_of(streams[1])
         self._comparisons += 1
         try:
-            streams, worker = self._peering.paced((reader, writer)), self._worker.shared(address_of(writer))
-            await Listening(worker, self.config, streams, self._budget.share(address_of(writer))).run()
+            await Listening(self._worker.shared(address), self.config, streams, self._budget.share(address)).run()
         except CulmError as error:
-            extra = {"peer": place_of(writer), "reason": str(error)}
-            _logger.warning("dropped a caller who compares", extra=extra)
-            self._peering.ended(place_of(writer), address_of(writer), None, SessionStats(), error)
+            _logger.warning("dropped a caller who compares", extra={"peer": place, "reason": str(error)})
+            self._peering.ended(place, address, None, SessionStats(), error)
         except asyncio.CancelledError:
-            pass  # the node stops; asyncio would complain of a call that ends so
+            pass  # The node stops. Passed on, asyncio would report the task as failed.
         finally:
             self._comparisons -= 1
 
@@ -240,59 +230,19 @@ class NodeService:
             task.add_done_callback(lambda _: self._unproved.pop(writer, None))
         return True
 
-    def _secure(self, streams: Streams, *, peer: bytes | None = None, config: NodeConfig | None = None) -> CulmSession:
-        address = address_of(streams[1])
-        return CulmSession(
+    def _context_of(self, writer: asyncio.StreamWriter, config: NodeConfig | None = None) -> Context:
+        """What the session of a connection shares with the node."""
+        address = address_of(writer)
+        return Context(
             self._identity,
             config or self.config,
             self._worker.shared(address),
             self._shared_source(),
-            self._claims,
-            streams,
-            peer=peer,
-            refuses=lambda identity: self._peering.refuses_peer(identity, address),
             stored=self._tell_sessions,
-        )
-
-    def _bushbaby(self, streams: Streams, *, called: bool, config: NodeConfig | None = None) -> BushbabySession:
-        address = address_of(streams[1])
-        return BushbabySession(
-            self._identity,
-            config or self.config,
-            self._worker.shared(address),
-            streams,
-            called=called,
-            stored=self._tell_sessions,
+            grew=self._tell_of_growth,
             refuses=lambda identity: self._peering.refuses_peer(identity, address),
+            claims=self._claims,
             budget=self._budget.share(address),
-        )
-
-    def _intervals(
-        self, streams: Streams, *, logs: Iterable[Log] = (), config: NodeConfig | None = None
-    ) -> IntervalSession:
-        return IntervalSession(
-            config or self.config,
-            self._worker.shared(address_of(streams[1])),
-            self._shared_source(),
-            streams,
-            logs=logs,
-            stored=self._tell_sessions,
-            grew=self._tell_of_growth,
-        )
-
-    def _proposals(
-        self, streams: Streams, *, called: bool, logs: Iterable[Log] = (), config: NodeConfig | None = None
-    ) -> ProposalSession:
-        return ProposalSession(
-            config or self.config,
-            self._worker.shared(address_of(streams[1])),
-            self._shared_source(),
-            streams,
-            called=called,
-            logs=logs,
-            options=self.config.proposals,
-            stored=self._tell_sessions,
-            grew=self._tell_of_growth,
         )
 
     def _shared_source(self) -> StoreSource:
@@ -300,7 +250,7 @@ class NodeService:
             self._source = StoreSource(self._worker.store, self.config.policy)
         return self._source
 
-    async def _run(self, session: AnySession, name: str, address: str | None) -> None:
+    async def _run(self, session: Session[Any], name: str, address: str | None) -> None:
         self.sessions[session] = None
         self.roster.began(session, name)
         _logger.info("connected", extra={"peer": name})
@@ -320,7 +270,7 @@ class NodeService:
                 self.config.surroundings.collect()
             self.sessions.pop(session, None)
             self.roster.ended(session, sys.exception())
-            self._peering.ended(name, address, getattr(session, "proved", None), session.stats, failure)
+            self._peering.ended(name, address, session.proved, session.stats, failure)
 
     async def _keep_contact(self, url: PeerUrl) -> None:
         config, peer = self.config.for_peer(url)
@@ -331,7 +281,7 @@ class NodeService:
         self.roster.troubles[url] = None
         while True:
             address = network_of(url.host)
-            session: AnySession | None = None
+            session: Session[Any] | None = None
             try:
                 streams = await connect(url)
                 self.roster.troubles[url] = None
@@ -351,17 +301,17 @@ class NodeService:
                 backoff.succeeded()
             await asyncio.sleep(wait)
 
-    async def _calling(self, url: PeerUrl, streams: Streams) -> AnySession:
+    async def _calling(self, url: PeerUrl, streams: Streams) -> Session[Any]:
         """The session of a connection that we opened."""
         config, _ = self.config.for_peer(url)
-        if url.scheme == "culm":
-            return self._secure(streams, peer=url.key, config=config)
-        if url.scheme == "bushbaby":
-            return self._bushbaby(streams, called=True, config=config)
-        logs = await self._worker.run(logs_to_ask_for, self._worker.store, self.config.policy)
-        if url.scheme == "intervals":
-            return self._intervals(streams, logs=logs, config=config)
-        return self._proposals(streams, called=True, logs=logs, config=config)
+        scheme = scheme_of(url)
+        assert scheme.session is not None  # noqa: S101 - no other address is one of a peer
+        logs: list[Log] = []
+        if scheme.asks_by_log:
+            logs = await self._worker.run(logs_to_ask_for, self._worker.store, self.config.policy)
+        options = self.config.proposals if scheme.is_proposing else None
+        purpose = Purpose(called=True, key=url.key, logs=tuple(logs), options=options)
+        return scheme.session(self._context_of(streams[1], config), streams, purpose)
 
     async def _watch_store(self) -> None:
         async for _ in changes(self._worker, self.config.surroundings):
@@ -375,8 +325,7 @@ class NodeService:
 
     def _tell_of_growth(self, log: Log) -> None:
         for session in self.sessions:
-            if isinstance(session, PeerSession):
-                session.log_grew(log)
+            session.log_grew(log)
 
     async def _stop(self) -> None:
         for server in self._servers:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from culm.errors import NetworkError
-from culm.node.bushbaby.session import BushbabySession
-from culm.node.culm.claims import Claims
-from culm.node.culm.session import CulmSession
-from culm.node.intervals.session import IntervalSession
 from culm.node.network.transport import connect
-from culm.node.proposals.proposer import ProposalOptions
-from culm.node.proposals.session import ProposalSession
+from culm.node.schemes import scheme_of
+from culm.node.sessions.session import Context, Purpose
 from culm.node.sessions.stats import SessionStats
 from culm.node.sharing.peering import Peering
 from culm.node.storage.changes import changes
@@ -25,19 +21,17 @@ from culm.node.storage.worker import StoreWorker
 from culm.node.surroundings import clock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable
 
     from culm.bamboo import Identity
     from culm.node.config import NodeConfig
-    from culm.node.intervals.follower import FollowOptions
     from culm.node.network.urls import PeerUrl
-    from culm.node.service import AnySession
-    from culm.node.sessions.peer import PeerSession
+    from culm.node.sessions.session import Session
     from culm.node.sharing.rates import Streams
-    from culm.ranges import RangeSet
-    from culm.store import Log, SQLiteStore
+    from culm.store import SQLiteStore
 
-_PROGRESS_SECONDS = 0.1
+_PROGRESS_SECONDS = 0.1  # Between two calls of ``progress``: often enough for a line that people watch.
+_ONCE = Purpose(is_live=False, mirrors=False)
 
 
 @dataclass(slots=True)
@@ -48,129 +42,58 @@ class SyncSummary(SessionStats):
 
 
 async def sync(
-    identity: Identity,
+    identity: Identity | None,
     config: NodeConfig,
     store: SQLiteStore,
     url: PeerUrl,
+    purpose: Purpose = _ONCE,
     progress: Callable[[SessionStats], None] = lambda _: None,
 ) -> SyncSummary:
-    """Connect to ``url`` and exchange everything both sides are willing to; ``NetworkError`` if that breaks off.
+    """Exchange with a peer, by the protocol of its address, everything both sides are willing to.
 
-    ``progress`` is called several times a second.
+    ``identity`` is needed only where the protocol proves who we are. ``purpose`` says what to ask for, where the
+    protocol asks by log, and whether to stay for what is new until cancelled. ``progress`` is called several times a
+    second. ``NetworkError`` if the connection breaks off before everything was exchanged. A connection that has carried
+    all the messages it may is followed by another one.
     """
     started = clock()
     summary = SyncSummary()
     worker = StoreWorker(store, config.surroundings)
+    context = Context(identity, config, worker, StoreSource(store, config.policy))
+    purpose = replace(purpose, called=True, key=url.key)
     try:
-        while True:
-            session = BushbabySession(identity, config, worker, await _connected(config, url), called=True)
-            try:
-                await _until_done(session, partial(_told, progress, summary))
-                break
-            except NetworkError:
-                if not session.worn_out:
-                    raise
-            finally:
-                summary.add(session.stats)
+        while not await _sync_once(context, url, purpose, summary, progress):
+            pass
     finally:
         summary.seconds = clock() - started
         worker.close()
+        context.source.close()
     return summary
 
 
-async def sync_securely(
-    identity: Identity,
-    config: NodeConfig,
-    store: SQLiteStore,
-    url: PeerUrl,
-    *,
-    live: bool = False,
-    progress: Callable[[SessionStats], None] = lambda _: None,
-) -> SyncSummary:
-    """Exchange with a ``culm://`` peer what both sides want of each other; ``NetworkError`` if that breaks off.
-
-    ``live``: stay, and pass on what is new, until cancelled.
-    """
-    started = clock()
-    summary = SyncSummary()
-    worker = StoreWorker(store, config.surroundings)
-    source = StoreSource(store, config.policy)
-    session: CulmSession | None = None
+async def _sync_once(
+    context: Context, url: PeerUrl, purpose: Purpose, summary: SyncSummary, progress: Callable[[SessionStats], None]
+) -> bool:
+    """Exchange over one connection; False if it is worn out and another one has to go on."""
+    scheme, worker, config = scheme_of(url), context.worker, context.config
+    assert scheme.session is not None  # noqa: S101 - such addresses are not read as those of peers
+    assert isinstance(worker, StoreWorker)  # noqa: S101 - made above
+    session = scheme.session(context, await _connected(config, url), purpose)
+    is_watched = purpose.is_live or scheme.watches_store
     try:
-        streams = await _connected(config, url)
-        session = CulmSession(identity, config, worker, source, Claims(), streams, peer=url.key, live=live)
-        async with folding(worker), _watched(session, worker, config):
-            await _until_done(session, progress)
+        async with folding(worker), _watched(session, worker, config) if is_watched else nullcontext():
+            await _until_done(session, partial(_told, progress, summary))
+    except NetworkError:
+        if not session.worn_out:
+            raise
+        return False
     finally:
-        if session is not None:
-            summary.add(session.stats)
-        summary.seconds = clock() - started
-        worker.close()
-        source.close()
-    return summary
-
-
-async def sync_logs(
-    config: NodeConfig,
-    store: SQLiteStore,
-    url: PeerUrl,
-    logs: Iterable[Log],
-    *,
-    options: FollowOptions | ProposalOptions | None = None,
-    live: bool = False,
-    interest: Callable[[Log], RangeSet] | None = None,
-    progress: Callable[[SessionStats], None] = lambda _: None,
-) -> SyncSummary:
-    """Ask a peer for logs, and answer what it asks for in turn; ``NetworkError`` if that breaks off.
-
-    The protocol is the one that ``options`` are of, intervals without any. ``live``: stay, and pass on what is new,
-    until cancelled. ``interest`` narrows what is asked for of a log.
-    """
-    started = clock()
-    summary = SyncSummary()
-    worker = StoreWorker(store, config.surroundings)
-    source = StoreSource(store, config.policy)
-    session: PeerSession | None = None
-    try:
-        streams = await _connected(config, url)
-        if isinstance(options, ProposalOptions):
-            session = ProposalSession(
-                config,
-                worker,
-                source,
-                streams,
-                called=True,
-                logs=logs,
-                live=live,
-                mirrors=live,
-                options=options,
-                interest=interest,
-            )
-        else:
-            session = IntervalSession(
-                config,
-                worker,
-                source,
-                streams,
-                logs=logs,
-                live=live,
-                mirrors=live,
-                options=options,
-                interest=interest,
-            )
-        async with folding(worker), _watched(session, worker, config) if live else nullcontext():
-            await _until_done(session, progress)
-    finally:
-        if session is not None:
-            summary.add(session.stats)
-        summary.seconds = clock() - started
-        worker.close()
-        source.close()
-    return summary
+        summary.add(session.stats)
+    return True
 
 
 @asynccontextmanager
-async def _watched(session: PeerSession | CulmSession, worker: StoreWorker, config: NodeConfig) -> AsyncIterator[None]:
+async def _watched(session: Session[Any], worker: StoreWorker, config: NodeConfig) -> AsyncIterator[None]:
     """Tell a session of the store's changes, for as long as the block lasts."""
 
     async def watch() -> None:
@@ -198,7 +121,7 @@ async def _connected(config: NodeConfig, url: PeerUrl) -> Streams:
     return Peering(config).paced(await connect(url), config.for_peer(url)[1])
 
 
-async def _until_done(session: AnySession, progress: Callable[[SessionStats], None]) -> None:
+async def _until_done(session: Session[Any], progress: Callable[[SessionStats], None]) -> None:
     running = asyncio.create_task(session.run())
     done = asyncio.create_task(session.done.wait())
     try:

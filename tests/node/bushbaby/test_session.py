@@ -445,11 +445,11 @@ def test_half_a_message_is_let_go(parties: list[Party]) -> None:
         peer = Deployed(bob, far)
         await peer.until(lambda: peer.connection.replicating)
         peer.writer.write(encode_header(BAMBOO, 1_000_000) + bytes(500_000))
-        await until(lambda: session._connection.unfinished == 500_000)
-        before = session._connection.unfinished
+        await until(lambda: session.connection.unfinished == 500_000)
+        before = session.connection.unfinished
         peer.writer.close()
         await asyncio.gather(task, return_exceptions=True)
-        return before, session._connection.unfinished
+        return before, session.connection.unfinished
 
     assert (500_000, 0) == run(talk)
 

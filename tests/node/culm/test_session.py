@@ -18,10 +18,11 @@ from culm.node.network.tls import calling_context
 from culm.node.network.transport import connect, secured
 from culm.node.network.urls import PeerUrl
 from culm.node.service import NodeService
+from culm.node.sessions.session import Context, Purpose
 from culm.node.sessions.stats import PeerRefused, SessionStats
 from culm.node.storage.source import StoreSource
 from culm.node.surroundings import Surroundings
-from culm.node.sync import sync_securely
+from culm.node.sync import sync
 from culm.ranges import Range, RangeSet
 from culm.store import SQLiteStore
 from culm.testing.builders import build_log
@@ -64,9 +65,17 @@ class Peer:
         self.source = self.source or StoreSource(self.store, config.policy)
         self.source.policy = config.policy
         party = self.party
-        session = CulmSession(
-            party.identity, config, party.worker, self.source, self.claims, streams, stored=self.tell, **settings
+        context = Context(
+            party.identity,
+            config,
+            party.worker,
+            self.source,
+            stored=self.tell,
+            claims=self.claims,
+            refuses=settings.pop("refuses", lambda _: None),
         )
+        purpose = Purpose(key=settings.pop("peer", None), is_live=settings.pop("live", True))
+        session = CulmSession(context, streams, purpose)
         self.sessions.append(session)
         return session
 
@@ -290,7 +299,7 @@ def test_changed_minds(peers: list[Peer]) -> None:
             await session.change_policy(policy)
             await until(lambda: alice.holds(second) == [*range(1, 11)])
             await theirs.change_policy(Policy(block_peers=frozenset([alice.key])))
-            await until(session._writer.is_closing)
+            await until(session.driver._writer.is_closing)
 
     run(main)
 
@@ -379,7 +388,7 @@ def test_over_tls(parties: list[Party], tmp_path: Path) -> None:
         async with serving(parties[0]) as url:
             assert url.key == parties[0].identity.public
             with SQLiteStore(tmp_path / "other.db") as store:
-                summary = await sync_securely(parties[1].identity, CONFIG, store, url)
+                summary = await sync(parties[1].identity, CONFIG, store, url)
                 assert summary.entries_received == 20
                 assert 20 == sum(1 for _ in store.entries(key(log)))
             with pytest.raises(PeerRefused, match="is somebody else"):
@@ -496,7 +505,7 @@ def test_what_failed_sessions_leave_is_collected(tmp_path: Path) -> None:
     class Failing:
         """A session that fails, or is ended by its peer."""
 
-        stats, scheme, address, peer = SessionStats(), "culm", "", None
+        stats, scheme, address, peer, proved = SessionStats(), "culm", "", None, None
 
         def __init__(self, error: Exception | None) -> None:
             self._error = error

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from culm.bamboo import MAX_U64
 from culm.node.interests.missing import EVERYTHING
-from culm.node.proposals.proposer import ProposalOptions
+from culm.node.proposals.options import ProposalOptions
 from culm.proposals import Limits
 from culm.ranges import RangeSet, read_range
 from tests.models import MARKS, count, models

@@ -12,7 +12,7 @@ import pytest
 from culm.bamboo import path
 from culm.errors import Place, StoreFull
 from culm.node.interests.policy import Policy
-from culm.node.proposals.proposer import ProposalOptions
+from culm.node.proposals.options import ProposalOptions
 from culm.proposals import (
     Endpoint,
     EntryReceived,
@@ -49,7 +49,7 @@ def test_everything_arrives(peers: list[ProposalPeer]) -> None:
     assert alice.numbers(key(log)) == list(range(1, 301))
     assert bob.numbers(key(own)) == list(range(1, 21))
     assert (session.stats.entries_received, session.stats.entries_sent) == (200, 20)
-    assert session.session.is_over
+    assert session.connection.is_over
     session = sync(alice, bob, [key(log), key(own)])
     assert (session.stats.entries_received, session.stats.entries_sent) == (0, 0)
 
@@ -265,7 +265,7 @@ def test_who_waited_for_a_payload_goes_on_without(peers: list[ProposalPeer], how
             tasks[0].cancel()
         else:
             fetching._handle(Skipped(0, 1, is_available=False))
-            fetching._wake.set()
+            fetching.driver.wake()
         while await carol.on_its_thread(carol.numbers, key(log)) != [2, 3, 4, 5]:
             await asyncio.sleep(0.01)
         for task in tasks:
@@ -288,7 +288,7 @@ def test_neither_can_rebuild_what_the_other_begins_with(peers: list[ProposalPeer
         near, far = await stream_pair()
         asking, answering = bob.session(near, [key(log)], called=True), alice.session(far, policy=policy)
         tasks = [asyncio.create_task(session.run()) for session in (asking, answering)]
-        exchanges = asking.connection.exchanges
+        exchanges = asking.connection.endpoint.exchanges
         await until(lambda: any(item.is_ours and item.has(Said.ANSWERED) for item in exchanges.values()))
         assert max(exchanges) < 10  # their ids count what was proposed
         for task in tasks:
@@ -363,12 +363,12 @@ def test_a_fork_that_comes_to_light_is_told(peers: list[ProposalPeer]) -> None:
         near, far = await stream_pair()
         sessions = [alice.session(near, [key(log)], called=True), bob.session(far)]
         tasks = [asyncio.create_task(session.run()) for session in sessions]
-        await until(lambda: not any(session.connection.exchanges for session in sessions))
+        await until(lambda: not any(session.connection.endpoint.exchanges for session in sessions))
         await alice.on_its_thread(alice.store.add, [(log.make(3, b"lower"), b"lower")])
         sessions[0].store_changed()
         while await bob.on_its_thread(lambda: len(bob.numbers(key(log)))) != 2:
             await asyncio.sleep(0.01)
-        await until(lambda: not any(session.connection.exchanges for session in sessions))
+        await until(lambda: not any(session.connection.endpoint.exchanges for session in sessions))
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -12,7 +12,7 @@ import pytest
 
 from culm.bamboo import Entry
 from culm.errors import RemoteProtocolError
-from culm.node.proposals.proposer import ProposalOptions
+from culm.node.proposals.options import ProposalOptions
 from culm.node.sessions.stats import PeerSilent
 from culm.proposals import (
     EVERYTHING,
@@ -67,7 +67,7 @@ async def _against(
     rogue = Rogue(far)
     task = asyncio.create_task(session.run())
     rogue.send(greeting())
-    await until(lambda: bool(session.connection.exchanges))
+    await until(lambda: bool(session.connection.endpoint.exchanges))
     await talk(rogue, session)
     try:
         return await asyncio.wait_for(asyncio.shield(task), 10)
@@ -84,12 +84,14 @@ def test_a_peer_that_has_no_room(peers: list[ProposalPeer]) -> None:
 
     async def talk(rogue: Rogue, session: ProposalSession) -> None:
         def proposed() -> list[tuple[int, int | None]]:
-            exchanges = session.connection.exchanges.values()
+            exchanges = session.connection.endpoint.exchanges.values()
             return sorted((exchange.proposal.start, exchange.proposal.end) for exchange in exchanges)
 
         def end(start: int, code: Code) -> None:
             (number,) = [
-                number for number, exchange in session.connection.exchanges.items() if exchange.proposal.start == start
+                number
+                for number, exchange in session.connection.endpoint.exchanges.items()
+                if exchange.proposal.start == start
             ]
             rogue.send(says(Cancel(number, code)), sends(push_data(Marker(number))))
 
@@ -118,7 +120,7 @@ def test_lies_end_the_session(peers: list[ProposalPeer], what: str) -> None:
     first = log.entries[0]
 
     async def talk(rogue: Rogue, session: ProposalSession) -> None:
-        (proposal_id,) = session.connection.exchanges
+        (proposal_id,) = session.connection.endpoint.exchanges
         rogue.send(says(Adjust(proposal_id, EVERYTHING)))
         entry = Entry.decode(tampered(first)) if what == "forged entry" else first
         bad = {"no message": sends(b"\x0a"), "no packet": b"\xff", "a new stream": b"\x30\x02"}
@@ -136,7 +138,7 @@ def test_a_claim_reserves_nothing(peers: list[ProposalPeer]) -> None:
     entry = log.make(1, b"", size=2**63)
 
     async def talk(rogue: Rogue, session: ProposalSession) -> None:
-        (proposal_id,) = session.connection.exchanges
+        (proposal_id,) = session.connection.endpoint.exchanges
         tracemalloc.start()
         rogue.send(says(Adjust(proposal_id, EVERYTHING)))
         rogue.send(sends(push_data(Switch(proposal_id)), _metadata(entry), push_data(Raw(2**62)), bytes(100_000)))
@@ -153,7 +155,7 @@ def test_too_many_proposals(peers: list[ProposalPeer]) -> None:
     """A peer may have only so many proposals live."""
 
     async def talk(rogue: Rogue, session: ProposalSession) -> None:
-        limit = session.connection.limits.proposals
+        limit = session.connection.endpoint.limits.proposals
         rogue.send(*(says(Proposal(2 * number, bytes(32), number, 1)) for number in range(limit + 2)))
 
     with pytest.raises(RemoteProtocolError, match="credit"):
@@ -191,7 +193,7 @@ def test_a_bomb(peers: list[ProposalPeer]) -> None:
     bomb = b"\x01a" + b"\xff" + (2**62 - 1).to_bytes(8, "big") + b"\x01"
 
     async def talk(rogue: Rogue, session: ProposalSession) -> None:
-        (proposal_id,) = session.connection.exchanges
+        (proposal_id,) = session.connection.endpoint.exchanges
         rogue.send(says(Adjust(proposal_id, EVERYTHING)))
         head = b"\x09\xff" + (2**62).to_bytes(8, "big") + bytes((len(bomb),))
         rogue.send(sends(push_data(Switch(proposal_id)), _metadata(entry), head, bomb))
@@ -207,7 +209,7 @@ def test_a_bomb_that_was_asked_for(peers: list[ProposalPeer]) -> None:
     bomb = b"\x01a" + b"\xff" + (2**40 - 1).to_bytes(8, "big") + b"\x01"
 
     async def talk(rogue: Rogue, session: ProposalSession) -> None:
-        (proposal_id,) = session.connection.exchanges
+        (proposal_id,) = session.connection.endpoint.exchanges
         rogue.send(says(Adjust(proposal_id, EVERYTHING)))
         head = b"\x09\xff" + (2**40).to_bytes(8, "big") + bytes((len(bomb),))
         rogue.send(sends(push_data(Switch(proposal_id)), _metadata(entry), head, bomb))
@@ -248,7 +250,7 @@ def test_a_small_profile(peers: list[ProposalPeer]) -> None:
     most = 0
 
     def watched(session: ProposalSession) -> int:
-        return _size_of(session.session)
+        return _size_of(session.connection)
 
     async def main() -> None:
         nonlocal most

@@ -61,7 +61,9 @@ def test_exceptions_are_one_line() -> None:
         line.exc_info = sys.exc_info()
     place = r"test_logformat\.py:\d+ "
     assert re.search(rf": first\\nsecond \({place}fail < {place}test_exceptions\w+\)$", TextFormatter().format(line))
-    assert json.loads(JsonFormatter().format(line))["reason"].startswith("ValueError: first\nsecond (test_logformat.py:")
+    assert json.loads(JsonFormatter().format(line))["reason"].startswith(
+        "ValueError: first\nsecond (test_logformat.py:"
+    )
 
 
 def test_refused_entries_name_their_log(caplog) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001

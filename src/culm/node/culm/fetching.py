@@ -125,7 +125,7 @@ class Fetching:
     @property
     def news_at(self) -> float:
         """When the peer sent something of use."""
-        return self._transfer.news_at
+        return self._transfer.driver.news_at
 
     def brought(self, log: Log) -> int:
         """The bytes that came of a log which is being fetched."""

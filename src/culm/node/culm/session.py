@@ -1,7 +1,9 @@
-"""One connection of a ``culm://`` session: what the node wants, finds out and fetches on it.
+"""A ``culm://`` session: finds out what differs, and fetches it.
 
-On the three streams of the connection work a ``Discovery``, which finds out what differs, an ``IntervalSession``, which
-transfers, and ``Fetching``, which says what. What changes later is offered to the peer, as the peer offers it to us.
+The connection carries three streams. ``Discovery`` compares on the first and so learns which logs differ. An interval
+session inside this one transfers entries on the second, ``Fetching`` says which. On the third both sides offer what is
+new later on. The inner session has a driver of its own, over streams that end in this connection
+(``culm.node.culm.streams``): so a transfer that waits for the disk never keeps an offer waiting.
 """
 
 from __future__ import annotations
@@ -11,16 +13,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from culm.intervals import Limits as IntervalLimits
+from culm.node.culm.claims import Claims
 from culm.node.culm.discovery import Discovery
 from culm.node.culm.fetching import Fetching
 from culm.node.culm.interests import told_interests
 from culm.node.culm.offers import offer_of
 from culm.node.culm.streams import TransferReader, TransferWriter
 from culm.node.intervals.session import IntervalSession
-from culm.node.sessions.stats import PeerRefused, PeerSilent
-from culm.node.sessions.tasks import end_of_one, no_reader, peer_address, run_together
-from culm.node.sharing.turns import Portion
-from culm.node.surroundings import clock
+from culm.node.sessions.session import Purpose, Session
+from culm.node.sessions.stats import PeerRefused
+from culm.node.sessions.tasks import end_of_one
 from culm.session import (
     Asked,
     Connection,
@@ -38,87 +40,62 @@ from culm.session import (
 from culm.session.handshake import NONCE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Coroutine, Iterable
 
-    from culm.bamboo import Identity
-    from culm.node.config import NodeConfig
-    from culm.node.culm.claims import Claims
     from culm.node.interests.policy import Policy
-    from culm.node.storage.source import StoreSource
-    from culm.node.storage.worker import AnyWorker
+    from culm.node.sessions.session import Context
+    from culm.node.sharing.rates import Streams
     from culm.ranges import RangeSet
     from culm.store import Log
 
-_READ_BYTES = 256 * 1024
-_WRITE_BYTES = 256 * 1024
-_OFFER_SECONDS = 0.05  # what changes within such a time is told at once
-_OFFERS_QUEUED = 256 * 1024  # bytes: a peer that does not take them is told no more for now
-_KNOWN_OFFERS = 4096  # of the peer that are remembered, so that it is not told what it said
+_OFFER_SECONDS = 0.05  # What changes within such a time is offered together: an append seldom comes alone.
+_OFFERS_QUEUED = 256 * 1024  # Bytes. A peer that does not take them is told no more for now, so memory stays bounded.
+_KNOWN_OFFERS = 4096  # Of the peer, remembered so that it is not told what it said itself; of more, some are told.
 
 
-class _Transfers(IntervalSession):
-    """The transfer stream; its bytes are counted with those around them."""
-
-    def _count(self, *, received: int = 0, sent: int = 0) -> None:
-        """Somebody else counts."""
-
-
-class CulmSession:
-    """Runs one connection until it is ended.
-
-    ``peer``: the listener's key, if we called. ``live``: stay for what is new; else ``done`` is set once both sides
-    have all that they want of each other. ``refuses`` says why a caller that has proved its identity is sent away,
-    if it is.
-    """
+class CulmSession(Session[Event]):
+    """One session. ``discovery`` compares; the inner interval session transfers."""
 
     scheme: ClassVar[str] = "culm"
+    connection: Connection
 
-    def __init__(
-        self,
-        identity: Identity,
-        config: NodeConfig,
-        worker: AnyWorker,
-        source: StoreSource,
-        claims: Claims,
-        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-        *,
-        peer: bytes | None = None,
-        live: bool = True,
-        refuses: Callable[[bytes], str | None] = lambda _: None,
-        stored: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.config = config
-        self.done = asyncio.Event()
-        self._source = source
-        self._reader, self._writer = streams
-        self._live = live
-        self._share = worker.share
-        self._portion = Portion()
+    def __init__(self, context: Context, streams: Streams, purpose: Purpose) -> None:
+        config = context.config
         nonce = config.surroundings.secret_bytes(NONCE_BYTES)
-        if peer is None:
-            self.connection = Connection.listening(
-                identity, config.clump, nonce, lambda key: self.config.policy.admits_peer(key) and not refuses(key)
+        if purpose.key is None:
+            connection = Connection.listening(
+                context.needed_identity(),
+                config.clump,
+                nonce,
+                lambda key: self.config.policy.admits_peer(key) and not context.refuses(key),
             )
         else:
-            self.connection = Connection.calling(identity, peer, config.clump, nonce)
-        self._wake = asyncio.Event()
+            connection = Connection.calling(context.needed_identity(), purpose.key, config.clump, nonce)
+        super().__init__(context, streams, connection, is_live=purpose.is_live)
+        self._source = context.source
         self._incoming = TransferReader(self._consumed)
-        self._outgoing = TransferWriter(self.connection, self._wake.set)
-        self._transfer = _Transfers(
-            replace(config, limits=replace(config.limits, settle_seconds=config.limits.idle_seconds)),
-            worker,
-            source,
+        self._outgoing = TransferWriter(connection, self.driver.wake)
+        self._transfer = IntervalSession(
+            # Logs are released when all of them came, so that a quiet transfer stream needs no settling.
+            replace(
+                context,
+                config=replace(config, limits=replace(config.limits, settle_seconds=config.limits.idle_seconds)),
+                grew=None,
+            ),
             (self._incoming, cast("asyncio.StreamWriter", self._outgoing)),
-            live=False,
-            mirrors=False,
-            interest=self._interest,
-            limits=IntervalLimits(),
-            finished=self._were_fetched,
-            stored=stored,
+            Purpose(
+                is_live=False,
+                mirrors=False,
+                interest=self._interest,
+                limits=IntervalLimits(),
+                finished=self._were_fetched,
+            ),
+            is_counted=False,
         )
-        self.stats = self._transfer.stats  # what went through the session
-        self._fetching = Fetching(source, worker.share, claims, self._transfer, self._fetched_some)
-        self.discovery = Discovery(self.connection, worker, config, self._wake.set, self._check_settled)
+        self.stats = self._transfer.stats
+        claims = Claims() if context.claims is None else context.claims
+        self._fetching = Fetching(context.source, context.worker.share, claims, self._transfer, self._fetched_some)
+        self.discovery = Discovery(connection, context.worker, config, self.driver.wake, self._check_settled)
         self._opened = asyncio.Event()
         self._flushed = asyncio.Event()
         self._peer_has: dict[Log, int] = {}
@@ -137,33 +114,20 @@ class CulmSession:
         return self.peer if self.connection.is_open else None
 
     @property
-    def address(self) -> str:
-        """Where the peer is, as ``HOST:PORT``."""
-        return peer_address(self._writer)
+    def is_open(self) -> bool:
+        """Whether the handshake is over."""
+        return self._opened.is_set()
 
     # -- life --------------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``."""
-        try:
-            await run_together(
-                self._read(), self._write(), self._live_on(), writer=self._writer, flush=self._transfer.arrivals.close
-            )
-        finally:
-            self._fetching.close()
-            self.discovery.close()
-            self.connection.close()
-            self._reader = no_reader()
+    def works(self) -> Iterable[Coroutine[object, object, None]]:
+        """Everything that comes after the handshake."""
+        return (self._live_on(),)
 
     async def _live_on(self) -> None:
-        """Everything that comes after the handshake, which must not take long."""
-        try:
-            async with asyncio.timeout(self.config.limits.handshake_seconds):
-                await self._opened.wait()
-        except TimeoutError:
-            raise PeerSilent("the peer did not prove in time who it is") from None
+        await self._opened.wait()
         self.connection.tell_interests(told_interests(self._source, self.config.policy))
-        self._wake.set()
+        self.driver.wake()
         works = [self._transfer.run(), self.discovery.run(), self._fetching.run(), self._tell()]
         tasks = [asyncio.create_task(work) for work in works]
         try:
@@ -173,6 +137,16 @@ class CulmSession:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def flush(self) -> None:
+        """The connection is over: store what came before."""
+        await self._transfer.flush()
+
+    def close(self) -> None:
+        """Let other sessions fetch what this one did not."""
+        self._fetching.close()
+        self.discovery.close()
+        self.connection.close()
+
     def store_changed(self) -> None:
         """The store has changed: the peer may wait for what is new."""
         self._changed.set()
@@ -181,37 +155,33 @@ class CulmSession:
     async def change_policy(self, policy: Policy) -> None:
         """Go on with other choices."""
         if self.peer is not None and not policy.admits_peer(self.peer):
-            self._writer.close()
+            self.driver.close()
             return
         self.config = self.discovery.config = replace(self.config, policy=policy)
         self._transfer.config = replace(self._transfer.config, policy=policy)
         if self._opened.is_set():
             self.connection.tell_interests(told_interests(self._source, policy))
             self.discovery.again()
-            self._wake.set()
+            self.driver.wake()
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    async def _read(self) -> None:
-        while data := await self._reader.read(_READ_BYTES):
-            self.stats.bytes_received += len(data)
-            at = 0
-            while at < len(data):
-                part = data[at : at + self._portion.size]
-                async with self._share.turn():
-                    began = self._share.spent()
-                    for event in self.connection.receive_data(part, clock()):
-                        self._handle(event)
-                    self._portion.took(self._share.spent() - began, len(part))
-                at += len(part)
-                self.connection.hold(holds=self._fetching.is_full)
-                self._wake.set()
+    async def handle(self, events: list[Event]) -> None:
+        """Do what events ask for, in one turn. While too many offers wait, the peer may send no more of them."""
+        async with self._share.turn():
+            for event in events:
+                self._handle(event)
+        self.connection.hold(holds=self._fetching.is_full)
+        self.driver.wake()
+
+    async def end_of_stream(self) -> None:
+        """``PeerRefused`` if the peer hung up before the handshake was over: it says so in no other way."""
         if not self._opened.is_set():
             raise PeerRefused("the peer ended the connection instead of opening a session")
 
     def _consumed(self, amount: int) -> None:
         self.connection.consumed(amount)
-        self._wake.set()
+        self.driver.wake()
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -242,7 +212,7 @@ class CulmSession:
             del self._peer_has[next(iter(self._peer_has))]
         self._fetching.offered(offers)
 
-    # -- settling --------------------------------------------------------------------------------------------------
+    # -- settling ----------------------------------------------------------------------------------------------
 
     def _interest(self, log: Log) -> RangeSet:
         return self.config.policy.interest(log)
@@ -251,10 +221,10 @@ class CulmSession:
         self._fetching.finished(logs)
 
     def _fetched_some(self) -> None:
-        """Something was begun or finished."""
+        """Fetching a log was begun or finished."""
         if not self._fetching.is_full:
             self.connection.hold(holds=False)
-            self._wake.set()
+            self.driver.wake()
         self._check_settled()
 
     def _check_settled(self) -> None:
@@ -265,8 +235,9 @@ class CulmSession:
         if ended > self._settled:
             self._settled = ended
             self.connection.settle(ended)
-            self._wake.set()
-        if not self._live and 0 < ended <= min(self._settled, self._peer_settled) and not self.connection.is_comparing:
+            self.driver.wake()
+        agreed = min(self._settled, self._peer_settled)
+        if not self.is_live and 0 < ended <= agreed and not self.connection.is_comparing:
             self.done.set()
 
     # -- telling -----------------------------------------------------------------------------------------------
@@ -284,7 +255,7 @@ class CulmSession:
                 await self._flushed.wait()
             if offers := await self._share.run(self._news_for_peer):
                 self.connection.offer(offers)
-                self._wake.set()
+                self.driver.wake()
 
     def _news_for_peer(self) -> list[Offer]:
         assert self._told is not None  # noqa: S101 - set before
@@ -301,16 +272,17 @@ class CulmSession:
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    async def _write(self) -> None:
-        while True:
-            self._wake.clear()
-            while data := self.connection.data_to_send(_WRITE_BYTES):
-                self.stats.bytes_sent += len(data)
-                self._writer.write(data)
-                self._outgoing.moved()
-                self._flushed.set()
-                await self._writer.drain()
-            await self._wake.wait()
+    async def compose(self) -> bool:
+        """Nothing: discovery, fetching and the inner session queue what they have to say when they have it."""
+        return False
+
+    def sent(self) -> None:
+        """Let those go on who waited until less was queued."""
+        self._outgoing.moved()
+        self._flushed.set()
+
+    def keep_alive(self) -> None:
+        """Nothing: the inner session says something on its stream in time."""
 
 
 def _mark(offer: Offer) -> int:

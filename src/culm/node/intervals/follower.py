@@ -12,7 +12,7 @@ number is ours: naming its hash makes a fork show even when neither side has new
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, path
@@ -37,26 +37,10 @@ if TYPE_CHECKING:
 
     from culm.bamboo import Entry, PayloadHasher
     from culm.intervals import Connection, Event
+    from culm.node.intervals.options import FollowOptions
     from culm.node.storage.source import StoreSource
     from culm.ranges import RangeSet
     from culm.store import Log
-
-
-@dataclass(frozen=True, slots=True)
-class FollowOptions:
-    """How to ask. Sizes are of payloads, in bytes, both included.
-
-    ``newest``: only so many of the newest entries. ``newest_first``: those first. ``anchor``: sequence number and hash
-    of an entry that is trusted, for local forks.
-    """
-
-    verified: bool = True
-    forks: Forks = Forks.DEFAULT
-    anchor: tuple[int, bytes] | None = None
-    least_size: int | None = None
-    greatest_size: int | None = None
-    newest: int | None = None
-    newest_first: bool = False
 
 
 class Follower:

@@ -1,126 +1,97 @@
-"""One connection that speaks intervals: the protocol, and what the node wants of the peer.
+"""A session by intervals: answers the peer's requests, and asks for what the node wants (docs/protocols/intervals.md).
 
-A peer that asks for a log is asked for it in turn: the protocol has no way to list what a peer has.
+A peer that asks for a log is asked for it in turn, because the protocol has no way to list what a peer has.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from culm.intervals import Connection, Doubted, Event, Limits, Requested, RequestEnded
-from culm.node.intervals.follower import Follower, FollowOptions
-from culm.node.sessions.peer import MIRRORED_LOGS, WRITE_BYTES, PeerSession
+from culm.intervals import Connection, Doubted, Event, Requested, RequestEnded
+from culm.node.intervals.follower import Follower
+from culm.node.intervals.options import FollowOptions
+from culm.node.sessions.driver import WRITE_BYTES
+from culm.node.sessions.pointtopoint import INLINE_TURNS, MIRRORED_LOGS, PointToPointSession
 from culm.node.surroundings import clock
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
-    from culm.node.config import NodeConfig
     from culm.node.interests.policy import Policy
-    from culm.node.storage.source import StoreSource
-    from culm.node.storage.worker import AnyWorker
+    from culm.node.sessions.session import Context, Purpose
+    from culm.node.sharing.rates import Streams
     from culm.ranges import RangeSet
-    from culm.store import ImportReport, Log
+    from culm.store import Log
 
-_INLINE_TURNS = 4  # answering so many requests takes no thread
-_QUIET_SECONDS = 0.25  # after we sent something, before a one-time sync ends
+_QUIET_SECONDS = (
+    0.25  # After we sent something, a one-time sync waits so long: the peer may ask for more because of it.
+)
 
 
-class IntervalSession(PeerSession):
-    """Runs one connection until it is ended.
-
-    ``logs`` are asked for from the beginning, others when the peer asks for them if ``mirrors`` says so. ``interest``
-    says what of each log, by default the policy does. ``live``: go on with what is new; otherwise ``done`` is set once
-    everything came and the peer has what it asked for. ``finished``, if there is one, is called with logs of which
-    everything came, which are then followed no longer; they were asked for by ``ask_for``.
-    """
+class IntervalSession(PointToPointSession[Event]):
+    """One session. ``follower`` says what to ask for."""
 
     scheme: ClassVar[str] = "intervals"
+    connection: Connection
 
-    def __init__(
-        self,
-        config: NodeConfig,
-        worker: AnyWorker,
-        source: StoreSource,
-        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-        *,
-        logs: Iterable[Log] = (),
-        live: bool = True,
-        mirrors: bool = True,
-        options: FollowOptions | None = None,
-        interest: Callable[[Log], RangeSet] | None = None,
-        limits: Limits | None = None,
-        finished: Callable[[list[Log]], None] | None = None,
-        stored: Callable[[], None] = lambda: None,
-        grew: Callable[[Log], None] | None = None,
-    ) -> None:
-        super().__init__(config, worker, source, streams, live=live, stored=stored, grew=grew)
-        self.connection = Connection(source, limits=limits)
+    def __init__(self, context: Context, streams: Streams, purpose: Purpose, *, is_counted: bool = True) -> None:
+        connection = Connection(context.source, limits=purpose.limits)
+        super().__init__(context, streams, connection, purpose, is_counted=is_counted)
         self.follower = Follower(
-            self.connection, source, interest or config.policy.interest, options or FollowOptions(), live=live
+            connection,
+            context.source,
+            purpose.interest or context.config.policy.interest,
+            purpose.options or FollowOptions(),
+            live=purpose.is_live,
         )
-        self._mirrors = mirrors
-        self._finished = finished
-        logs = list(logs)
-        self._asks = bool(logs)
-        self.follower.add(logs)
+        self.follower.add(purpose.logs)
 
-    async def ask_for(self, wishes: Iterable[tuple[Log, RangeSet, int | None]]) -> None:
+    async def ask_for(self, wanted: Iterable[tuple[Log, RangeSet, int | None]]) -> None:
         """Ask for ranges of logs that the peer has, and for entries that may contradict ours."""
-        async with self._lock:
-            for log, ranges, doubted in wishes:
+        async with self.driver.lock:
+            for log, ranges, doubted in wanted:
                 self.follower.add_offered(log, ranges, doubted)
-        self._wake.set()
+        self.driver.wake()
 
-    async def change_policy(self, policy: Policy) -> None:
-        """Go on with other interests: what is not wanted any more is taken back, and what is asked for."""
-        logs = await self._share.run(self._newly_wanted, policy) if self._asks else []
-        async with self._lock:
-            self.config = replace(self.config, policy=policy)
-            self.follower.reconsider(policy.interest)
-            self.follower.add([log for log in policy.interests or () if isinstance(log, tuple)] + logs)
-        self._wake.set()
+    def _reconsider(self, policy: Policy, logs: list[Log]) -> None:
+        self.follower.reconsider(policy.interest)
+        self.follower.add(logs)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def _expects_payload(self, size: int) -> bool:
+    def _is_payload(self, size: int) -> bool:
         return self.connection.expects_payload(size)
 
-    def _parse(self, data: bytes) -> Iterator[Event]:
-        for event in self.connection.receive_data(data, self._heard_at):
+    def receive(self, data: bytes, now: float) -> Iterator[Event]:
+        """Parse bytes. The follower counts events at once: how far a request is decides how the next bytes are read."""
+        for event in self.connection.receive_data(data, now):
             self.follower.handle(event)
             yield event
 
-    def _refill(self) -> bytes:
+    def _refill(self) -> None:
         self.connection.refill()
-        return self.connection.data_to_send()
 
     def _handle(self, event: Event) -> None:
         match event:
             case EntryReceived() | PayloadReceived() | PayloadFailed():
                 self._take(event)
             case Requested(request):
-                self._news_at = self._heard_at
-                if self._mirrors and self.follower.count < min(MIRRORED_LOGS, self.config.limits.max_logs):
+                self.driver.heard_news()
+                if self._purpose.mirrors and self.follower.count < min(MIRRORED_LOGS, self.config.limits.max_logs):
                     self.follower.add([request.log])
             case RequestEnded(_, log, doubted) if doubted is not None:
                 self.follower.doubt(log, doubted)
             case Doubted(log, seq):
                 self.follower.doubt(log, seq, confirmed=True)
             case _:
-                self._news_at = self._heard_at
+                self.driver.heard_news()
         self.stats.missing = self.follower.missing
-        for proof in self.follower.proofs:
-            self._take_proof(proof)
-        self.follower.proofs.clear()
+        self._take_proofs(self.follower.proofs)
 
-    def _was_stored(self, report: ImportReport) -> None:
-        super()._was_stored(report)
-        if self.follower.needs_storing:
-            self._wake.set()
+    @property
+    def _waits_for_store(self) -> bool:
+        return self.follower.needs_storing
 
     def _look_again(self) -> None:
         if self.follower.needs_storing:
@@ -130,40 +101,43 @@ class IntervalSession(PeerSession):
 
     @property
     def _is_small_work(self) -> bool:
-        return not self.follower.has_work and self.connection.turns <= _INLINE_TURNS
+        return not self.follower.has_work and self.connection.turns <= INLINE_TURNS
 
-    def _compose(self) -> tuple[bytes, bool]:
-        if logs := self._changed_logs():
+    def _compose(self) -> bool:
+        if logs := self._take_changed_logs():
             self.connection.wake(logs)
             self.follower.changed(logs)
         self.follower.step()
         more = self.connection.respond(WRITE_BYTES)
         self.stats.entries_sent = self.connection.entries_sent
-        return self.connection.data_to_send(), more
+        return more
 
     def _take_events(self) -> list[Event]:
         return self.connection.take_events()
 
     # -- watching ----------------------------------------------------------------------------------------------
 
-    def _keep_alive(self) -> bytes:
-        self.connection.keep_alive()
-        return self.connection.data_to_send()
+    async def settle(self) -> None:
+        """Nothing of use has come for a while: a peer that has nothing need not say so."""
+        async with self.driver.lock:
+            self.follower.settle()
 
-    def _settle(self) -> None:
-        self.follower.settle()
+    async def poll(self) -> None:
+        """Ask again for what the peer did not have."""
+        async with self.driver.lock:
+            self.follower.poll()
 
-    def _poll(self) -> None:
-        self.follower.poll()
+    async def check_done(self) -> None:
+        """Release logs of which everything came, if somebody waits for that; else see whether all came."""
+        async with self.driver.lock:
+            if self._purpose.finished is not None:
+                if finished := self.follower.release():
+                    self._purpose.finished(finished)
+            elif not self.is_live and self.follower.is_done and self.arrivals.idle:
+                self._check_quiet()
 
-    def _check_done(self) -> None:
-        if self._finished is not None:
-            if finished := self.follower.release():
-                self._finished(finished)
-            return
-        if self._live or not (self.follower.is_done and self.arrivals.idle):
-            return
-        quiet = clock() - self._news_at
+    def _check_quiet(self) -> None:
+        quiet = clock() - self.driver.news_at
         needed = _QUIET_SECONDS if self.stats.entries_sent else 0.0
         if (self.connection.peer_is_content and quiet >= needed) or quiet > self.config.limits.settle_seconds:
             self.done.set()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from culm.node.intervals.followed import Followed
-    from culm.node.intervals.follower import FollowOptions
+    from culm.node.intervals.options import FollowOptions
     from culm.node.storage.source import StoreSource
     from culm.ranges import Range, RangeSet
 

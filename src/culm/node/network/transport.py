@@ -29,7 +29,7 @@ async def connect(url: PeerUrl) -> Streams:
 
     With ``culm://``, ``PeerRefused`` if somebody else answers than the one whose key the address has.
     """
-    secure = {"ssl": calling_context(), "server_hostname": ""} if url.scheme == "culm" else {}
+    secure = {"ssl": calling_context(), "server_hostname": ""} if url.is_secure else {}
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             streams = await asyncio.open_connection(url.host, url.port, limit=_STREAM_LIMIT, **secure)  # type: ignore[arg-type]

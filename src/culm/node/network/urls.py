@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 SCHEMES = ("culm", "bushbaby", "intervals", "proposals")  # protocols in which we contact peers
 LISTENER_SCHEMES = (*SCHEMES, "negentropy")
+_SECURE = ("culm",)  # TLS, in which the listener proves the identity that the address names as ``KEY@``
 _MAX_PORT = 65535
 
 
 def forms(schemes: Sequence[str], *, listening: bool = False) -> list[str]:
     """What addresses look like. To connect by ``culm://`` the listener's key is needed."""
-    return [f"{scheme}://{'KEY@' if scheme == 'culm' and not listening else ''}HOST:PORT" for scheme in schemes]
+    return [f"{scheme}://{'KEY@' if scheme in _SECURE and not listening else ''}HOST:PORT" for scheme in schemes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,17 @@ class PeerUrl:
             msg = f"{text!r}: nobody listens at port 0"
             raise ConfigError(msg)
         if parts.username is None:
-            if parts.scheme == "culm" and not may_be_zero:
-                raise ConfigError(f"{text!r} does not say whose address it is; expected culm://KEY@HOST:PORT")
+            if parts.scheme in _SECURE and not may_be_zero:
+                raise ConfigError(f"{text!r} does not say whose address it is; expected {parts.scheme}://KEY@HOST:PORT")
             return cls(parts.scheme, host, port)
-        if parts.scheme != "culm":
+        if parts.scheme not in _SECURE:
             raise ConfigError(f"{text!r}: only a culm:// address has a key")
         return cls(parts.scheme, host, port, parse_author(parts.username))
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether connections are TLS, in which the listener proves its identity."""
+        return self.scheme in _SECURE
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from culm.bamboo import PayloadHasher
-    from culm.node.proposals.proposer import ProposalOptions
+    from culm.node.proposals.options import ProposalOptions
     from culm.node.storage.source import StoreSource
     from culm.ranges import RangeSet
     from culm.store import Log

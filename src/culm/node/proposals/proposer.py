@@ -15,20 +15,17 @@ from typing import TYPE_CHECKING
 from culm.bamboo import MAX_U64
 from culm.node.proposals.gaps import Gap, Gaps
 from culm.proposals import (
-    EVERYTHING,
     NOTHING,
     Adjust,
     Cancelled,
     Code,
     Dropped,
-    Eagerness,
     Freed,
     Noticed,
     Offered,
     Proposal,
     Refused,
     Skipped,
-    Wish,
     can_rebuild,
 )
 from culm.proposals.states import Said
@@ -40,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from culm.bamboo import Entry
+    from culm.node.proposals.options import ProposalOptions
     from culm.node.storage.source import StoreSource
     from culm.proposals import Endpoint, Event
     from culm.ranges import RangeSet
@@ -50,32 +48,6 @@ _LOOKED_AT = 1024  # gaps, to see whether one of them begins below a proposal of
 _SKIPPED = 1024  # payloads of one log that are asked for again; of more, in the next session
 _MISSING = (PayloadState.ABSENT, PayloadState.PARTIAL)
 _FORK = (0, 0)  # in place of a span: a proposal that shows a fork
-
-
-@dataclass(frozen=True, slots=True)
-class ProposalOptions:
-    """How to ask. Sizes are of payloads, in bytes, both included.
-
-    ``mandatory``: no payload may be left out. ``notify_only``: be told what there is. ``notify_above``: be told of
-    payloads above this size, instead of getting them. ``greedy``: take, and pass on, payloads before they could be
-    checked. ``window``: bytes of history for compressing; 0: none. ``small``: cost the node as little as possible.
-    """
-
-    least_size: int = 0
-    greatest_size: int = MAX_U64
-    mandatory: bool = False
-    notify_only: bool = False
-    notify_above: int | None = None
-    greedy: bool = False
-    window: int = 0
-    small: bool = False
-
-    @property
-    def eagerness(self) -> Eagerness:
-        """What to ask for."""
-        if self.notify_only:
-            return NOTHING
-        return EVERYTHING if self.notify_above is None else Eagerness(Wish.LIMITED, self.notify_above)
 
 
 @dataclass(slots=True)

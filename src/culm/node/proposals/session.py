@@ -1,18 +1,19 @@
-"""One connection that speaks proposals: the protocol, and what the node wants of the peer.
+"""A session by proposals: confirms what the peer proposes, and proposes what the node wants.
 
-A peer that proposes a log is asked for it in turn: the protocol has no way to list what a peer has, and none to say
-that there is nothing more. A one-time sync ends when everything was asked for and answered, nothing has come for a
-moment, and the peer has answered a ping since.
+A peer that proposes a log is asked for it in turn, because the protocol has no way to list what a peer has. Nor has it
+a way to say that there is nothing more. So a one-time sync ends when everything was proposed and answered, nothing has
+come for a moment, and the peer has answered a ping since.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from culm.node.proposals.proposer import ProposalOptions, Proposer
-from culm.node.sessions.peer import MIRRORED_LOGS, WRITE_BYTES, PeerSession
+from culm.node.proposals.options import ProposalOptions
+from culm.node.proposals.proposer import Proposer
+from culm.node.sessions.driver import WRITE_BYTES
+from culm.node.sessions.pointtopoint import INLINE_TURNS, MIRRORED_LOGS, PointToPointSession
 from culm.node.surroundings import clock
 from culm.proposals import (
     SMALL,
@@ -20,7 +21,6 @@ from culm.proposals import (
     EntryReceived,
     Event,
     Freed,
-    Limits,
     Offered,
     PayloadFailed,
     PayloadReceived,
@@ -29,112 +29,79 @@ from culm.proposals import (
 )
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from culm.bamboo import Entry
-    from culm.node.config import NodeConfig
     from culm.node.interests.policy import Policy
-    from culm.node.storage.source import StoreSource
-    from culm.node.storage.worker import AnyWorker
-    from culm.ranges import RangeSet
-    from culm.store import ImportReport, Log
+    from culm.node.sessions.session import Context, Purpose
+    from culm.node.sharing.rates import Streams
+    from culm.store import Log
 
-_INLINE_TURNS = 4  # answering so many proposals takes no thread
-_QUIET_SECONDS = 0.25  # without news, before a one-time sync asks whether the peer is still there
-_FETCHED = 1024  # payloads on their way to the store that are remembered
-_FAREWELL_SECONDS = 2.0  # to end all proposals in order
-_LARGEST_WINDOW = 1024 * 1024  # bytes of history that are kept for a peer that compresses
+_QUIET_SECONDS = 0.25  # Without news, before a one-time sync asks whether the peer is still busy.
+_FETCHED = 1024  # Payloads on their way to the store that are remembered; of more, the oldest is there by then.
+_FAREWELL_SECONDS = 2.0  # To end all proposals in order; a peer that takes longer finds the connection closed.
+_LARGEST_WINDOW = 1024 * 1024  # Bytes of history kept for a peer that compresses: so much each session may cost.
 
 
-class ProposalSession(PeerSession):
-    """Runs one connection until it is ended. ``called``: we opened it.
-
-    ``logs`` are asked for from the beginning, others when the peer proposes them if ``mirrors`` says so. ``interest``
-    says what of each log, by default the policy does. ``live``: go on with what is new; otherwise ``done`` is set once
-    everything came.
-    """
+class ProposalSession(PointToPointSession[Event]):
+    """One session. ``proposer`` says what to propose, and what to answer."""
 
     scheme: ClassVar[str] = "proposals"
+    connection: Connection
 
-    def __init__(
-        self,
-        config: NodeConfig,
-        worker: AnyWorker,
-        source: StoreSource,
-        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-        *,
-        called: bool,
-        logs: Iterable[Log] = (),
-        live: bool = True,
-        mirrors: bool = True,
-        options: ProposalOptions | None = None,
-        interest: Callable[[Log], RangeSet] | None = None,
-        limits: Limits | None = None,
-        stored: Callable[[], None] = lambda: None,
-        grew: Callable[[Log], None] | None = None,
-    ) -> None:
-        super().__init__(config, worker, source, streams, live=live, stored=stored, grew=grew)
-        options = options or ProposalOptions()
+    def __init__(self, context: Context, streams: Streams, purpose: Purpose) -> None:
+        policy = context.config.policy
+        options = purpose.options or ProposalOptions()
         window = 0 if options.small else options.window
-        self.session = Connection(
-            source,
-            proactive=called,
-            setup=Setup(options.greedy, options.greedy, window, 0 if options.small else max(window, _LARGEST_WINDOW)),
-            limits=limits or (SMALL if options.small else None),
+        setup = Setup(options.greedy, options.greedy, window, 0 if options.small else max(window, _LARGEST_WINDOW))
+        connection = Connection(
+            context.source,
+            proactive=purpose.called,
+            setup=setup,
+            limits=purpose.limits or (SMALL if options.small else None),
         )
-        self.connection = self.session.endpoint
+        super().__init__(context, streams, connection, purpose)
         self.proposer = Proposer(
-            self.connection, source, interest or config.policy.interest, config.policy.shares, options
+            connection.endpoint, context.source, purpose.interest or policy.interest, policy.shares, options
         )
-        self._mirrors = mirrors
-        logs = list(logs)
-        self._asks = bool(logs)
+        self._endpoint = connection.endpoint
         self._fetching: dict[int, Entry] = {}  # by proposals: the entry whose payload is coming
         self._fetched: deque[Entry] = deque()  # payloads on their way to the store
-        self._grew = grew
         self._grown: set[Log] = set()
         self._asked_at: float | None = None  # when we asked for a sign of life, before ending
         self._answers = 0
         self._farewell_at: float | None = None
         self._entries_seen, self._entries_at = 0, 0.0
-        self.proposer.add(logs)
+        self.proposer.add(purpose.logs)
 
-    async def _flush(self) -> None:
+    async def flush(self) -> None:
+        """The connection is over: store what came before, and tell whoever waits for what does not come."""
         try:
-            await super()._flush()
-        finally:  # also where storing failed: nobody is to wait for what does not come
+            await super().flush()
+        finally:  # Also where storing failed: otherwise other sessions would wait for ever.
             self._release([*self._fetching.values(), *self._fetched])
-
-    async def change_policy(self, policy: Policy) -> None:
-        """Go on with other interests: what is not wanted any more is taken back, and what is asked for."""
-        logs = await self._share.run(self._newly_wanted, policy) if self._asks else []
-        async with self._lock:
-            self.config = replace(self.config, policy=policy)
-            self.proposer.reconsider(policy.interest, policy.shares)
-            self.proposer.add([log for log in policy.interests or () if isinstance(log, tuple)] + logs)
-        self._wake.set()
 
     def log_grew(self, log: Log) -> None:
         """More of a payload that is being fetched is there, which a greedy session passes on; or no more will come."""
         self._grown.add(log)
-        self._wake.set()
+        self.driver.wake()
+
+    def _reconsider(self, policy: Policy, logs: list[Log]) -> None:
+        self.proposer.reconsider(policy.interest, policy.shares)
+        self.proposer.add(logs)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def _expects_payload(self, size: int) -> bool:
-        return self.connection.receiver.expects_payload(size)
+    def _is_payload(self, size: int) -> bool:
+        return self._endpoint.receiver.expects_payload(size)
 
-    def _parse(self, data: bytes) -> Iterator[Event]:
-        for event in self.session.receive_data(data, self._heard_at):
+    def receive(self, data: bytes, now: float) -> Iterator[Event]:
+        """Parse bytes. The proposer hears of events at once, because the next bytes may depend on what it answers."""
+        for event in self.connection.receive_data(data, now):
             self.proposer.handle(event)
             if isinstance(event, EntryReceived) and event.entry.size:
                 self._begin_fetching(event.id, event.entry)
             yield event
-
-    @property
-    def _has_more(self) -> bool:
-        return self.session.has_more
 
     def _begin_fetching(self, proposal_id: int, entry: Entry) -> None:
         """The payload of an entry comes next, so that nobody is told that it is not available."""
@@ -148,18 +115,17 @@ class ProposalSession(PeerSession):
             self._fetched.append(entry)
 
     def _release(self, entries: Iterable[Entry]) -> None:
-        """These payloads are there, or will not come: who waits for them can pass on either."""
+        """These payloads are there, or will not come: sessions that wait for them can pass on either."""
         logs: dict[Log, None] = {}
         for entry in entries:
             self._source.fetched(entry.log, entry.seq)
             logs[entry.log] = None
-        if self._grew is not None:
+        if (grew := self._context.grew) is not None:
             for log in logs:
-                self._grew(log)
+                grew(log)
 
-    def _refill(self) -> bytes:
-        self.session.refill()
-        return self.session.data_to_send()
+    def _refill(self) -> None:
+        self.connection.refill()
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -174,23 +140,20 @@ class ProposalSession(PeerSession):
                 self._end_fetching(event.id)
             case Skipped() | Freed():
                 self._end_fetching(event.id)
-                self._news_at = self._heard_at
+                self.driver.heard_news()
             case Offered(proposal):
-                self._news_at = self._heard_at
-                if self._mirrors and self.proposer.count < min(MIRRORED_LOGS, self.config.limits.max_logs):
+                self.driver.heard_news()
+                if self._purpose.mirrors and self.proposer.count < min(MIRRORED_LOGS, self.config.limits.max_logs):
                     self.proposer.add([proposal.log])
             case _:
-                self._news_at = self._heard_at
+                self.driver.heard_news()
         self._release([self._fetched.popleft() for _ in range(len(self._fetched) - _FETCHED)])
         self.stats.missing = self.proposer.missing
-        for proof in self.proposer.proofs:
-            self._take_proof(proof)
-        self.proposer.proofs.clear()
+        self._take_proofs(self.proposer.proofs)
 
-    def _was_stored(self, report: ImportReport) -> None:
-        super()._was_stored(report)
-        if self.proposer.needs_storing or self._fetched:
-            self._wake.set()
+    @property
+    def _waits_for_store(self) -> bool:
+        return self.proposer.needs_storing or bool(self._fetched)
 
     def _look_again(self) -> None:
         if self._fetched:
@@ -203,62 +166,62 @@ class ProposalSession(PeerSession):
 
     @property
     def _is_small_work(self) -> bool:
-        return not self.proposer.has_work and self.connection.sender.turns <= _INLINE_TURNS
+        return not self.proposer.has_work and self._endpoint.sender.turns <= INLINE_TURNS
 
-    def _compose(self) -> tuple[bytes, bool]:
+    def _compose(self) -> bool:
         grown, self._grown = self._grown, set()
-        logs = {*self._changed_logs(), *grown}
-        if logs:
-            self.connection.wake(logs)
+        if logs := {*self._take_changed_logs(), *grown}:
+            self._endpoint.wake(logs)
             self.proposer.changed(logs)
         if self._farewell_at is None:
             self.proposer.step()
-        elif not self.connection.exchanges:
-            self.session.close()
-        more = self.session.respond(WRITE_BYTES)
-        self.stats.entries_sent = self.connection.sender.entries_sent
-        return self.session.data_to_send(), more
+        elif not self._endpoint.exchanges:
+            self.connection.close()
+        more = self.connection.respond(WRITE_BYTES)
+        self.stats.entries_sent = self._endpoint.sender.entries_sent
+        return more
 
     def _take_events(self) -> list[Event]:
-        events = self.connection.take_events()
+        events = self._endpoint.take_events()
         for event in events:
             self.proposer.handle(event)
         return events
 
     # -- watching ----------------------------------------------------------------------------------------------
 
-    def _keep_alive(self) -> bytes:
-        self.session.keep_alive()
-        return self.session.data_to_send()
+    async def poll(self) -> None:
+        """Ask again for what the peer did not have."""
+        async with self.driver.lock:
+            self.proposer.poll()
 
-    def _poll(self) -> None:
-        self.proposer.poll()
-
-    def _check_done(self) -> None:
-        if self._live:
+    async def check_done(self) -> None:
+        """See whether a one-time sync is over: first the peer has to answer a ping, then all proposals are ended."""
+        if self.is_live:
             return
-        now = clock()
-        if self._farewell_at is not None:
-            if self.session.is_over or now - self._farewell_at > _FAREWELL_SECONDS:
+        async with self.driver.lock:
+            if self._farewell_at is None:
+                self._check_quiet()
+            elif self.connection.is_over or clock() - self._farewell_at > _FAREWELL_SECONDS:
                 self.done.set()
-            return
-        quiet_since = max(self._news_at, self._sent_at)
+
+    def _check_quiet(self) -> None:
+        now, quiet_since = clock(), max(self.driver.news_at, self._sent_at)
         if not (self.proposer.is_done and self.arrivals.idle and now - quiet_since >= _QUIET_SECONDS):
             return
         if self._asked_at is None or self._asked_at < quiet_since:
-            self._asked_at, self._answers = now, self.session.answers
-            self.session.ping()
-            self._wake.set()
-        elif self.session.answers > self._answers:
+            self._asked_at, self._answers = now, self.connection.answers
+            self.connection.ping()
+            self.driver.wake()
+        elif self.connection.answers > self._answers:
             self._farewell_at = now
             self.proposer.is_ending = True
-            for proposal_id in list(self.connection.exchanges):
-                self.connection.cancel(proposal_id)
-            self._wake.set()
+            for proposal_id in list(self._endpoint.exchanges):
+                self._endpoint.cancel(proposal_id)
+            self.driver.wake()
 
     @property
     def _sent_at(self) -> float:
         """When an entry was sent last."""
-        if self.connection.sender.entries_sent != self._entries_seen:
-            self._entries_seen, self._entries_at = self.connection.sender.entries_sent, clock()
+        if self._endpoint.sender.entries_sent != self._entries_seen:
+            self._entries_seen, self._entries_at = self._endpoint.sender.entries_sent, clock()
         return self._entries_at

@@ -1,0 +1,56 @@
+"""The protocols a node speaks, in one table: everything that depends on the scheme of an address.
+
+Whoever needs to know what is special about ``intervals://`` asks the table by a name that says what the difference is,
+instead of comparing the scheme with a string. A new protocol is a new row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from culm.node.bushbaby.session import BushbabySession
+from culm.node.culm.session import CulmSession
+from culm.node.intervals.session import IntervalSession
+from culm.node.proposals.session import ProposalSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from culm.node.network.urls import PeerUrl
+    from culm.node.sessions.session import Context, Purpose, Session
+    from culm.node.sharing.rates import Streams
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """A protocol, as far as a node treats it differently from others.
+
+    ``session`` makes a session of a connection; None: a caller compares sets of records and ends.
+    ``proves_identity``: peers prove who they are, so that a list of allowed peers can be held to.
+    ``needs_clump``: two nodes talk only if both name the same clump.
+    ``asks_by_log``: peers are asked for logs by name, since the protocol cannot list what a peer has.
+    ``watches_store``: also a session that is not live is told what other processes write meanwhile.
+    ``is_proposing``: how to ask is said by ``ProposalOptions``.
+    """
+
+    session: Callable[[Context, Streams, Purpose], Session[Any]] | None
+    proves_identity: bool = False
+    needs_clump: bool = False
+    asks_by_log: bool = False
+    watches_store: bool = False
+    is_proposing: bool = False
+
+
+TABLE = {
+    "culm": Scheme(CulmSession, proves_identity=True, watches_store=True),
+    "bushbaby": Scheme(BushbabySession, proves_identity=True, needs_clump=True),
+    "intervals": Scheme(IntervalSession, asks_by_log=True),
+    "proposals": Scheme(ProposalSession, asks_by_log=True, is_proposing=True),
+    "negentropy": Scheme(None),
+}
+
+
+def scheme_of(url: PeerUrl) -> Scheme:
+    """What is special about the protocol of an address."""
+    return TABLE[url.scheme]

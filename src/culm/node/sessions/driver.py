@@ -1,0 +1,262 @@
+"""The driver of a session: everything about a connection that is the same whatever the two sides speak.
+
+A protocol connection (``culm.wire.connection``) turns bytes into events and back, and does no I/O. A *speaker*
+(``culm.node.sessions.speaker``) knows what the node wants of the peer in that protocol. What remains is the same for
+all protocols, and is done here once: the socket, turns, memory, idle time, keep-alives, timers, the end.
+
+Three tasks share the work, so that neither direction can hold up the other:
+
+- The *reader* takes a chunk from the socket, has it parsed in portions, each in a turn of its own
+  (``culm.node.sharing.turns``), and hands the events to the speaker. Then it lets the speaker wait for room, so that a
+  peer that sends faster than we store is slowed down by TCP and not by our memory.
+- The *writer* asks the speaker to compose what comes next, a bounded amount at a time, and waits until the socket has
+  taken it. A slow peer therefore costs one such amount, not a whole log.
+- The *watch* looks at the clock: is the peer silent, does it take nothing, is it time for a sign of life?
+
+If the reader waited for the writer, two nodes could wait for each other for ever: each has a full socket and reads
+nothing until the other one does. Only a peer that lets more than ``_MOST_UNSENT`` pile up is not read from meanwhile.
+
+*The lock.* Parsing may run on a thread while the writer composes. Whatever uses the connection therefore holds
+``lock``, and no one waits for a peer or a disk while holding it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from culm.errors import RemoteProtocolError
+from culm.node.sessions.stats import PeerSilent
+from culm.node.sessions.tasks import no_reader, peer_address, run_together
+from culm.node.sharing.rates import unsent
+from culm.node.sharing.turns import Portion
+from culm.node.surroundings import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+
+    from culm.node.sessions.speaker import Speaker
+    from culm.node.sharing.rates import Streams
+    from culm.node.sharing.turns import Share
+
+EventT = TypeVar("EventT")
+
+WRITE_BYTES = 256 * 1024
+"""Bytes handed to the socket at once: enough to keep a fast link busy, and little enough memory for a slow one."""
+
+_READ_BYTES = 256 * 1024  # Read from the socket at once, for the same reasons.
+_MOST_UNSENT = 1024 * 1024  # Stop reading when the peer has not taken so many bytes: it may not make us queue more.
+_CHECK_SECONDS = 0.25  # Between two looks of the watch: its times are seconds, so a quarter of one is exact enough.
+
+
+class Driver(Generic[EventT]):
+    """Runs the connection of one speaker over a pair of streams.
+
+    ``is_counted``: whether its bytes count for the session's statistics; those of a connection inside another one
+    are counted outside.
+    """
+
+    def __init__(self, speaker: Speaker[EventT], streams: Streams, share: Share, *, is_counted: bool = True) -> None:
+        self.lock = asyncio.Lock()
+        self.is_taking = False  # a chunk is being dealt with: some of it is in no count yet
+        self.heard_at = self.spoke_at = self.news_at = self._began_at = self._polled_at = clock()
+        self._speaker = speaker
+        self._reader, self._writer = streams
+        self._share = share
+        self._is_counted = is_counted
+        self._portion = Portion()
+        self._wake = asyncio.Event()
+        self._unsent_at: float | None = None  # since when the peer has taken nothing
+
+    async def run(self, *works: Coroutine[object, object, None]) -> None:
+        """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``.
+
+        ``works`` are run beside it; the connection ends with the first of them.
+        """
+        try:
+            await run_together(
+                self._read(), self._write(), self._watch(), *works, writer=self._writer, flush=self._speaker.flush
+            )
+        finally:
+            self._reader = no_reader()
+
+    @property
+    def address(self) -> str:
+        """Where the peer is, as ``HOST:PORT``; empty if it is nowhere, as at a socket pair."""
+        return peer_address(self._writer)
+
+    def wake(self) -> None:
+        """There may be something to compose."""
+        self._wake.set()
+
+    def heard_news(self) -> None:
+        """Something of use came from the peer: it is not quiet yet."""
+        self.news_at = self.heard_at
+
+    def close(self) -> None:
+        """Close the connection, whatever the peer says."""
+        self._writer.close()
+
+    async def end_writing(self) -> None:
+        """Tell the peer that nothing more comes, and wait until it hangs up, which ends the session."""
+        self._writer.write_eof()
+        await asyncio.Future()
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        speaker = self._speaker
+        while data := await self._reader.read(_READ_BYTES):
+            if not speaker.hears_whole_messages:
+                self.heard_at = clock()
+            if self._is_counted:
+                speaker.stats.bytes_received += len(data)
+            self.is_taking = True
+            at = 0
+            while at < len(data):
+                async with self.lock:
+                    size = speaker.part_size(len(data) - at, self._portion.size)
+                await self._hear(data[at : at + size])
+                at += size
+            async with self.lock:
+                speaker.end_chunk()
+                self._put_out()  # Credit goes out at once: the peer may be waiting for it, and composing takes a while.
+            self.is_taking = False
+            if unsent(self._writer) > _MOST_UNSENT:
+                await self._writer.drain()
+            self.wake()
+        await speaker.end_of_stream()
+
+    async def _hear(self, part: bytes) -> None:
+        """Parse some bytes and deal with what they say."""
+        speaker, seconds = self._speaker, 0.0
+        while True:
+            events = speaker.receive(part, clock())
+            is_light = speaker.is_light(len(part))
+            while True:
+                async with self.lock:
+                    if is_light:
+                        async with self._share.turn():
+                            some, failure, spent = self._parsed(events)
+                    else:
+                        some, failure, spent = await self._share.run(self._parsed, events)
+                seconds += spent
+                if some:
+                    if speaker.hears_whole_messages:
+                        self.heard_at = clock()
+                    await speaker.handle(some)
+                if failure is not None:
+                    raise failure
+                if len(some) < speaker.batch:
+                    break
+                is_light = True
+            await speaker.make_room()
+            if not speaker.connection.has_more:
+                break
+            part = b""
+        if part:
+            self._portion.took(seconds, len(part))
+
+    def _parsed(self, events: Iterator[EventT]) -> tuple[list[EventT], RemoteProtocolError | None, float]:
+        """The next events, at most as many as the speaker takes at once; why there are no more; seconds of CPU.
+
+        Events before a fault count: they are returned along with it.
+        """
+        some: list[EventT] = []
+        began = self._share.spent()
+        try:
+            for event in islice(events, self._speaker.batch):
+                some.append(event)  # noqa: PERF402 - those before a failure are kept
+        except RemoteProtocolError as error:
+            return some, error, 0.0
+        return some, None, self._share.spent() - began
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    async def _write(self) -> None:
+        while True:
+            self._wake.clear()
+            more = await self._speaker.compose()
+            sent = await self.send()
+            if not (more or sent):
+                await self._speaker.check_done()
+                await self._wait()
+
+    async def send(self) -> bool:
+        """Hand the socket all that the connection may send now, and wait until it is taken; whether there was any."""
+        any_sent = False
+        while True:
+            async with self.lock:
+                size = self._put_out()
+            if not size:
+                return any_sent
+            any_sent = True
+            await self._writer.drain()
+            self._unsent_at = None
+
+    def _put_out(self) -> int:
+        """Hand bytes to the socket, in the order in which the connection gives them; how many. Holds the lock."""
+        speaker = self._speaker
+        data = speaker.connection.data_to_send(WRITE_BYTES)
+        now = clock()
+        if data:
+            self.spoke_at = now
+            self._unsent_at = self._unsent_at or now
+            if self._is_counted:
+                speaker.stats.bytes_sent += len(data)
+            self._writer.write(data)
+            speaker.sent()
+        self._fire_timers(now)
+        return len(data)
+
+    def _fire_timers(self, now: float) -> None:
+        connection = self._speaker.connection
+        while (deadline := connection.next_timer()) is not None and deadline <= now:
+            connection.handle_timer(now)
+
+    async def _wait(self) -> None:
+        """Wait until there may be something to compose, or the connection wants to be called."""
+        deadline = self._speaker.connection.next_timer()
+        if deadline is None:
+            await self._wake.wait()
+            return
+        try:
+            async with asyncio.timeout(max(0.0, deadline - clock())):
+                await self._wake.wait()
+        except TimeoutError:
+            async with self.lock:
+                self._fire_timers(max(deadline, clock()))
+
+    # -- watching ----------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        speaker = self._speaker
+        while True:
+            await asyncio.sleep(_CHECK_SECONDS)
+            now, limits = clock(), speaker.config.limits
+            if not speaker.is_open:
+                if now - self._began_at > limits.handshake_seconds:
+                    raise PeerSilent(f"the peer did not finish the handshake within {limits.handshake_seconds:g} s")
+                continue
+            self._check_silence(now, limits.idle_seconds)
+            if now - self.spoke_at > limits.keepalive_seconds and self._unsent_at is None:
+                self.spoke_at = now
+                async with self.lock:
+                    speaker.keep_alive()
+                    self._put_out()
+            if now - self.news_at > limits.settle_seconds:
+                await speaker.settle()
+            if speaker.is_live and now - self._polled_at > speaker.config.interval:
+                self._polled_at = now
+                await speaker.poll()
+            self.wake()
+
+    def _check_silence(self, now: float, most: float) -> None:
+        """``PeerSilent`` if the peer has said nothing, or taken nothing, for ``most`` seconds."""
+        if not self._writer.transport.get_write_buffer_size():
+            self._unsent_at = None
+        if self._unsent_at is not None and now - self._unsent_at > most:
+            raise PeerSilent(f"the peer took nothing for {most:g} s")
+        if now - self.heard_at > most:
+            raise PeerSilent(f"nothing came from the peer for {most:g} s")

@@ -1,0 +1,209 @@
+"""What sessions of both Point-2-Point protocols have in common: how what comes reaches the store, and news the peer.
+
+Both transfer entries and payloads of named logs in an order that the receiver chose, and both give credit for bytes.
+Entries and payloads take one way to the store, the ``Arrivals``. Credit is given once they are on it, so that a peer
+can never send more than we have room for. Parsing includes checking signatures, on a thread where there are many.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from culm.bamboo import ForkProof
+from culm.errors import PayloadMismatch, StoreError
+from culm.node.sessions.arrivals import Arrivals
+from culm.node.sessions.session import Session
+from culm.node.sessions.stats import REFUSALS_KEPT, tell_refused
+from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from culm.bamboo import Entry
+    from culm.node.interests.policy import Policy
+    from culm.node.sessions.session import Context, Purpose
+    from culm.node.sharing.rates import Streams
+    from culm.store import ImportReport, Log
+    from culm.wire.connection import ProtocolConnection
+
+EventT = TypeVar("EventT")
+
+INLINE_TURNS = 4
+"""Requests or proposals that are answered on the loop: so few take less than handing them to a thread does."""
+
+MIRRORED_LOGS = 16_384
+"""Logs a peer is asked for because it asked for them: what such a peer can make us remember stays bounded."""
+
+_INLINE_BYTES = 4096  # Parsed on the loop: at most a few signatures, which take less than a switch of threads.
+
+
+class PointToPointSession(Session[EventT]):
+    """A session by intervals or by proposals. ``arrivals`` is the way to the store."""
+
+    def __init__(
+        self,
+        context: Context,
+        streams: Streams,
+        connection: ProtocolConnection[EventT],
+        purpose: Purpose,
+        *,
+        is_counted: bool = True,
+    ) -> None:
+        super().__init__(context, streams, connection, is_live=purpose.is_live, is_counted=is_counted)
+        self.arrivals = Arrivals(context.worker, self._was_stored, context.config.policy.curate, context.grew)
+        self._source = context.source
+        self._purpose = purpose
+        self._change = -1  # The store's change that the peer has been served up to; -1: nobody waits for anything yet.
+        self._has_changed = True
+
+    async def flush(self) -> None:
+        """The connection is over: store what came before."""
+        await self.arrivals.close()
+
+    def store_changed(self) -> None:
+        """The store has changed: the peer may wait for what is new."""
+        self._has_changed = True
+        self.driver.wake()
+
+    def _take_changed_logs(self) -> list[Log]:
+        """The logs that have changed since the last call."""
+        if not self._has_changed:
+            return []
+        self._has_changed = False
+        if self._change < 0:
+            self._change = self._source.change()
+            return []
+        self._change, logs = self._source.changed_logs(self._change)
+        return logs
+
+    async def change_policy(self, policy: Policy) -> None:
+        """Go on with other choices: take back what is not wanted any more, and ask for what is."""
+        logs: list[Log] = []
+        if self._purpose.logs:
+            logs = await self._share.run(lambda: [log for log in self._source.logs() if policy.wants(log)])
+        async with self.driver.lock:
+            self.config = replace(self.config, policy=policy)
+            self._reconsider(policy, [log for log in policy.interests or () if isinstance(log, tuple)] + logs)
+        self.driver.wake()
+
+    @abstractmethod
+    def _reconsider(self, policy: Policy, logs: list[Log]) -> None:
+        """Ask by other choices, also for these logs. Called with the lock held."""
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _is_payload(self, size: int) -> bool:
+        """Whether the next ``size`` bytes are, as far as can be told, those of a large payload: no signatures."""
+
+    def part_size(self, available: int, portion: int) -> int:
+        """All that is available of a large payload, which costs little; else what makes a short turn."""
+        return available if self._is_payload(available) else min(available, portion)
+
+    def is_light(self, size: int) -> bool:
+        """Whether so many bytes are parsed within a millisecond."""
+        return (size <= _INLINE_BYTES and size > 0) or self._is_payload(size)
+
+    async def handle(self, events: list[EventT]) -> None:
+        """Do what events ask for, in one turn."""
+        async with self.driver.lock, self._share.turn():
+            for event in events:
+                self._handle(event)
+
+    @abstractmethod
+    def _handle(self, event: EventT) -> None:
+        """Do what one event asks for. Called with the lock held."""
+
+    async def make_room(self) -> None:
+        """Wait while too much waits to be stored; ``RemoteProtocolError`` if the peer sent too much that is wrong."""
+        if not self.config.proposals.greedy:  # Greedy peers pass on what nobody could check yet: that is no offence.
+            self.stats.check_offences()
+        await self.arrivals.room()
+
+    def end_chunk(self) -> None:
+        """Send what came on its way to the store, and give the peer credit for it."""
+        self.arrivals.end_of_chunk()
+        self._refill()
+
+    @abstractmethod
+    def _refill(self) -> None:
+        """Give the peer credit for what came."""
+
+    def _take(self, event: EntryReceived | PayloadReceived | PayloadFailed) -> None:
+        """Send what came on its way to the store."""
+        stats = self.stats
+        if isinstance(event, EntryReceived):
+            stats.entries_received += 1
+            self.driver.heard_news()
+        elif isinstance(event, PayloadReceived):
+            stats.payload_bytes += len(event.data)
+            self.driver.heard_news()
+        else:
+            self._refuse(event.entry, is_theirs=event.is_theirs)
+        self.arrivals.take(event)
+
+    def _take_proofs(self, proofs: list[tuple[Entry, ...]]) -> None:
+        """Send the entries of fork proofs on their way to the store; a single one contradicts an entry we hold."""
+        for entries in proofs:
+            proof = ForkProof.of(*entries) if len(entries) > 1 else None
+            if proof is not None:
+                self.arrivals.take_proof(proof)
+            else:
+                self.arrivals.take_entry(entries[0])
+        proofs.clear()
+
+    def _refuse(self, entry: Entry, *, is_theirs: bool) -> None:
+        reason = "the payload does not match the hash in its entry"
+        if not is_theirs:
+            reason += "; its beginning was held before, so either that or what the peer sent is wrong"
+        if len(self.stats.refused) < REFUSALS_KEPT:
+            tell_refused(entry.place, reason)
+        error = PayloadMismatch(reason, entry.place) if is_theirs else StoreError(reason)
+        self.stats.note_refused([(entry.place, error)])
+
+    def _was_stored(self, report: ImportReport) -> None:
+        self.note_stored(report)
+        if report.added or report.payloads:
+            self.store_changed()
+        if self._waits_for_store:
+            self.driver.wake()
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    async def compose(self) -> bool:
+        """Ask for what is missing, and answer what the peer asked for; whether there is more at once."""
+        async with self.driver.lock:
+            if self.arrivals.idle and not self.driver.is_taking:
+                self._look_again()
+            if self._is_small_work:
+                async with self._share.turn():
+                    more = self._compose()
+            else:
+                more = await self._share.run(self._compose)
+            for event in self._take_events():
+                self._handle(event)
+        return more
+
+    @property
+    @abstractmethod
+    def _is_small_work(self) -> bool:
+        """Whether composing takes a millisecond at most."""
+
+    @abstractmethod
+    def _compose(self) -> bool:
+        """See ``compose``. May run on a thread, with the lock held."""
+
+    @abstractmethod
+    def _take_events(self) -> Iterable[EventT]:
+        """What happened while composing."""
+
+    @property
+    @abstractmethod
+    def _waits_for_store(self) -> bool:
+        """Whether something is to be looked at again once everything that came is stored."""
+
+    @abstractmethod
+    def _look_again(self) -> None:
+        """Everything that came is stored: see what is still missing."""

@@ -1,0 +1,168 @@
+"""Sessions: one connection with a peer, as the node sees it. Each protocol has a subclass, in the folder of its name.
+
+A session is a speaker with a driver. It holds what the session has in common with its node, the ``Context``, and is
+told what it is for by a ``Purpose``. ``culm.node.schemes`` lists the sessions that there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from culm.errors import ConfigError
+from culm.node.sessions.driver import Driver
+from culm.node.sessions.speaker import Speaker
+from culm.node.sessions.stats import REFUSALS_KEPT, SessionStats, tell_refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+
+    from culm.bamboo import Identity
+    from culm.node.config import NodeConfig
+    from culm.node.culm.claims import Claims
+    from culm.node.interests.policy import Policy
+    from culm.node.sharing.memory import MemoryShare
+    from culm.node.sharing.rates import Streams
+    from culm.node.storage.source import StoreSource
+    from culm.node.storage.worker import AnyWorker
+    from culm.ranges import RangeSet
+    from culm.store import ImportReport, Log
+    from culm.wire.connection import ProtocolConnection
+
+EventT = TypeVar("EventT")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a session shares with the node that it belongs to.
+
+    ``stored`` is called when entries of the peer were stored, ``grew`` when bytes of a payload came that is not
+    complete. ``refuses`` says why a peer that has proved an identity is sent away, or None. ``claims`` say which
+    session fetches which log, ``budget`` bounds the memory of unfinished messages; None: the session is alone.
+    ``identity`` is needed where a protocol proves who we are.
+    """
+
+    identity: Identity | None
+    config: NodeConfig
+    worker: AnyWorker
+    source: StoreSource
+    stored: Callable[[], None] = lambda: None
+    grew: Callable[[Log], None] | None = None
+    refuses: Callable[[bytes], str | None] = lambda _: None
+    claims: Claims | None = None
+    budget: MemoryShare | None = None
+
+    def needed_identity(self) -> Identity:
+        """The identity, for a protocol that proves it; ``ConfigError`` if there is none."""
+        if self.identity is None:
+            raise ConfigError("this protocol proves who we are: give it an identity")
+        return self.identity
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What one session is for.
+
+    ``called``: we opened the connection; ``key`` is then the identity that a ``culm://`` listener has to prove.
+    ``is_live``: go on with what is new; else ``done`` is set once all that was wanted came, and the peer has all that
+    it asked for. ``logs`` are asked for from the beginning, where a protocol asks by log; ``mirrors``: and those that
+    the peer asks for. ``interest`` says what of a log, by default the policy does. ``options`` and ``limits`` are the
+    protocol's own. ``finished`` is called with logs of which everything came, which are then no longer followed.
+    """
+
+    called: bool = False
+    key: bytes | None = None
+    is_live: bool = True
+    logs: tuple[Log, ...] = ()
+    mirrors: bool = True
+    interest: Callable[[Log], RangeSet] | None = None
+    options: Any = None
+    limits: Any = None
+    finished: Callable[[list[Log]], None] | None = None
+
+
+class Session(Speaker[EventT]):
+    """One session. ``done`` is set when one that is not live has nothing left to do; its owner then cancels ``run``."""
+
+    scheme: ClassVar[str]
+
+    def __init__(
+        self,
+        context: Context,
+        streams: Streams,
+        connection: ProtocolConnection[EventT],
+        *,
+        is_live: bool,
+        is_counted: bool = True,
+    ) -> None:
+        self.config = context.config
+        self.connection = connection
+        self.is_live = is_live
+        self.stats = SessionStats()
+        self.done = asyncio.Event()
+        self.driver = Driver(self, streams, context.worker.share, is_counted=is_counted)
+        self._context = context
+        self._share = context.worker.share
+
+    @property
+    def peer(self) -> bytes | None:
+        """The other side's identity as it says; None where a protocol has none."""
+        return None
+
+    @property
+    def proved(self) -> bytes | None:
+        """The other side's identity, once it is proved."""
+        return None
+
+    @property
+    def address(self) -> str:
+        """Where the peer is, as ``HOST:PORT``."""
+        return self.driver.address
+
+    async def run(self) -> None:
+        """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``."""
+        try:
+            await self.driver.run(*self.works())
+        finally:
+            self.close()
+
+    # -- what the node tells the session -----------------------------------------------------------------------
+
+    @abstractmethod
+    def store_changed(self) -> None:
+        """The store has changed: the peer may wait for what is new."""
+
+    def log_grew(self, log: Log) -> None:
+        """More bytes of a payload that is being fetched are there, or it is not being fetched any more."""
+
+    @abstractmethod
+    async def change_policy(self, policy: Policy) -> None:
+        """Go on with other choices of the operator."""
+
+    @property
+    def worn_out(self) -> bool:
+        """Whether the connection carried all that one may, so that only a new one can go on."""
+        return False
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    def works(self) -> Iterable[Coroutine[object, object, None]]:
+        """What is to run beside the connection."""
+        return ()
+
+    def close(self) -> None:
+        """Let go of whatever others may wait for."""
+
+    # -- storing -----------------------------------------------------------------------------------------------
+
+    def note_stored(self, report: ImportReport, peer: str | None = None) -> None:
+        """Count what the store took and refused; the node hears of what is new."""
+        stats = self.stats
+        stats.forks += len(report.forks)
+        for place, error in report.refused[: REFUSALS_KEPT - len(stats.refused)]:
+            tell_refused(place, error, peer)
+        stats.note_refused(report.refused)
+        if report.added or report.payloads:
+            self._context.stored()

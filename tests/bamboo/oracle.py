@@ -1,4 +1,4 @@
-"""What bamboo.md says, written down as plainly as possible: slow, obvious, and apart from the code it checks.
+"""What docs/specs/bamboo.md says, written down plainly: slow, obvious, and apart from the code it checks.
 
 Also the strategies that make up logs with everything in them that an author can do wrong.
 """

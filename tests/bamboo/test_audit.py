@@ -1,4 +1,7 @@
-"""The auditor of one log against the definition of its verdicts (bamboo.md, "Verification")."""
+"""The auditor of one log against the definition of its verdicts.
+
+Specification: docs/specs/bamboo.md, "Verification", "End of log".
+"""
 
 from __future__ import annotations
 

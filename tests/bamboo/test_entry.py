@@ -1,4 +1,4 @@
-"""Entries: decoding, encoding, strictness (bamboo.md, "Entries")."""
+"""Entries: decoding, encoding, strictness (docs/specs/bamboo.md, "Entries")."""
 
 from __future__ import annotations
 

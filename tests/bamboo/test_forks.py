@@ -1,4 +1,4 @@
-"""Fork proofs: the four cases of seed 001, "Stored Fork Proofs"."""
+"""Fork proofs: the four cases of docs/specs/bamboo.md, "Forks"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lipmaa links, paths, certificate pools (bamboo.md, "Lipmaa links")."""
+"""Lipmaa links, paths, certificate pools (docs/specs/bamboo.md, "Lipmaa links", "Certificate pools")."""
 
 from __future__ import annotations
 

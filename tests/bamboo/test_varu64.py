@@ -1,4 +1,4 @@
-"""VarU64 (bamboo.md, "Small encodings")."""
+"""VarU64 (docs/specs/bamboo.md, "VarU64")."""
 
 from __future__ import annotations
 

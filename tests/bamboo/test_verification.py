@@ -1,4 +1,4 @@
-"""Signatures, links and payloads (bamboo.md, "Verification")."""
+"""Signatures, links and payloads (docs/specs/bamboo.md, "Signatures", "Payloads", "Verification")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAMF-hash (bamboo.md, "Small encodings")."""
+"""YAMF-hash (docs/specs/bamboo.md, "YAMF-hash")."""
 
 from __future__ import annotations
 

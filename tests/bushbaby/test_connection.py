@@ -1,4 +1,7 @@
-"""The connection: both dialects, every refusal, every limit."""
+"""The connection: both dialects, every refusal, every limit.
+
+Specification: docs/specs/bushbaby.md, "Dialects", "Messages", "Handshake", "Recognising Culm", "WANT", "Limits".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which entries go into which items and messages."""
+"""Which entries go into which items and messages.
+
+Specification: docs/specs/bushbaby.md, "BAMBOO", "Pacing".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Nonce boxes: the deployed peer's, and the library's."""
+"""Nonce boxes: the deployed peer's, and the library's.
+
+Specification: docs/specs/bushbaby.md, "Nonce boxes".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The deployed peer's recorded sessions, replayed from both sides (tests/vectors/bushbaby/session.json)."""
+"""The deployed peer's recorded sessions, replayed from both sides (tests/vectors/bushbaby/session.json).
+
+Specification: docs/specs/bushbaby.md, "Handshake", "Replication".
+"""
 
 from __future__ import annotations
 

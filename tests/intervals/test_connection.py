@@ -1,4 +1,9 @@
-"""Two endpoints: forks, confirmations, unverified responses, filters, credit, fairness, stateless peers."""
+"""Two endpoints: forks, confirmations, unverified responses, filters, credit, fairness, stateless peers.
+
+Specification: docs/specs/intervals.md, "Verified and unverified responses", "Sizes", "Expected hashes",
+"Fork proofs in responses", "Partial fork proofs", "Confirmations", "Stateless responders", "Credit",
+"Fairness and bounds".
+"""
 
 from __future__ import annotations
 

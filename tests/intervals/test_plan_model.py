@@ -1,4 +1,7 @@
-"""What a response consists of: the planner against the list of all items, made one by one as the document says."""
+"""What a response consists of: the planner against the list of all items, made one by one as the document says.
+
+Specification: docs/specs/intervals.md, "Intervals", "Order", "Direction".
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What makes a message invalid: the connection is over at once, and nothing of it reached the store.
 
-The numbers are those of the rules in docs/protocols/intervals.md, "What is refused".
+The rules are those of docs/specs/intervals.md, "What is refused", "One branch in a response",
+"Ids and the active request".
 """
 
 from __future__ import annotations

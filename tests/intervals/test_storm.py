@@ -2,6 +2,8 @@
 
 Whatever happens, no message is ever invalid, and once the storm is over both have what they asked for.
 ``CULM_STORM=10000`` runs more seeds, ``CULM_STORM_FROM`` begins elsewhere (``make storm``).
+
+Specification: docs/specs/intervals.md, "States".
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The worked examples of the specification: plans, messages, item bytes, responses over time."""
+"""The worked examples of the specification: plans, messages, item bytes, responses over time.
+
+Specification: docs/specs/intervals.md, "Relative bounds", "Immediate payloads", "Framing", "Items on the wire",
+"Adjustments", "Eager messages", "Lazy messages", "The end of a response", "Interval examples", "Responses over time",
+"Message bytes", "Item bytes", "A real log".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sets of all kinds, with frame limits chosen to hit the cut."""
+"""Sets of all kinds, with frame limits chosen to hit the cut.
+
+Specification: docs/specs/negentropy.md, "Records", "Fingerprints", "Splitting", "Frame limits", "Harness".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The C++ reference's transcripts, and its verdicts on malformed messages."""
+"""The C++ reference's transcripts, and its verdicts on malformed messages.
+
+Specification: docs/specs/negentropy.md, "Message format", "Refused messages", "Accepted messages", "Reconciliation".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log, the keys and the bytes of the protocol page's examples (docs/protocols/proposals.md, "Examples")."""
+"""The log, the keys and the bytes of the protocol page's examples (docs/specs/proposals.md, "Worked examples")."""
 
 from __future__ import annotations
 

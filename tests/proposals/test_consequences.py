@@ -1,4 +1,8 @@
-"""What follows from messages that keep to the rules: what is kept and what is said (docs/protocols/proposals.md)."""
+"""What follows from messages that keep to the rules: what is kept and what is said.
+
+Specification: docs/specs/proposals.md, "Proposals", "Overlapping proposals", "Cancellations", "Cursors",
+"Greedy sending", "Behaviour".
+"""
 
 from __future__ import annotations
 

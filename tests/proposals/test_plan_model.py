@@ -1,4 +1,7 @@
-"""Which items a proposal has, who wants which of them, and what speaks against it: against plain definitions."""
+"""Which items a proposal has, who wants which of them, and what speaks against it: against plain definitions.
+
+Specification: docs/specs/proposals.md, "Items", "Eagerness", "Proposals".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Every rule whose breach ends the connection, and everything that must not end it (docs/protocols/proposals.md)."""
+"""Every rule whose breach ends the connection, and everything that must not end it.
+
+Specification: docs/specs/proposals.md, "What is refused", "Adjustments", "Ids and credit", "Payloads", "Eagerness",
+"Markers", "Compression", "Behaviour".
+"""
 
 # ruff: noqa: E501 - a rule a line
 

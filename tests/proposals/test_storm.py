@@ -1,4 +1,7 @@
-"""Storms: two endpoints that propose, confirm, adjust, cancel, append and forget at random, over chopped bytes."""
+"""Storms: two endpoints that propose, confirm, adjust, cancel, append and forget at random, over chopped bytes.
+
+Specification: docs/specs/proposals.md, "State".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The worked examples: messages both ways, cut at every byte; item sequences; a whole session, byte by byte."""
+"""The worked examples: messages both ways, cut at every byte; item sequences; a whole session, byte by byte.
+
+Specification: docs/specs/proposals.md, "Setup", "Session", "Links", "Control channel", "Data channel",
+"Setups and bymux packets", "Control messages", "Data messages", "Item sequences", "A whole session".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What ranges mean, said plainly: sets of items in logs of every length, and random ranges to try."""
+"""What ranges mean, said plainly: sets of items in logs of every length, and random ranges to try.
+
+Specification: docs/specs/ranges.md, "Terms", "What is denoted".
+"""
 
 from __future__ import annotations
 

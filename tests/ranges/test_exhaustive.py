@@ -2,6 +2,8 @@
 
 ``make test`` takes spans up to 12 entries, and up to 6 with what is wanted of them; ``CULM_LENGTH=40`` takes all up to
 40 entries (some minutes).
+
+Specification: docs/specs/ranges.md, "Exactness", "normalise".
 """
 
 from __future__ import annotations

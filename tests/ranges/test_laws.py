@@ -1,4 +1,8 @@
-"""The laws of ranges, and every operation against plain sets of items."""
+"""The laws of ranges, and every operation against plain sets of items.
+
+Specification: docs/specs/ranges.md, "Laws", "hull", "merge", "intersect and trim", "extend", "resolve", "difference",
+"Operations on bytes".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sets of ranges: few, complete, and as bytes."""
+"""Sets of ranges: few, complete, and as bytes.
+
+Specification: docs/specs/ranges.md, "Sets".
+"""
 
 from __future__ import annotations
 

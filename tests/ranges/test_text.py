@@ -1,4 +1,7 @@
-"""Ranges as text, and sizes that are inclusive in one world and exclusive in the other."""
+"""Ranges as text, and sizes that are inclusive in one world and exclusive in the other.
+
+Specification: docs/specs/ranges.md, "As text".
+"""
 
 from __future__ import annotations
 

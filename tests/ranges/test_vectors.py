@@ -1,4 +1,8 @@
-"""The worked examples and malformed inputs of the specification (tests/vectors/ranges; docs/ranges.md)."""
+"""The worked examples and malformed inputs of the specification, from tests/vectors/ranges.
+
+Specification: docs/specs/ranges.md, "Parameters", "Reduced form", "Certificates", "Corner cases", "hull", "merge",
+"Encoding", "Errors", "Restricted feature sets", "Worked examples".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Both sides of a session: the handshake, and what may be said when."""
+"""Both sides of a session: the handshake, and what may be said when.
+
+Specification: docs/specs/culm.md, "Streams", "The handshake", "States", "Limits".
+"""
 
 from __future__ import annotations
 

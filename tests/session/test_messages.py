@@ -1,4 +1,7 @@
-"""Messages of a session: bytes, and what is none."""
+"""Messages of a session: bytes, and what is none.
+
+Specification: docs/specs/culm.md, "Control messages", "Discovery messages".
+"""
 
 from __future__ import annotations
 

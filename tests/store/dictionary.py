@@ -219,7 +219,7 @@ class LogModel:
         return at
 
     def head(self) -> bytes | None:
-        """The id of the log's head (docs/protocols/negentropy.md, "Sets")."""
+        """The id of the log's head (docs/specs/negentropy.md, "Heads")."""
         verified, complete = self.verified(), self.complete()
         if not verified and self.forked_at is None:
             return None

@@ -1,4 +1,7 @@
-"""Taking in entries: whatever the order, the store ends with the verdicts that bamboo.md defines."""
+"""Taking in entries: whatever the order, the store ends with the verdicts that are defined.
+
+Specification: docs/specs/bamboo.md, "Verification", "Keeping forks".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Publishing: an author never signs two entries of one number."""
+"""Publishing: an author never signs two entries of one number.
+
+Specification: docs/specs/bamboo.md, "Holding and publishing".
+"""
 
 from __future__ import annotations
 

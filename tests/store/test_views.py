@@ -1,4 +1,7 @@
-"""The store as sets to reconcile: the record index, kept up to date, and read within a snapshot."""
+"""The store as sets to reconcile: the record index, kept up to date, and read within a snapshot.
+
+Specification: docs/specs/negentropy.md, "Sets of a store", "Heads".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Base62 identities."""
+"""Base62 identities.
+
+Specification: docs/specs/bushbaby.md, "Base62".
+"""
 
 from __future__ import annotations
 

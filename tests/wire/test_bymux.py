@@ -1,4 +1,7 @@
-"""Bymux: packets, credit, turns, ends; and that any streams come through, however the bytes are cut."""
+"""Bymux: packets, credit, turns, ends; and that any streams come through, however the bytes are cut.
+
+Specification: docs/specs/proposals.md, "Bymux".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The CBOR subset, against the recorded bytes and against cbor2."""
+"""The CBOR subset, against the recorded bytes and against cbor2.
+
+Specification: docs/specs/bushbaby.md, "CBOR".
+"""
 
 from __future__ import annotations
 

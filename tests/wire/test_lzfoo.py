@@ -1,4 +1,7 @@
-"""LZFoo: the examples, round trips, everything that is refused, and bombs."""
+"""LZFoo: the examples, round trips, everything that is refused, and bombs.
+
+Specification: docs/specs/proposals.md, "LZFoo", "LZFoo messages".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""STLV framing."""
+"""STLV framing.
+
+Specification: docs/specs/bamboo.md, "STLV".
+"""
 
 from __future__ import annotations
 

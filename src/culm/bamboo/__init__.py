@@ -1,4 +1,7 @@
-"""The Bamboo log: entries, links, identities, verification and forks (bamboo.md). Does no I/O but key files."""
+"""The Bamboo log: entries, links, identities, verification and forks. Does no I/O but key files.
+
+Specification: docs/specs/bamboo.md.
+"""
 
 from culm.bamboo.audit import ForkFinding, LogAuditor, audit
 from culm.bamboo.decimal import read_u64

@@ -1,4 +1,4 @@
-"""Auditing one log in ascending order, in one pass and little memory (bamboo.md, "Verification").
+"""Auditing one log in ascending order, in one pass and little memory.
 
 A whole log is fed entry by entry; the auditor says of each whether a path of verified entries leads from it to entry 1,
 and finds the lowest position at which authentic entries contradict each other. The two together are the verdict:
@@ -8,6 +8,8 @@ Links never cross (see ``culm.bamboo.lipmaa``), so few of the entries passed can
 those are remembered: O(log n) of them for a log held in full.
 
 The store reaches the same verdicts incrementally. The two are written apart and tested against each other.
+
+Specification: docs/specs/bamboo.md, "Verification", "Forks", "End of log".
 """
 
 from __future__ import annotations

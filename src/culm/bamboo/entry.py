@@ -1,4 +1,4 @@
-"""Entries: strict decoding, encoding, hashes and links (bamboo.md, "Entries").
+"""Entries: strict decoding, encoding, hashes and links (docs/specs/bamboo.md, "Entries").
 
 An entry is decoded once and then read only. It keeps its own bytes, so that its hash and its signature are over
 exactly what the author signed.

@@ -1,4 +1,4 @@
-"""Forks and their proofs (bamboo.md, "Verification"; seed 001, "Stored Fork Proofs").
+"""Forks and their proofs (docs/specs/bamboo.md, "Forks", "End of log").
 
 An author who signs two entries that cannot both belong to one log has forked it. Any two authentic entries that
 contradict each other prove it to everyone, with no need for the entries between them:
@@ -23,7 +23,7 @@ from culm.errors import MalformedEntry
 
 
 class ForkCase(Enum):
-    """Which of the four cases of seed 001 a proof is; the values complete the sentence "fork: ..."."""
+    """Which of the four cases of ``docs/specs/bamboo.md`` a proof is; the values complete the sentence "fork: ..."."""
 
     SAME_NUMBER = "two different entries have this number"
     COMMON_TARGET = "two entries link to this number and expect different entries there"

@@ -1,4 +1,4 @@
-"""Identities: Ed25519 key pairs, and signing new entries with them (bamboo.md, "Entries").
+"""Identities: Ed25519 key pairs, and signing new entries with them (docs/specs/bamboo.md, "Entries").
 
 The secret is the 32-byte seed that libsodium expands. How identities are kept in files is in
 ``culm.bamboo.keyfile``.
@@ -16,7 +16,7 @@ from culm.bamboo.entry import Entry, encode_unsigned
 from culm.bamboo.lipmaa import has_lipmaalink
 
 SEED_BYTES = 32
-# The deployed Bushbaby peer crashes on a long-term key that begins with "~" (bushbaby.md, "Handshake").
+# The deployed Bushbaby peer crashes on a long-term key that begins with "~" (docs/specs/bushbaby.md, "Handshake").
 _AVOIDED_FIRST_BYTE = 0x7E
 
 

@@ -1,4 +1,4 @@
-"""The link graph: lipmaa links, paths, certificate pools (bamboo.md, "Lipmaa links").
+"""The link graph: lipmaa links, paths, certificate pools (docs/specs/bamboo.md, "Lipmaa links", "Certificate pools").
 
 Every entry links to its predecessor and, farther back, to ``lipmaa(seq)``. Sequence numbers of the form
 (3^k - 1)/2 -- 1, 4, 13, 40, ... -- are the *spine*: each links to the one before, so that a path from anywhere

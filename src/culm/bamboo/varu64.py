@@ -1,4 +1,4 @@
-"""VarU64: unsigned 64-bit integers in one to nine bytes (bamboo.md, "Small encodings").
+"""VarU64: unsigned 64-bit integers in one to nine bytes (docs/specs/bamboo.md, "VarU64").
 
 A first byte below 248 is the number itself. 248 to 255 say that 1 to 8 big-endian bytes follow. Only the
 shortest form is accepted, so that every number has one encoding and hashes over encodings are unique.

@@ -1,4 +1,4 @@
-"""Checking entries: signatures, links and payloads (bamboo.md, "Verification").
+"""Checking entries: signatures, links and payloads (docs/specs/bamboo.md, "Verification", "Signatures", "Payloads").
 
 If ignoring a result is dangerous it is not a return value: the checks of single entries raise. The rule for
 signatures is what libsodium accepts (canonical S, no small-order keys, cofactorless), on every machine.

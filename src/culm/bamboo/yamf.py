@@ -1,4 +1,4 @@
-"""YAMF-hash: a self-describing hash (bamboo.md, "Small encodings").
+"""YAMF-hash: a self-describing hash (docs/specs/bamboo.md, "YAMF-hash").
 
 VarU64 id of the hash function, VarU64 digest length, digest. BLAKE2b with a 64-byte digest, id 0, is the only
 function there is, which makes every YAMF-hash ``00 40`` and 64 bytes.

@@ -1,4 +1,7 @@
-"""The Bushbaby gossip protocol, without I/O. The document is seed 003; docs/protocols/bushbaby.md has the decisions."""
+"""The Bushbaby gossip protocol, without I/O.
+
+Specification: docs/specs/bushbaby.md.
+"""
 
 from culm.bushbaby.connection import BambooWriter, Connection, State
 from culm.bushbaby.events import Authenticated, BambooReceived, Event, HaveReceived, PeerIdentified, WantReceived

@@ -7,6 +7,8 @@ Both sides are alike and go through three states of what they have heard::
 ``_ACCEPTED`` is the whole machine: for each state the messages that may come, the lengths they may have, and the state
 after. What is not in the table is refused, before a byte of it is kept. Anything that is wrong raises
 ``RemoteProtocolError``, and the only thing left to do then is to drop the connection.
+
+Specification: docs/specs/bushbaby.md, "Messages", "Recognising Culm".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which entries go into which item and message (bushbaby.md, "Nonce boxes" and "Replication").
+"""Which entries go into which item and message (docs/specs/bushbaby.md, "BAMBOO").
 
 Towards the deployed peer: at most 19 entries to a message, at most 16,352 bytes of plaintext where that can be, and
 never an empty payload at the end of an item, which crashes it. An entry with an empty payload is therefore joined with

@@ -1,4 +1,4 @@
-"""HELLO and AUTH: who speaks, in which clump, and the keys of the connection (Bushbaby, "Handshake").
+"""HELLO and AUTH: who speaks, in which clump, and the keys of the connection.
 
 Each side sends its long-term Ed25519 key, an X25519 key made for this connection, and a MAC that shows it knows the
 clump. Each direction has a key of its own: the sender's ephemeral secret with the receiver's long-term key, hashed.
@@ -6,6 +6,8 @@ Only the owner of the long-term secret can compute it, and proves so by signing 
 
 Departure, ``deployed`` dialect: the deployed peer keys the MAC with the clump and hashes the ephemeral key; the
 document has it the other way round.
+
+Specification: docs/specs/bushbaby.md, "Handshake", "Dialects".
 """
 
 from __future__ import annotations

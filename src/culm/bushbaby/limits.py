@@ -1,4 +1,4 @@
-"""What one connection may cost (bushbaby.md, "What our side does beyond")."""
+"""What one connection may cost (docs/specs/bushbaby.md, "Limits")."""
 
 from __future__ import annotations
 

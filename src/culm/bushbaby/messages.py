@@ -1,4 +1,4 @@
-"""HAVE, WANT and BAMBOO: what stands in their boxes (Bushbaby, "Replication"; bushbaby.md, "CBOR").
+"""HAVE, WANT and BAMBOO: what stands in their boxes (docs/specs/bushbaby.md, "HAVE", "WANT", "BAMBOO", "CBOR").
 
 Departure, ``deployed`` dialect: entries are written as CBOR text strings, although they are not text. Both kinds of
 strings are read in both dialects.

@@ -1,4 +1,4 @@
-"""How fast one may write to the deployed peer (bushbaby.md, "Replication as the deployed peer does it").
+"""How fast one may write to the deployed peer (docs/specs/bushbaby.md, "Pacing").
 
 The deployed peer drops a connection when twelve or more small messages arrive in one of its reads. Nothing in the
 protocol tells a sender of this, so the only way to be safe is to write few messages at a time: at most ten within a

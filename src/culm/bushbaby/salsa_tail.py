@@ -1,4 +1,4 @@
-"""The deployed peer's Salsa20 beyond block 255 (bushbaby.md, "Nonce boxes").
+"""The deployed peer's Salsa20 beyond block 255 (docs/specs/bushbaby.md, "Nonce boxes").
 
 A box is Salsa20 keystream XORed over its bytes, in blocks of 64. The specification of Salsa20 numbers the blocks by a
 64-bit little-endian counter. The deployed peer writes the counter as the shortest *big-endian* integer and pads it with

@@ -1,4 +1,4 @@
-"""Nonce boxes, sealed and opened in place (Bushbaby, "Nonce boxes"; bushbaby.md, the same).
+"""Nonce boxes, sealed and opened in place (docs/specs/bushbaby.md, "Nonce boxes").
 
 A nonce box is a nonce (24 bytes), a Poly1305 tag (16) and the ciphertext: NaCl's secretbox with its nonce in front. A
 box can be as large as a payload, so it is never copied: the caller lays out one buffer, and plaintext and ciphertext

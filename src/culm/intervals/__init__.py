@@ -1,4 +1,4 @@
-"""Point-2-Point with intervals (seed 001; docs/protocols/intervals.md). Does no I/O.
+"""Point-2-Point with intervals (docs/specs/intervals.md). Does no I/O.
 
 ``Connection`` is one endpoint. ``plan`` is the response planner on its own.
 """

@@ -1,4 +1,4 @@
-"""Adjustments: the request that takes over from another one (seed 001, "Adjustment Messages").
+"""Adjustments: the request that takes over from another one (docs/specs/intervals.md, "Adjustments").
 
 A response is where it is (C) when its request is adjusted, and the adjustment may name a position (P)::
 
@@ -7,7 +7,7 @@ A response is where it is (C) when its request is adjusted, and the adjustment m
     C unknown         from P, without a pool on the start's side                      no P: as if asked anew
 
 The seed's text compares the other way round, by which announced data could never be fetched
-(docs/protocols/intervals.md, "Adjustments").
+(docs/specs/intervals.md, "Adjustments").
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Messages as bytes (seed 001, "The Actual Protocol"; docs/protocols/intervals.md, "Framing").
+"""Messages as bytes (docs/specs/intervals.md, "Framing").
 
 ``pull_message`` reads one message at an offset: ``Truncated`` if it is not all there, ``EncodingError`` with the offset
 and the rule if it can be none. The data of an eager message is left where it is. Two fields cannot be told from the
 bytes alone, so that the reader is told by its ``Context``. Numbers and hashes are accepted in forms longer than needed,
-as the seed does not ask for the shortest; they are written in the shortest.
+as the document does not ask for the shortest; they are written in the shortest.
 """
 
 from __future__ import annotations

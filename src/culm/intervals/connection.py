@@ -1,4 +1,4 @@
-"""A connection: both directions of the protocol over one reliable channel, without doing any I/O (seed 001).
+"""A connection: both directions of the protocol over one reliable channel, without doing any I/O.
 
 ::
 
@@ -12,6 +12,8 @@
 Each side grants the other credit before anything can happen: for requests, and for bytes of item data. Request credit
 comes back by itself when a request is over; ``refill`` gives back the credit for data once that is dealt with, so that
 a peer can never send more than the owner has room for. Answers take turns, a chunk at a time.
+
+Specification: docs/specs/intervals.md, "Connection state", "Credit", "Ids and the active request", "What is refused".
 """
 
 from __future__ import annotations
@@ -207,7 +209,7 @@ class Connection:
         """Change a request from lazy to eager or the reverse; the id of the request that takes over.
 
         ``seq`` is the number of an entry, ``offset`` a byte of its payload (None: its metadata): where the new response
-        begins or changes, as docs/protocols/intervals.md, "Adjustments", says. An eager response must not begin with a
+        begins or changes, as docs/specs/intervals.md, "Adjustments", says. An eager response must not begin with a
         payload whose metadata was only announced, since its end could not be found: from lazy to eager, name an entry.
         """
         if self.request_credit == 0:

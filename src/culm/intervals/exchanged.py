@@ -1,4 +1,4 @@
-"""What two endpoints have told each other of a log on one connection (seed 001, "Stateful Synchronization").
+"""What two endpoints have told each other of a log on one connection (docs/specs/intervals.md, "Confirmations").
 
 So that nothing is sent back to where it came from: an item that the peer sent us is confirmed to it, not sent. And a
 confirmation of the peer is only right for items that it had, or heard of, from us.

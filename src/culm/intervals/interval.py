@@ -1,4 +1,4 @@
-"""Intervals and requests: what one endpoint asks of the other (seed 001, "Intervals", "Further Request Parameters").
+"""Intervals and requests: what one endpoint asks of the other.
 
 An interval is about one log. Its bounds are sequence numbers, or offsets from the least or greatest payload that the
 responder holds (``...n`` and ``n...``). Around the entries between the bounds lies the certificate pool: metadata that
@@ -8,6 +8,8 @@ steps of it are wanted.
 *Expected hashes* are what the requester takes for the hash of an entry: those links need not be sent, and a responder
 who knows otherwise can prove a fork. ``own`` is the expected hash of the entry of a bound's number, ``outer`` that of
 the bound's side of the pool: below, of the number that the least entry links to; above, of the greatest entry.
+
+Specification: docs/specs/intervals.md, "Requests", "Immediate payloads", "Expected hashes".
 """
 
 from __future__ import annotations

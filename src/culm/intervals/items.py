@@ -1,4 +1,4 @@
-"""Metadata on the wire: an entry without what the receiver can tell by itself (seed 001, "Eager Response Messages").
+"""Metadata on the wire: an entry without what the receiver can tell by itself.
 
 ::
 
@@ -7,6 +7,8 @@
 Author, log id and sequence number follow from the request. A link is left out if the receiver has its target's hash:
 because all bytes of that item were sent before in the same response, or because the request named it. The lipmaalink is
 left out, too, where it leads to the same number as the backlink; this is decided by the numbers, not by the values.
+
+Specification: docs/specs/intervals.md, "Items on the wire".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The messages, as values (seed 001, "Messages"; docs/protocols/intervals.md, "Framing")."""
+"""The messages, as values (docs/specs/intervals.md, "Framing")."""
 
 from __future__ import annotations
 

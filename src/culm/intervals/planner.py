@@ -1,7 +1,9 @@
-"""The response planner: an interval and what is held, to the items that are sent (seed 001, "Intervals", "Relativity").
+"""The response planner: an interval and what is held, to the items that are sent.
 
 Pure, and separate from the connection, which uses the same functions step by step: ``resolve`` for bounds relative to
 what is held, ``Horizon`` for how far a response may go now, and ``plan`` for all of it at once.
+
+Specification: docs/specs/intervals.md, "Intervals", "Relative bounds".
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How far a response is: what both of its ends keep, and must agree on (seed 001, "Response Messages")."""
+"""How far a response is: what both of its ends keep, and must agree on.
+
+Specification: docs/specs/intervals.md, "Responses", "The end of a response".
+"""
 
 from __future__ import annotations
 

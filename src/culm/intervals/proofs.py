@@ -1,8 +1,10 @@
-"""Fork proofs in responses: which may be sent, and which are accepted (seed 001, "Stored Fork Proofs", "Partial ...").
+"""Fork proofs in responses: which may be sent, and which are accepted.
 
 By default a proof may end a response at any point. With *local* forks it may only once the response has come to the
 proof's position. A *trust anchor* further asks for a path between the anchor and what caused the fork. Only who has the
 entries can judge paths, so a receiver checks what it can: no cause is above the position of its proof.
+
+Specification: docs/specs/intervals.md, "Fork proofs in responses", "Partial fork proofs".
 """
 
 from __future__ import annotations

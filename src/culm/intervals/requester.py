@@ -1,8 +1,10 @@
-"""One request of ours: where its response is, and how its bytes become entries (seed 001, "Response Messages").
+"""One request of ours: where its response is, and how its bytes become entries.
 
 The bytes of a response carry no sequence numbers, and not those links whose targets the receiver has: everything left
 out follows from the request, the number of the items so far, and the hashes of items sent before. Of those only so many
 are kept as later entries can link to: a few dozen, however long the response is.
+
+Specification: docs/specs/intervals.md, "Eager messages", "One branch in a response".
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""One request of the peer: what to send for it now (seed 001, "Response Messages", "Stateful Synchronization").
+"""One request of the peer: what to send for it now.
 
 ``next_part`` gives the next piece of the response, if there is one: data, an announcement or confirmation, or the end.
 The connection makes messages of it and decides whose turn it is. What stops a response is asked again whenever its log
 has changed, so that a paused request costs nothing until then.
+
+Specification: docs/specs/intervals.md, "Responses", "Lazy messages", "Stateless responders",
+"Verified and unverified responses", "Sizes".
 """
 
 from __future__ import annotations

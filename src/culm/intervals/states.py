@@ -1,4 +1,4 @@
-"""The states of requests, and all transitions between them (docs/protocols/intervals.md, "States").
+"""The states of requests, and all transitions between them (docs/specs/intervals.md, "States").
 
 What is absent from a table is refused. A request that is over is in no state: its id is gone from the connection.
 """

@@ -1,9 +1,11 @@
-"""Streams: all items that a request asks for, in the order in which they are sent (seed 001, "Intervals").
+"""Streams: all items that a request asks for, in the order in which they are sent.
 
 A stream is a list of the start's side of the certificate pool, then the entries of the range (metadata, then payload),
 then the end's side of the pool. It may be of 2^64 entries, so it is never made; everything is computed from an item's
 index. Descending means falling sequence numbers, with the metadata of each entry before its payload: a receiver could
-not find the end of the payload otherwise (docs/protocols/intervals.md, "Order").
+not find the end of the payload otherwise (docs/specs/intervals.md, "Order").
+
+Specification: docs/specs/intervals.md, "Intervals", "Expected hashes".
 """
 
 from __future__ import annotations
@@ -137,7 +139,7 @@ def is_ascending(interval: Regular, start: int) -> bool:
     """The direction of an interval whose start is known.
 
     The requester learns where a relative start is, never where a relative end is. So with a relative end the direction
-    follows from how the interval was written (docs/protocols/intervals.md, "Direction").
+    follows from how the interval was written (docs/specs/intervals.md, "Direction").
     """
     first, last = interval.start, interval.end
     if isinstance(last, At):

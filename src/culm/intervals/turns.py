@@ -1,4 +1,4 @@
-"""The requests of the peer, and whose turn it is to be answered (docs/protocols/intervals.md, "Costs and bounds").
+"""The requests of the peer, and whose turn it is to be answered (docs/specs/intervals.md, "Fairness and bounds").
 
 Only requests that may have something to be sent wait for a turn: new ones, those that sent a part last time, and those
 whose log has changed. The others cost nothing.

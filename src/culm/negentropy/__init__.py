@@ -1,4 +1,7 @@
-"""Negentropy set reconciliation, without I/O. Seed 002; docs/protocols/negentropy.md has the decisions."""
+"""Negentropy set reconciliation, without I/O.
+
+Specification: docs/specs/negentropy.md.
+"""
 
 from typing import TYPE_CHECKING
 

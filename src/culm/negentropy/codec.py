@@ -1,4 +1,4 @@
-"""Negentropy messages: strict reading, and writing (seed 002, "Definitions"; negentropy.md, "Refused here").
+"""Negentropy messages: strict reading, and writing.
 
 ::
 
@@ -9,6 +9,8 @@
 
 Numbers are base 128, most significant digit first, in their shortest form. The reader refuses what no correct sender
 writes, and keeps nothing: its work and memory are bounded by the bytes it is given.
+
+Specification: docs/specs/negentropy.md, "Message format", "Refused messages", "Accepted messages".
 """
 
 from __future__ import annotations

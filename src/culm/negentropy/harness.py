@@ -1,9 +1,11 @@
-"""``python -m culm.negentropy.harness``: one side of a session over stdin and stdout (negentropy.md, "The harness").
+"""``python -m culm.negentropy.harness``: one side of a session over stdin and stdout.
 
 A line is a command, its parts parted by commas: ``item,TIMESTAMP,ID``, ``seal``, ``initiate``, ``msg,HEX``. Answers are
 ``have,ID``, ``need,ID``, ``msg,HEX`` and ``done``. ``FRAMESIZELIMIT`` in the environment is the frame limit in bytes,
 ``NEGENTROPY_REFERENCE_BYTES=1`` asks for the references' bytes. An error ends the process: exit code 1, a line on
 stderr.
+
+Specification: docs/specs/negentropy.md, "Harness".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reconciling two sets by messages that take turns (seed 002, "Algorithm" and "Frame Size Limits"; negentropy.md).
+"""Reconciling two sets by messages that take turns.
 
 The initiator learns what it has and the other side needs, and the reverse. Each side answers every range of a message:
 equal fingerprints with a Skip, others by splitting its own range; an IdList, if it is the responder, with its own.
@@ -7,6 +7,8 @@ With a frame limit a message may be cut; a fingerprint of everything from there 
 that fingerprint from the end of the range they could not fit, while on the wire it begins at the last bound that was
 written. What lies between is compared with nothing, and differences in it are lost. Here the fingerprint begins where
 the wire says, so that nothing is lost; ``reference_bytes=True`` makes the references' messages instead.
+
+Specification: docs/specs/negentropy.md, "Reconciliation", "Splitting", "Frame limits".
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Sets to reconcile: records of a timestamp and a 32-byte id, in order, with any range's fingerprint at hand.
 
 A fingerprint covers the sum modulo 2^256 of the ids in a range and their number. Sums are differences of prefix sums.
+
+Specification: docs/specs/negentropy.md, "Records", "Fingerprints".
 """
 
 from __future__ import annotations

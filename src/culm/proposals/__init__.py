@@ -1,4 +1,4 @@
-"""Point-2-Point with proposals (seed 000; docs/protocols/proposals.md). Does no I/O.
+"""Point-2-Point with proposals (docs/specs/proposals.md). Does no I/O.
 
 ``Connection`` is one endpoint over a single stream of bytes, ``Endpoint`` the same over two channels.
 """

@@ -1,4 +1,7 @@
-"""What speaks against a proposal of the peer, and what a cancellation must prove (docs/protocols/proposals.md)."""
+"""What speaks against a proposal of the peer, and what a cancellation must prove.
+
+Specification: docs/specs/proposals.md, "Proposals", "Cancellations".
+"""
 
 from __future__ import annotations
 

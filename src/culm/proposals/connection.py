@@ -1,6 +1,8 @@
-"""A connection over one stream of bytes: setup, then bymux with a stream for each channel (seed 000, "Running ...").
+"""A connection over one stream of bytes: setup, then bymux with a stream for each channel.
 
 Control is stream 0, without limits; data is stream 1, with credit for what can be dealt with at once.
+
+Specification: docs/specs/proposals.md, "Session".
 """
 
 from __future__ import annotations

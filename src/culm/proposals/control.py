@@ -1,4 +1,4 @@
-"""The control channel's messages as bytes (docs/protocols/proposals.md, "Control channel").
+"""The control channel's messages as bytes (docs/specs/proposals.md, "Control channel").
 
 ::
 

@@ -1,4 +1,4 @@
-"""The data channel's messages as bytes (docs/protocols/proposals.md, "Data channel"). All delimit themselves.
+"""The data channel's messages as bytes (docs/specs/proposals.md, "Data channel"). All delimit themselves.
 
 ::
 

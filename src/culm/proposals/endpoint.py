@@ -1,9 +1,11 @@
-"""One endpoint of Point-2-Point with proposals (seed 000; docs/protocols/proposals.md). Does no I/O.
+"""One endpoint of Point-2-Point with proposals. Does no I/O.
 
 Bytes of the two channels go in by ``receive_control`` and ``receive_data``, and come out of ``control_to_send`` and
 ``data_to_send``. Whoever owns the connection is told of what came and of what the peer proposes; it says what to
 propose, and confirms or refuses. Everything else goes by itself: items are sent as they are there and as they are
 wanted, what the peer has is caught up with, what has come to its end is cancelled, forks are shown.
+
+Specification: docs/specs/proposals.md, "Overlapping proposals", "Cancellations", "What is refused".
 """
 
 from __future__ import annotations

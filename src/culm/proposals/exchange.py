@@ -1,4 +1,7 @@
-"""One proposal: what was said of it, what it sends, and where both directions are (seed 000, "The Data Channel")."""
+"""One proposal: what was said of it, what it sends, and where both directions are.
+
+Specification: docs/specs/proposals.md, "Adjustments", "Cursors".
+"""
 
 from __future__ import annotations
 

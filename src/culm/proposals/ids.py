@@ -1,6 +1,6 @@
 """The peer's ids: its credit for new proposals, and what is left of ids under which none lives.
 
-(docs/protocols/proposals.md, "Decisions"; C1, C2, C17, C27 and M2 of the page they follow.)
+Specification: docs/specs/proposals.md, "Ids and credit", "Overlapping proposals", "Markers".
 """
 
 from __future__ import annotations

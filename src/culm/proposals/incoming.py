@@ -1,7 +1,9 @@
-"""What the peer sends on one proposal: where it is, and what may come there (seed 000, "The Data Channel").
+"""What the peer sends on one proposal: where it is, and what may come there.
 
 Messages carry no sequence numbers, and not those links whose targets the receiver has: these follow from the place and
 from what was sent before. A message that is not legal at its place ends the connection.
+
+Specification: docs/specs/proposals.md, "Cursors", "Payloads", "Links", "Greedy sending".
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The messages of both channels, as values (seed 000, "Encodings"). Numbers are unsigned, of 64 bits."""
+"""The messages of both channels, as values. Numbers are unsigned, of 64 bits.
+
+Specification: docs/specs/proposals.md, "Control channel", "Data channel".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What we send on one proposal: where we are, and what comes next (seed 000, "The Data Channel")."""
+"""What we send on one proposal: where we are, and what comes next.
+
+Specification: docs/specs/proposals.md, "Cursors", "Payloads", "Links", "Greedy sending".
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The peer's side of the data channel: the current proposal, markers, bytes of payloads (seed 000, "The Data Channel").
+"""The peer's side of the data channel: the current proposal, markers, bytes of payloads.
 
 What an item means on its proposal is the matter of ``culm.proposals.incoming``.
+
+Specification: docs/specs/proposals.md, "Data channel", "Markers", "Compression".
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Our side of the data channel: whose turn it is, the current proposal, compression (seed 000, "The Data Channel")."""
+"""Our side of the data channel: whose turn it is, the current proposal, compression.
+
+Specification: docs/specs/proposals.md, "Data channel", "Markers", "Compression".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a proposal sends, in which order (docs/protocols/proposals.md, "Items").
+"""What a proposal sends, in which order (docs/specs/proposals.md, "Items").
 
 First the lower certificate pool (metadata), then the range (metadata and payload of each entry), then the upper pool
 (metadata). A range may be of 2^64 entries, so the sequence is never made: everything is computed from an item's index.

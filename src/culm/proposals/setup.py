@@ -1,4 +1,4 @@
-"""What both endpoints say before anything else (docs/protocols/proposals.md, "Setup").
+"""What both endpoints say before anything else (docs/specs/proposals.md, "Setup").
 
 ::
 

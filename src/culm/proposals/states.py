@@ -1,4 +1,4 @@
-"""The life of a proposal, in one table (docs/protocols/proposals.md, "State").
+"""The life of a proposal, in one table (docs/specs/proposals.md, "State").
 
 What was said of a proposal is a set of words; an event needs some, must come before others, and adds its own. When all
 four words of a cancellation were said the proposal is over and its id is free.

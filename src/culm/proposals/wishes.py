@@ -1,4 +1,4 @@
-"""What an endpoint wants of a proposal, now and before (docs/protocols/proposals.md, "Wishes").
+"""What an endpoint wants of a proposal, now and before (docs/specs/proposals.md, "Eagerness").
 
 Settings change while data is under way, and nothing acknowledges them. So what is sent follows the latest ones, and
 what comes is wrong only if none of those that were ever said allows it.

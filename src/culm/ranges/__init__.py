@@ -1,4 +1,7 @@
-"""Bamboo Ranges: which items of a log, as values, as bytes and as text. Seed 004; the specification: docs/ranges.md."""
+"""Bamboo Ranges: which items of a log, as values, as bytes and as text.
+
+Specification: docs/specs/ranges.md.
+"""
 
 from culm.ranges.algebra import difference, extend, hull, intersect, limits_from_held, merge, normalise, resolve, trim
 from culm.ranges.encoding import decode, decode_prefix, encode

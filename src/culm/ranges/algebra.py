@@ -1,4 +1,8 @@
-"""Operations on ranges (docs/ranges.md, "Operations"). None of them ever loses an item; the laws are in the tests."""
+"""Operations on ranges. None of them ever loses an item; the laws are in the tests.
+
+Specification: docs/specs/ranges.md, "hull", "merge", "intersect and trim", "extend", "resolve", "difference",
+"normalise", "Laws".
+"""
 
 from __future__ import annotations
 
@@ -106,7 +110,7 @@ def _are_on_path(corners: Iterable[int | None], start: int, end: int | None) -> 
     return all(on_path(corner, end, start) for corner in finite)
 
 
-# -- intersect and trim (5.4) ---------------------------------------------------------------------------------------
+# -- intersect and trim ---------------------------------------------------------------------------------------------
 
 
 def intersect(a: Range, b: Range) -> tuple[Range, bool]:
@@ -234,7 +238,7 @@ def _without_forbidden_ends(item: Range) -> Range:
     return replace(item, start=start, end=end)
 
 
-# -- difference (5.7) -----------------------------------------------------------------------------------------------
+# -- difference -----------------------------------------------------------------------------------------------------
 
 
 def difference(item: Range, held: Iterable[Range], newest: int | None = None) -> list[Range]:

@@ -1,4 +1,4 @@
-"""Ranges as bytes (docs/ranges.md, "Encoding"): a flags byte, then numbers.
+"""Ranges as bytes (docs/specs/ranges.md, "Encoding", "Errors"): a flags byte, then numbers.
 
 Every flag is a restriction, every number the end of an interval, written as a canonical VarU64, which sorts as bytes
 like the number. That is what lets ``culm.ranges.onbytes`` merge without decoding.
@@ -93,7 +93,7 @@ def decode_prefix(
 ) -> tuple[Range, int]:
     """The range whose encoding begins at ``offset``, and the offset behind it.
 
-    ``allow_open=False``, ``allow_sparse=False``: for the restricted feature sets (seed 004, appendix B); a range of one
+    ``allow_open=False``, ``allow_sparse=False``: docs/specs/ranges.md, "Restricted feature sets"; a range of one
     entry is always allowed. Lists of forbidden numbers longer than ``max_forbidden_bytes`` are refused.
     """
     if offset >= len(data):

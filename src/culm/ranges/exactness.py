@@ -1,4 +1,4 @@
-"""Whether a merge denotes exactly the union of what was merged (docs/ranges.md, "merge")."""
+"""Whether a merge denotes exactly the union of what was merged (docs/specs/ranges.md, "Exactness")."""
 
 from __future__ import annotations
 

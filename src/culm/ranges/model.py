@@ -1,7 +1,9 @@
-"""A Bamboo range: its parameters, and what it denotes (seed 004; docs/ranges.md, "Parameters" to "Certificates").
+"""A Bamboo range: its parameters, and what it denotes.
 
 A ``Range`` is always *reduced*: of the ways to say the same there is one, and each has one encoding. What is given
 otherwise is brought into that form when it is made.
+
+Specification: docs/specs/ranges.md, "Parameters", "Reduced form", "What is denoted", "Certificates", "Corner cases".
 """
 
 from __future__ import annotations

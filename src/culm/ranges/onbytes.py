@@ -1,4 +1,4 @@
-"""Operations on encoded ranges (docs/ranges.md, "Operations on bytes").
+"""Operations on encoded ranges (docs/specs/ranges.md, "Operations on bytes").
 
 Canonical VarU64s sort as bytes like the numbers, and flags are restrictions: so merging is a bitwise AND, and minima
 and maxima of slices. Numbers are loaded only where a path has to be walked: to keep two different sparse ranges sparse,

@@ -1,4 +1,4 @@
-"""Shortest paths between sequence numbers, as ranges use them (docs/ranges.md, "Terms").
+"""Shortest paths between sequence numbers, as ranges use them (docs/specs/ranges.md, "Terms").
 
 Links never cross. So a piece of a path between two of its members is the path between them, and a path that jumps over
 a number lands on that number's path to 1. All of this takes some 200 steps at most, up to 2^64 - 1 and the spine number

@@ -1,4 +1,4 @@
-"""Many ranges of one log, kept few (docs/ranges.md, "Sets").
+"""Many ranges of one log, kept few (docs/specs/ranges.md, "Sets").
 
 A set holds ranges whose union is what it denotes, normalised and sorted. What is added is merged with what is there
 wherever that is exact; beyond a bound on their number, or if the caller allows some waste, the two ranges that waste
@@ -243,7 +243,9 @@ def _count(item: Range) -> int:
 
 
 def window(reached: int, ahead: int) -> Range:
-    """A fixed amount of future to ask for (seed 004, appendix B): the ``ahead`` entries behind ``reached``.
+    """A fixed amount of future to ask for: the ``ahead`` entries behind ``reached``.
+
+    Specification: docs/specs/ranges.md, "Restricted feature sets".
 
     A reader that asks for the next window when it has dealt with half of this one is never sent more than it chose.
     """

@@ -1,4 +1,4 @@
-"""Ranges as people type and read them (docs/ranges.md, "As text"), one for one with the bytes.
+"""Ranges as people type and read them (docs/specs/ranges.md, "As text"), one for one with the bytes.
 
 ``5``, ``1..10``, ``100..``; then words in any order: ``sparse``, ``metadata`` or ``payloads`` (only those),
 ``sizes 11..999`` (or ``min SIZE``, ``max SIZE``), ``without 3,7``, ``head N``, ``tail N``. The empty range is

@@ -1,4 +1,4 @@
-"""``culm://``: one secure session for everything (docs/protocols/sessions.md). Sans I/O.
+"""``culm://``: one secure session for everything (docs/specs/culm.md, "What it promises"). Sans I/O.
 
 TLS proves the listener's identity; what is here runs inside: many streams over one (bymux), on which the caller proves
 its identity, both show that they know the clump, tell each other what they want, find out which logs differ, and

@@ -1,4 +1,4 @@
-"""One side of a session: bytes of the TLS connection in, events out (docs/protocols/sessions.md).
+"""One side of a session: bytes of the TLS connection in, events out (docs/specs/culm.md, "Streams", "States").
 
 ::
 

@@ -1,4 +1,4 @@
-"""Who calls, and that both know the clump (docs/protocols/sessions.md, "The handshake").
+"""Who calls, and that both know the clump (docs/specs/culm.md, "The handshake").
 
 The listener's key is the one of its TLS certificate, which the caller knew before. The caller signs that key, the
 listener's nonce, its own nonce and its own key: the signature is worth nothing to anybody else, nor a second time.

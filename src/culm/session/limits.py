@@ -1,4 +1,4 @@
-"""How much of a peer is taken (docs/protocols/sessions.md, "Limits")."""
+"""How much of a peer is taken (docs/specs/culm.md, "Limits")."""
 
 from __future__ import annotations
 

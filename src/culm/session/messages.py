@@ -1,7 +1,9 @@
-"""What is said on the control stream and the discovery stream (docs/protocols/sessions.md, "Messages").
+"""What is said on the control stream and the discovery stream.
 
 Every message stands behind its length, a VarU64. On the control stream it is a CBOR array that begins with its type; on
 the discovery stream a byte says its kind.
+
+Specification: docs/specs/culm.md, "Control messages", "Discovery messages".
 """
 
 from __future__ import annotations

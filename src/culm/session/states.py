@@ -1,4 +1,4 @@
-"""All transitions of a session (docs/protocols/sessions.md, "States")."""
+"""All transitions of a session (docs/specs/culm.md, "States")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many entries decoded at once (bamboo.md, "Entries"): arrays of fields instead of an object for each.
+"""Many entries decoded at once (docs/specs/bamboo.md, "Entries"): arrays of fields instead of an object for each.
 
 ``Entry.decode`` is the rule. What is found well-formed here is so there, field by field; of everything else only that
 it is not is said here, and ``Entry.decode`` says why. A thousand entries cost here what ten cost there.

@@ -1,4 +1,4 @@
-"""Finding the proof of each fork, and how far each forked log can be trusted (bamboo.md, "Verification").
+"""Finding the proof of each fork, and how far each forked log can be trusted (docs/specs/bamboo.md, "Forks").
 
 The lowest position at which a log contradicts itself is known from its segments (``culm.spark.merge``). What proves it
 are two entries that say different things about that number: an entry of that number says it is itself, a link to it

@@ -2,6 +2,8 @@
 
 An author must never sign two entries of one number. The store therefore decides the number, inside the transaction
 that also holds every other writer off, and refuses where it cannot be sure to know the log's newest entry.
+
+Specification: docs/specs/bamboo.md, "Holding and publishing".
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Taking in a group of authentic entries, in one transaction."""
+"""Taking in a group of authentic entries, in one transaction.
+
+Specification: docs/specs/bamboo.md, "Holding and publishing".
+"""
 
 from __future__ import annotations
 

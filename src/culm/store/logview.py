@@ -1,4 +1,4 @@
-"""Taking in authentic entries: links, paths, forks, states (bamboo.md, "Verification").
+"""Taking in authentic entries: links, paths, forks, states (docs/specs/bamboo.md, "Verification", "Keeping forks").
 
 Entries come in any order. One whose path to entry 1 is not there yet waits; when the missing one arrives, all that
 waited for it follow. Two that contradict each other are a fork: the proof is kept, and everything from its position on

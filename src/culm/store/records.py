@@ -1,8 +1,8 @@
 """Keeping the record index: the store as sets to reconcile, up to date with every transaction.
 
-Two kinds of records (docs/protocols/negentropy.md). *Entries*: a record for each verified entry, its id the first 32
-bytes of the entry's hash, its timestamp the sequence number less one; ``held`` marks those whose payload is complete.
-*Heads*: a record for each log, whose id stands for everything held of the log.
+Two kinds of records (docs/specs/negentropy.md, "Sets of a store", "Heads"). *Entries*: a record for each verified
+entry, its id the first 32 bytes of the entry's hash, its timestamp the sequence number less one; ``held`` marks those
+whose payload is complete. *Heads*: a record for each log, whose id stands for everything held of the log.
 
 Triggers note in ``record_changes`` whatever makes an entry a record or no longer one, so that no statement can forget
 to. At the end of the transaction ``settle`` brings the index up to date: blocks of neighbouring records, with their

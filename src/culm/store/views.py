@@ -1,4 +1,4 @@
-"""Reading the record index: the store as sets to reconcile (docs/protocols/negentropy.md).
+"""Reading the record index: the store as sets to reconcile (docs/specs/negentropy.md, "Sets of a store").
 
 A ``RecordSet`` opens with the sums of the blocks, not with the records; those it reads a block at a time, where a
 session looks closer. It belongs to one snapshot of the store, however long the session lasts and whoever writes

@@ -1,4 +1,4 @@
-"""Base62: 32-byte keys as 43 letters and digits (bushbaby.md, "Base62").
+"""Base62: 32-byte keys as 43 letters and digits (docs/specs/bushbaby.md, "Base62").
 
 The key is read as one big-endian number and written with the digits ``0-9A-Za-z``, the most significant first,
 always 43 of them. So every key has exactly one form, and everything else is refused: other lengths, other characters,

@@ -1,4 +1,4 @@
-"""Bymux: many streams of bytes over one, each with its own flow control (docs/protocols/proposals.md, "Bymux").
+"""Bymux: many streams of bytes over one, each with its own flow control (docs/specs/proposals.md, "Bymux").
 
 ::
 

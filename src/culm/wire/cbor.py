@@ -1,4 +1,4 @@
-"""The part of CBOR that the protocols need (RFC 8949, sections 3 and 4.2; bushbaby.md, "CBOR").
+"""The part of CBOR that the protocols need (RFC 8949, sections 3 and 4.2; docs/specs/bushbaby.md, "CBOR").
 
 Unsigned integers, byte strings, text strings and arrays, each with the shortest head there is and a definite length.
 Everything else is refused: negative numbers, maps, tags, floats, indefinite lengths, longer heads than needed. Each

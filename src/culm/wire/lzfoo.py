@@ -1,4 +1,4 @@
-"""LZFoo: bytes as literals and copies of earlier bytes (docs/protocols/proposals.md, "LZFoo").
+"""LZFoo: bytes as literals and copies of earlier bytes (docs/specs/proposals.md, "LZFoo").
 
 ::
 

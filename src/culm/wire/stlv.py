@@ -1,4 +1,4 @@
-"""STLV framing (bamboo.md, "Small encodings"; bushbaby.md, "STLV").
+"""STLV framing (docs/specs/bamboo.md, "STLV").
 
 A message is its type and the length of its value, both canonical VarU64s, and then the value. A peer can claim any
 length, so a length is worth nothing until it was checked: the reader asks its owner about type and length before it

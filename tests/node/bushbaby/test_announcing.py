@@ -1,4 +1,7 @@
-"""What a peer is told of: not only what is new, but what it asked for in vain."""
+"""What a peer is told of: not only what is new, but what it asked for in vain.
+
+Specification: docs/specs/bushbaby.md, "HAVE".
+"""
 
 from __future__ import annotations
 

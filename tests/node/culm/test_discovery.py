@@ -1,4 +1,7 @@
-"""Finding out which logs differ, as far as the node does it."""
+"""Finding out which logs differ, as far as the node does it.
+
+Specification: docs/specs/culm.md, "What is compared".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is asked for of what a peer offers."""
+"""What is asked for of what a peer offers.
+
+Specification: docs/specs/culm.md, "What is fetched".
+"""
 
 from __future__ import annotations
 

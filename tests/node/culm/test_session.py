@@ -1,4 +1,7 @@
-"""``culm://`` sessions of whole parties: what arrives, live and once, and what strangers get."""
+"""``culm://`` sessions of whole parties: what arrives, live and once, and what strangers get.
+
+Specification: docs/specs/culm.md, "What it promises", "Addresses and TLS", "News".
+"""
 
 from __future__ import annotations
 

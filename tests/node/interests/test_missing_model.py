@@ -1,4 +1,7 @@
-"""What is asked for, and what an offer is worth: against a loop over all items of a short log."""
+"""What is asked for, and what an offer is worth: against a loop over all items of a short log.
+
+Specification: docs/specs/bushbaby.md, "WANT".
+"""
 
 from __future__ import annotations
 

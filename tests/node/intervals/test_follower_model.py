@@ -1,4 +1,7 @@
-"""What a follower asks a perfect peer for: against the items of its interest, one by one."""
+"""What a follower asks a perfect peer for: against the items of its interest, one by one.
+
+Specification: docs/specs/intervals.md, "What a node asks for".
+"""
 
 from __future__ import annotations
 

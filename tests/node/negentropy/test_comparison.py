@@ -1,4 +1,7 @@
-"""Negentropy over streams: a listener, callers, and peers that do not behave."""
+"""Negentropy over streams: a listener, callers, and peers that do not behave.
+
+Specification: docs/specs/negentropy.md, "Over TCP".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a proposer proposes to a perfect peer: against the items of its interest, one by one."""
+"""What a proposer proposes to a perfect peer: against the items of its interest, one by one.
+
+Specification: docs/specs/proposals.md, "What a node proposes".
+"""
 
 from __future__ import annotations
 

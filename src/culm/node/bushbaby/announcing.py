@@ -4,6 +4,8 @@ All that is held is announced at first, and later what is news (``Ledger.is_news
 HAVE behind that as "that is all". So a log of which it did not get all that it asked for is *owed*: when the log
 changes, the peer is told, though it knows of the newest entry. And where the change came between the serving and the
 HAVE behind it, the peer is told *once more*: what it takes for the end of nothing says nothing of the change.
+
+Specification: docs/specs/bushbaby.md, "HAVE".
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A request can name all logs of an author, a whole log, a certificate pool or a span of 2^64 entries: it costs what it
 finds. Only so many requests wait at once; a peer that asks for more is disconnected.
+
+Specification: docs/specs/bushbaby.md, "WANT".
 """
 
 from __future__ import annotations

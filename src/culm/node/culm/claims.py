@@ -3,6 +3,8 @@
 Sessions of one node share a ``Claims``. Whoever finds a log taken waits its turn, and then looks again at what is still
 missing: most often nothing. A session that gets nowhere loses its logs to others who want them, and so it does a log of
 which very little comes: whoever sends a byte now and then cannot keep it from us.
+
+Specification: docs/specs/culm.md, "What is fetched".
 """
 
 from __future__ import annotations

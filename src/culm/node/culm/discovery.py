@@ -2,6 +2,8 @@
 
 The side that called leads. Both take part with the logs that they want, that the peer wants, and that are for others.
 Comparing works on a snapshot of the store, on a thread of its own, and costs what differs.
+
+Specification: docs/specs/culm.md, "What is compared".
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Which logs to ask a peer for: those that it named or offered and that have something for us, some at a time."""
+"""Which logs to ask a peer for: those that it named or offered and that have something for us, some at a time.
+
+Specification: docs/specs/culm.md, "What is fetched".
+"""
 
 from __future__ import annotations
 

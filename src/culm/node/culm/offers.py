@@ -1,4 +1,7 @@
-"""What is offered to a peer of ``culm://``, and what a peer's offer is worth."""
+"""What is offered to a peer of ``culm://``, and what a peer's offer is worth.
+
+Specification: docs/specs/culm.md, "News".
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ The connection carries three streams. ``Discovery`` compares on the first and so
 session inside this one transfers entries on the second, ``Fetching`` says which. On the third both sides offer what is
 new later on. The inner session has a driver of its own, over streams that end in this connection
 (``culm.node.culm.streams``): so a transfer that waits for the disk never keeps an offer waiting.
+
+Specification: docs/specs/culm.md, "News".
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ A WANT names spans of entries, and what it brings are entries with their payload
 (sizes, forbidden numbers, metadata or payloads alone) are left out: more comes than was asked for, never less. What is
 held of an entry says what its payload is, though: one that is not wanted is not asked for again. The certificates of a
 range are asked for with it, or its entries could not be verified.
+
+Specification: docs/specs/bushbaby.md, "WANT".
 """
 
 from __future__ import annotations

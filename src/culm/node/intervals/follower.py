@@ -7,6 +7,8 @@ to the newest payload, which makes the request bring news for as long as it is o
 For each log there are two more questions, both lazy. What the peer's newest payload is: if that is behind where its
 answer stopped, the peer has a gap, and what is behind the gap is asked for. And whether the peer's entry at our newest
 number is ours: naming its hash makes a fork show even when neither side has news.
+
+Specification: docs/specs/intervals.md, "What a node asks for".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Negentropy over a stream (docs/protocols/negentropy.md, "Over TCP"): a listener, and the side that calls.
+"""Negentropy over a stream (docs/specs/negentropy.md, "Over TCP"): a listener, and the side that calls.
 
 Each message stands behind its length, a VarU64. A session is about the *entries*, unless a message of a zero byte and
 a view's name came before; the listener repeats that when it is ready. Every session sees the store as it was at its

@@ -3,6 +3,8 @@
 TLS 1.3 only. Names and dates in certificates mean nothing here, and no authority signs them: the key is what counts,
 and OpenSSL checks in every handshake that the listener holds it. The caller shows no certificate; it proves its key
 inside (``culm.session.handshake``), as Python's ``ssl`` cannot take a client certificate that no authority vouches for.
+
+Specification: docs/specs/culm.md, "Addresses and TLS".
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ A proposal has one least and one greatest size of payloads, and is about all num
 path. Two that overlap would bring the same twice. So an interest is taken apart into ranges that do not overlap; where
 several of its ranges want payloads of other sizes of the same entries, the widest sizes are proposed: then more may
 come than is wanted, never less. A path whose end is the newest entry comes with what is between.
+
+Specification: docs/specs/proposals.md, "What a node proposes".
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 For every missing span there is a proposal: an endless one for what is behind everything held, which brings news both
 ways for as long as it lives, and one for each gap. A proposal begins behind the last entry that is held, or inside its
 payload, and names its hash: so a fork shows even when neither side has news, and payloads go on at the byte reached.
+
+Specification: docs/specs/proposals.md, "What a node proposes".
 """
 
 from __future__ import annotations
@@ -215,7 +217,10 @@ class Proposer:
         return self._doubt_end(followed) and self._show_fork(followed) and is_complete
 
     def _end_told(self, followed: _Followed) -> Iterator[Gap]:
-        """The entry that ends the log, as the peer says, if it is not held: it is to be seen (seed 000, code 134)."""
+        """The entry that ends the log, as the peer says, if it is not held: it is to be seen.
+
+        Specification: docs/specs/proposals.md, "Cancellations".
+        """
         if followed.end is not None and self._source.lookup(followed.log).entries_around(followed.end) is None:
             yield Gap(followed.end, followed.end, Range(followed.end, followed.end, payloads=False))
 

@@ -3,7 +3,7 @@
 A dense range becomes a span in each block that is there; which those are, a *page* tells, a directory of ``PAGE``
 neighbouring blocks. A log's first page comes with every request for it, which is all there is of most logs; the rest
 of a range waits as *far* until it meets the other pages. Paths and certificates are numbers, some hundred at most
-whatever the log's length (docs/ranges.md, "What is denoted"), and need no directory.
+whatever the log's length (docs/specs/ranges.md, "What is denoted"), and need no directory.
 
 Forbidden numbers cut the payloads' spans, so that nothing further on knows of them. Whatever lies where no block is
 comes out as gaps, which cost their ends only.

@@ -1,4 +1,4 @@
-"""Following logs of a live peer that speaks Point-2-Point with intervals (seed 001).
+"""Following logs of a live peer that speaks Point-2-Point with intervals (docs/specs/intervals.md).
 
 A log is read in ascending order: an offset says, for each log, the last sequence number that was read. The peer is
 first asked how far it can show the log without a gap, then for exactly that. What lies between two offsets can be asked

@@ -39,7 +39,7 @@ ENTRIES = Columns(
     payload_frame="BINARY",
     reason="STRING",
 )
-"""The fields of an entry (bamboo.md, "Entries"), null where it has none. Of a reject only the place and the reason.
+"""The fields of an entry (docs/specs/bamboo.md, "Entries"), null where it has none. Of a reject only place and reason.
 
 ``source`` and ``offset``: where it was found. ``encoded``: all its bytes. ``payload_state``: what is known of the
 payload there (``culm.spark.payload.STATES``). ``payload_frame``: a payload that stands apart from any entry; such rows

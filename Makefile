@@ -5,6 +5,7 @@
 PYTHON ?= python3
 PYTEST_ARGS ?= --numprocesses=auto --maxprocesses=4 --dist=loadgroup
 BENCH_ARGS ?=
+BASE ?=
 FUZZ_ARGS ?=
 SEEDS ?= 10000
 KILLS ?= 1000
@@ -24,7 +25,7 @@ CODE := $(wildcard src tests bench crash fuzz soak examples docs deploy)
 TYPED := $(wildcard src tests bench crash fuzz soak examples deploy)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint format types storm crash models soak hostile audit screenshots cluster bench fuzz docs lock clean python-check
+.PHONY: help demo test coverage lint format types storm crash models soak hostile audit screenshots cluster bench compare fuzz docs lock clean python-check
 
 help:  ## say what the verbs do
 	@echo "make VERB, each sets up .venv itself when it is needed:"
@@ -75,6 +76,9 @@ cluster: $(READY)  ## run the tests on a standalone Spark cluster and through Sp
 
 bench: $(READY)  ## run the benchmarks (BENCH_ARGS=...)
 	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+compare: $(READY)  ## compare the CPU time of the working tree with that of a commit (BASE=commit, BENCH_ARGS=...)
+	@$(BIN)/python -m bench.compare --base "$(BASE)" $(BENCH_ARGS)
 
 fuzz: $(READY)  ## run the fuzzers for ten minutes of CPU (FUZZ_ARGS=...)
 	@$(BIN)/python -m fuzz $(FUZZ_ARGS)

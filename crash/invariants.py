@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from culm.store import Log
+    from culm.types import Log
 
 _SHOWN = 5
 # Each gives a row for everything that is wrong.

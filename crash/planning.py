@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 from crash.playing import Tally
 from crash.scenes import SCENES
-from crash.workers import Task
 
 _MOST_SCENES = 20  # without a kill, after which something is wrong
+
+
+class Task(NamedTuple):
+    """A scene to play, with at most so many kills."""
+
+    name: str
+    seed: int
+    kills: int
 
 
 class Plan:

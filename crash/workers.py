@@ -18,17 +18,9 @@ if TYPE_CHECKING:
     from multiprocessing.queues import Queue
     from pathlib import Path
 
-    from crash.planning import Plan
+    from crash.planning import Plan, Task
 
 _LOOK_SECONDS = 5.0
-
-
-class Task(NamedTuple):
-    """A scene to play, with at most so many kills."""
-
-    name: str
-    seed: int
-    kills: int
 
 
 class Done(NamedTuple):

@@ -30,10 +30,7 @@ wrong call, 3 for a peer or the network.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from culm.bamboo.forks import ForkProof
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,6 +40,34 @@ class Place:
     author: bytes
     log_id: int
     seq: int
+
+
+class Contradiction(Protocol):
+    """What proves a fork: a ``culm.bamboo.ForkProof``.
+
+    Only what is needed here is named, because everything imports this module and it must import nothing of Culm.
+    """
+
+    @property
+    def author(self) -> bytes:
+        """The author (32 bytes) who forked the log."""
+
+    @property
+    def log_id(self) -> int:
+        """The id of the forked log."""
+
+    @property
+    def position(self) -> int:
+        """The sequence number that is contradicted."""
+
+    def encode(self) -> bytes:
+        """The proof's bytes, which ``ForkProof.decode`` reads."""
+
+    def check(self) -> None:
+        """Raise ``BadSignature`` unless the proof is authentic."""
+
+    def explain(self) -> str:
+        """One clause that says what contradicts what."""
 
 
 class CulmError(Exception):
@@ -113,7 +138,7 @@ class AfterEndOfLog(InvalidEntry):
 class ForkDetected(CulmError):
     """Two authentic entries of one log contradict each other; ``proof`` holds both."""
 
-    def __init__(self, proof: ForkProof) -> None:
+    def __init__(self, proof: Contradiction) -> None:
         super().__init__(f"fork at sequence number {proof.position}: {proof.explain()}")
         self.proof = proof
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from culm.bamboo import Entry, ForkProof
+    from culm.types import Log
 
-Log = tuple[bytes, int]
 Run = tuple[int, int]
 
 

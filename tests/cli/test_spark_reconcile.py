@@ -13,7 +13,7 @@ import pytest
 
 from culm import SQLiteStore
 from culm.cli.command import Commands, _Parser
-from culm.cli.spark_reconcile import register
+from culm.cli.spark.reconcile import register
 from culm.errors import ConfigError
 from culm.spark.fingerprint import Fingerprint
 from culm.store import View

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from culm.cli.command import Commands, _Parser
-from culm.cli.spark_report import register
+from culm.cli.spark.report import register
 from culm.errors import ConfigError
 from culm.spark import report
 

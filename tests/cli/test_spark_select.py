@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from culm.cli.command import Commands, _Parser
-from culm.cli.spark_select import register
+from culm.cli.spark.select import register
 from culm.errors import ConfigError, StoreError
 from culm.spark.select.job import SelectSummary
 from culm.testing import build_log

@@ -20,9 +20,9 @@ from tests.hostile.wires import Cut, Wire
 
 if TYPE_CHECKING:
     from culm.bamboo import Entry
+    from culm.types import Log
     from tests.hostile.attack import Field
 
-Log = tuple[bytes, int]
 _RESPONSE_BYTES = 256 * 1024
 _MOST_LOOKS = 2000
 

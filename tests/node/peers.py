@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from culm.testing.builders import LogBuilder
-
-Log = tuple[bytes, int]
+    from culm.types import Log
 
 
 class Peer:

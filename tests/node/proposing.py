@@ -10,7 +10,7 @@ from tests.node.peers import Peer
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from culm.store import Log
+    from culm.types import Log
 
 
 class ProposalPeer(Peer):

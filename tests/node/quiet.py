@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from culm.bamboo import Entry
     from culm.ranges import RangeSet
-    from culm.store import Log, SQLiteStore
+    from culm.store import SQLiteStore
+    from culm.types import Log
 
 MOST_STEPS = 2000
 """No exchange about a short log takes so many."""

@@ -149,11 +149,11 @@ def test_flags() -> None:
 
 def test_restricted_feature_sets() -> None:
     """Open and sparse ranges can be refused; single entries are neither."""
-    assert Range.decode(bytes.fromhex("e005"), allow_open=False, allow_sparse=False) == Range(5, 5)
+    assert decode(bytes.fromhex("e005"), allow_open=False, allow_sparse=False) == Range(5, 5)
     with pytest.raises(EncodingError, match="open"):
-        Range.decode(bytes.fromhex("0001"), allow_open=False)
+        decode(bytes.fromhex("0001"), allow_open=False)
     with pytest.raises(EncodingError, match="sparse"):
-        Range.decode(bytes.fromhex("a0010d"), allow_sparse=False)
+        decode(bytes.fromhex("a0010d"), allow_sparse=False)
 
 
 def test_long_lists_are_refused() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from html.parser import HTMLParser
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from culm.spark.payload import STATES
 from culm.spark.report.numbers import LogNumbers, Totals
 
+if TYPE_CHECKING:
+    from culm.types import Log
+
 Row = dict[str, Any]
-Log = tuple[bytes, int]
 
 RANKS = {"verified": 0, "unverified": 1, "invalid": 2}
 HOSTILE = "<script>alert(1)</script> & \"'\x1b[2J\u202e<img src=x onerror=y>"

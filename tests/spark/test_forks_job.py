@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from culm.bamboo import ForkProof, Identity
-from culm.cli import spark_forks
 from culm.cli.command import Commands, _Parser
+from culm.cli.spark import forks as spark_forks
 from culm.errors import ConfigError
 from culm.spark import forks_job
 from culm.spark.forks_job import BUNDLE, run_forks

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from culm.store import Log
+    from culm.types import Log
 
 Entry = tuple[bytes, int, int, bytes]  # author, log id, number, hash
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from culm.spark.report.strips import Log
+    from culm.types import Log
     from tests.spark.defects import DataSet
 
 # One test waits for a verification and a report: some 40 s, and more where others work beside it.

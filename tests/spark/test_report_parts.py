@@ -27,7 +27,8 @@ from tests.spark.report_oracle import HOSTILE, verdict
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from culm.spark.report.strips import Log, Piece
+    from culm.spark.report.strips import Piece
+    from culm.types import Log
 
 
 def count_of(held: Mapping[Log, Mapping[int, int]]) -> Any:

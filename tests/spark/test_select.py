@@ -17,7 +17,7 @@ import pytest
 
 from culm.bamboo import MAX_U64, Entry, Identity, lipmaa, path, yamf_hash
 from culm.cli.command import Commands, _Parser
-from culm.cli.spark_select import register
+from culm.cli.spark.select import register
 from culm.errors import ConfigError, PayloadMismatch
 from culm.ranges import Range, RangeSet, write_range
 from culm.spark import gather, payload_places, read

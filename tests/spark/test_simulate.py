@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from culm.cli import spark_simulate
 from culm.cli.command import Commands, _Parser
+from culm.cli.spark import simulate as spark_simulate
 from culm.errors import ConfigError
 from culm.negentropy import ArrayStorage, Negentropy
 from culm.spark.output import read_table

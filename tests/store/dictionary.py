@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from culm.errors import CulmError, Place
-    from culm.store import Log
+    from culm.types import Log
 
 STATES = {oracle.VERIFIED: State.VERIFIED, oracle.WAITING: State.WAITING, oracle.INVALID: State.INVALID}
 THERE = (PayloadState.COMPLETE, PayloadState.FORGOTTEN)  # payloads that nobody asks for

@@ -42,7 +42,8 @@ from tests.store.dictionary import DictionaryStore, Report
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from culm.store import ImportReport, Log, Position
+    from culm.store import ImportReport, Position
+    from culm.types import Log
     from tests.store.dictionary import Item
 
 NAMES = [(1, 0), (1, MAX_U64), (2, 0), (2, 2**63)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from culm.bamboo import Entry
-    from culm.store import Log
+    from culm.types import Log
     from tests.store.asking import Record
 
 

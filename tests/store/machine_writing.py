@@ -17,7 +17,8 @@ from tests.store.machine import Abort, StoreMachine
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from culm.store import Log, SQLiteStore
+    from culm.store import SQLiteStore
+    from culm.types import Log
     from tests.store.dictionary import Item, LogModel
 
 

@@ -14,7 +14,8 @@ from culm.store import PayloadState, State
 from tests.bamboo import oracle
 
 if TYPE_CHECKING:
-    from culm.store import Log, SQLiteStore
+    from culm.store import SQLiteStore
+    from culm.types import Log
 
 HIGHS = (0, 1, 7, 13, 50, MAX_U64)  # the numbers up to which is asked what is missing
 STATES = {oracle.VERIFIED: State.VERIFIED, oracle.WAITING: State.WAITING, oracle.INVALID: State.INVALID}

@@ -23,7 +23,7 @@ from tests.bamboo import oracle
 from tests.store.model import Model, look
 
 if TYPE_CHECKING:
-    from culm.store import Log
+    from culm.types import Log
 
 LOG = build_log(40)
 NAME = LOG.entries[0].log

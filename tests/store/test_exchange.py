@@ -35,7 +35,7 @@ from tests.store.test_files import Dripping
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from culm.store import Log
+    from culm.types import Log
 
 LOG = build_log(12)
 NAME = LOG.entries[0].log

@@ -14,7 +14,8 @@ from culm.store.survey import Cell, LogLine, Only, Order, cells_between
 from culm.testing.builders import build_log
 
 if TYPE_CHECKING:
-    from culm.store import Log, SQLiteStore
+    from culm.store import SQLiteStore
+    from culm.types import Log
 
 
 def line_of(store: SQLiteStore, log: Log) -> LogLine:

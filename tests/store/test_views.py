@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from culm.bamboo import Entry
-    from culm.store import Log
+    from culm.types import Log
 
 Record = tuple[int, bytes]
 

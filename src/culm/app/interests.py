@@ -10,7 +10,7 @@ from culm.ranges import Range, RangeSet, size_limits
 
 if TYPE_CHECKING:
     from culm.node.interests.policy import Policy
-    from culm.store import Log
+    from culm.types import Log
 
 What = bytes | tuple[bytes, int]
 

@@ -13,8 +13,8 @@ from culm.wire.places import parse_author, parse_log
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from culm.store import Log
     from culm.store.interface import Bytes
+    from culm.types import Log
 
 AuthorName = bytes | str
 """An author: 32 bytes, or text (43 base62 characters, or 64 hex digits)."""

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from culm.node.sessions.stats import SessionStats
     from culm.node.sync import SyncSummary
     from culm.ranges import RangeSet
-    from culm.store import Log, LogSummary, NewsPage, StoredEntry, VerifyReport
+    from culm.store import LogSummary, NewsPage, StoredEntry, VerifyReport
     from culm.store.interface import Bytes
+    from culm.types import Log
 
 _PAGE = 256  # entries read at once
 _P = ParamSpec("_P")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from culm.node.network.urls import PeerUrl
     from culm.node.sessions.stats import SessionStats
     from culm.ranges import RangeSet
-    from culm.store import Log
+    from culm.types import Log
 
 
 async def exchange(

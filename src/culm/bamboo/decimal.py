@@ -1,13 +1,16 @@
-"""Numbers as people type them: decimal digits, up to 2^64 - 1.
+"""Numbers as people type and read them: decimal digits, up to 2^64 - 1, and sizes with a unit.
 
 Python converts up to 4300 digits and raises ``ValueError`` for more; here what is too long is no number.
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from culm.bamboo.varu64 import MAX_U64
 
 _MOST_DIGITS = len(str(MAX_U64))
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB")
 
 
 def read_u64(text: str) -> int | None:
@@ -19,3 +22,14 @@ def read_u64(text: str) -> int | None:
         return None
     number = int(digits or "0")
     return number if number <= MAX_U64 else None
+
+
+def size_text(size: int) -> str:
+    """A number of bytes with a unit: ``1023 B``, ``1.5 KiB``. Exact to the digit shown, however large it is.
+
+    The sums of sizes that authors only claim exceed what a float can divide exactly, hence the fraction.
+    """
+    if size < 1024:
+        return f"{size} B"
+    power = min((size.bit_length() - 1) // 10, len(_UNITS))
+    return f"{float(Fraction(size, 1024**power)):,.1f} {_UNITS[power - 1]}"

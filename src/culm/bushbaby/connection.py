@@ -27,7 +27,7 @@ from culm.bushbaby.pacing import Pacer
 from culm.bushbaby.secretbox import NONCE_BYTES, OVERHEAD, open_box, seal
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError
 from culm.wire.connection import UNLIMITED
-from culm.wire.stlv import Buffer, StlvReader, encode_header
+from culm.wire.stlv import StlvReader, encode_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from culm.bamboo import Entry, Identity
     from culm.bushbaby.events import Event
     from culm.bushbaby.messages import HaveItem, WantItem
+    from culm.types import Buffer
 
 HELLO, AUTH, HAVE, WANT, BAMBOO = 1, 2, 5, 6, 8
 AUTH_BYTES = OVERHEAD + SIGNATURE_BYTES
@@ -100,7 +101,6 @@ class Connection:
         self.limits = limits or Limits()
         self._mark = mark
         self._ask_first = ask_first
-        self._wait_for_hello = wait_for_hello
         self._wait_for_auth = wait_for_auth
         self._secret = ephemeral_secret or random_bytes(handshake.KEY_BYTES)
         self._ours = Hello(identity.public, crypto_scalarmult_base(self._secret))

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import culm
+from culm.bamboo.decimal import size_text
 from culm.cli.home import Home
-from culm.cli.output import counted, note, print_json, size_text
+from culm.cli.output import counted, note, print_json
 from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, StoreDamaged
 from culm.staging import staged_folder, sync

@@ -10,7 +10,7 @@ from culm.cli.home import Home
 from culm.cli.nodeoptions import add_clump, chosen_clump, clump_text
 from culm.cli.output import note, print_json, print_table
 from culm.errors import ConfigError, EncodingError
-from culm.ranges import Range, RangeSet, read_size, size_limits, write_range
+from culm.ranges import Range, RangeSet, decode, read_size, size_limits, write_range
 from culm.wire.places import author_text, log_text, parse_author, parse_log, parse_number
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from culm.cli.command import Commands
-    from culm.store import Log
+    from culm.types import Log
 
     What = bytes | Log
 
@@ -71,7 +71,7 @@ def _range(arguments: argparse.Namespace) -> Range:
     least, limit = size_limits(least, greatest)
     item = Range(first, last, sparse=arguments.sparse, least_size=least, size_limit=limit, forbidden=forbidden)
     try:
-        Range.decode(item.encode())
+        decode(item.encode())
     except EncodingError:
         raise ConfigError("--without-payload: too many numbers for one range") from None
     return item

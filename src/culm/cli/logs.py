@@ -6,8 +6,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from culm.bamboo import lipmaa
+from culm.bamboo.decimal import size_text
 from culm.cli.home import Home
-from culm.cli.output import counted, note, open_input, print_json, print_table, size_text
+from culm.cli.output import counted, note, open_input, print_json, print_table
 from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, NotHeld, Place
 from culm.store import State
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from culm.cli.command import Commands
-    from culm.store import Log, LogSummary, SQLiteStore, StoredEntry
+    from culm.store import LogSummary, SQLiteStore, StoredEntry
+    from culm.types import Log
 
 _PIECE = 64 * 1024
 

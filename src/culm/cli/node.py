@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from culm.bamboo import YAMF_BYTES
+from culm.bamboo.decimal import size_text
 from culm.bamboo.keyfile import read_private
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.cli.home import Home
@@ -28,7 +29,7 @@ from culm.cli.nodeoptions import (
     settings_of,
     start_logging,
 )
-from culm.cli.output import counted, note, print_json, size_text
+from culm.cli.output import counted, note, print_json
 from culm.cli.progress import sync_progress
 from culm.errors import ConfigError
 from culm.intervals import Forks
@@ -55,7 +56,8 @@ if TYPE_CHECKING:
     from culm.cli.command import Commands
     from culm.node.interests.policy import Policy
     from culm.node.settings import Settings
-    from culm.store import Log, SQLiteStore
+    from culm.store import SQLiteStore
+    from culm.types import Log
 
 _POINT_2_POINT = ("intervals", "proposals")
 # What can be said to some peers only: its default, and the protocols.

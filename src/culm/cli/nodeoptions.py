@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from culm.node.interests.policy import Policy
     from culm.node.settings import Settings
-    from culm.store import Log
+    from culm.types import Log
 
 ORIGIN = "command line"
 

@@ -58,16 +58,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}"
 
 
-def size_text(size: int) -> str:
-    """A number of bytes for people."""
-    value = float(size)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"
-
-
 class Stages:
     """What a job on Spark is doing: a line for each stage, and on a terminal a bar of the tasks that are done."""
 

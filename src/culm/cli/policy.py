@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import argparse
 
     from culm.cli.command import Commands
-    from culm.store import Log
+    from culm.types import Log
 
 _LISTS = {
     ("allow", "peer"): "allow_peers",

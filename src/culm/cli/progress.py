@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from culm.cli.output import print_json, size_text
+from culm.bamboo.decimal import size_text
+from culm.cli.output import print_json
 
 if TYPE_CHECKING:
     import argparse

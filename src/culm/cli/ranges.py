@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from culm.bamboo import MAX_U64
 from culm.cli.output import print_json
 from culm.errors import ConfigError, EncodingError
-from culm.ranges import Range, difference, intersect, merge, read_range, write_range
+from culm.ranges import Range, decode, difference, intersect, merge, read_range, write_range
 
 if TYPE_CHECKING:
     import argparse
@@ -57,7 +57,7 @@ def _read(text: str) -> Range:
 
 def _from_hex(text: str) -> Range:
     try:
-        return Range.decode(bytes.fromhex(text))
+        return decode(bytes.fromhex(text))
     except EncodingError as error:
         raise ConfigError(f"byte {error.offset}: {error}") from None
     except ValueError:

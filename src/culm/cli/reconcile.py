@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from culm.cli.command import Commands
     from culm.negentropy import Split, Storage
-    from culm.store import Log
     from culm.store.recordindex import IndexStorage
+    from culm.types import Log
 
 _SPLITS: dict[str, Split] = {"even": even, "newest": newest_listed}
 _OF_ENTRIES = (View.ENTRIES, View.PAYLOADS)

@@ -64,8 +64,8 @@ if TYPE_CHECKING:
 
     from culm.bamboo import Entry
     from culm.intervals.interval import Interval
-    from culm.transfer import Log, Source
-    from culm.wire.connection import Buffer
+    from culm.transfer import Source
+    from culm.types import Buffer, Log
 
 _RESERVE = 32 * 1024  # bytes of response credit that large payloads do not take
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from culm.bamboo import Entry
     from culm.intervals.interval import Request
     from culm.intervals.messages import ProofEntry
-    from culm.transfer import Log, Source
+    from culm.transfer import Source
+    from culm.types import Log
 
 
 def is_due(request: Request, *, ascending: bool | None, next_seq: int | None, position: int) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from culm.intervals.responder import TheirRequest
-    from culm.transfer import Log
+    from culm.types import Log
 
 
 class Turns:

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from culm.node.interests.policy import Policy
     from culm.node.network.transport import Streams
     from culm.node.network.urls import PeerUrl
-    from culm.store import Log, SQLiteStore
+    from culm.store import SQLiteStore
     from culm.store.interface import Bytes
+    from culm.types import Log
 
 _logger = logging.getLogger("culm.node")
 _COLLECTED = 32

@@ -15,7 +15,8 @@ from culm.proposals.sequence import is_self_contained, outer_seq
 if TYPE_CHECKING:
     from culm.bamboo import Entry
     from culm.proposals.messages import Proposal
-    from culm.transfer import Log, Source
+    from culm.transfer import Source
+    from culm.types import Log
 
 
 def what_is_wrong(proposal: Proposal) -> str | None:

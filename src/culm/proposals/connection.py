@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from culm.proposals.events import Event
     from culm.proposals.limits import Limits
     from culm.transfer import Source
-    from culm.wire.connection import Buffer
+    from culm.types import Buffer
 
 CONTROL, DATA = 0, 1
 

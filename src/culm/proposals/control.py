@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from culm.bamboo import Entry, encode_varu64
 from culm.bamboo.entry import MAX_ENTRY_BYTES
@@ -31,7 +31,8 @@ from culm.proposals.messages import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Buffer: TypeAlias = bytes | bytearray
+    from culm.types import Buffer
+
 
 MAX_CONTROL_MESSAGE = 10 + 2 * MAX_ENTRY_BYTES
 _KEY_BYTES = 32

@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
 from culm.bamboo import encode_varu64
 from culm.bamboo.entry import SIGNATURE_BYTES
@@ -36,7 +36,8 @@ from culm.proposals.messages import (
     Why,
 )
 
-Buffer: TypeAlias = bytes | bytearray
+if TYPE_CHECKING:
+    from culm.types import Buffer
 
 MAX_DATA_HEAD = 1 + YAMF_BYTES + 9 + YAMF_BYTES + SIGNATURE_BYTES  # of a message, without bytes of payloads
 _SWITCH, _NOTIFY, _NOTIFY_MANY, _SKIP_BYTES, _RAW, _COMPRESSED, _APOLOGY, _MARKER = 0, 2, 3, 7, 8, 9, 0x10, 0x20

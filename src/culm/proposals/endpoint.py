@@ -11,7 +11,7 @@ Specification: docs/specs/proposals.md, "Overlapping proposals", "Cancellations"
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, ForkProof, are_authentic
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
@@ -42,9 +42,8 @@ if TYPE_CHECKING:
 
     from culm.bamboo import PayloadHasher
     from culm.proposals.messages import ControlMessage
-    from culm.transfer import Log, Source
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
+    from culm.transfer import Source
+    from culm.types import Buffer, Log
 
 
 class Endpoint:

@@ -60,11 +60,6 @@ class Outgoing:
         """Whether anything was sent."""
         return self.highest != (0, self._exchange.proposal.offset or 0)
 
-    @property
-    def is_in_payload(self) -> bool:
-        """Whether a part of a payload was sent."""
-        return self.offset > 0
-
     def _kept(self, seq: int, source: Source) -> Kept | None:
         kept = self._page.get(seq)
         if kept is None:

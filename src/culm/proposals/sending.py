@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from culm.proposals.exchange import Exchange
     from culm.proposals.limits import Limits
     from culm.proposals.setup import Modes
-    from culm.transfer import Log, Source
+    from culm.transfer import Source
+    from culm.types import Log
 
 _LEAST_PIECE = 4096  # bytes of a payload that are sent at once at least, if there are so many
 _LEVEL = 5  # of compression

@@ -6,13 +6,12 @@ like the number. That is what lets ``culm.ranges.onbytes`` merge without decodin
 
 from __future__ import annotations
 
-from culm.bamboo import decode_varu64, encode_varu64
+from culm.bamboo import decode_varu64
 from culm.errors import EncodingError, Truncated
+from culm.ranges.flags import CERT, CLOSED, FORB, NOMETA, NOPAY, NOTHING, ONE, SIZE, SPARSE
 from culm.ranges.model import EMPTY, Range
 from culm.ranges.paths import on_path, spine
 
-CLOSED, ONE, SPARSE, NOMETA, CERT, NOPAY, SIZE, FORB = (1 << bit for bit in range(7, -1, -1))
-NOTHING = 0xFF
 MAX_FORBIDDEN_BYTES = 1024  # of a list that a receiver takes, unless it says otherwise
 
 
@@ -30,41 +29,9 @@ def _valid_flags() -> frozenset[int]:
 VALID_FLAGS = _valid_flags()
 
 
-def flags_of(item: Range) -> int:
-    """The flags byte of a range."""
-    if item.is_empty:
-        return NOTHING
-    flags = 0 if item.is_open else CLOSED
-    flags |= ONE if item.is_single else 0
-    flags |= SPARSE if item.sparse else 0
-    if not item.metadata:
-        flags |= NOMETA | CERT
-    elif item.head_max or item.tail_min:
-        flags |= CERT
-    if not item.payloads:
-        return flags | NOPAY | SIZE | FORB
-    return flags | (SIZE if item.least_size or item.size_limit else 0) | (FORB if item.forbidden else 0)
-
-
 def encode(item: Range) -> bytes:
     """The bytes of a range."""
-    flags = flags_of(item)
-    if flags == NOTHING:
-        return b"\xff"
-    numbers = [item.start]
-    if item.end is not None and not flags & ONE:
-        numbers.append(item.end)
-    if flags & CERT and not flags & NOMETA:
-        numbers.append(item.head_max)
-        if flags & CLOSED:
-            numbers.append(item.tail_min)
-    if flags & SIZE and not flags & NOPAY:
-        numbers += (item.least_size, item.size_limit)
-    data = bytes((flags,)) + b"".join(map(encode_varu64, numbers))
-    if flags & FORB and not flags & NOPAY:
-        forbidden = b"".join(map(encode_varu64, item.forbidden))
-        data += encode_varu64(len(forbidden)) + forbidden
-    return data
+    return item.encode()
 
 
 def decode(

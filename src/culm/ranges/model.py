@@ -12,7 +12,8 @@ from bisect import bisect_left
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple
 
-from culm.bamboo import MAX_U64
+from culm.bamboo import MAX_U64, encode_varu64
+from culm.ranges.flags import CERT, CLOSED, FORB, NOMETA, NOPAY, NOTHING, ONE, SIZE, SPARSE
 from culm.ranges.paths import on_path, path, spine
 
 if TYPE_CHECKING:
@@ -190,18 +191,41 @@ class Range:
 
     # -- as bytes ----------------------------------------------------------------------------------------------
 
+    @property
+    def flags(self) -> int:
+        """The flags byte of a range."""
+        if self.is_empty:
+            return NOTHING
+        flags = 0 if self.is_open else CLOSED
+        flags |= ONE if self.is_single else 0
+        flags |= SPARSE if self.sparse else 0
+        if not self.metadata:
+            flags |= NOMETA | CERT
+        elif self.head_max or self.tail_min:
+            flags |= CERT
+        if not self.payloads:
+            return flags | NOPAY | SIZE | FORB
+        return flags | (SIZE if self.least_size or self.size_limit else 0) | (FORB if self.forbidden else 0)
+
     def encode(self) -> bytes:
-        """The bytes of the range."""
-        from culm.ranges.encoding import encode  # noqa: PLC0415 - the encoding is made of ranges, not the reverse
-
-        return encode(self)
-
-    @staticmethod
-    def decode(data: bytes, *, allow_open: bool = True, allow_sparse: bool = True) -> Range:
-        """The range that ``data`` is the encoding of; ``EncodingError`` if it is none, or of a kind not allowed."""
-        from culm.ranges.encoding import decode  # noqa: PLC0415
-
-        return decode(data, allow_open=allow_open, allow_sparse=allow_sparse)
+        """The bytes of a range."""
+        flags = self.flags
+        if flags == NOTHING:
+            return b"\xff"
+        numbers = [self.start]
+        if self.end is not None and not flags & ONE:
+            numbers.append(self.end)
+        if flags & CERT and not flags & NOMETA:
+            numbers.append(self.head_max)
+            if flags & CLOSED:
+                numbers.append(self.tail_min)
+        if flags & SIZE and not flags & NOPAY:
+            numbers += (self.least_size, self.size_limit)
+        data = bytes((flags,)) + b"".join(map(encode_varu64, numbers))
+        if flags & FORB and not flags & NOPAY:
+            forbidden = b"".join(map(encode_varu64, self.forbidden))
+            data += encode_varu64(len(forbidden)) + forbidden
+        return data
 
 
 _FIELDS = tuple(field.name for field in fields(Range))

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, decode_varu64, encode_varu64
 from culm.ranges import algebra
-from culm.ranges.encoding import CERT, CLOSED, FORB, NOMETA, NOPAY, ONE, SIZE, SPARSE, decode
+from culm.ranges.encoding import decode
 from culm.ranges.exactness import LONGEST_RUN, is_exact
+from culm.ranges.flags import CERT, CLOSED, FORB, NOMETA, NOPAY, ONE, SIZE, SPARSE
 from culm.ranges.model import Range
 from culm.ranges.paths import meet_head, meet_tail, on_path, unavoidable
 

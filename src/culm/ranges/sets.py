@@ -20,7 +20,8 @@ from culm.ranges.paths import path, step
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    Buffer = bytes | bytearray | memoryview
+    from culm.types import Buffer
+
 
 MAX_RANGES = 1024  # kept apart, or read from bytes, unless the caller says otherwise
 _LOOK_BACK = 4  # ranges with the same stretch may differ in what they want of it

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from culm.bamboo import Identity
     from culm.session.interests import Key
-    from culm.wire.connection import Buffer
+    from culm.types import Buffer
 
 CONTROL_STREAM, DISCOVERY_STREAM, TRANSFER_STREAM = range(3)
 CONTROL_CREDIT = 16 * 1024

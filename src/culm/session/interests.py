@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from culm.ranges import RangeSet
+from culm.types import Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Log = tuple[bytes, int]
 Key = tuple[()] | tuple[bytes] | Log
 """What an interest is about: everything, an author, a log. The most exact one that there is counts."""
 

@@ -15,9 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from culm.errors import ConfigError
 from culm.spark.columns import Columns
-from culm.spark.output import SUMMARY, check_output, whole_folder
+from culm.spark.output import SUMMARY, check_not_inside, check_output, whole_folder
 from culm.spark.running import running, silent
 from culm.spark.tables import RECORD_AT, RECORD_ID, counted, read_folder, table_folder, view_of
 from culm.store.indexmanifest import BLOCK_RECORDS, MAX_FILES, IndexFile, checked_block_records, write_manifest
@@ -104,13 +103,6 @@ def run(
     with running(master, say) as spark:
         say("sorting the records and writing their index")
         return fingerprint(spark, read_folder(spark, source), output, view=view, overwrite=overwrite)
-
-
-def check_not_inside(source: Path, output: Path, *, overwrite: bool) -> None:
-    """Raise ``ConfigError`` if the output cannot be written, or would replace what is to be read."""
-    check_output(output.absolute(), overwrite=overwrite)
-    if overwrite and source.resolve().is_relative_to(output.resolve()):
-        raise ConfigError(f"{source}: an input inside the output {output}, which is to be replaced")
 
 
 def _complete(folder: Path, files: list[IndexFile], view: View, block_records: int, started: float) -> Fingerprint:

@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING, Any
 from culm.bamboo import ForkProof
 from culm.errors import BadSignature
 from culm.spark.failures import check_installed
-from culm.spark.fingerprint import check_not_inside
 from culm.spark.forks import FORKS, forks
 from culm.spark.inputs import plan
 from culm.spark.job import SETTINGS
-from culm.spark.output import SUMMARY, count_rows, kept, read_batches, whole_folder, write_table
+from culm.spark.output import SUMMARY, check_not_inside, count_rows, kept, read_batches, whole_folder, write_table
 from culm.spark.plain import PlainRun, is_small
 from culm.spark.prefixes import prefixes
 from culm.spark.running import is_running, running, silent

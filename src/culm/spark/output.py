@@ -50,6 +50,13 @@ def check_output(output: Path, *, overwrite: bool) -> None:
         raise ConfigError(f"{output}: holds something else than earlier results: not overwritten")
 
 
+def check_not_inside(source: Path, output: Path, *, overwrite: bool) -> None:
+    """Raise ``ConfigError`` if the output cannot be written, or would replace what is to be read."""
+    check_output(output.absolute(), overwrite=overwrite)
+    if overwrite and source.resolve().is_relative_to(output.resolve()):
+        raise ConfigError(f"{source}: an input inside the output {output}, which is to be replaced")
+
+
 def write_table(table: DataFrame, folder: Path) -> None:
     """Write a DataFrame as Parquet files into a new folder of this machine's file system."""
     table.write.parquet(f"file://{folder.absolute()}")

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from culm.spark.state import State
 
     Row = tuple[Any, ...]
-    Log = tuple[bytes, int]
     Segment = tuple[bytes, int, int]  # author, log and low
 
 SMALL_BYTES = 32 * 1024 * 1024

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
 from culm.spark.failures import NOT_INSTALLED
-from culm.spark.fingerprint import check_not_inside, fingerprint
-from culm.spark.output import SUMMARY, whole_folder, write_table
+from culm.spark.fingerprint import fingerprint
+from culm.spark.output import SUMMARY, check_not_inside, whole_folder, write_table
 from culm.spark.reconcile import differing, found_batches, found_schema, named, reconcile
 from culm.spark.running import running, silent
 from culm.spark.tables import read_folder, table_folder, view_of

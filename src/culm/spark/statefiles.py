@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from culm.types import Log
+
     Row = tuple[Any, ...]
-    Log = tuple[bytes, int]
 
 
 def index_rows(

@@ -2,7 +2,6 @@
 
 from culm.store.interface import (
     ImportReport,
-    Log,
     LogSummary,
     Offer,
     PayloadSink,
@@ -15,6 +14,7 @@ from culm.store.news import BEGINNING, NewsPage, Position
 from culm.store.schema import PayloadState, State
 from culm.store.sqlite import SQLiteStore
 from culm.store.views import View
+from culm.types import Log
 
 __all__ = [
     "BEGINNING",

@@ -21,8 +21,9 @@ from culm.store.schema import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from culm.store.interface import Bytes, Log, StoredEntry
+    from culm.store.interface import Bytes, StoredEntry
     from culm.store.sqlite import SQLiteStore
+    from culm.types import Log
 
 _WHOLE_BYTES = 1024 * 1024  # payloads up to this size are taken as a whole, larger ones piece by piece
 _BATCH_ENTRIES = 1000

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from culm.bamboo import Entry
     from culm.store.database import Database
-    from culm.store.interface import Bytes, ImportReport, Log
+    from culm.store.interface import Bytes, ImportReport
+    from culm.types import Log
 
 MAX_WAITING_ENTRIES = 100_000
 MAX_WAITING_BYTES = 256 * 1024 * 1024

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from culm.bamboo import Entry, ForkProof, Identity
     from culm.errors import CulmError, Place
     from culm.ranges import RangeSet
+    from culm.types import Log
 
-Log = tuple[bytes, int]
-"""A log: its author (32 bytes) and its id."""
 
 Bytes = bytes | bytearray | memoryview
 

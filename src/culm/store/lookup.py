@@ -15,7 +15,7 @@ from culm.store.schema import PayloadState, State, from_sql, to_sql
 
 if TYPE_CHECKING:
     from culm.store.database import Database
-    from culm.store.interface import Log
+    from culm.types import Log
 
 SMALL_BYTES = 4096  # payloads up to this size are read together with their entries
 _MOST = 2**63 - 1  # no payload that is held is so large

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, Entry, ForkProof
 from culm.errors import StoreDamaged
-from culm.store.interface import Log, LogSummary, Offer, Sendable, StoredEntry
+from culm.store.interface import LogSummary, Offer, Sendable, StoredEntry
 from culm.store.runs import runs_of
 from culm.store.schema import PayloadState, State, from_sql, to_sql
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from culm.errors import Place
     from culm.store.database import Database
+    from culm.types import Log
 
 _PAGE = 500
 ENTRY_COLUMNS = "entries.id, encoded, state, payload_state, payload_held"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from culm.errors import Place
-    from culm.store.interface import Log
+    from culm.types import Log
 
 
 def next_change(connection: sqlite3.Connection) -> int:

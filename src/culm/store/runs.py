@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Sequence
 
-    from culm.store.interface import Log
+    from culm.types import Log
 
 ENTRIES, PAYLOADS = 0, 1
 NONE, SOME, ALL = range(3)

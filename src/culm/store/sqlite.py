@@ -12,7 +12,7 @@ from culm.errors import BadSignature, NotHeld, PayloadMismatch, PayloadSizeMisma
 from culm.store import append, ingest, news, payloads, pieces, queries, runs, verify, views
 from culm.store.database import LOCK_TIMEOUT, Database
 from culm.store.guard import tells_damage
-from culm.store.interface import Bytes, ImportReport, Log, LogSummary, Offer, Sendable, StoredEntry, VerifyReport
+from culm.store.interface import Bytes, ImportReport, LogSummary, Offer, Sendable, StoredEntry, VerifyReport
 from culm.store.logview import LogView
 from culm.store.lookup import Lookup
 from culm.store.news import BEGINNING, NewsPage, Position
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from culm.negentropy import Storage
     from culm.ranges import RangeSet
     from culm.store.views import View
+    from culm.types import Log
 
 _BATCH_ENTRIES = 1000  # entries of one transaction
 _BATCH_BYTES = 8 * 1024 * 1024  # payload bytes after which a transaction is not extended

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from culm.store.database import Database
-    from culm.store.interface import Log
+    from culm.types import Log
 
 MOST_COUNTED = 10_000  # entries of one log that wait, or are invalid, are counted up to here
 _STEPS = 10_000  # of SQLite between two looks at the clock

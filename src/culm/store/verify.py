@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from culm.store.database import Database
-    from culm.store.interface import Log
+    from culm.types import Log
 
 _BATCH = 512
 _STATES: dict[int, str] = {state: state.name.lower() for state in State}

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from culm.negentropy import ArrayStorage, Storage
-    from culm.store.interface import Log, StoredEntry
+    from culm.store.interface import StoredEntry
+    from culm.types import Log
 
 _BLOCKS_KEPT = 64
 _DAMAGED = "the store is damaged: its record index is not in order (culm doctor)"

@@ -10,8 +10,7 @@ from culm.transfer import Kept
 
 if TYPE_CHECKING:
     from culm.bamboo import Entry
-
-Log = tuple[bytes, int]
+    from culm.types import Log
 
 
 class Held(Items):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64
 from culm.errors import LocalProtocolError, RemoteProtocolError
@@ -22,7 +22,8 @@ from culm.errors import LocalProtocolError, RemoteProtocolError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
+    from culm.types import Buffer
+
 
 CREDIT, WRITE, PING, PONG, CLOSE, STOP_READ = range(6)
 INFINITE = MAX_U64

@@ -19,10 +19,9 @@ from culm.bamboo.varu64 import MAX_U64
 from culm.errors import EncodingError, Truncated
 
 if TYPE_CHECKING:
-    from culm.wire.stlv import Buffer
+    from culm.types import Buffer
 
 UNSIGNED = 0
-NEGATIVE = 1
 BYTES = 2
 TEXT = 3
 ARRAY = 4
@@ -30,8 +29,6 @@ _NAMES = ("an unsigned integer", "a negative integer", "a byte string", "a text 
 _FIRST_LONG = 24  # smaller numbers stand in the first byte itself
 _WIDTHS = {24: 1, 25: 2, 26: 4, 27: 8}
 _LEAST = {1: 24, 2: 1 << 8, 4: 1 << 16, 8: 1 << 32}  # the smallest number that needs so many bytes
-
-MAX_HEAD_BYTES = 9
 
 
 def head_size(number: int) -> int:

@@ -32,12 +32,13 @@ the only thing left to do, because the two ends no longer agree on what was said
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
+    from culm.types import Buffer
+
 EventT_co = TypeVar("EventT_co", covariant=True)
 
 UNLIMITED = sys.maxsize

@@ -11,7 +11,7 @@ Messages share a history: the last bytes of what all messages before decoded to,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from culm.bamboo import encode_varu64
 from culm.errors import EncodingError
@@ -19,7 +19,8 @@ from culm.errors import EncodingError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
+    from culm.types import Buffer
+
 
 PIECE_BYTES = 64 * 1024  # of output, handed out at a time
 LEVELS = range(1, 10)

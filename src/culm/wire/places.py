@@ -12,7 +12,7 @@ from culm.errors import ConfigError, EncodingError, Place
 from culm.wire.base62 import decode_base62, encode_base62
 
 if TYPE_CHECKING:
-    Log = tuple[bytes, int]
+    from culm.types import Log
 
 _HEX_DIGITS = 64
 

@@ -20,7 +20,6 @@ from culm.errors import Truncated
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
 Message: TypeAlias = tuple[int, memoryview]
 
 MAX_HEADER_BYTES = 2 * MAX_VARU64_BYTES

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from culm.store import Log
+    from culm.types import Log
 
 LOG = build_log(12, seed=7)
 KEY: Log = (LOG.identity.public, 0)

@@ -10,7 +10,7 @@ from culm.errors import RemoteProtocolError
 from culm.node.bushbaby.ledger import Ledger, Span
 
 if TYPE_CHECKING:
-    from culm.store import Log
+    from culm.types import Log
 
 LOG: Log = (b"a" * 32, 1)
 OTHER: Log = (b"b" * 32, 2)

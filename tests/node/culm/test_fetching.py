@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from culm.store import Log
+    from culm.types import Log
 
 
 @pytest.mark.parametrize("missing", [1, 2, 3])

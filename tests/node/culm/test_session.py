@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from culm.node.config import NodeConfig
-    from culm.store import Log
     from culm.testing.builders import LogBuilder
+    from culm.types import Log
 
 ALL = RangeSet([Range(1)])
 FORK_AT = 4

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from culm.bamboo import Entry
-    from culm.store import Log, StoredEntry
+    from culm.store import StoredEntry
+    from culm.types import Log
 
 MIB = 1024 * 1024
 STEP = 256 * 1024

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from culm.node.bushbaby.ledger import Ledger
     from culm.node.bushbaby.serving import Served
     from culm.node.interests.policy import Policy
-    from culm.store import Log, Offer, Store
+    from culm.store import Offer, Store
+    from culm.types import Log
 
 _logger = logging.getLogger("culm.node")
 

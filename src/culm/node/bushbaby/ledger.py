@@ -25,7 +25,7 @@ from culm.errors import RemoteProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from culm.store import Log
+    from culm.types import Log
 
     Missing = Callable[[Log, int, int], list[tuple[int, int]]]
 

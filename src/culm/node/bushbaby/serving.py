@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from culm.bushbaby import WantItem
     from culm.bushbaby.grouping import Style
     from culm.node.interests.policy import Policy
-    from culm.store import Log, Sendable, SQLiteStore
+    from culm.store import Sendable, SQLiteStore
+    from culm.types import Log
 
     Message = list[list[Sendable]]  # items, each one entry or several
 

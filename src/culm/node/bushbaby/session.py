@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from culm.node.interests.policy import Policy
     from culm.node.sessions.session import Context, Purpose
     from culm.node.sharing.rates import Streams
-    from culm.store import ImportReport, Log, Sendable
+    from culm.store import ImportReport, Sendable
+    from culm.types import Log
 
 _BOXES_KEPT = PAGE_ENTRIES + 64  # A connection ends while it has so many messages left, so that a page never runs out.
 _PIECES_A_STEP = 16  # of a large payload, read in one call of the store's thread

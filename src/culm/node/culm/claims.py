@@ -13,7 +13,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from culm.store import Log
+    from culm.types import Log
 
 STALL_SECONDS = 10.0
 """Without anything from its peer, after which a session's logs may be fetched by others."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from culm.node.config import NodeConfig
     from culm.node.storage.worker import AnyWorker
     from culm.session import Connection
-    from culm.store import Log
+    from culm.types import Log
 
     Step = Reconcile | Asked | Named | Ended
 

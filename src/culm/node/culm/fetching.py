@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from culm.node.sharing.turns import Share
     from culm.node.storage.source import StoreSource
     from culm.session import Offer
-    from culm.store import Log
+    from culm.types import Log
 
 _AT_ONCE = 64  # logs
 _MOST_TRIES = 5

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from culm.node.interests.policy import Policy
-    from culm.store import Log
+    from culm.types import Log
 
 MAX_RUNS = 65_536  # of forgotten payloads that are looked at in a log
 LONG_RUN = 16  # numbers from which on a run cuts the range

@@ -19,7 +19,8 @@ from culm.store import State
 if TYPE_CHECKING:
     from culm.node.interests.policy import Policy
     from culm.ranges import Range, RangeSet
-    from culm.store import Log, SQLiteStore
+    from culm.store import SQLiteStore
+    from culm.types import Log
 
 
 def offer_of(store: SQLiteStore, log: Log) -> Offer:

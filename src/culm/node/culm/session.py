@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from culm.node.sessions.session import Context
     from culm.node.sharing.rates import Streams
     from culm.ranges import RangeSet
-    from culm.store import Log
+    from culm.types import Log
 
 _OFFER_SECONDS = 0.05  # What changes within such a time is offered together: an append seldom comes alone.
 _OFFERS_QUEUED = 256 * 1024  # Bytes. A peer that does not take them is told no more for now, so memory stays bounded.

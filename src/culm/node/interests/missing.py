@@ -19,7 +19,8 @@ from culm.ranges import Range, RangeSet, inclusive_sizes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from culm.store import Log, SQLiteStore, Store
+    from culm.store import SQLiteStore, Store
+    from culm.types import Log
 
 EVERYTHING = RangeSet([Range(1)])
 Span = tuple[int, int]

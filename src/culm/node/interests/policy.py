@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from culm.bamboo import Entry
-    from culm.store import Log
+    from culm.types import Log
 
 Key = bytes
 _NOTHING = RangeSet()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from culm.ranges import RangeSet
-    from culm.store import Log
+    from culm.types import Log
 
 
 class Content(NamedTuple):

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from culm.node.intervals.options import FollowOptions
     from culm.node.storage.source import StoreSource
     from culm.ranges import RangeSet
-    from culm.store import Log
+    from culm.types import Log
 
 
 class Follower:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from culm.node.sessions.session import Context, Purpose
     from culm.node.sharing.rates import Streams
     from culm.ranges import RangeSet
-    from culm.store import Log
+    from culm.types import Log
 
 _QUIET_SECONDS = (
     0.25  # After we sent something, a one-time sync waits so long: the peer may ask for more because of it.

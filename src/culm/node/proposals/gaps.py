@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from culm.node.proposals.options import ProposalOptions
     from culm.node.storage.source import StoreSource
     from culm.ranges import RangeSet
-    from culm.store import Log
+    from culm.types import Log
 
 _PAGE = 64  # spans looked at at once
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from culm.node.storage.source import StoreSource
     from culm.proposals import Endpoint, Event
     from culm.ranges import RangeSet
-    from culm.store import Log
+    from culm.types import Log
 
 _AT_ONCE = 16  # proposals of one log
 _LOOKED_AT = 1024  # gaps, to see whether one of them begins below a proposal of the peer

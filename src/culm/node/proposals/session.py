@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from culm.node.interests.policy import Policy
     from culm.node.sessions.session import Context, Purpose
     from culm.node.sharing.rates import Streams
-    from culm.store import Log
+    from culm.types import Log
 
 _QUIET_SECONDS = 0.25  # Without news, before a one-time sync asks whether the peer is still busy.
 _FETCHED = 1024  # Payloads on their way to the store that are remembered; of more, the oldest is there by then.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from culm.node.storage.worker import AnyWorker
     from culm.store.interface import Bytes
     from culm.store.payloads import Sink
-    from culm.transfer import Log
+    from culm.types import Log
 
 _SMALL = 64 * 1024  # payloads up to this size are kept together
 _STEP_BYTES = 512 * 1024  # of large payloads that one call of the store's thread takes

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from culm.node.interests.policy import Policy
     from culm.node.sessions.session import Context, Purpose
     from culm.node.sharing.rates import Streams
-    from culm.store import ImportReport, Log
+    from culm.store import ImportReport
+    from culm.types import Log
     from culm.wire.connection import ProtocolConnection
 
 EventT = TypeVar("EventT")

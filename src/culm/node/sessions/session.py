@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from culm.node.storage.source import StoreSource
     from culm.node.storage.worker import AnyWorker
     from culm.ranges import RangeSet
-    from culm.store import ImportReport, Log
+    from culm.store import ImportReport
+    from culm.types import Log
     from culm.wire.connection import ProtocolConnection
 
 EventT = TypeVar("EventT")

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from culm.bamboo import Entry, ForkProof
-    from culm.store import Log, SQLiteStore
+    from culm.store import SQLiteStore
     from culm.store.survey import LogLine, Mark
+    from culm.types import Log
 
 Plain = dict[str, Any]
 

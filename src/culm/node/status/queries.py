@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from enum import StrEnum
 
-    from culm.store import Log
+    from culm.types import Log
 
 _E = TypeVar("_E", bound="StrEnum")
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase  # of base62, by their values

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from culm.bamboo import Entry, ForkProof
     from culm.node.interests.policy import Policy
     from culm.ranges import Range, RangeSet
-    from culm.store import Log, StoredEntry
+    from culm.store import StoredEntry
     from culm.store.lookup import Lookup
+    from culm.types import Log
 
 Run = tuple[int, int]
 

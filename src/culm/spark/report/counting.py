@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from culm.spark.report.numbers import AuthorNumbers, ForkNumbers, LogNumbers, ReasonNumbers, RejectNumbers
-    from culm.spark.report.strips import Log, Strip
+    from culm.spark.report.strips import Strip
+    from culm.types import Log
 
     Kinds = list[dict[str, Any]]
     CountedLogs = tuple[list[LogNumbers], list[LogNumbers], Kinds]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from culm.spark.fields import Flags, Numbers, Offsets
+    from culm.types import Log
 
-    Log = tuple[bytes, int]
 
 NO_ENTRY = "a row is no entry: its seqnum is not from 1 to 2^64 - 1"
 _FORK = re.compile(r"fork at ([0-9]{1,20})")

@@ -12,7 +12,8 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from culm.wire.base62 import encode_base62
+from culm.bamboo.decimal import size_text
+from culm.wire.places import author_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +25,6 @@ _WIDTH, _HEIGHT = 9600, 24  # of a strip's drawing, in its own units
 _BREAK = 200  # the room of a break
 _LEAST = 2  # of these: what there is, is seen
 _BAR = 1000
-_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB")
 
 
 class Html(str):
@@ -72,12 +72,12 @@ def element(name: str, content: object, kind: str = "") -> Html:
 
 def log_name(author: bytes, log_id: int) -> Html:
     """A log as the command line writes it."""
-    return element("code", f"{author_text(author)}/{log_id}", "id")
+    return element("code", f"{claimed_author(author)}/{log_id}", "id")
 
 
-def author_text(author: bytes) -> str:
-    """An author in base62; in hex if it is none of 32 bytes."""
-    return encode_base62(author).decode() if len(author) == 32 else author.hex()
+def claimed_author(author: bytes) -> str:
+    """What a row names as its author: in base62, or in hex if it is not 32 bytes and so nobody's key."""
+    return author_text(author) if len(author) == 32 else author.hex()
 
 
 def table(caption: object, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Html:
@@ -131,11 +131,8 @@ def share(part: int, whole: int) -> str:
 
 
 def bytes_text(size: int) -> Figure:
-    """A number of bytes for people."""
-    if size < 1024:
-        return Figure(f"{size} B")
-    power = min((size.bit_length() - 1) // 10, len(_UNITS))
-    return Figure(f"{float(Fraction(size, 1024**power)):,.1f} {_UNITS[power - 1]}")
+    """A number of bytes with its unit."""
+    return Figure(size_text(size))
 
 
 def number(value: float | None) -> Html:

@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
 from culm.spark.failures import check_installed
-from culm.spark.fingerprint import check_not_inside
-from culm.spark.output import SUMMARY, whole_folder
+from culm.spark.output import SUMMARY, check_not_inside, whole_folder
 from culm.spark.report.counts import completeness, copies, cost, growth, lengths, payloads, totals
 from culm.spark.report.numbers import Numbers, Totals, write_small
 from culm.spark.report.page import page

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from culm.spark.fields import Flags, Numbers, Offsets
     from culm.spark.report.counting import CountedEntries, CountedLogs, Kinds
     from culm.spark.report.source import Source
-    from culm.spark.report.strips import Log, Piece, Strip
+    from culm.spark.report.strips import Piece, Strip
+    from culm.types import Log
 
 _NUMBER = re.compile(r"\b(0x[0-9a-f]+|[0-9a-f]*[0-9][0-9a-f]*)\b", re.ASCII)
 _DIGITS = 21  # numbers have 0 to 20

@@ -9,9 +9,9 @@ from culm.spark.report.counts import seconds
 from culm.spark.report.html import (
     Figure,
     Html,
-    author_text,
     bar,
     bytes_text,
+    claimed_author,
     details,
     element,
     foreign,
@@ -120,7 +120,7 @@ def _coverage(numbers: Numbers) -> Html:
 def _authors(numbers: Numbers) -> Html:
     rows = [
         (
-            element("code", author_text(row.author), "id"),
+            element("code", claimed_author(row.author), "id"),
             row.logs,
             row.entries,
             row.verified,

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from culm.spark.report.counting import CountedEntries, CountedLogs
     from culm.spark.report.source import Source
-    from culm.spark.report.strips import Log, Strip
+    from culm.spark.report.strips import Strip
+    from culm.types import Log
 
 
 class SqlCounts:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from culm.types import Log
+
 CELLS = 96
 WIDEST = Fraction(9, 10)
 BREAKS = 4
-
-Log = tuple[bytes, int]
 
 
 @dataclass(frozen=True, slots=True)

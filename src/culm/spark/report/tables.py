@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from culm.spark.report.strips import Log, Piece
+    from culm.spark.report.strips import Piece
+    from culm.types import Log
 
 BLOCK_BITS = 16  # of a sequence number, within its block
 

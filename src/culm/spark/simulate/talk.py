@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from culm.bamboo import ForkProof
+    from culm.types import Log
 
-Log = tuple[bytes, int]
 BASE_ENTRIES = 40  # of each log, before it grew
 _CLUMP = b"simulated"
 _WINDOW = 1 << 18  # bytes of answers written at once

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from culm.bamboo import Entry, ForkProof
-    from culm.transfer import Kept, Log, Run
+    from culm.transfer import Kept, Run
+    from culm.types import Log
 
 
 class NoLog:

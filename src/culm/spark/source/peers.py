@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from culm.bamboo import Entry
     from culm.intervals import Event
     from culm.spark.source.options import Options
-    from culm.transfer import Log
+    from culm.types import Log
 
     Offset = dict[str, int]
     Row = tuple[object, ...]

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from culm.bamboo import Entry, Identity
     from culm.errors import Place
     from culm.node.interests.policy import Policy
-    from culm.store import Log
     from culm.testing.simulation.disk import Image
     from culm.testing.simulation.member import Member
     from culm.testing.simulation.world import World
+    from culm.types import Log
 
 _SYNC_SECONDS = 25.0
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from random import Random
 
     from culm.bamboo import Entry
-    from culm.store import Log
     from culm.store.interface import Bytes
     from culm.testing.simulation.plan import AuthorPlan, NodePlan, Plan
     from culm.testing.simulation.world import World
+    from culm.types import Log
 
     Item = tuple[Entry, Bytes | None]
 

@@ -13,7 +13,7 @@ from culm.store import State
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from culm.store import Log
+    from culm.types import Log
 
 HASH_AT = len(YAMF_PREFIX)
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from culm.node.interests.policy import Policy
     from culm.node.roster import Talks
-    from culm.store import Log
     from culm.testing.simulation.plan import LinkPlan, NodePlan
     from culm.testing.simulation.world import World
+    from culm.types import Log
 
 CLUMP = b"storm"
 PORTS = {"culm": 7001, "bushbaby": 7002, "intervals": 7003, "proposals": 7004, "negentropy": 7005}

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextvars import Context
     from random import Random
 
     from culm.testing.simulation.loop import SimulatedLoop
-    from culm.testing.simulation.transport import SimulatedTransport
 
 
 _FIRST_BYTES = 2000  # of a connection, which may come in small pieces
@@ -38,6 +38,18 @@ class Traits:
     first_piece: int
 
 
+class End(Protocol):
+    """What a pipe asks of the transports at its ends, which stand above it (``SimulatedTransport``)."""
+
+    context: Context
+
+    def take(self, data: bytes | None) -> None:
+        """Bytes have arrived; None: the other side has ended."""
+
+    def was_pumped(self) -> None:
+        """Some of what was written is on its way."""
+
+
 class Pipe:
     """Bytes from one transport to another. ``source`` and ``target`` are to be set before it is used.
 
@@ -45,8 +57,8 @@ class Pipe:
     arrives for now; ``is_dead``: nothing ever will, and nobody is told, but for what ``unheard`` does then.
     """
 
-    source: SimulatedTransport
-    target: SimulatedTransport
+    source: End
+    target: End
 
     def __init__(self, loop: SimulatedLoop, random: Random, traits: Traits) -> None:
         self.cut_at: int | None = None

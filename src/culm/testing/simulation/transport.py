@@ -10,22 +10,35 @@ import asyncio
 from asyncio import BufferedProtocol
 from collections import deque
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from culm.testing.simulation.network import Connection
+    from culm.testing.simulation.loop import SimulatedLoop
     from culm.testing.simulation.pipe import Pipe
 
 _HIGH_WATER = 64 * 1024
+
+
+class Link(Protocol):
+    """What an end asks of its connection, which stands above it (``culm.testing.simulation.network.Connection``)."""
+
+    loop: SimulatedLoop
+    is_secure: bool
+
+    def closed(self, end: SimulatedTransport, *, politely: bool) -> None:
+        """This end was closed; politely: behind everything that it wrote."""
+
+    def arrived_in_vain(self, end: SimulatedTransport) -> None:
+        """Something came to this end after it was closed."""
 
 
 class SimulatedTransport(asyncio.Transport):
     """One end. Everything that it calls runs in ``context``, that of whoever made it."""
 
     def __init__(
-        self, connection: Connection, outgoing: Pipe, incoming: Pipe, own: tuple[str, int], other: tuple[str, int]
+        self, connection: Link, outgoing: Pipe, incoming: Pipe, own: tuple[str, int], other: tuple[str, int]
     ) -> None:
         super().__init__({"peername": other, "sockname": own})
         self.context = copy_context()

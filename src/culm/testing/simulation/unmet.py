@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from culm.ranges import RangeSet
-    from culm.store import Log
     from culm.testing.simulation.member import Member
     from culm.testing.simulation.watch import Seen
     from culm.testing.simulation.world import World
+    from culm.types import Log
 
 from culm.testing.simulation.ledger import log_name
 

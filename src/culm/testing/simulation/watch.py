@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from culm.store import Log
     from culm.testing.simulation.ledger import Ledger
+    from culm.types import Log
 
 _Row = tuple[int, bytes, int, int, int]
 

@@ -6,9 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from culm.cli.output import Stages, print_json, size_text
+from culm.bamboo.decimal import size_text
+from culm.cli.output import Stages, print_json
 from culm.cli.reconcile import ask_peer
-from culm.cli.sparkoptions import add_place
+from culm.cli.spark.options import add_place
 from culm.node.network.urls import PeerUrl
 
 if TYPE_CHECKING:

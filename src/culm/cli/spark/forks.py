@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.cli.output import Stages, note, print_json, print_table
-from culm.cli.sparkoptions import add_place, add_signatures
+from culm.cli.spark.options import add_place, add_signatures
 
 if TYPE_CHECKING:
     import argparse

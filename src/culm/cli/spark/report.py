@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from culm.cli.output import Stages, print_json, print_table, size_text
-from culm.cli.sparkoptions import add_place
+from culm.bamboo.decimal import size_text
+from culm.cli.output import Stages, print_json, print_table
+from culm.cli.spark.options import add_place
 from culm.wire.places import parse_number
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from culm.cli import spark_forks, spark_plan, spark_reconcile, spark_report, spark_select, spark_simulate
 from culm.cli.output import Stages, print_json
-from culm.cli.sparkoptions import add_place, add_signatures
+from culm.cli.spark import forks, plan, reconcile, report, select, simulate
+from culm.cli.spark.options import add_place, add_signatures
 
 if TYPE_CHECKING:
     import argparse
@@ -24,7 +24,7 @@ def register(commands: Commands) -> None:
     add_signatures(verify)
     verify.add_argument("--state", metavar="DIR", help="verify only what is new since the last run with this folder")
     verify.add_argument("--forks", action="store_true", help="write the proofs of forks, too")
-    for group in (spark_forks, spark_report, spark_select, spark_reconcile, spark_plan, spark_simulate):
+    for group in (forks, report, select, reconcile, plan, simulate):
         group.register(spark)
 
 

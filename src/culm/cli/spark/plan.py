@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.cli.output import Stages, print_json, print_table
-from culm.cli.sparkoptions import add_place
+from culm.cli.spark.options import add_place
 from culm.errors import ConfigError
 from culm.wire.places import parse_number
 

@@ -8,6 +8,7 @@ BENCH_ARGS ?=
 BASE ?=
 FUZZ_ARGS ?=
 SEEDS ?= 10000
+STORM_ARGS ?=
 KILLS ?= 1000
 CRASH_ARGS ?=
 MINUTES ?= 30
@@ -21,8 +22,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The folders that hold Python, as far as they are there.
-CODE := $(wildcard src tests bench crash fuzz soak examples docs deploy)
-TYPED := $(wildcard src tests bench crash fuzz soak examples deploy)
+CODE := $(wildcard src tests bench crash fuzz soak storm examples docs deploy)
+TYPED := $(wildcard src tests bench crash fuzz soak storm examples deploy)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test coverage lint format types storm crash models soak hostile audit screenshots cluster bench compare fuzz docs lock clean python-check
@@ -51,10 +52,14 @@ format: $(READY)  ## mend style and formatting where that can be done by itself
 types: $(READY)  ## check the types
 	@$(BIN)/mypy $(TYPED)
 
-storm: $(READY)  ## whole nodes in ten thousand simulated storms, and sessions of each Point-2-Point protocol (SEEDS=number)
-	@$(BIN)/python -m culm.testing.simulation --seeds $(SEEDS)
+storm: $(READY)  ## whole nodes in ten thousand simulated storms, and Point-2-Point sessions (SEEDS=number, STORM_ARGS=...)
+ifneq ($(strip $(STORM_ARGS)),)
+	@$(BIN)/python -m storm $(STORM_ARGS)
+else
+	@$(BIN)/python -m storm --seeds $(SEEDS)
 	@CULM_STORM=$(SEEDS) $(BIN)/python -m pytest tests/intervals/test_storm.py tests/proposals/test_storm.py \
 		--numprocesses=auto --dist=load --timeout=0
+endif
 
 crash: $(READY)  ## kill the program at a thousand random moments, look at what is left (KILLS=number, CRASH_ARGS=...)
 	@$(BIN)/python -m crash --kills $(KILLS) $(CRASH_ARGS)
@@ -89,7 +94,7 @@ docs: $(READY)  ## build the pages into build/docs
 
 clean:  ## remove the environment and everything built
 	@rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	@find src tests $(wildcard bench crash fuzz soak examples) -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src tests $(wildcard bench crash fuzz soak storm examples) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # uv only makes the locks; it is no dependency, so it lives in an environment of its own. Annotations
 # and the index are left out: a lock tells what, not from where.

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from culm.testing.simulation.disk import Disk, lay_out
-from culm.testing.simulation.host import Host
+from culm.testing.simulation.host import Host, unheard
 from culm.testing.simulation.loop import SimulatedLoop, Spinning, Stalled
 from culm.testing.simulation.network import FATES, Network, Weather
 from culm.testing.simulation.pipe import Traits
-from culm.testing.simulation.seeds import unheard
 from culm.testing.simulation.threads import in_thread
 from culm.testing.simulation.transport import SimulatedTransport
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +13,7 @@ from culm.testing.simulation.threads import SimulatedThread
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
     from random import Random
 
     from culm.testing.simulation.disk import Disk
@@ -79,3 +82,15 @@ class Host:
         """Wake up, and find that time has passed."""
         self.is_frozen = False
         self._loop.thaw()
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Silence the warnings about what hosts that went down had left open; a program that is killed closes nothing."""
+    before, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.unraisablehook = before

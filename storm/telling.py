@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from culm.ranges.text import write_range
 from culm.store import PayloadState
-from culm.testing.simulation.ledger import log_name
+from storm.ledger import log_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from culm.node.interests.policy import Policy
     from culm.ranges import RangeSet
-    from culm.testing.simulation.watch import Seen
-    from culm.testing.simulation.world import World
+    from storm.watch import Seen
+    from storm.world import World
 
 _SIGNS = {
     PayloadState.ABSENT: "-",

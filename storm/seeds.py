@@ -5,17 +5,15 @@ from __future__ import annotations
 import gc
 import logging
 import shutil
-import sys
 import tempfile
-import warnings
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from culm.testing.simulation.host import Host
+from culm.testing.simulation.host import Host, unheard
 from culm.testing.simulation.loop import HOST
-from culm.testing.simulation.plan import draw
-from culm.testing.simulation.world import Outcome, World
+from storm.plan import draw
+from storm.world import Outcome, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,18 +38,6 @@ def _run(seed: int, folder: Path, tell: Callable[[str], None] | None) -> Outcome
     world = World(draw(seed), folder, tell)
     with _logging(world):
         return world.run()
-
-
-@contextmanager
-def unheard() -> Iterator[None]:
-    """Nobody cares what machines that crashed left open, and what connections say of it that are collected."""
-    before, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        sys.unraisablehook = before
 
 
 @contextmanager

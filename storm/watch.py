@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from culm.bamboo import Entry
 from culm.store import PayloadState, State
 from culm.store.schema import from_sql
-from culm.testing.simulation.ledger import HASH_AT, log_name, states
+from storm.ledger import HASH_AT, log_name, states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from culm.testing.simulation.ledger import Ledger
     from culm.types import Log
+    from storm.ledger import Ledger
 
 _Row = tuple[int, bytes, int, int, int]
 

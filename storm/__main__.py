@@ -1,4 +1,4 @@
-"""``python -m culm.testing.simulation``: one seed, with its trace, or many of them (``make storm``)."""
+"""``python -m storm``: one seed, with its trace, or many of them (``make storm``)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import os
 import sys
 import time
 
-from culm.testing.simulation.seeds import run_seed
-from culm.testing.simulation.storm import failure_text, storm
+from storm.many import failure_text, storm
+from storm.seeds import run_seed
 
 _HASH_SEED = "PYTHONHASHSEED"
 
 
 def main(arguments: list[str]) -> int:
     """The command; 1 if a seed failed."""
-    parser = argparse.ArgumentParser(prog="python -m culm.testing.simulation", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m storm", description=__doc__)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--seed", type=int, help="run this seed")
     which.add_argument("--seeds", type=int, help="run so many seeds")
@@ -36,6 +36,6 @@ def main(arguments: list[str]) -> int:
 
 if __name__ == "__main__":
     if os.environ.get(_HASH_SEED) != "0":  # the order of sets would be another one each time
-        command = [sys.executable, "-m", "culm.testing.simulation", *sys.argv[1:]]
+        command = [sys.executable, "-m", "storm", *sys.argv[1:]]
         os.execve(sys.executable, command, {**os.environ, _HASH_SEED: "0"})  # noqa: S606 - itself
     sys.exit(main(sys.argv[1:]))

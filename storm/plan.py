@@ -75,7 +75,7 @@ class Plan:
 
     def random(self, part: str) -> Random:
         """The random numbers of a part."""
-        return Random(f"{self.seed}/{part}")  # noqa: S311 - they have to come back with the seed
+        return Random(f"{self.seed}/{part}")
 
 
 # How often what happens, beside each other. Storms have moods: see ``_kinds``.
@@ -111,7 +111,7 @@ EVENTS: dict[str, int] = {
 
 def draw(seed: int) -> Plan:
     """The plan of a seed."""
-    random = Random(f"{seed}/plan")  # noqa: S311 - it has to come back with the seed
+    random = Random(f"{seed}/plan")
     count = random.choices((2, 3, 4, 5), (40, 38, 17, 5))[0]
     schemes = _schemes(random)
     links = _links(random, count, schemes)

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from culm.ranges import RangeSet
-    from culm.testing.simulation.member import Member
-    from culm.testing.simulation.watch import Seen
-    from culm.testing.simulation.world import World
     from culm.types import Log
+    from storm.member import Member
+    from storm.watch import Seen
+    from storm.world import World
 
-from culm.testing.simulation.ledger import log_name
+from storm.ledger import log_name
 
 _MISSING = (PayloadState.ABSENT, PayloadState.PARTIAL)
 _IN_ORDER = ("intervals", "proposals")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from culm.node.sharing.places import MOST_GOING
 
 if TYPE_CHECKING:
-    from culm.testing.simulation.world import World
+    from storm.world import World
 
 _QUEUED_BYTES = 1024 * 1024  # written to a connection and not sent: what a session makes at once, and the limit on that
 

@@ -10,23 +10,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from culm.errors import CulmError, NetworkError, StoreError
-from culm.testing.simulation import actions, content
-from culm.testing.simulation.bounds import check_bounds
 from culm.testing.simulation.host import Host
-from culm.testing.simulation.ledger import Ledger
 from culm.testing.simulation.loop import HOST, SimulatedLoop, Spinning, Stalled
 from culm.testing.simulation.network import Network, Weather
-from culm.testing.simulation.telling import describe
 from culm.testing.simulation.threads import in_thread
-from culm.testing.simulation.unmet import unmet
+from storm import actions, content
+from storm.bounds import check_bounds
+from storm.ledger import Ledger
+from storm.telling import describe
+from storm.unmet import unmet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
     from random import Random
 
-    from culm.testing.simulation.member import Member
-    from culm.testing.simulation.plan import EventPlan, Plan
+    from storm.member import Member
+    from storm.plan import EventPlan, Plan
 
 _TICK_SECONDS = 0.5
 _SETTLE_SECONDS = 120.0  # in which everybody has to have what they want, once nothing is in the way any more

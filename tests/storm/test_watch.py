@@ -12,8 +12,8 @@ import pytest
 from culm.store import SQLiteStore
 from culm.store.schema import to_sql
 from culm.testing.builders import LogBuilder, build_log
-from culm.testing.simulation.ledger import HASH_AT, Ledger
-from culm.testing.simulation.watch import StoreWatch
+from storm.ledger import HASH_AT, Ledger
+from storm.watch import StoreWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,11 +16,11 @@ from culm.ranges import RangeSet
 from culm.store import SQLiteStore
 from culm.store.database import Database
 from culm.store.views import View
-from culm.testing.simulation.content import all_logs, author_identity, make_payload, some_range
 from culm.testing.simulation.host import Host
-from culm.testing.simulation.member import PORTS
 from culm.testing.simulation.network import FATES
-from culm.testing.simulation.telling import wishes
+from storm.content import all_logs, author_identity, make_payload, some_range
+from storm.member import PORTS
+from storm.telling import wishes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from culm.errors import Place
     from culm.node.interests.policy import Policy
     from culm.testing.simulation.disk import Image
-    from culm.testing.simulation.member import Member
-    from culm.testing.simulation.world import World
     from culm.types import Log
+    from storm.member import Member
+    from storm.world import World
 
 _SYNC_SECONDS = 25.0
 
@@ -294,7 +294,7 @@ async def stranger(world: World, random: Random) -> None:
 async def sleep(world: World, random: Random) -> None:
     """A machine sleeps; when it wakes up, its clock has jumped."""
     host = one_up(world, random).host
-    assert host is not None  # noqa: S101 - it is up
+    assert host is not None
     if host.is_frozen:
         raise NotNow
     world.happened("clock jumps", f"{host} falls asleep")
@@ -383,7 +383,7 @@ async def bad_disk(world: World, random: Random) -> None:
 async def slow_disk(world: World, random: Random) -> None:
     """A disk takes its time."""
     host = one_up(world, random).host
-    assert host is not None  # noqa: S101 - it is up
+    assert host is not None
     world.happened("disk: slow", f"the disk of {host} is slow")
     host.sloth = random.choice((10.0, 100.0))
     await world.sleep(random.uniform(1.0, 5.0))

@@ -17,8 +17,8 @@ from culm.node.surroundings import Surroundings
 from culm.store import SQLiteStore
 from culm.testing.simulation.disk import Disk, Image, lay_out
 from culm.testing.simulation.host import Host
-from culm.testing.simulation.roster import WatchedRoster
-from culm.testing.simulation.watch import StoreWatch
+from storm.roster import WatchedRoster
+from storm.watch import StoreWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from culm.node.interests.policy import Policy
     from culm.node.roster import Talks
-    from culm.testing.simulation.plan import LinkPlan, NodePlan
-    from culm.testing.simulation.world import World
     from culm.types import Log
+    from storm.plan import LinkPlan, NodePlan
+    from storm.world import World
 
 CLUMP = b"storm"
 PORTS = {"culm": 7001, "bushbaby": 7002, "intervals": 7003, "proposals": 7004, "negentropy": 7005}
@@ -83,7 +83,7 @@ class Member:
     @property
     def disk(self) -> Disk:
         """The disk of a node that is up."""
-        assert self.host is not None and self.host.disk is not None  # noqa: S101, PT018 - a member's host has one
+        assert self.host is not None and self.host.disk is not None  # noqa: PT018 - a member's host has one
         return self.host.disk
 
     @property
@@ -98,7 +98,7 @@ class Member:
     def config(self) -> NodeConfig:
         """What the node is told."""
         plan, host = self.plan, self.host
-        assert host is not None  # noqa: S101 - it is up
+        assert host is not None
         own = {name: value for name, value in plan.limits.items() if name != "max_boxes"}
         boxes = {"max_boxes": int(plan.limits["max_boxes"])} if "max_boxes" in plan.limits else {}
         return NodeConfig(
@@ -217,7 +217,7 @@ class Member:
     async def stop(self) -> None:
         """End the node in order."""
         host, running = self.host, self._running
-        assert host is not None and running is not None  # noqa: S101, PT018 - it is up
+        assert host is not None and running is not None  # noqa: PT018 - it is up
         self._stop.set()
         await asyncio.wait([running])
         if not host.is_gone:
@@ -226,7 +226,7 @@ class Member:
     def crash(self, image: Image, *, silently: bool) -> None:
         """The machine, or only the program, is gone at once; ``image`` is how its disk is found."""
         host, running, old = self.host, self._running, self.folder
-        assert host is not None and running is not None  # noqa: S101, PT018 - it is up
+        assert host is not None and running is not None  # noqa: PT018 - it is up
         self._leave(host, silently=silently)
         # What runs there is not real any more. It is made to end, in a folder that nobody looks into.
         host.thaw()
@@ -250,7 +250,7 @@ class Member:
     async def on_host(self, work: Callable[[NodeService], Any]) -> Any:
         """Do something with the node as a part of its program; ``work`` gives what to wait for."""
         node, host = self.node, self.host
-        assert node is not None and host is not None  # noqa: S101, PT018 - it is up
+        assert node is not None and host is not None  # noqa: PT018 - it is up
 
         async def do() -> Any:
             return await work(node)

@@ -10,17 +10,17 @@ from collections import Counter
 import pytest
 
 from culm.errors import NetworkError
-from culm.testing.simulation import bounds
-from culm.testing.simulation.__main__ import main
-from culm.testing.simulation.plan import EVENTS, SCHEMES, draw
-from culm.testing.simulation.seeds import run_seed
-from culm.testing.simulation.storm import failure_text, run_seeds
+from storm import bounds
+from storm.__main__ import main
+from storm.many import failure_text, run_seeds
+from storm.plan import EVENTS, SCHEMES, draw
+from storm.seeds import run_seed
 
 SEEDS = 36
 A_PART = 3
 A_CULM_SEED = 25  # two nodes, culm://, with trouble: quick
 LARGE_SEED = 39  # with payloads that no connection takes at once
-TELL = "import sys; from culm.testing.simulation.seeds import run_seed; run_seed(int(sys.argv[1]), print)"
+TELL = "import sys; from storm.seeds import run_seed; run_seed(int(sys.argv[1]), print)"
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, A_PART))
@@ -63,7 +63,7 @@ def test_a_seed_is_always_the_same(seed: int) -> None:
 
 def test_many_seeds() -> None:
     """What happened is summed up, and how many seeds failed."""
-    command = [sys.executable, "-m", "culm.testing.simulation", "--first", "2", "--seeds", "2", "--jobs", "1"]
+    command = [sys.executable, "-m", "storm", "--first", "2", "--seeds", "2", "--jobs", "1"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert told[0].startswith("2 seeds in ")
     assert "0 failed" == told[-1]
@@ -91,7 +91,7 @@ def test_who_never_gets_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = run_seed(A_CULM_SEED)
     assert ["not met after 120 s"] == [failed.text[:19] for failed in outcome.failures]
     text = failure_text(A_CULM_SEED, outcome.failures[0])
-    assert text.rstrip().endswith(f"-m culm.testing.simulation --seed {A_CULM_SEED} --trace")
+    assert text.rstrip().endswith(f"-m storm --seed {A_CULM_SEED} --trace")
 
 
 def test_what_nobody_handles(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,8 +121,8 @@ def test_a_seed_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
             sum(range(1000))
         return run_seed(seed)
 
-    monkeypatch.setattr("culm.testing.simulation.storm.run_seed", slow)
-    monkeypatch.setattr("culm.testing.simulation.storm._MOST_CPU", 0.2)
+    monkeypatch.setattr("storm.many.run_seed", slow)
+    monkeypatch.setattr("storm.many._MOST_CPU", 0.2)
     found = run_seeds(7, 1)
     assert {7: "no end after 0.2 s of CPU"} == {seed: failed.text for seed, failed in found.failed.items()}
     assert Counter() == found.counts

@@ -14,8 +14,8 @@ from culm.ranges import Range, RangeSet
 from culm.store import SQLiteStore, State
 from culm.testing.builders import LogBuilder
 from culm.testing.simulation.disk import STORE
-from culm.testing.simulation.ledger import log_name
-from culm.testing.simulation.member import Member
+from storm.ledger import log_name
+from storm.member import Member
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from culm.bamboo import Entry
     from culm.store.interface import Bytes
-    from culm.testing.simulation.plan import AuthorPlan, NodePlan, Plan
-    from culm.testing.simulation.world import World
     from culm.types import Log
+    from storm.plan import AuthorPlan, NodePlan, Plan
+    from storm.world import World
 
     Item = tuple[Entry, Bytes | None]
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, TextIO
 
-from culm.testing.simulation.seeds import run_seed
-from culm.testing.simulation.world import Failed
+from storm.seeds import run_seed
+from storm.world import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +119,7 @@ def failure_text(seed: int, failed: Failed) -> str:
     trace = f"{failed.trace.rstrip()}\n" if failed.trace else ""
     return (
         f"seed {seed} failed after {failed.at:.2f} s: {failed.text}\n{trace}"
-        f"  replay: {os.path.basename(sys.executable)} -m culm.testing.simulation --seed {seed} --trace\n"  # noqa: PTH119
+        f"  replay: {os.path.basename(sys.executable)} -m storm --seed {seed} --trace\n"  # noqa: PTH119
     )
 
 

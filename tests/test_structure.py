@@ -64,9 +64,6 @@ MOST_MODULES, MOST_FIELDS, MOST_PARAMETERS = 25, 15, 8
 CIRCLES: set[frozenset[str]] = {
     frozenset(f"culm.store.{name}" for name in ("database", "guard", "kinds", "migrations", "pieces")),
     frozenset(f"culm.proposals.{name}" for name in ("exchange", "incoming", "outgoing")),
-    frozenset(f"culm.node.proposals.{name}" for name in ("gaps", "proposer")),
-    frozenset({"culm.node.sharing.turns", "culm.node.storage.worker"}),
-    frozenset(f"culm.node.intervals.{name}" for name in ("follower", "spans")),
 }
 FULL_FOLDERS = {"culm/store": 29}
 MANY_FIELDS = {
@@ -78,12 +75,9 @@ MANY_FIELDS = {
 }
 MANY_PARAMETERS = {
     "culm.bushbaby.connection.Connection": 11,
-    "culm.node.culm.session.CulmSession": 10,
-    "culm.node.intervals.session.IntervalSession": 13,
-    "culm.node.proposals.session.ProposalSession": 13,
 }
 SCHEMES = {"bushbaby", "intervals", "proposals", "culm"}
-SCHEME_COMPARISONS = 21  # to become 5, outside the one table of schemes
+MOST_SCHEME_COMPARISONS = 5  # outside the one table of schemes (``culm.node.schemes``)
 
 PROTOCOLS = ("bushbaby", "intervals", "proposals", "session", "negentropy", "ranges", "wire")
 WITHOUT_IO = ("bamboo", *PROTOCOLS)
@@ -259,10 +253,10 @@ def test_comparisons_are_counted(tmp_path: Path) -> None:
 
 
 def test_few_comparisons_with_schemes() -> None:
-    """What differs between schemes stands in their table, not in branches everywhere. The number may only fall."""
+    """What differs between schemes stands in their table, not in branches everywhere."""
     found = sum(comparisons(path, SCHEMES) for path in modules().values())
 
-    assert SCHEME_COMPARISONS == found, "more than before, or lower SCHEME_COMPARISONS"
+    assert found <= MOST_SCHEME_COMPARISONS
 
 
 def test_stale_exceptions_are_told() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from culm.errors import RemoteProtocolError
 from culm.negentropy import Negentropy
 from culm.node.culm.offers import offer_of
-from culm.node.storage.worker import Worker
+from culm.node.sharing.threads import Worker
 from culm.node.surroundings import clock
 from culm.session import Asked, Ended, Named, Offer, Reconcile
 from culm.store.views import View

@@ -18,7 +18,7 @@ from culm.bamboo import decode_varu64, encode_varu64
 from culm.errors import EncodingError, NetworkError, RemoteProtocolError
 from culm.negentropy import Negentropy
 from culm.node.sharing.memory import MemoryBudget
-from culm.node.storage.worker import Worker
+from culm.node.sharing.threads import Worker
 from culm.store.views import View
 
 if TYPE_CHECKING:

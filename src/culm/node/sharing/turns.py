@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator
     from concurrent.futures import Future
 
-    from culm.node.storage.worker import Worker
+    from culm.node.sharing.threads import Worker
 
 _REMEMBERED = 4096  # addresses
 _LEAST_SECONDS = 2e-5  # that a turn counts for, however short

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from culm.errors import StoreError
-from culm.node.storage.worker import Worker
+from culm.node.sharing.threads import Worker
 from culm.store import SQLiteStore
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from culm.node.storage.worker import StoreWorker, Worker
+    from culm.node.sharing.threads import Worker
+    from culm.node.storage.worker import StoreWorker
 
 _LOOK_SECONDS = 0.1
 _FOLD_BYTES = 4 * 1024 * 1024  # size of the WAL file from which on it is folded

@@ -6,15 +6,14 @@ lock for most of their time, so that the loop meanwhile decrypts what comes in.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from culm.node.sharing.threads import Worker
 from culm.node.sharing.turns import Share, Turns
-from culm.node.surroundings import Surroundings, one_thread
+from culm.node.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Executor, Future
 
     from culm.store import SQLiteStore
 
@@ -22,34 +21,6 @@ GROUP_ENTRIES = 1000  # that one call of the store's thread takes at most
 _SHORT_GROUP_ENTRIES = 64  # where others wait for the store, too
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-
-
-class Worker:
-    """Runs functions on a thread of its own, or on those that it is given."""
-
-    def __init__(self, threads: Executor | None = None) -> None:
-        self._executor = threads or one_thread()
-
-    async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a function there and wait for its result. A call that has begun is finished even if nobody waits."""
-        return await self.submit(function, *args, **kwargs)
-
-    def submit(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> asyncio.Future[_T]:
-        """Have a function run there behind what was submitted before; its result is to come."""
-        return asyncio.wrap_future(self.start(function, *args, **kwargs))
-
-    def start(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
-        """The same for callers on any thread."""
-        return self._executor.submit(function, *args, **kwargs)
-
-    def finish(self, last: Callable[[], object]) -> None:
-        """Have one more function run behind what is under way, and nothing after it; does not wait for that."""
-        self._executor.submit(last)
-        self._executor.shutdown(wait=False)
-
-    def close(self) -> None:
-        """Finish what is under way."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
 
 
 class Computing:

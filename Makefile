@@ -10,6 +10,7 @@ FUZZ_ARGS ?=
 SEEDS ?= 10000
 STORM_ARGS ?=
 KILLS ?= 1000
+VERSIONS_ARGS ?=
 CRASH_ARGS ?=
 MINUTES ?= 30
 SOAK_ARGS ?=
@@ -26,7 +27,7 @@ CODE := $(wildcard src tests bench crash fuzz soak storm examples docs deploy)
 TYPED := $(wildcard src tests bench crash fuzz soak storm examples deploy)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint format types storm crash models soak hostile audit screenshots cluster bench compare fuzz docs lock clean python-check
+.PHONY: help demo test coverage lint format types storm crash models soak hostile audit screenshots cluster bench compare versions fuzz docs lock clean python-check
 
 help:  ## say what the verbs do
 	@echo "make VERB, each sets up .venv itself when it is needed:"
@@ -84,6 +85,9 @@ bench: $(READY)  ## run the benchmarks (BENCH_ARGS=...)
 
 compare: $(READY)  ## compare the CPU time of the working tree with that of a commit (BASE=commit, BENCH_ARGS=...)
 	@$(BIN)/python -m bench.compare --base "$(BASE)" $(BENCH_ARGS)
+
+versions: $(READY)  ## check that homes, files and sessions of a commit and of the working tree fit together (BASE=commit)
+	@$(BIN)/python -m tests.versions --base "$(BASE)" $(VERSIONS_ARGS)
 
 fuzz: $(READY)  ## run the fuzzers for ten minutes of CPU (FUZZ_ARGS=...)
 	@$(BIN)/python -m fuzz $(FUZZ_ARGS)

@@ -1,4 +1,4 @@
-"""The flags byte of an encoded range (docs/ranges.md, "Encoding"). Every flag is a restriction.
+"""The flags byte of an encoded range (docs/specs/ranges.md, "Encoding"). Every flag is a restriction.
 
 It is a module of its own because ``Range`` writes itself and ``culm.ranges.encoding`` reads: both need the flags, and
 neither should need the other for that.

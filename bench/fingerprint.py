@@ -18,9 +18,9 @@ from bench.harness import Figure, in_turns, median_ratio, say, seconds
 from bench.negentropy import records, session
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.negentropy import ArrayStorage
-from culm.store.indexcompare import compare
-from culm.store.indexfile import write_index
 from culm.store.recordindex import IndexStorage
+from culm.store.recordindex.compare import compare
+from culm.store.recordindex.writer import write_index
 
 if TYPE_CHECKING:
     import numpy.typing as npt

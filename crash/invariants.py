@@ -13,8 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from culm.store.folder import Folder
-from culm.store.pieces import LARGE_BYTES
+from culm.store.payloads.folder import Folder
+from culm.store.payloads.pieces import LARGE_BYTES
 from culm.store.schema import PayloadState, State, from_sql
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from crash import powercut
 from crash.invariants import Contents, Held, not_an_earlier_state, problems, read
 from crash.scenes.base import Broken, run_here, run_program
 from culm.store import SQLiteStore
-from culm.store.folder import Folder
+from culm.store.payloads.folder import Folder
 from culm.store.schema import PayloadState, State
 
 if TYPE_CHECKING:

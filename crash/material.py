@@ -14,7 +14,7 @@ from culm.bamboo import Entry, Identity
 from culm.node.home import DEFAULT_IDENTITY, Home
 from culm.store import SQLiteStore, migrations, schema
 from culm.store.files import BundleWriter
-from culm.store.folder import Folder
+from culm.store.payloads.folder import Folder
 from culm.testing import LogBuilder
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _write_old_store(source: Path, target: Path, version: int) -> None:
             SimpleNamespace(
                 connection=connection,
                 folder=Folder(target),
-                read=lambda query, values=(): connection.execute(query, values).fetchall(),
+                read=lambda query, values=(), *_: connection.execute(query, values).fetchall(),
             ),
         )
         migrations.MIGRATIONS[0](database)

@@ -16,7 +16,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from culm.store.folder import Folder
+from culm.store.payloads.folder import Folder
 from culm.store.schema import PayloadState
 from culm.testing.wal import span, wal_of
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from culm.bamboo import Entry
-    from culm.store.interface import Bytes
+    from culm.store.values import Bytes
 
 _T = TypeVar("_T")
 _PATIENCE = 120  # seconds: nothing here waits for anybody

@@ -13,9 +13,8 @@ from culm.node.negentropy.comparison import compare
 from culm.node.network.transport import connect
 from culm.node.network.urls import PeerUrl
 from culm.ranges import RangeSet
-from culm.store import SQLiteStore
-from culm.store.database import Database
-from culm.store.views import View
+from culm.store import SQLiteStore, View
+from culm.store.opening import open_database
 from culm.testing.simulation.host import Host
 from culm.testing.simulation.network import FATES
 from storm.content import all_logs, author_identity, make_payload, some_range
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from culm.bamboo import Entry, Identity
     from culm.errors import Place
     from culm.node.interests.policy import Policy
+    from culm.store import Store
     from culm.testing.simulation.disk import Image
     from culm.types import Log
     from storm.member import Member
@@ -140,7 +140,7 @@ def _one_payload(world: World, random: Random, entries: list[Entry]) -> tuple[Pl
     return place, [digest for digest, entry in world.ledger.entries.items() if entry.place == place]
 
 
-async def _told(world: World, member: Member, what: str, say: Callable[[SQLiteStore], object]) -> bool:
+async def _told(world: World, member: Member, what: str, say: Callable[[Store], object]) -> bool:
     """Have a node's store do something; whether it did, and its machine is still the one that was told."""
     host = member.host
     try:
@@ -395,7 +395,7 @@ async def fold(world: World, random: Random) -> None:
     member = one_up(world, random)
 
     def fold_now() -> None:
-        database = Database(member.store_path)
+        database = open_database(member.store_path)
         try:
             database.fold()
         finally:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from culm.bamboo import Entry
-    from culm.store.interface import Bytes
+    from culm.store import ReadableStore
+    from culm.store.values import Bytes
     from culm.types import Log
     from storm.plan import AuthorPlan, NodePlan, Plan
     from storm.world import World
@@ -157,7 +158,7 @@ def check_at_rest(world: World, member: Member) -> None:
         _check_news(world, member, store, verified)
 
 
-def _check_news(world: World, member: Member, store: SQLiteStore, verified: Mapping[bytes, int]) -> None:
+def _check_news(world: World, member: Member, store: ReadableStore, verified: Mapping[bytes, int]) -> None:
     told = dict(verified)
     page = store.news(limit=10)
     while page.entries:

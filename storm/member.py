@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from culm.node.interests.policy import Policy
     from culm.node.roster import Talks
+    from culm.store import ToolStore
     from culm.types import Log
     from storm.plan import LinkPlan, NodePlan
     from storm.world import World
@@ -60,7 +61,7 @@ class Member:
         self.folder = self._new_folder()
         self.host: Host | None = None
         self.node: NodeService | None = None
-        self._store: SQLiteStore | None = None
+        self._store: ToolStore | None = None
         self._works: dict[asyncio.Task[Any], None] = {}  # of this life
         self._choosing = asyncio.Lock()
         self._stop = asyncio.Event()
@@ -199,7 +200,7 @@ class Member:
         finally:
             await asyncio.to_thread(store.close)
 
-    def _open_store(self) -> SQLiteStore:
+    def _open_store(self) -> ToolStore:
         return SQLiteStore(self.store_path, max_waiting_entries=self.plan.waiting_room)
 
     def _look(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -125,6 +126,73 @@ def test_protocols_do_no_io(part: str) -> None:
     for file in (SOURCE / part).rglob("*.py"):
         roots = {name.split(".")[0] for name in imported_modules(file)}
         assert not roots & FORBIDDEN, file
+
+
+STORE = SOURCE / "store"
+OPENS_STORES = {  # where ``SQLiteStore`` is named, because a store is opened there; everywhere else the interface is
+    "__init__",
+    "app.node",
+    "app.syncing",
+    "cli.backup",
+    "cli.reconcile",
+    "node.home",
+    "node.storage.source",
+    "node.status.reader",
+    "testing.simulation.actions",
+    "testing.simulation.content",
+    "testing.simulation.member",
+}
+
+
+def store_layers() -> dict[str, int]:
+    """The height of each module of the store, as the package's docstring states the layers; 0 is the lowest."""
+    docstring = ast.get_docstring(ast.parse((STORE / "__init__.py").read_text())) or ""
+    lines = docstring.split("::\n")[1].strip().splitlines()
+    rows = [line.split(":")[0].replace(" ", "").split(",") for line in lines]
+    return {module: height for height, row in enumerate(reversed(rows)) for module in row}
+
+
+def test_the_layers_of_the_store_name_each_module_once() -> None:
+    """The docstring of ``culm.store`` names every module, and none twice or that is not there."""
+    modules = {".".join(path.relative_to(STORE).with_suffix("").parts) for path in STORE.rglob("*.py")}
+    assert {module for module in modules if not module.endswith("__init__")} == set(store_layers())
+    docstring = ast.get_docstring(ast.parse((STORE / "__init__.py").read_text())) or ""
+    named = [name for line in docstring.split("::\n")[1].strip().splitlines() for name in line.split(":")[0].split(",")]
+    assert len(named) == len(store_layers())
+
+
+@pytest.mark.parametrize("module", store_layers())
+def test_the_store_imports_downwards_only(module: str) -> None:
+    """A module of the store imports only modules of lower layers, those for type annotations included."""
+    layers = store_layers()
+    for name in imported_modules(STORE / (module.replace(".", "/") + ".py")):
+        parent, _, last = name.rpartition(".")
+        assert parent != "culm.store" or last in layers or (STORE / last).is_dir()  # else it imports the facade
+        imported = name.removeprefix("culm.store.")
+        if imported in layers:
+            assert layers[imported] < layers[module], f"{module} imports {imported}"
+
+
+def test_stores_are_named_by_their_interface() -> None:
+    """Outside the store, ``SQLiteStore`` is named only where a store is opened."""
+    found = {
+        ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+        for path in SOURCE.rglob("*.py")
+        if STORE not in path.parents and "SQLiteStore" in path.read_text()
+    }
+    assert found == OPENS_STORES
+
+
+def test_sql_names_the_states() -> None:
+    """SQL in the store takes the states from their names; only the scripts of the schema have their numbers."""
+    for path in set(STORE.rglob("*.py")) - {STORE / "schema.py"}:
+        assert not re.search(r"state\s*(=|<>|IN)\s*\(?\d", path.read_text()), path
+
+
+def test_few_modules_side_by_side() -> None:
+    """At most 25 modules stand directly in a folder of the store."""
+    for folder in (STORE, *(path for path in STORE.iterdir() if path.is_dir())):
+        assert len(list(folder.glob("*.py"))) <= 25, folder
 
 
 def test_importing_culm_needs_no_extras() -> None:

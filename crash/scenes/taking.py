@@ -13,7 +13,7 @@ from crash.scenes.base import Scene, expect, last_json
 from culm.node.home import Home
 from culm.store import schema
 from culm.store.exchange import Importer
-from culm.store.folder import Folder
+from culm.store.payloads.folder import Folder
 
 if TYPE_CHECKING:
     from pathlib import Path

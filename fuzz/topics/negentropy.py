@@ -19,7 +19,7 @@ from fuzz.talking import Inline, surroundings
 from fuzz.target import Target
 
 if TYPE_CHECKING:
-    from culm.store.views import View
+    from culm.store import View
 
 _LIMIT = 4096
 _RECORDS = ArrayStorage.of((number // 3, bytes([number % 251]) * 32) for number in range(400))

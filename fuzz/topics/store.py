@@ -22,9 +22,9 @@ from culm.spark.scan import scan
 from culm.store import Position, SQLiteStore, State
 from culm.store.exchange import Importer, export_bundle
 from culm.store.files import BundleWriter, EntryRecord, PayloadRecord, Record, read_records, read_records_from
-from culm.store.indexfile import write_index
-from culm.store.indexmanifest import BLOCK, FENCE, KEY_BYTES, MANIFEST, PAGE_BYTES, Manifest
 from culm.store.recordindex import IndexStorage
+from culm.store.recordindex.manifest import BLOCK, FENCE, KEY_BYTES, MANIFEST, PAGE_BYTES, Manifest
+from culm.store.recordindex.writer import write_index
 from culm.testing import build_log
 from fuzz import fresh
 from fuzz.pool import chosen

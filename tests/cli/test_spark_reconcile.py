@@ -20,7 +20,7 @@ from culm.store import View
 from culm.testing import build_log
 from tests.cli.culm import start
 from tests.patience import PATIENCE
-from tests.store.indexes import make_index
+from tests.store.recordindex.indexes import make_index
 
 if TYPE_CHECKING:
     import subprocess

@@ -19,7 +19,7 @@ from crash.scenes import SCENES
 from culm.bamboo import Identity
 from culm.errors import Place
 from culm.store import SQLiteStore
-from culm.store.folder import Folder
+from culm.store.payloads.folder import Folder
 from culm.testing import build_log, wal
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from culm.errors import Place
-    from culm.store.interface import Bytes
+    from culm.store.values import Bytes
 
 VERIFIED, UNVERIFIED, INVALID = "verified", "unverified", "invalid"
 

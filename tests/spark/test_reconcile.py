@@ -22,8 +22,8 @@ from culm.spark.fingerprint import run as run_fingerprint
 from culm.spark.reconcile import Found, reconcile
 from culm.spark.reconcile_job import run as run_reconcile
 from culm.store import SQLiteStore, View
-from culm.store.indexmanifest import read_manifest
 from culm.store.recordindex import IndexStorage
+from culm.store.recordindex.manifest import read_manifest
 from tests.spark.random_logs import RandomLogs
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def put_index(folder: Path, entries: Iterable[Entry], **settings: Any) -> Path:
     """An index, made without Spark."""
-    from tests.store.indexes import make_index
+    from tests.store.recordindex.indexes import make_index
 
     make_index(folder, map(record, entries), **settings).close()
     return folder

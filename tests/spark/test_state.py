@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from culm.bamboo import Entry
-    from culm.store.interface import Bytes
+    from culm.store.values import Bytes
 
 Table = dict[bytes, dict[str, Any]]
 

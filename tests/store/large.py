@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from culm.store import PayloadState, SQLiteStore, payloads
-from culm.store.pieces import PIECE_BYTES
+from culm.store.payloads import sink
+from culm.store.payloads.pieces import PIECE_BYTES
 
 if TYPE_CHECKING:
     from culm.errors import Place
+    from culm.store import PayloadState, SQLiteStore
 
-COMMIT = payloads._COMMIT_BYTES
+COMMIT = sink._COMMIT_BYTES
 LARGE = random.Random(1).randbytes(2 * COMMIT + 3 * PIECE_BYTES + 17)
 
 

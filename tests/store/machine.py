@@ -27,13 +27,12 @@ from culm.store import (
     State,
     logview,
     lookup,
-    payloads,
-    pieces,
     queries,
-    views,
 )
-from culm.store import records as record_index
 from culm.store import sqlite as store_module
+from culm.store.payloads import pieces, sink
+from culm.store.records import index as record_index
+from culm.store.records import views
 from tests.bamboo import oracle
 from tests.models import count
 from tests.store.asking import check_all, check_log
@@ -53,7 +52,7 @@ _SMALL: list[tuple[Any, str, int]] = [
     (store_module, "_BATCH_ENTRIES", BATCH_ENTRIES),
     (store_module, "_BATCH_BYTES", BATCH_BYTES),
     (queries, "_PAGE", 3),
-    (payloads, "_COMMIT_BYTES", 16),
+    (sink, "_COMMIT_BYTES", 16),
     (pieces, "PIECE_BYTES", 8),
     (pieces, "LARGE_BYTES", 48),
     (lookup, "SMALL_BYTES", 20),

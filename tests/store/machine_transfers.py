@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from culm.bamboo import yamf_hash
 from culm.errors import NotHeld, PayloadMismatch, PayloadSizeMismatch
-from culm.store import PayloadState
-from culm.store.payloads import Overtaken
+from culm.store import Overtaken, PayloadState
 from tests.store.dictionary import Payload
 from tests.store.machine_reading import Reading
 from tests.store.machine_writing import Writing
@@ -16,7 +15,7 @@ from tests.store.machine_writing import Writing
 if TYPE_CHECKING:
     from culm.bamboo import Entry
     from culm.store import SQLiteStore
-    from culm.store.payloads import Sink
+    from culm.store.payloads.sink import Sink
 
 ENDS = ["keep", "close", "finish", "whole", "whole", "abandon", "die"]
 UNFINISHED = (PayloadState.ABSENT, PayloadState.PARTIAL)

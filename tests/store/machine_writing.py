@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from culm.bamboo import Entry, ForkProof, Identity, lipmaa, yamf_hash
 from culm.errors import AfterEndOfLog, BadSignature, ForkDetected, NotHeld, Place, StoreError, StoreFull
 from culm.store import PayloadState
-from culm.store.folder import Folder
-from culm.store.pieces import sweep
+from culm.store.payloads.folder import Folder
+from culm.store.payloads.pieces import sweep
 from culm.testing import tampered
 from tests.bamboo import oracle
 from tests.store.asking import check_log

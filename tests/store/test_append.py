@@ -15,7 +15,7 @@ import pytest
 from culm.bamboo import MAX_U64, Entry, Identity, lipmaa, path, yamf_hash
 from culm.errors import AfterEndOfLog, ForkDetected, PayloadSizeMismatch, StoreError
 from culm.store import PayloadState, SQLiteStore, State
-from culm.store.pieces import PIECE_BYTES
+from culm.store.payloads.pieces import PIECE_BYTES
 from culm.testing import LogBuilder
 from tests.store.model import look
 
@@ -117,7 +117,7 @@ def test_waiting_entries(store: SQLiteStore) -> None:
     """While entries are held whose path is missing the newest number is not known: nothing is signed."""
     copy = other_copy(9)
     store.add([copy.items()[at] for at in (0, 1, 6)])
-    with pytest.raises(StoreError, match="entry 7 of this log is held without a path"):
+    with pytest.raises(StoreError, match="entry 7 of this log is held, but not all entries on its path"):
         store.append(AUTHOR, 7, [b"3"])
 
     store.add(copy.items()[:8])

@@ -18,7 +18,7 @@ from culm.spark.scan import scan
 from culm.store import SQLiteStore, View
 from culm.store.exchange import export_bundle, export_plain
 from culm.store.kinds import TABLES
-from culm.store.pieces import sweep
+from culm.store.payloads.pieces import sweep
 from culm.testing import build_log
 from tests.store.damage import columns, indexes, put, skew
 

@@ -19,12 +19,15 @@ import pytest
 from culm.bamboo import Identity
 from culm.errors import StoreDamaged, StoreError, StoreFull, StoreMissing
 from culm.store import SQLiteStore, State, migrations, schema
-from culm.store.database import Database
+from culm.store.opening import open_database
+from culm.store.rows import in_order
 from culm.testing import build_log
 from tests.store.model import look
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from culm.store.database import Database
 
 LOG = build_log(40, payload_size=3000)
 NAME = LOG.entries[0].log
@@ -150,7 +153,7 @@ def test_a_later_version(place: Path, *, read_only: bool) -> None:
     other = sqlite3.connect(place)
     other.execute("PRAGMA user_version = 99")
     other.close()
-    with pytest.raises(StoreDamaged, match="a store of version 99; this program knows versions up to 4"):
+    with pytest.raises(StoreDamaged, match="the store has version 99; this program reads up to 4"):
         SQLiteStore(place, read_only=read_only)
 
 
@@ -385,6 +388,77 @@ def test_nested_transactions_are_one(store: SQLiteStore) -> None:
     assert 40 == store.add(LOG.items()).added
 
 
+def test_hooks_at_the_end_of_a_transaction(place: Path) -> None:
+    """Hooks run in order before the commit, what they return after it; neither undoing nor reading runs any of them."""
+    seen: list[str] = []
+
+    def hook(name: str) -> Callable[[Database], Callable[[], object]]:
+        def called(database: Database) -> Callable[[], object]:
+            assert database.connection.in_transaction
+            seen.append(name)
+            return lambda: seen.append(f"{name} after, inside: {database.connection.in_transaction}")
+
+        return called
+
+    with closing(open_database(place)) as database:
+        database.before_commit(hook("first"))
+        database.before_commit(hook("second"))
+        with database.transaction():
+            assert [] == seen
+        assert ["first", "second", "first after, inside: False", "second after, inside: False"] == seen
+        seen.clear()
+        with database.snapshot(), database.snapshot():
+            pass
+        with pytest.raises(ZeroDivisionError), database.transaction():
+            raise ZeroDivisionError
+        assert [] == seen
+        with pytest.raises(ZeroDivisionError), database.transaction():
+            with database.transaction():
+                pass
+            assert ["first", "second"] == seen, "so that what follows reads settled tables"
+            raise ZeroDivisionError
+        with database.transaction():
+            pass
+        assert ["first", "second"] * 2 == seen[:4], "what the undone transaction left to be done is not done"
+        assert 6 == len(seen)
+
+
+def test_a_hook_that_fails_undoes_the_transaction(place: Path) -> None:
+    """A transaction whose tables cannot be settled is not committed."""
+
+    def failing(_: Database) -> None:
+        raise ZeroDivisionError
+
+    with closing(open_database(place)) as database:
+        database.before_commit(failing)
+        with pytest.raises(ZeroDivisionError), database.transaction() as connection:
+            connection.execute("UPDATE counters SET value = 7 WHERE name = 'change'")
+        assert [(0,)] == database.read("SELECT value FROM counters WHERE name = 'change'")
+        assert not database.connection.in_transaction
+
+
+@pytest.mark.parametrize(
+    ("condition", "index"),
+    [
+        (schema.IS_WAITING, "entries_waiting"),
+        (schema.IS_INVALID, "entries_invalid"),
+        (f"{schema.IS_VERIFIED} AND {schema.IS_INCOMPLETE}", "entries_without_payload"),
+    ],
+)
+def test_conditions_use_the_partial_indexes(store: SQLiteStore, condition: str, index: str) -> None:
+    """The named conditions are literally those of the partial indexes: SQLite would read whole logs otherwise."""
+    query = f"EXPLAIN QUERY PLAN SELECT count(*) FROM entries WHERE log = 1 AND {condition}"
+    assert index in store._database.read(query)[0][3]
+
+
+def test_a_closed_store_is_told(place: Path) -> None:
+    """Whoever goes on reading while a node stops gets an error of the store, which callers expect."""
+    store = SQLiteStore(place)
+    store.close()
+    with pytest.raises(StoreError, match="the store was closed"):
+        store.change()
+
+
 ADDING = """
 import sys
 from culm.bamboo import Identity
@@ -493,10 +567,11 @@ def test_states_are_part_of_the_schema() -> None:
     }
 
 
-@pytest.mark.parametrize("last", [4, 3, None])
-def test_a_page_that_does_not_go_on(store: SQLiteStore, last: int | None) -> None:
+@pytest.mark.parametrize("last", [4, 3])
+def test_a_page_that_does_not_go_on(store: SQLiteStore, last: int) -> None:
     """Rows of a damaged index that end where they began would be read for ever: the store is called damaged."""
-    with closing(Database(store.path, read_only=True)) as database:
-        database.expect_beyond(4, 5)
-        with pytest.raises(StoreDamaged, match="out of order"):
-            database.expect_beyond(4, last)
+    with closing(open_database(store.path, read_only=True)) as database:
+        with database.snapshot():
+            in_order(4, 5)
+        with pytest.raises(StoreDamaged, match="out of order"), database.snapshot():
+            in_order(4, last)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from culm.errors import ConfigError, StoreError
-from culm.store import SQLiteStore
+from culm.store import BEGINNING, Position, SQLiteStore
 from culm.store.copying import copy_store
-from culm.store.database import Database
 from culm.store.migrations import migrate
-from culm.store.news import BEGINNING, Position
+from culm.store.opening import open_database
 from culm.store.schema import VERSION
 from culm.testing import build_log
 
@@ -95,7 +94,7 @@ def test_what_is_not_valid_any_more(store: SQLiteStore) -> None:
 
 def test_a_position_of_another_store(store: SQLiteStore) -> None:
     """A position that lies ahead of the store is refused, and so is a text that is none."""
-    with pytest.raises(StoreError, match="of another store"):
+    with pytest.raises(StoreError, match="belongs to another store"):
         store.news(Position(77))
     for text in ("", "x", "1.2", "1.2.3.4.5", "99999999999999999999"):
         with pytest.raises(ConfigError, match="not a cursor"):
@@ -123,7 +122,7 @@ def test_an_earlier_store(place: Path) -> None:
         store.add(OTHER.items() + LOG.items(LOG.entries[:2]))
         store.add([(entry, None) for entry in LOG.entries[2:4]])
         numbers = sorted(read(store)[0])
-    database = Database(place)
+    database = open_database(place)
     with database.transaction() as connection:
         for table in ("news", "payloads_lost"):
             connection.execute(f"DROP TABLE {table}")

@@ -10,7 +10,7 @@ import pytest
 from culm.bamboo import MAX_U64
 from culm.errors import StoreError
 from culm.store import PayloadState, State
-from culm.store.survey import Cell, LogLine, Only, Order, cells_between
+from culm.store.surveyed import Cell, LogLine, Only, Order, cells_between
 from culm.testing.builders import build_log
 
 if TYPE_CHECKING:

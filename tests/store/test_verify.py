@@ -155,9 +155,9 @@ def test_missing_payloads(filled: SQLiteStore, statement: str) -> None:
 @pytest.mark.parametrize(
     ("seq", "state", "problem"),
     [
-        (7, 1, "the store calls it waiting, it is verified"),
-        (20, 3, "the store calls it invalid, it is verified"),
-        (1, 1, "the store calls it waiting, it is verified"),
+        (7, 1, "the store calls it waiting, but it is verified"),
+        (20, 3, "the store calls it invalid, but it is verified"),
+        (1, 1, "the store calls it waiting, but it is verified"),
     ],
 )
 def test_a_changed_state(filled: SQLiteStore, seq: int, state: int, problem: str) -> None:
@@ -174,7 +174,7 @@ def test_entries_called_verified(store: SQLiteStore) -> None:
     report = store.verify()
 
     assert (0, 19) == (report.verified, report.unverified)
-    assert [(LOG.entries[1].place, "the store calls it verified, it is waiting")] == of_entries(report)
+    assert [(LOG.entries[1].place, "the store calls it verified, but it is waiting")] == of_entries(report)
 
 
 def test_a_deleted_entry(filled: SQLiteStore) -> None:
@@ -182,7 +182,7 @@ def test_a_deleted_entry(filled: SQLiteStore) -> None:
     tamper(filled, "DELETE FROM entries WHERE id = ?", (row_of(filled, 4),))
     report = filled.verify()
 
-    assert (LOG.entries[4].place, "the store calls it verified, it is waiting") in report.problems
+    assert (LOG.entries[4].place, "the store calls it verified, but it is waiting") in report.problems
 
 
 @pytest.mark.parametrize("both", [True, False])
@@ -221,7 +221,7 @@ def test_hidden_forks(filled: SQLiteStore) -> None:
     report = filled.verify()
 
     assert (14, 12, 1) == (report.verified, report.invalid, report.forks)
-    assert "the store calls it verified, it is invalid" in [problem for _, problem in report.problems]
+    assert "the store calls it verified, but it is invalid" in [problem for _, problem in report.problems]
 
 
 def test_a_proof_is_enough(filled: SQLiteStore) -> None:
@@ -281,13 +281,13 @@ def test_numbers_in_the_file(filled: SQLiteStore) -> None:
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [
-        ("DELETE FROM records WHERE substr(key, 1, 8) = x'0000000000000003'", "wrong from entries of number 4 on"),
-        ("UPDATE records SET ref = ref + 1", "wrong from entries of number 1 on"),
+        ("DELETE FROM records WHERE substr(key, 1, 8) = x'0000000000000003'", "wrong from entry number 4 on"),
+        ("UPDATE records SET ref = ref + 1", "wrong from entry number 1 on"),
         ("UPDATE record_blocks SET total = zeroblob(32)", "the sums of 2 blocks are wrong"),
         ("UPDATE record_blocks SET count = count + 1 WHERE kind = 1", "the sums of 1 blocks are wrong"),
         ("UPDATE runs SET last = last - 1 WHERE kind = 1", "runs of entries held are wrong for 2 logs"),
         ("UPDATE logs SET entry_count = entry_count + 1", "the sums of 2 logs are wrong"),
-        ("DELETE FROM records WHERE kind = 1", "the heads are not those of the logs"),
+        ("DELETE FROM records WHERE kind = 1", "records of the logs' heads are wrong"),
     ],
 )
 def test_a_damaged_record_index(filled: SQLiteStore, statement: str, problem: str) -> None:
@@ -310,15 +310,23 @@ def test_a_damaged_record_index(filled: SQLiteStore, statement: str, problem: st
 def test_values_of_another_kind(filled: SQLiteStore, statement: str) -> None:
     """A number where bytes should be, or the reverse, is damage, told before anything is made of it."""
     tamper(filled, statement)
-    with pytest.raises(StoreDamaged, match="hold what cannot be there"):
+    with pytest.raises(StoreDamaged, match=r"rows of its table [a-z_]+ hold values that Culm never writes"):
         filled.verify()
 
 
-@pytest.mark.parametrize("change", ["encoded = 7", "encoded = x'02'", "state = 9", "payload_state = 125"])
-def test_reading_a_row_that_holds_no_entry(filled: SQLiteStore, change: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("encoded = 7", "a row holds 7 where a byte string is expected"),
+        ("encoded = x'02'", "row 3 of its entries"),
+        ("state = 9", "a row holds 9 where the state of an entry is expected"),
+        ("payload_state = 125", "a row holds 125 where the state of a payload is expected"),
+    ],
+)
+def test_reading_a_row_that_holds_no_entry(filled: SQLiteStore, change: str, told: str) -> None:
     """Whoever reads an entry whose row cannot be right is told that the store is damaged, whatever is wrong."""
     tamper(filled, f"UPDATE entries SET {change} WHERE id = 3")
-    with pytest.raises(StoreDamaged, match="row 3 of its entries"):
+    with pytest.raises(StoreDamaged, match=told):
         filled.get(Place(*NAME, 3))
 
 

@@ -13,7 +13,7 @@ from culm.wire.places import parse_author, parse_log
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from culm.store.interface import Bytes
+    from culm.store.values import Bytes
     from culm.types import Log
 
 AuthorName = bytes | str

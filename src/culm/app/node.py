@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from culm.node.sessions.stats import SessionStats
     from culm.node.sync import SyncSummary
     from culm.ranges import RangeSet
-    from culm.store import LogSummary, NewsPage, StoredEntry, VerifyReport
-    from culm.store.interface import Bytes
+    from culm.store import LogSummary, NewsPage, ReadableStore, StoredEntry, ToolStore, VerifyReport
+    from culm.store.values import Bytes
     from culm.types import Log
 
 _PAGE = 256  # entries read at once
@@ -182,9 +182,7 @@ class Node:
     def _engine(self) -> NodeService:
         return self._open.engine
 
-    async def _read(
-        self, function: Callable[Concatenate[SQLiteStore, _P], _T], *args: _P.args, **named: _P.kwargs
-    ) -> _T:
+    async def _read(self, function: Callable[Concatenate[ToolStore, _P], _T], *args: _P.args, **named: _P.kwargs) -> _T:
         """Ask the store, on the thread for reading."""
         reader = self._open.reader
         return await reader.run(function, reader.store, *args, **named)
@@ -242,7 +240,7 @@ class Node:
     async def entries(self, log: LogName, *, first: int = 1, last: int | None = None) -> AsyncIterator[Entry]:
         """The verified entries of a log from ``first`` to ``last`` (None: to the newest), ascending."""
         which = names.log_of(log, self.author)
-        found = await self._read(SQLiteStore.entries, which, first, MAX_U64 if last is None else last)
+        found = await self._read(lambda store: store.entries(which, first, MAX_U64 if last is None else last))
         while page := await self._read(lambda _: list(islice(found, _PAGE))):
             for stored in page:
                 yield stored.entry
@@ -452,7 +450,7 @@ class Node:
         await engine.change_policy(await asyncio.to_thread(changed))
 
 
-def _complete(store: SQLiteStore, entry: Entry) -> StoredEntry:
+def _complete(store: ReadableStore, entry: Entry) -> StoredEntry:
     """The entry as it is held with its payload."""
     stored = store.get(entry.place)
     if stored is None or stored.entry != entry:

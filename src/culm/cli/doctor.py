@@ -19,8 +19,8 @@ from culm.cli.output import counted, print_json
 from culm.errors import ConfigError, CulmError
 from culm.node.network.transport import connect
 from culm.node.schemes import scheme_of
-from culm.store.database import Database
-from culm.store.schema import from_sql
+from culm.store.opening import open_database
+from culm.store.schema import IS_COMPLETE, IS_INVALID, IS_VERIFIED, IS_WAITING, from_sql
 from culm.wire.places import log_text
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from culm.cli.command import Commands
     from culm.node.settings import Settings
+    from culm.store.database import Database
 
 _LEAST_FREE = 100 * 1024 * 1024  # bytes, below which writing is about to fail
 _LITTLE_FREE = 0.05  # of the disk
@@ -109,7 +110,7 @@ def _home(home: Home) -> Iterator[Finding]:
 def _store(home: Home) -> Iterator[Finding]:
     rescue = "restore a backup into another home, or culm export what can still be read and import it there"
     try:
-        database = Database(home.store_path, read_only=True)
+        database = open_database(home.store_path, read_only=True)
     except CulmError as error:
         yield Finding("store", "problem", str(error), rescue)
         return
@@ -119,7 +120,8 @@ def _store(home: Home) -> Iterator[Finding]:
             yield Finding("store", "problem", f"{home.store_path} is damaged: {damage[0]}", rescue)
             return
         ((entries, waiting, invalid),) = database.read(
-            "SELECT coalesce(sum(state = 2), 0), coalesce(sum(state = 1), 0), coalesce(sum(state = 3), 0) FROM entries"
+            f"SELECT coalesce(sum({IS_VERIFIED}), 0), coalesce(sum({IS_WAITING}), 0), coalesce(sum({IS_INVALID}), 0)"
+            " FROM entries"
         )
         yield Finding("store", "ok", f"{counted(entries, 'verified entry')}; culm verify checks every signature")
         if waiting:
@@ -160,7 +162,7 @@ def _payload_files(database: Database) -> Iterator[Finding]:
     known = dict(database.read("SELECT name, payload_held FROM payload_files JOIN entries ON entries.id = entry"))
     complete = {
         name for (name,) in database.read(
-            "SELECT name FROM payload_files JOIN entries ON entries.id = entry WHERE payload_state = 2"
+            f"SELECT name FROM payload_files JOIN entries ON entries.id = entry WHERE {IS_COMPLETE}"
         )
     }  # fmt: skip
     # A payload that is forgotten meanwhile takes its file along: what is short is looked at again.

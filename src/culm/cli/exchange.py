@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from culm.cli.command import Commands
     from culm.errors import Place
-    from culm.store import ImportReport, SQLiteStore
+    from culm.store import ImportReport, ReadableStore
 
 _SHOWN_REFUSALS = 20
 
@@ -63,7 +63,7 @@ def _export(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _write(arguments: argparse.Namespace, store: SQLiteStore, logs: list[tuple[bytes, int]], stream: BinaryIO) -> int:
+def _write(arguments: argparse.Namespace, store: ReadableStore, logs: list[tuple[bytes, int]], stream: BinaryIO) -> int:
     if arguments.bundle:
         return export_bundle(store, logs, stream)
     left_out: list[Place] = []

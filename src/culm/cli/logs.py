@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from culm.cli.command import Commands
-    from culm.store import LogSummary, SQLiteStore, StoredEntry
+    from culm.store import LogSummary, ReadableStore, StoredEntry
     from culm.types import Log
 
 _PIECE = 64 * 1024
@@ -147,7 +147,7 @@ def _show(arguments: argparse.Namespace) -> int:
         return _show_log(arguments, store, log)
 
 
-def _show_log(arguments: argparse.Namespace, store: SQLiteStore, log: Log) -> int:
+def _show_log(arguments: argparse.Namespace, store: ReadableStore, log: Log) -> int:
     found = [_described(stored) for stored in store.entries(log, states=State)]
     if not found:
         msg = f"nothing of {log_text(log)} is held"
@@ -189,7 +189,7 @@ def _described(stored: StoredEntry) -> dict[str, object]:
     }
 
 
-def _show_entry(arguments: argparse.Namespace, store: SQLiteStore, place: Place) -> int:
+def _show_entry(arguments: argparse.Namespace, store: ReadableStore, place: Place) -> int:
     stored = store.get(place)
     if stored is None:
         msg = f"{place_text(place)} is not held"

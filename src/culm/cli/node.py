@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from culm.cli.command import Commands
     from culm.node.interests.policy import Policy
     from culm.node.settings import Settings
-    from culm.store import SQLiteStore
+    from culm.store import ReadableStore
     from culm.types import Log
 
 _POINT_2_POINT = ("intervals", "proposals")
@@ -244,7 +244,7 @@ def _options(arguments: argparse.Namespace) -> FollowOptions:
     )
 
 
-def _asking_by_log(purpose: Purpose, store: SQLiteStore, policy: Policy, named: list[Log]) -> Purpose:
+def _asking_by_log(purpose: Purpose, store: ReadableStore, policy: Policy, named: list[Log]) -> Purpose:
     """A purpose with the logs to ask for: those named, else those of interest. A log that is named is wanted whole."""
     wanted_whole = frozenset(log for log in named if policy.admits_author(log[0]) and not policy.interest(log))
 

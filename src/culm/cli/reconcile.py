@@ -16,7 +16,7 @@ from culm.node.network.transport import connect
 from culm.node.network.urls import PeerUrl
 from culm.store import SQLiteStore, View
 from culm.store.exchange import transfer
-from culm.store.indexmanifest import is_index
+from culm.store.recordindex.manifest import is_index
 from culm.wire.places import log_text
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from culm.cli.command import Commands
     from culm.negentropy import Split, Storage
+    from culm.store import ReadableStore, ToolStore
     from culm.store.recordindex import IndexStorage
     from culm.types import Log
 
@@ -45,7 +46,7 @@ def register(commands: Commands) -> None:
     )
 
 
-def _open(name: str, *, read_only: bool) -> SQLiteStore:
+def _open(name: str, *, read_only: bool) -> ToolStore:
     path = Path(name) / "store.db" if Path(name).is_dir() else Path(name)
     if not path.exists():
         raise StoreMissing(f"{path}: there is no store")
@@ -82,7 +83,7 @@ def _reconcile(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _apply(source: SQLiteStore, target: SQLiteStore, ids: list[list[bytes]]) -> int:
+def _apply(source: ReadableStore, target: ToolStore, ids: list[list[bytes]]) -> int:
     report = transfer(source, target, source.entries_of({identity for some in ids for identity in some}))
     return report.added + report.payloads
 
@@ -116,7 +117,7 @@ def _with_peer(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _compare_with(store: SQLiteStore, url: PeerUrl, split: Split) -> dict[View, Differences]:
+async def _compare_with(store: ToolStore, url: PeerUrl, split: Split) -> dict[View, Differences]:
     streams = await connect(url)
     found: dict[View, Differences] = {}
     try:
@@ -149,7 +150,7 @@ class _Side:
     """A store or an index to compare."""
 
     def __init__(self, name: str, stack: ExitStack) -> None:
-        self.store: SQLiteStore | None = None
+        self.store: ToolStore | None = None
         self.index: IndexStorage | None = None
         if is_index(Path(name)):
             from culm.store.recordindex import IndexStorage  # noqa: PLC0415 - numpy takes long to load
@@ -204,7 +205,7 @@ def _with_index(arguments: argparse.Namespace) -> int:
 
 def _compare_indexes(indexes: list[IndexStorage]) -> Differences:
     """Two indexes need no protocol: there are no rounds, and the bytes are those that were read."""
-    from culm.store.indexcompare import compare as compare_indexes  # noqa: PLC0415
+    from culm.store.recordindex.compare import compare as compare_indexes  # noqa: PLC0415
 
     ids: dict[str, list[bytes]] = {"a": [], "b": []}
     for side, _, identity in compare_indexes(*indexes):
@@ -221,7 +222,7 @@ class _Lacking:
     def __init__(self) -> None:
         self._logs: dict[Log, Counter[str]] = {}
 
-    def count(self, side: str, view: View, holder: SQLiteStore, ids: list[bytes]) -> None:
+    def count(self, side: str, view: View, holder: ReadableStore, ids: list[bytes]) -> None:
         """A side lacks the entries of these ids, which ``holder`` has."""
         for stored in holder.entries_of(set(ids)):
             self._logs.setdefault(stored.entry.log, Counter())[f"{side}_lacks_{view.value}"] += 1

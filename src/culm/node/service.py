@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from culm.node.interests.policy import Policy
     from culm.node.network.transport import Streams
     from culm.node.network.urls import PeerUrl
-    from culm.store import SQLiteStore
-    from culm.store.interface import Bytes
+    from culm.store import ReadableStore, ToolStore
+    from culm.store.values import Bytes
     from culm.types import Log
 
 _logger = logging.getLogger("culm.node")
@@ -62,7 +62,7 @@ def _told(error: CulmError) -> tuple[int, str]:
 class NodeService:
     """Serves a store to peers and keeps up with them until it is stopped. The store is used by the node alone."""
 
-    def __init__(self, identity: Identity, config: NodeConfig, store: SQLiteStore) -> None:
+    def __init__(self, identity: Identity, config: NodeConfig, store: ToolStore) -> None:
         self.config = config
         self.sessions: dict[Session[Any], None] = {}  # in the order in which they began
         self.roster = Roster(identity.public, store.path)
@@ -109,7 +109,7 @@ class NodeService:
             await self._stop()
 
     async def append(self, identity: Identity, log_id: int, payload: Iterable[Bytes], *, is_end: bool = False) -> Entry:
-        """Publish the next entry of the identity's log, and tell the peers at once. See ``SQLiteStore.append``."""
+        """Publish the next entry of the identity's log, and tell the peers at once. See ``Store.append``."""
         entry = await self._worker.run(self._worker.store.append, identity, log_id, payload, is_end=is_end)
         self._tell_sessions()
         return entry
@@ -339,7 +339,7 @@ class NodeService:
             self._source.close()
 
 
-def logs_to_ask_for(store: SQLiteStore, policy: Policy) -> list[Log]:
+def logs_to_ask_for(store: ReadableStore, policy: Policy) -> list[Log]:
     """The logs of the interests, those of authors as far as they are held; without interests all that are held."""
     held = [(summary.author, summary.log_id) for summary in store.logs()]
     named = [log for log in policy.interests or () if isinstance(log, tuple)]

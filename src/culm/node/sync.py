@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from culm.node.network.urls import PeerUrl
     from culm.node.sessions.session import Session
     from culm.node.sharing.rates import Streams
-    from culm.store import SQLiteStore
+    from culm.store import ToolStore
 
 _PROGRESS_SECONDS = 0.1  # Between two calls of ``progress``: often enough for a line that people watch.
 _ONCE = Purpose(is_live=False, mirrors=False)
@@ -44,7 +44,7 @@ class SyncSummary(SessionStats):
 async def sync(
     identity: Identity | None,
     config: NodeConfig,
-    store: SQLiteStore,
+    store: ToolStore,
     url: PeerUrl,
     purpose: Purpose = _ONCE,
     progress: Callable[[SessionStats], None] = lambda _: None,

@@ -19,7 +19,7 @@ from culm.spark.columns import Columns
 from culm.spark.output import SUMMARY, check_not_inside, check_output, whole_folder
 from culm.spark.running import running, silent
 from culm.spark.tables import RECORD_AT, RECORD_ID, counted, read_folder, table_folder, view_of
-from culm.store.indexmanifest import BLOCK_RECORDS, MAX_FILES, IndexFile, checked_block_records, write_manifest
+from culm.store.recordindex.manifest import BLOCK_RECORDS, MAX_FILES, IndexFile, checked_block_records, write_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from culm.store.views import View
+    from culm.store import View
 
 _FILES = Columns(file="STRING")
 
@@ -149,7 +149,7 @@ def _writer(folder: str, block_records: int) -> Callable[[Iterator[pa.RecordBatc
 
 def _written(batches: Iterator[pa.RecordBatch], folder: Path, label: str, block_records: int) -> Iterator[tuple[str]]:
     """The file of the sorted records of one task, if there are any, as JSON."""
-    from culm.store.indexfile import FileWriter
+    from culm.store.recordindex.writer import FileWriter
 
     writer = FileWriter(folder, label, block_records)
     try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError, StoreDamaged
-from culm.store.database import Database
+from culm.store.opening import open_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -116,7 +116,7 @@ def _table_pieces(path: Path) -> Iterator[Piece]:
 
 def _store_pieces(path: Path) -> Iterator[Piece]:
     try:
-        database = Database(path, read_only=True)
+        database = open_database(path, read_only=True)
     except StoreDamaged as error:
         message = str(error) if str(path) in str(error) else f"{path}: {error}"
         raise StoreDamaged(message) from error

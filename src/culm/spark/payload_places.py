@@ -19,15 +19,17 @@ from culm.errors import CulmError, PayloadMismatch
 from culm.spark.columns import Columns
 from culm.spark.fields import DIGEST_BYTES, Fields, cut, padded
 from culm.spark.payload import HELD, PayloadFrame
-from culm.store.database import Database
 from culm.store.files import EntryRecord, PayloadRecord, read_records_from
-from culm.store.pieces import read_pieces
+from culm.store.opening import open_database
+from culm.store.payloads.pieces import read_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
 
     import pyarrow as pa
+
+    from culm.store.database import Database
 
     Place = tuple[str, int]
 
@@ -140,7 +142,7 @@ def _opened(path: str) -> _Store | _File:
     if stream.read(len(_SQLITE_MAGIC)) != _SQLITE_MAGIC:
         return _File(stream)
     stream.close()
-    return _Store(Database(Path(path), read_only=True))
+    return _Store(open_database(Path(path), read_only=True))
 
 
 class _Store:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from culm.store import View
     from culm.store.recordindex import IndexStorage
-    from culm.store.views import View
 
 DIFFERENCES = "author BINARY, log_id DECIMAL(20,0), seqnum DECIMAL(20,0), id BINARY, entry_hash BINARY, side STRING"
 """The columns of ``reconcile``."""
@@ -76,7 +76,7 @@ def reconcile(
 
 def differing(a: IndexStorage, b: IndexStorage) -> Iterator[Found]:
     """What only one of two indexes has."""
-    from culm.store.indexcompare import compare
+    from culm.store.recordindex.compare import compare
 
     return (Found(side, timestamp + 1, identity) for side, timestamp, identity in compare(a, b))
 

@@ -23,7 +23,7 @@ from culm.spark.output import SUMMARY, check_not_inside, whole_folder, write_tab
 from culm.spark.reconcile import differing, found_batches, found_schema, named, reconcile
 from culm.spark.running import running, silent
 from culm.spark.tables import read_folder, table_folder, view_of
-from culm.store.indexmanifest import is_index
+from culm.store.recordindex.manifest import is_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from culm.spark.reconcile import Found
+    from culm.store import View
     from culm.store.recordindex import IndexStorage
-    from culm.store.views import View
 
     Ask = Callable[[IndexStorage], Iterable[Found]]
 

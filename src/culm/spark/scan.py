@@ -13,17 +13,20 @@ from culm.bamboo import Entry, PayloadHasher
 from culm.errors import CulmError, EncodingError, InvalidEntry, StoreError
 from culm.spark.inputs import Part, Piece
 from culm.spark.payload import ABSENT, FORGOTTEN, HELD, PARTIAL, SIZE_MISMATCH, PayloadFrame, judged, without_bytes
-from culm.store.database import Database, translated_errors
+from culm.store.database import translated_errors
 from culm.store.files import EntryRecord, PayloadRecord, ProofRecord, Record, read_records
-from culm.store.guard import telling
-from culm.store.pieces import read_pieces
+from culm.store.opening import open_database
+from culm.store.payloads.pieces import read_pieces
+from culm.store.rows import BYTES, ROW, Column, all_rows, each_row, in_order
 from culm.store.schema import PayloadState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from culm.errors import Place
+    from culm.store.database import Database
 
+_ANY_STATE = Column("the state of a payload", frozenset({int}))  # one that does not exist is judged as absent
 _PAGE = 500  # rows of a store read in one short snapshot
 
 
@@ -168,12 +171,11 @@ def _rows_of(path: str, record: Record, limit: int) -> Iterator[Found]:
 
 def _scan_entries(piece: Piece, limit: int) -> Iterator[Found]:
     at = piece.low
-    database = Database(Path(piece.path), read_only=True)
+    database = open_database(Path(piece.path), read_only=True)
     try:
         while at <= piece.high:
             try:
-                with telling(database):
-                    page = _entry_page(database, at, piece, limit)
+                page = _entry_page(database, at, piece, limit)
             except StoreError as error:
                 yield Found(piece.path, at, reason=f"rows {at} to {piece.high}: {error}")
                 return
@@ -187,12 +189,16 @@ def _scan_entries(piece: Piece, limit: int) -> Iterator[Found]:
 
 def _entry_page(database: Database, low: int, piece: Piece, limit: int) -> list[Found]:
     with database.snapshot() as connection:
-        rows: list[tuple[int, bytes | None, int]] = connection.execute(
-            "SELECT id, CAST(encoded AS BLOB), payload_state FROM entries WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
-            (low, piece.high, _PAGE),
-        ).fetchall()
+        rows = all_rows(
+            connection.execute(
+                "SELECT id, CAST(encoded AS BLOB), payload_state FROM entries"
+                " WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
+                (low, piece.high, _PAGE),
+            ),
+            *(ROW, BYTES.or_null(), _ANY_STATE),
+        )
         if rows:
-            database.expect_beyond(low - 1, rows[-1][0])
+            in_order(low - 1, rows[-1][0])
         complete = [row_id for row_id, _, state in rows if state == PayloadState.COMPLETE]
         payloads = _payloads(database, complete, limit)
     return [_row_of(piece.path, row_id, encoded, state, payloads.get(row_id)) for row_id, encoded, state in rows]
@@ -204,9 +210,8 @@ def _payloads(database: Database, row_ids: list[int], limit: int) -> dict[int, _
     read = {row_id: _Payload(limit) for row_id in row_ids}
     if read:
         span = (row_ids[0], row_ids[-1])
-        for row_id, data in connection.execute(
-            "SELECT entry, CAST(piece AS BLOB) FROM payloads WHERE entry BETWEEN ? AND ? ORDER BY entry, at", span
-        ):
+        query = "SELECT entry, CAST(piece AS BLOB) FROM payloads WHERE entry BETWEEN ? AND ? ORDER BY entry, at"
+        for row_id, data in connection.execute(query, span):
             if row_id in read:
                 read[row_id].read([] if data is None else [data])  # nothing, where only damage can be
         for (row_id,) in connection.execute("SELECT entry FROM payload_files WHERE entry BETWEEN ? AND ?", span):
@@ -237,14 +242,14 @@ def _row_of(path: str, row_id: int, encoded: bytes | None, state: int, payload: 
 
 def _scan_forks(piece: Piece) -> Iterator[Found]:
     path = Path(piece.path)
-    database = Database(path, read_only=True)
+    database = open_database(path, read_only=True)
     try:
         with translated_errors(path):
             rows = database.connection.execute(
                 "SELECT id, CAST(first AS BLOB), CAST(second AS BLOB) FROM forks WHERE id BETWEEN ? AND ? ORDER BY id",
                 (piece.low, piece.high),
             )
-            for row_id, *proof in rows:
+            for row_id, *proof in each_row(rows, ROW, BYTES, BYTES):
                 for encoded in proof:
                     yield Found(piece.path, row_id, encoded, ABSENT)
     except StoreError as error:

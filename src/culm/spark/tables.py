@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from culm.errors import ConfigError
 from culm.spark.output import place_of
 from culm.spark.payload import HELD
-from culm.store.views import View
+from culm.store import View
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

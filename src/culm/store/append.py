@@ -1,7 +1,8 @@
 """Publishing: the next entry of one's own log, with its payload, in one transaction.
 
-An author must never sign two entries of one number. The store therefore decides the number, inside the transaction
-that also holds every other writer off, and refuses where it cannot be sure to know the log's newest entry.
+An author must never sign two entries with one number: that forks the log, for ever and for everybody. If callers chose
+the number, two processes of one author would sooner or later choose the same one. The store therefore chooses it,
+inside the transaction that also keeps every other writer out. It refuses where it may not know the newest entry.
 
 Specification: docs/specs/bamboo.md, "Holding and publishing".
 """
@@ -10,12 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from culm.bamboo import MAX_U64, Entry, ForkProof, Identity, lipmaa
+from culm.bamboo import MAX_U64, Entry, Identity, lipmaa
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import AfterEndOfLog, ForkDetected, Place, StoreError
 from culm.store.logview import LogView
-from culm.store.pieces import write_stream
-from culm.store.rows import next_change, next_entry_id
+from culm.store.payloads.pieces import write_stream
+from culm.store.rows import BYTES, first_row, next_change, next_entry_id, proof_of, the_row
 from culm.store.schema import PayloadState, to_sql
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from culm.store.database import Database
-    from culm.store.interface import Bytes
+    from culm.store.values import Bytes
 
 
 def append(
@@ -31,13 +32,12 @@ def append(
 ) -> Entry:
     """Sign and store the next entry of the identity's log ``log_id``.
 
-    ``payload`` is taken piece by piece. ``is_end`` ends the log for ever. Raises ``AfterEndOfLog`` if it has ended,
-    ``ForkDetected`` if it is forked, and ``StoreError`` if entries are held whose path is missing: the newest of them
-    may not be the newest signed.
+    ``payload`` is taken piece by piece. ``is_end`` ends the log for ever. Raises ``AfterEndOfLog`` if the log has
+    ended, and ``ForkDetected`` if it is forked. Raises ``StoreError`` if entries wait for their certificate path,
+    because the author may then have signed newer entries than the store knows.
     """
     if not 0 <= log_id <= MAX_U64:
-        msg = f"{log_id} is not a log id (0 to 2^64 - 1)"
-        raise ValueError(msg)
+        raise ValueError(f"{log_id} is not a log id: those go from 0 to 2^64 - 1")
     with database.transaction() as connection:
         view = LogView(connection, identity.public, log_id, next_change(connection))
         seq = view.newest + 1
@@ -61,28 +61,23 @@ def append(
 
 def _check_may_append(connection: sqlite3.Connection, view: LogView, place: Place) -> None:
     if view.forked_at is not None:
-        first, second = connection.execute(
-            "SELECT first, second FROM forks WHERE log = ? ORDER BY position LIMIT 1", (view.id,)
-        ).fetchone()
-        proof = ForkProof.decode(first + second)
-        raise ForkDetected(proof)
+        query = "SELECT first, second FROM forks WHERE log = ? ORDER BY position LIMIT 1"
+        raise ForkDetected(proof_of(*the_row(connection.execute(query, (view.id,)), BYTES, BYTES)))
     if view.ended_at is not None:
-        msg = f"the log ended with entry {view.ended_at}; it takes no further entry"
-        raise AfterEndOfLog(msg, place)
+        raise AfterEndOfLog(f"the log ended with entry {view.ended_at}: it takes no further entry", place)
     if view.greatest > view.newest:
-        msg = (
-            f"entry {view.greatest} of this log is held without a path to entry 1: fetch the entries before it first,"
-            " or the new entry could fork the log"
+        raise StoreError(
+            f"entry {view.greatest} of this log is held, but not all entries on its path to entry 1:"
+            " fetch those first, or the new entry could fork the log"
         )
-        raise StoreError(msg)
 
 
 def _hash_at(connection: sqlite3.Connection, view: LogView, seq: int) -> bytes | None:
     """The hash (66 bytes) of the log's entry ``seq``; None for number 0."""
     if seq == 0:
         return None
-    row = connection.execute("SELECT hash FROM entries WHERE log = ? AND seq = ?", (view.id, to_sql(seq))).fetchone()
+    query = "SELECT hash FROM entries WHERE log = ? AND seq = ?"
+    row = first_row(connection.execute(query, (view.id, to_sql(seq))), BYTES)
     if row is None:
-        msg = f"entry {seq} of this log is not held, and the new entry must link to it: fetch it first"
-        raise StoreError(msg)
+        raise StoreError(f"entry {seq} of this log is not held, and the new entry must link to it: fetch it first")
     return YAMF_PREFIX + bytes(row[0])

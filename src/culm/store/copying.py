@@ -1,8 +1,9 @@
-"""A consistent copy of a store while others write to it: the database as it was at one moment, and its payload files.
+"""A consistent copy of a store while others write to it: the database of one moment, and its payload files.
 
-Nobody is held up. Files are copied first, as far as the database says they count; what is behind that may be written
-meanwhile, what counts never changes. Then, with the database held at one moment, what came since is copied; should a
-file be gone by then, because its payload was forgotten, there is a later moment that does not speak of it.
+Holding the database at one moment while gigabytes are copied would hold up the folding of its WAL file. Most files are
+therefore copied before, each as far as the database says that its bytes count: those bytes never change. Then, with the
+database held at one moment, only what is new since is copied. A file may be gone by then because its payload was
+forgotten; the copy then tries again at a later moment, which no longer refers to the file.
 """
 
 from __future__ import annotations
@@ -13,15 +14,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from culm.errors import StoreError
-from culm.store.database import Database, translated_errors
-from culm.store.folder import Folder
+from culm.store.database import translated_errors
+from culm.store.opening import open_database
+from culm.store.payloads.folder import Folder
+from culm.store.rows import COUNT, TEXT, the_row
+from culm.store.schema import IS_VERIFIED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-_PIECE = 1024 * 1024
-_ATTEMPTS = 20  # to find all files of one moment; each needs only what is new since the one before
+    from culm.store.database import Database
+
+_PIECE = 1024 * 1024  # bytes in memory at once
+_ATTEMPTS = 20  # to find all files of one moment: each is shorter than the one before, as less is new
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +40,21 @@ class StoreCopy:
 
 
 def copy_store(source: Path, target: Path, progress: Callable[[int], None] = lambda _: None) -> StoreCopy:
-    """Copy a store to a place where there is none. ``progress`` is called with the bytes copied so far.
+    """Copy a store to ``target``, where nothing exists yet. ``progress`` is called with the bytes copied so far.
 
-    ``StoreError`` if that cannot be: the store is missing or damaged, there is no room.
+    ``StoreError`` if the store is missing or damaged, or the disk is full.
     """
-    database = Database(source, read_only=True)
+    database = open_database(source, read_only=True)
     try:
         files = _Files(database.folder, Folder(target), progress)
-        files.copy(_listed(database))  # the bulk of it, with the database held at no moment
+        files.copy(_listed(database))  # most of the bytes, without holding the database at one moment
         for _ in range(_ATTEMPTS):
             with database.snapshot() as connection:
                 listed = _listed(database)
                 if not files.copy(listed):
                     continue
-                entries = int(connection.execute("SELECT count(*) FROM entries WHERE state = 2").fetchone()[0])
+                query = f"SELECT count(*) FROM entries WHERE {IS_VERIFIED}"
+                (entries,) = the_row(connection.execute(query), COUNT)
                 _copy_database(database, target)
             files.drop_others(listed)
             files.sync()
@@ -56,12 +63,15 @@ def copy_store(source: Path, target: Path, progress: Callable[[int], None] = lam
         raise StoreError(f"{error.filename or target}: {error.strerror}") from error
     finally:
         database.close()
-    raise StoreError(f"{source}: payload files go faster than they can be copied, or are missing (see: culm doctor)")
+    raise StoreError(
+        f"{source}: payload files are missing, or deleted faster than they are copied: try again, or see culm doctor"
+    )
 
 
 def _listed(database: Database) -> dict[str, int]:
-    """The payload files that count, by name, and how many of their bytes do."""
-    return dict(database.read("SELECT name, payload_held FROM payload_files JOIN entries ON entries.id = entry"))
+    """The names of the payload files, each with the number of its bytes that count."""
+    query = "SELECT name, payload_held FROM payload_files JOIN entries ON entries.id = entry"
+    return dict(database.read(query, (), TEXT, COUNT))
 
 
 def _copy_database(database: Database, target: Path) -> None:
@@ -84,7 +94,7 @@ class _Files:
         self.done = 0
 
     def copy(self, listed: dict[str, int]) -> bool:
-        """Copy what is not yet; whether all of it was there."""
+        """Copy the bytes that are not copied yet; whether all of them were there."""
         complete = True
         for name, size in listed.items():
             at = self._copied.get(name, 0)
@@ -108,7 +118,7 @@ class _Files:
         self._progress(self.done)
 
     def drop_others(self, listed: dict[str, int]) -> None:
-        """Remove what the moment that was copied does not speak of, files and bytes."""
+        """Remove the files and bytes that the copied database does not refer to."""
         self._target.remove(name for name in self._target.names() if name not in listed)
         for name, size in listed.items():
             if self._copied[name] > size:

@@ -1,8 +1,11 @@
-"""One connection to the store's file: how it is opened, its transactions, its errors.
+"""One connection to the store's file: its transactions, its errors, and hooks at the end of each transaction.
 
-WAL mode: one process writes at a time, any number read meanwhile and see the last committed state. Commits are synced
-to the disk before they are reported (``synchronous = FULL``): an author whose newest entry was lost in a power cut
-after it had been sent would fork the log with the next one.
+WAL mode: one process writes at a time. Any number of others read meanwhile, and see the last committed state. A commit
+is on the disk before it is reported (``synchronous = FULL``). Otherwise a power cut could take back an author's newest
+entry after it was sent, and the next entry that the author signs would fork the log.
+
+This module knows no table. What a transaction has to settle before it ends (the record index, files to delete) is
+registered by the layer above as a hook; ``culm.store.opening`` does that for every store.
 """
 
 from __future__ import annotations
@@ -10,23 +13,25 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from culm.errors import StoreDamaged, StoreError, StoreFull, StoreLocked, StoreMissing
-from culm.store import pieces, records
-from culm.store.folder import Folder
-from culm.store.guard import telling
-from culm.store.migrations import migrate
-from culm.store.schema import VERSION, schema_version
+from culm.store.payloads.folder import Folder
+from culm.store.rows import DamagedRow, all_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-LOCK_TIMEOUT = 10.0  # seconds to wait for another writer
-_CACHE_KIB = 8_192
-_WAL_LIMIT = 64 * 1024 * 1024  # bytes the WAL file is cut back to after a checkpoint
+    from culm.store.rows import Column
+
+LOCK_TIMEOUT = 10.0  # seconds to wait for another writer: a large import commits several times a second
+_RETRY_SECONDS = 0.02  # between attempts to switch to WAL mode, which takes about a millisecond
+_CACHE_KIB = 8_192  # of pages: enough for the inner pages of the indexes of millions of entries
+_WAL_LIMIT = 64 * 1024 * 1024  # bytes: SQLite cuts the WAL file back to this after a checkpoint, else it never shrinks
+_PAGE_BYTES = 4096  # of the database, SQLite's default
 
 _ERRORS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: (StoreLocked, "another process keeps the store locked"),
@@ -36,103 +41,113 @@ _ERRORS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_CORRUPT: (StoreDamaged, "the store's file is damaged"),
     sqlite3.SQLITE_CANTOPEN: (
         StoreError,
-        "the store's file cannot be opened (is the folder there, and yours?)",
+        "the store's file cannot be opened (does the folder exist, and may you write there?)",
     ),
-    sqlite3.SQLITE_READONLY: (StoreError, "the store may not be written (permission)"),
-    sqlite3.SQLITE_PERM: (StoreError, "no permission to use the store"),
+    sqlite3.SQLITE_READONLY: (StoreError, "no permission to write the store's file"),
+    sqlite3.SQLITE_PERM: (StoreError, "no permission to use the store's file"),
 }
+
+Hook = Callable[["Database"], Callable[[], object] | None]
+"""Called at the end of a transaction. What it returns is called after the commit, if that succeeds."""
 
 
 @contextmanager
 def translated_errors(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into Culm's, naming the file."""
+    """Turn SQLite's errors, and damaged rows, into Culm's errors, which name the file."""
     try:
         yield
+    except DamagedRow as error:
+        raise StoreDamaged(f"{path}: the store's file is damaged: {error}") from error
+    except (sqlite3.ProgrammingError, sqlite3.InterfaceError) as error:
+        # A mistake in a program, for instance a parameter of a wrong type, is not to look like damage. Only a closed
+        # connection is no mistake: it happens to whoever still reads while a node stops.
+        if "closed" not in str(error):
+            raise
+        raise StoreError(f"{path}: the store was closed") from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         kind, text = _ERRORS.get(code, (StoreError, str(error)))
-        if code == sqlite3.SQLITE_CONSTRAINT:  # what is written fits what is there
+        if code == sqlite3.SQLITE_CONSTRAINT:  # Culm writes only what fits, so what is there already is wrong
             kind, text = StoreDamaged, f"the store's file is damaged: {error}"
-        message = f"{path}: {text}"
-        raise kind(message) from error
-    except UnicodeDecodeError as error:  # SQLite's own message names a part of a damaged schema
+        raise kind(f"{path}: {text}") from error
+    except UnicodeDecodeError as error:  # SQLite's own message quotes a part of a damaged schema
         raise StoreDamaged(f"{path}: the store's file is damaged") from error
 
 
 class Database:
-    """A connection with Culm's settings. Use it from one thread at a time."""
+    """A connection with Culm's settings. Use it from one thread at a time.
+
+    ``culm.store.opening.open_database`` makes one that is ready for use.
+    """
 
     def __init__(self, path: Path, *, read_only: bool = False, lock_timeout: float = LOCK_TIMEOUT) -> None:
         self.path = path
         self.folder = Folder(path)
         self.read_only = read_only
+        self._hooks: list[Hook] = []
+        self._afterwards: list[Callable[[], object]] = []  # what the hooks of this transaction returned
+        self._lock_timeout = lock_timeout
         self._depth = 0
-        self._thread = 0  # whose transaction it is
+        self._thread = 0  # the thread that runs the transaction
         self._durable = True
         try:
             is_there, is_folder = path.exists(), path.is_dir()
         except OSError as error:
-            msg = f"{path}: {error.strerror}"
-            raise StoreError(msg) from error
+            raise StoreError(f"{path}: {error.strerror}") from error
         if is_folder:
-            msg = f"{path}: a directory, not a store"
-            raise StoreDamaged(msg)
+            raise StoreDamaged(f"{path}: a directory, not a store")
         if read_only and not is_there:
-            msg = f"{path}: there is no store"
-            raise StoreMissing(msg)
+            raise StoreMissing(f"{path}: there is no store")
         with translated_errors(path):
             uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
             self.connection = sqlite3.connect(
                 uri, uri=True, timeout=lock_timeout, isolation_level=None, check_same_thread=False
             )
             try:
-                with telling(self):
-                    self._prepare(lock_timeout)
+                self.connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+                # The file may come from somebody else (a backup), and its triggers must not call risky functions.
+                self.connection.execute("PRAGMA trusted_schema = OFF")
             except BaseException:
                 self.connection.close()
                 raise
 
-    def _prepare(self, lock_timeout: float) -> None:
-        self.connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        self.connection.execute("PRAGMA trusted_schema = OFF")  # somebody else may have made the file: a backup
-        with self.snapshot() as connection:  # another process may just be making it
-            version = schema_version(connection)
-        if self.read_only:
-            if version == 0:
-                msg = f"{self.path}: an empty file, not a Culm store"
-                raise StoreDamaged(msg)
-            if version < VERSION:  # made by an earlier Culm: reading needs what is new in it
-                Database(self.path, lock_timeout=lock_timeout).close()
-            return
-        self._use_wal(lock_timeout)
-        self.connection.execute("PRAGMA synchronous = FULL")
-        self.connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
-        with self.transaction():
-            migrate(self)
+    def prepare_to_write(self) -> None:
+        """Switch the file to WAL mode. Call this only once the file is known to be a store, or empty."""
+        with translated_errors(self.path):
+            self._use_wal()
+            self.connection.execute("PRAGMA synchronous = FULL")
+            self.connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
 
-    def _use_wal(self, lock_timeout: float) -> None:
-        # Switching a new file to WAL needs it alone, and does not wait for its turn as other statements do.
-        deadline = time.monotonic() + lock_timeout
+    def _use_wal(self) -> None:
+        # Switching needs the file alone, and SQLite's own timeout does not apply to it.
+        deadline = time.monotonic() + self._lock_timeout
         while True:
             try:
                 self.connection.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
                     raise
-                time.sleep(0.02)
+                time.sleep(_RETRY_SECONDS)
             else:
                 return
 
+    def before_commit(self, hook: Hook) -> None:
+        """Have every transaction call a hook at its end, after the hooks registered earlier.
+
+        A transaction inside another calls them too, so that what follows in the outer one reads settled tables.
+        """
+        self._hooks.append(hook)
+
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """A writing transaction: all of it is kept, or, if an exception leaves the block, none. May be nested.
+        """A writing transaction: all of it is kept or, if an exception leaves the block, nothing.
 
-        One that is not ``durable`` can be lost in a power cut, as a whole and with those after it, up to the next one
-        that is: for what can be had again.
+        Transactions may be nested; the outermost one commits. One that is not ``durable`` survives the end of the
+        process, but a power cut can take it back, together with all that follow it up to the next durable one. That is
+        enough for what a peer can send again, and saves waiting for the disk.
         """
         if self.read_only:
-            msg = f"{self.path}: the store was opened for reading only"
-            raise StoreError(msg)
+            raise StoreError(f"{self.path}: the store was opened for reading only")
         self._check_thread()
         with translated_errors(self.path):
             if self._depth == 0:
@@ -142,46 +157,42 @@ class Database:
                     self._durable = durable
                 self.connection.execute("BEGIN IMMEDIATE")
             self._depth += 1
-            dropped: list[str] = []
             outermost = self._depth == 1
             try:
                 yield self.connection
-                records.settle(self.connection)
+                self._afterwards += [after for hook in self._hooks if (after := hook(self)) is not None]
                 if outermost:
-                    dropped = pieces.take_dropped(self.connection)
                     self.connection.execute("COMMIT")
             except BaseException:
-                # Full disks and I/O errors have SQLite roll back by itself.
+                if outermost:
+                    self._afterwards.clear()
+                # After a full disk or an I/O error SQLite has rolled back already, and ROLLBACK would fail.
                 if outermost and self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 raise
             finally:
                 self._depth -= 1
-            self.folder.remove(dropped)
+            if outermost:
+                afterwards, self._afterwards = self._afterwards, []
+                for after in afterwards:
+                    after()
 
     def _check_thread(self) -> None:
-        # Inside another thread's transaction, what is reported as done may be taken back with the rest of it.
+        # A second thread would take part in the first one's transaction: what it reports as done could be rolled back.
         if self._depth and self._thread != threading.get_ident():
-            msg = f"{self.path}: another thread is using this store: open one for each"
-            raise StoreError(msg)
+            raise StoreError(f"{self.path}: another thread is using this store: open one for each thread")
 
-    def expect_beyond(self, place: Any, last: Any) -> None:  # noqa: ANN401 - keys of any kind that have an order
-        """``StoreDamaged`` unless a page of rows ended beyond a place: the next would begin there, and so for ever."""
-        try:
-            is_beyond = last > place
-        except TypeError:  # an index that does not have what the table has
-            is_beyond = False
-        if not is_beyond:
-            raise StoreDamaged(f"{self.path}: the store's file is damaged: an index is out of order")
-
-    def read(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a single query: a moment of its own, without a transaction around it."""
+    def read(self, query: str, parameters: Sequence[object] = (), *columns: Column) -> list[tuple[Any, ...]]:
+        """The rows of a single query, which sees one moment by itself and needs no transaction around it."""
         with translated_errors(self.path):
-            return self.connection.execute(query, parameters).fetchall()
+            return all_rows(self.connection.execute(query, parameters), *columns)
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
-        """A reading transaction: everything read inside belongs to one moment. Keep it short."""
+        """A reading transaction: everything read inside belongs to one moment.
+
+        Keep it short, because the WAL file cannot be folded back beyond that moment, and grows.
+        """
         self._check_thread()
         with translated_errors(self.path):
             nested = self.connection.in_transaction
@@ -194,12 +205,12 @@ class Database:
                     self.connection.execute("COMMIT")
 
     def fold_elsewhere(self) -> None:
-        """Somebody else calls ``fold``: fold the WAL file back into the database here only if it has grown large."""
+        """Another connection calls ``fold``: commits here fold the WAL file back only once it has grown very large."""
         with translated_errors(self.path):
-            self.connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_LIMIT // 4096}")
+            self.connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_LIMIT // _PAGE_BYTES}")
 
     def fold(self) -> None:
-        """Fold the WAL file back into the database as far as that is possible without waiting for anybody."""
+        """Fold the WAL file back into the database, as far as no reader stands in the way. Waits for nobody."""
         with translated_errors(self.path):
             self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 

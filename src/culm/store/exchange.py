@@ -1,4 +1,8 @@
-"""Exporting from a store and importing into it; the formats are in ``culm.store.files``."""
+"""Exporting from a store and importing into it. The formats of the files are in ``culm.store.files``.
+
+An import is one pass over a file of any size: memory holds one batch of entries with their small payloads, and a piece
+of a large one. Everything is verified again, wherever the file comes from.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +19,28 @@ from culm.store.files import (
     Record,
     read_records,
 )
-from culm.store.interface import ImportReport
 from culm.store.schema import State
+from culm.store.values import ImportReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from culm.store.interface import Bytes, StoredEntry
-    from culm.store.sqlite import SQLiteStore
+    from culm.store.interface import ReadableStore, ToolStore
+    from culm.store.values import Bytes, StoredEntry
     from culm.types import Log
 
-_WHOLE_BYTES = 1024 * 1024  # payloads up to this size are taken as a whole, larger ones piece by piece
-_BATCH_ENTRIES = 1000
-_BATCH_BYTES = 8 * 1024 * 1024
+_WHOLE_BYTES = 1024 * 1024  # payloads up to this size are held whole, to be stored in one transaction with their entry
+_BATCH_ENTRIES = 1000  # of one transaction: enough that waiting for the disk costs little for each entry
+_BATCH_BYTES = 8 * 1024 * 1024  # of payloads in a batch, which bounds the memory
 
 
 class Importer:
-    """Feeds records into a store, many entries to a transaction."""
+    """Feeds the records of a file into a store, many entries to a transaction.
 
-    def __init__(self, store: SQLiteStore, progress: Callable[[int, int], None] | None = None) -> None:
+    ``progress`` is called with the entries read and the payload bytes stored so far.
+    """
+
+    def __init__(self, store: ToolStore, progress: Callable[[int, int], None] | None = None) -> None:
         self._store = store
         self._progress = progress
         self._batch: list[tuple[Entry, Bytes | None]] = []
@@ -44,7 +51,7 @@ class Importer:
         self.report = ImportReport()
 
     def run(self, stream: BinaryIO) -> ImportReport:
-        """Import a whole file. What comes before bytes that cannot be read is imported all the same."""
+        """Import a whole file. If it cannot be read to its end, everything before that place is imported."""
         before = self._store.newest_row()
         try:
             for record in read_records(stream):
@@ -54,7 +61,7 @@ class Importer:
             reason = type(error)(f"byte {error.offset}: {error}", error.offset)
             self.report.refused.append((None, reason))
         self._flush()
-        if self.report.waiting:  # some found their path with what came later in the file
+        if self.report.waiting:  # some of these found their path to entry 1 later in the file
             self.report.waiting = self._store.waiting_after(before)
         return self.report
 
@@ -75,7 +82,7 @@ class Importer:
         small = payload is not None and payload.size <= _WHOLE_BYTES
         self._batch.append((entry, None))
         if payload is not None and small:
-            self._batch[-1] = (entry, b"".join(payload))  # a payload that is cut short leaves its entry here
+            self._batch[-1] = (entry, b"".join(payload))  # if the file ends inside, the entry alone is in the batch
             self._batch_bytes += payload.size
         if payload is not None and not small:
             self._flush()
@@ -85,7 +92,7 @@ class Importer:
             self._flush()
 
     def _joined(self, record: PayloadRecord) -> bool:
-        """Whether a small payload could be joined to the entry right before it, to be stored together."""
+        """Join a small payload to the entry right before it, to store both together; whether that was possible."""
         if not self._batch or record.payload.size > _WHOLE_BYTES:
             return False
         entry, payload = self._batch[-1]
@@ -98,7 +105,7 @@ class Importer:
     def _take_payload(self, place: Place, payload: PayloadBytes) -> None:
         last = self._last
         try:
-            # Of several entries of one number, a payload belongs to the one it follows.
+            # If entries of one number contradict each other, the payload belongs to the one that it follows.
             sink = self._store.payload_sink(place, last.hash if last is not None and last.place == place else None)
         except NotHeld as error:
             self.report.refused.append((place, error))
@@ -136,10 +143,10 @@ class Importer:
             self._progress(self._entries, self._bytes)
 
 
-def export_plain(store: SQLiteStore, logs: Iterable[Log], stream: BinaryIO, left_out: Callable[[Place], None]) -> int:
-    """Write verified entries, each directly followed by its payload; the number written.
+def export_plain(store: ReadableStore, logs: Iterable[Log], stream: BinaryIO, left_out: Callable[[Place], None]) -> int:
+    """Write verified entries, each directly followed by its payload; how many were written.
 
-    ``left_out`` is called for entries whose payload is not held: this format cannot carry them.
+    ``left_out`` is called for each entry whose payload is not held, because this format cannot carry it.
     """
     count = 0
     for log in logs:
@@ -153,8 +160,8 @@ def export_plain(store: SQLiteStore, logs: Iterable[Log], stream: BinaryIO, left
     return count
 
 
-def export_bundle(store: SQLiteStore, logs: Iterable[Log], stream: BinaryIO) -> int:
-    """Write everything held of the logs as a bundle, entries that wait and both branches of forks included."""
+def export_bundle(store: ReadableStore, logs: Iterable[Log], stream: BinaryIO) -> int:
+    """Write everything held of the logs as a bundle, including entries that wait and both branches of forks."""
     writer = BundleWriter(stream)
     count = 0
     for log in logs:
@@ -169,8 +176,8 @@ def export_bundle(store: SQLiteStore, logs: Iterable[Log], stream: BinaryIO) -> 
     return count
 
 
-def transfer(source: SQLiteStore, target: SQLiteStore, entries: Iterable[StoredEntry]) -> ImportReport:
-    """Move entries of one store into another, with the payloads that are held complete."""
+def transfer(source: ReadableStore, target: ToolStore, entries: Iterable[StoredEntry]) -> ImportReport:
+    """Copy entries of one store into another, with those of their payloads that are held complete."""
     report = ImportReport()
     batch: list[tuple[Entry, Bytes | None]] = []
     size = 0

@@ -1,10 +1,11 @@
 r"""Export files: the two formats, written and read as streams.
 
-*Plain*: entries, each directly followed by its payload, one behind the other. The deployed Bushbaby peer has its logs
-in this form. It can hold only entries whose payload is at hand, and a file cut between two entries looks whole.
+*Plain*: entries one after the other, each directly followed by its payload. The deployed Bushbaby peer keeps its logs
+in this form. It has two weaknesses: an entry needs its payload, and a file that was cut between two entries looks
+whole.
 
-*Bundle*: Culm's own framed format. It also carries entries alone, payloads alone and fork proofs, and its end frame
-shows a file that was cut or changed on the way::
+*Bundle*: Culm's own format of frames, which mends both. It also carries entries alone, payloads alone and fork proofs,
+and its end frame has a checksum::
 
     bundle  = "CULMBUNDLE1\\n" frame* end
     frame   = VarU64 type, VarU64 length, value
@@ -13,8 +14,8 @@ shows a file that was cut or changed on the way::
     proof   = type 3; the bytes of a fork proof (two entries)
     end     = type 0; BLAKE2b-256 of all bytes before this frame
 
-Readers yield records as they come; the bytes of a payload are read piece by piece and never held whole. A record's
-payload must be used before the next record is asked for; what was not read is skipped.
+Payloads may be larger than memory, so a reader yields records while it reads, and a payload is read piece by piece.
+Use a record's payload before you ask for the next record: bytes that you did not read are skipped then.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ _T = TypeVar("_T")
 MAGIC = b"CULMBUNDLE1\n"
 _END, _ENTRY, _PAYLOAD, _PROOF = range(4)
 _CHECKSUM_BYTES = 32
-_PIECE = 64 * 1024
+_PIECE = 64 * 1024  # bytes in memory at once
 _MAX_FRAME_HEAD = 2 * MAX_VARU64_BYTES
 _MAX_PLACE_BYTES = AUTHOR_BYTES + 2 * MAX_VARU64_BYTES
 
 
 class FileCut(Truncated):
-    """The file ends in the middle of something: it was cut short. ``offset`` is where it ends."""
+    """The file ends inside an entry, a payload or a frame, so it was cut short. ``offset`` is where it ends."""
 
 
 class _Source:
-    """A stream with a small look-ahead, the offset reached, and a running checksum."""
+    """A stream from which bytes can be read ahead, with the offset reached and a running checksum."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -55,7 +56,7 @@ class _Source:
         self.offset = 0
 
     def peek(self, size: int) -> bytes:
-        """Up to ``size`` bytes ahead; fewer only at the end of the stream."""
+        """The next ``size`` bytes, which stay in the stream; fewer only at its end."""
         while len(self._buffer) < size:
             more = self._stream.read(max(_PIECE, size - len(self._buffer)))
             if not more:
@@ -64,7 +65,7 @@ class _Source:
         return self._buffer[:size]
 
     def take(self, size: int) -> bytes:
-        """Up to ``size`` bytes; fewer only at the end of the stream."""
+        """The next ``size`` bytes; fewer only at the end of the stream."""
         data = self.peek(size)
         self._buffer = self._buffer[len(data) :]
         self._checksum.update(data)
@@ -77,7 +78,7 @@ class _Source:
 
 
 class PayloadBytes:
-    """The bytes of one payload in a stream: iterate for its pieces, once. ``size`` is what the file announces."""
+    """The bytes of one payload in a stream. Iterate once for its pieces. ``size`` is what the file announces."""
 
     def __init__(self, source: _Source, size: int) -> None:
         self._source = source
@@ -88,25 +89,26 @@ class PayloadBytes:
         while self._left:
             piece = self._source.take(min(self._left, _PIECE))
             if not piece:
-                msg = f"the file is cut short: {self._left} bytes of a payload are missing"
-                raise FileCut(msg, self._source.offset)
+                raise FileCut(
+                    f"the file is cut short: {self._left} bytes of a payload are missing", self._source.offset
+                )
             self._left -= len(piece)
             yield piece
 
     def shorten(self, taken: int) -> None:
-        """``taken`` of the announced bytes were read from the stream already and are not the payload's."""
+        """Note that ``taken`` of the announced bytes belong to the frame's head, and were read already."""
         self._left -= taken
         self.size -= taken
 
     def skip(self) -> None:
-        """Pass over what was not read."""
+        """Read and drop the bytes that were not read yet."""
         for _ in self:
             pass
 
 
 @dataclass(frozen=True, slots=True)
 class EntryRecord:
-    """An entry at ``offset`` of the file, with its payload if that follows."""
+    """An entry at byte ``offset`` of the file, with its payload if the payload follows."""
 
     offset: int
     entry: Entry
@@ -124,7 +126,7 @@ class PayloadRecord:
 
 @dataclass(frozen=True, slots=True)
 class ProofRecord:
-    """A fork proof. Its signatures are unchecked."""
+    """A fork proof, whose signatures are not checked yet."""
 
     offset: int
     proof: ForkProof
@@ -136,28 +138,27 @@ Record = EntryRecord | PayloadRecord | ProofRecord
 def read_records(stream: BinaryIO) -> Iterator[Record]:
     """The records of an export file of either format.
 
-    Raises ``EncodingError`` (``FileCut``, ``MalformedEntry``, ...) at the first bytes that cannot be read, naming their
-    offset in the file; an empty file is one of these.
+    Raises ``EncodingError`` (``FileCut``, ``MalformedEntry``, ...) with the offset of the first bytes that cannot be
+    read. An empty file cannot be read either.
     """
     source = _Source(stream)
     start = source.peek(len(MAGIC))
     if not start:
-        msg = "the file is empty"
-        raise EncodingError(msg, 0)
+        raise EncodingError("the file is empty", 0)
     if start == MAGIC:
         source.take(len(MAGIC))
         yield from _read_bundle(source)
     elif MAGIC.startswith(start):
-        msg = "the file is cut short: a bundle's first line is not complete"
-        raise FileCut(msg, len(start))
+        raise FileCut("the file is cut short: a bundle's first line is not complete", len(start))
     else:
         yield from _read_plain(source)
 
 
 def read_records_from(stream: BinaryIO, offset: int) -> Iterator[Record]:
-    """The records of a file from one on whose offset ``read_records`` told; their offsets count from there.
+    """The records of a file from one that ``read_records`` found at ``offset``; their offsets count from there.
 
-    ``EncodingError`` as there, also at the end of a bundle, whose checksum is of the whole.
+    Raises ``EncodingError`` as ``read_records`` does, and at the end of every bundle, because the checksum covers the
+    whole file.
     """
     stream.seek(0)
     is_bundle = stream.read(len(MAGIC)) == MAGIC
@@ -192,14 +193,11 @@ def _read_bundle(source: _Source) -> Iterator[Record]:
         if kind == _END:
             found = source.take(_CHECKSUM_BYTES) if length == _CHECKSUM_BYTES else b""
             if length == _CHECKSUM_BYTES and len(found) < length:
-                msg = "the file is cut short: the bundle's checksum is not complete"
-                raise FileCut(msg, source.offset)
+                raise FileCut("the file is cut short: the bundle's checksum is not complete", source.offset)
             if found != checksum:
-                msg = "the bundle's checksum is wrong: it was changed on the way"
-                raise EncodingError(msg, offset)
+                raise EncodingError("the bundle's checksum is wrong: the file was changed after it was written", offset)
             if source.peek(1):
-                msg = "bytes follow the end of the bundle"
-                raise EncodingError(msg, source.offset)
+                raise EncodingError("bytes follow the end of the bundle", source.offset)
             return
         value = PayloadBytes(source, length)
         yield _FRAMES[kind](source, offset, value)
@@ -212,13 +210,11 @@ def _frame_head(source: _Source) -> tuple[int, int]:
         kind, at = decode_varu64(head)
         length, at = decode_varu64(head, at)
     except Truncated:
-        msg = "the file is cut short: the bundle's end is missing"
-        raise FileCut(msg, source.offset + len(head)) from None
+        raise FileCut("the file is cut short: the bundle's end is missing", source.offset + len(head)) from None
     except EncodingError as error:
         raise EncodingError(f"bundle: {error}", source.offset + error.offset) from None
     if kind > _PROOF:
-        msg = f"a frame of the unknown type {kind}"
-        raise EncodingError(msg, source.offset)
+        raise EncodingError(f"a frame of the unknown type {kind}: types go from 0 to {_PROOF}", source.offset)
     source.take(at)
     return kind, length
 
@@ -234,8 +230,7 @@ def _proof_frame(source: _Source, offset: int, value: PayloadBytes) -> Record:
 def _decoded(source: _Source, value: PayloadBytes, limit: int, decode: Callable[[bytes], _T]) -> _T:
     start = source.offset
     if value.size > limit:
-        msg = f"a frame of {value.size} bytes where at most {limit} are possible"
-        raise EncodingError(msg, start)
+        raise EncodingError(f"a frame of {value.size} bytes; frames of its type have at most {limit}", start)
     data = b"".join(value)
     try:
         return decode(data)
@@ -251,9 +246,12 @@ def _payload_frame(source: _Source, offset: int, value: PayloadBytes) -> Record:
         seq, at = decode_varu64(head, at)
     except EncodingError as error:
         if isinstance(error, Truncated) and len(head) < expected:
-            msg = f"the file is cut short: a payload's place: {error}"
-            raise FileCut(msg, source.offset + len(head)) from None
-        raise EncodingError(f"a payload's place: {error}", source.offset + min(error.offset, len(head))) from None
+            raise FileCut(
+                f"the file is cut short inside a payload's place: {error}", source.offset + len(head)
+            ) from None
+        raise EncodingError(
+            f"the place of a payload cannot be read: {error}", source.offset + min(error.offset, len(head))
+        ) from None
     source.take(at)
     value.shorten(at)
     return PayloadRecord(offset, Place(head[:AUTHOR_BYTES], log_id, seq), value)
@@ -267,7 +265,7 @@ _FRAMES: dict[int, Callable[[_Source, int, PayloadBytes], Record]] = {
 
 
 class BundleWriter:
-    """Writes a bundle. ``close`` writes the end frame: without it the file counts as cut."""
+    """Writes a bundle. Call ``close`` at the end: without the end frame that it writes, readers call the file cut."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -286,7 +284,7 @@ class BundleWriter:
         self.encoded_entry(entry.encoded)
 
     def encoded_entry(self, encoded: bytes) -> None:
-        """Write an entry given as its bytes, which are not looked at."""
+        """Write an entry given as its bytes, which are not checked."""
         self._frame(_ENTRY, encoded)
 
     def proof(self, proof: ForkProof) -> None:
@@ -302,8 +300,7 @@ class BundleWriter:
             written += len(piece)
             self._write(piece)
         if written != size:
-            msg = f"a payload of {size} bytes was announced and {written} were written"
-            raise ValueError(msg)
+            raise ValueError(f"a payload of {size} bytes was announced, but {written} bytes were written")
 
     def close(self) -> None:
         """Write the end frame."""

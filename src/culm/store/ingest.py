@@ -1,5 +1,9 @@
 """Taking in a group of authentic entries, in one transaction.
 
+Each log is looked up once, and rows are written in groups, because a query for each entry would cost more than all the
+rest. Entries that wait for their certificate path need a limit: anybody can sign an entry with any number, and nothing
+else keeps a stranger from filling the disk with entries that will never be verified.
+
 Specification: docs/specs/bamboo.md, "Holding and publishing".
 """
 
@@ -9,20 +13,20 @@ from typing import TYPE_CHECKING
 
 from culm.errors import StoreFull
 from culm.store.logview import LogView
-from culm.store.pieces import write_payloads
-from culm.store.rows import next_change, next_entry_id
-from culm.store.schema import PayloadState, State
+from culm.store.payloads.pieces import write_payloads
+from culm.store.rows import COUNT, next_change, next_entry_id, the_row
+from culm.store.schema import IS_WAITING, PayloadState, State
 
 if TYPE_CHECKING:
     import sqlite3
 
     from culm.bamboo import Entry
     from culm.store.database import Database
-    from culm.store.interface import Bytes, ImportReport
+    from culm.store.values import Bytes, ImportReport
     from culm.types import Log
 
-MAX_WAITING_ENTRIES = 100_000
-MAX_WAITING_BYTES = 256 * 1024 * 1024
+MAX_WAITING_ENTRIES = 100_000  # in all logs: enough for a day of a busy station whose first entry is still to come
+MAX_WAITING_BYTES = 256 * 1024 * 1024  # of those entries with their payloads: a small part of a small disk
 
 
 class Ingestion:
@@ -38,7 +42,7 @@ class Ingestion:
         self._payloads: list[tuple[int, Bytes]] = []
 
     def take(self, entry: Entry, payload: Bytes | None, *, lied: bool) -> None:
-        """Add one entry with its payload, which was checked; ``lied``: it showed that the entry's size is wrong."""
+        """Add one entry with its payload, both checked. ``lied``: the entry claims a wrong size."""
         view = self._views.get(entry.log)
         if view is None:
             view = self._views[entry.log] = LogView(self._db, entry.author, entry.log_id, self._change)
@@ -74,20 +78,18 @@ class Ingestion:
             self._report.payloads += 1
 
     def finish(self) -> None:
-        """Write what is still in memory."""
+        """Write the rows and payloads that are still in memory."""
         for view in self._views.values():
             view.flush()
         write_payloads(self._database, self._payloads)
 
 
 def check_waiting_room(connection: sqlite3.Connection, max_entries: int, max_bytes: int) -> None:
-    """Raise ``StoreFull`` if more waits than the limits allow, so that the transaction is undone."""
-    count, size = connection.execute(
-        "SELECT count(*), coalesce(sum(length(encoded) + payload_held), 0) FROM entries WHERE state = 1"
-    ).fetchone()
+    """Raise ``StoreFull`` if more entries wait than the limits allow, so that the transaction is rolled back."""
+    query = f"SELECT count(*), coalesce(sum(length(encoded) + payload_held), 0) FROM entries WHERE {IS_WAITING}"
+    count, size = the_row(connection.execute(query), COUNT, COUNT)
     if count > max_entries or size > max_bytes:
-        msg = (
-            f"the holding area is full: {count} entries ({size} bytes) wait for certificate paths; "
-            f"at most {max_entries} ({max_bytes} bytes) may"
+        raise StoreFull(
+            f"the holding area is full: {count} entries ({size} bytes) would wait for entries on their certificate"
+            f" path; allowed: {max_entries} ({max_bytes} bytes)"
         )
-        raise StoreFull(msg)

@@ -1,11 +1,13 @@
 """Taking in authentic entries: links, paths, forks, states (docs/specs/bamboo.md, "Verification", "Keeping forks").
 
-Entries come in any order. One whose path to entry 1 is not there yet waits; when the missing one arrives, all that
-waited for it follow. Two that contradict each other are a fork: the proof is kept, and everything from its position on
-becomes invalid, both branches.
+Entries arrive in any order, so their verdicts change as others arrive. An entry whose certificate path to entry 1 is
+not complete waits. When the missing entry arrives, all entries that waited for it are verified, and those that waited
+for these in turn. Two entries that contradict each other are a fork: the proof is kept, and everything from its
+position on becomes invalid, in both branches, because nobody can tell which branch the author meant.
 
-``LogView`` is one log during one transaction. It remembers what it read and wrote, so that a run of consecutive
-entries costs no look-ups beyond the first few.
+The simple way would be to verify each entry from the database alone. That costs several queries an entry, and most
+entries are the next one of a sound log. ``LogView`` is therefore one log in memory during one transaction. It remembers
+what it read and wrote, so a run of consecutive entries costs no queries beyond the first few.
 """
 
 from __future__ import annotations
@@ -13,23 +15,40 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from culm.bamboo import Entry, ForkProof, linkers
+from culm.bamboo import ForkProof, linkers
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import StoreFull
-from culm.store import pieces
-from culm.store.schema import PayloadState, State, from_sql, to_sql
+from culm.store.payloads import pieces
+from culm.store.rows import (
+    AT,
+    BYTES,
+    COUNT,
+    PAYLOAD_STATE,
+    ROW,
+    SEQ,
+    STATE,
+    all_rows,
+    each_row,
+    entry_of,
+    first_row,
+    the_row,
+)
+from culm.store.schema import IS_SETTLED, IS_VERIFIED, IS_WAITING, PayloadState, State, from_sql, to_sql
 
 if TYPE_CHECKING:
     import sqlite3
 
-MAX_VARIANTS = 16  # entries of one number that are kept: two prove the fork, more may be asked for
-MAX_PROOFS = 1024  # fork proofs kept for one log; one of a lower position than all of them is kept even then
+    from culm.bamboo import Entry
+
+MAX_VARIANTS = 16  # entries kept of one number: two prove a fork, and a forking author must not fill the disk
+MAX_PROOFS = 1024  # fork proofs kept of one log, for the same reason; a proof of a lower position is always kept
+_OPTIONAL = SEQ.or_null()
 _DIGEST_AT = len(YAMF_PREFIX)
 
 
 @dataclass(slots=True)
 class _Known:
-    """What stands at a number: its hash (66 bytes) and state."""
+    """An entry held at some number: its hash (66 bytes) and state."""
 
     hash: bytes
     state: State
@@ -43,11 +62,20 @@ class LogView:
         self._change = change
         self.author = author
         self.log_id = log_id
-        row = connection.execute(
-            "SELECT id, newest, greatest, contiguous, ended_at, forked_at, invalid_from FROM logs"
-            " WHERE author = ? AND log_id = ?",
-            (author, to_sql(log_id)),
-        ).fetchone()
+        row = first_row(
+            connection.execute(
+                "SELECT id, newest, greatest, contiguous, ended_at, forked_at, invalid_from FROM logs"
+                " WHERE author = ? AND log_id = ?",
+                (author, to_sql(log_id)),
+            ),
+            ROW,
+            _OPTIONAL,
+            _OPTIONAL,
+            AT,
+            _OPTIONAL,
+            _OPTIONAL,
+            _OPTIONAL,
+        )
         if row is None:
             cursor = connection.execute(
                 "INSERT INTO logs (author, log_id, contiguous, change) VALUES (?, ?, ?, ?)",
@@ -60,14 +88,14 @@ class LogView:
             None if value is None else from_sql(value) for value in row[4:]
         )
         self._known: dict[int, list[_Known]] = {}
-        waiting = "SELECT 1 FROM entries WHERE log = ? AND state = 1 LIMIT 1"
+        waiting = f"SELECT 1 FROM entries WHERE log = ? AND {IS_WAITING} LIMIT 1"
         self._waits = connection.execute(waiting, (self.id,)).fetchone() is not None
         self._rows: list[tuple[object, ...]] = []
 
     def add(self, entry: Entry, entry_id: int, payload_state: PayloadState, held: int) -> tuple[State, list[ForkProof]]:
-        """Add a new authentic entry; its state, and the fork proofs it makes.
+        """Add a new authentic entry; its state, and the fork proofs that it makes with others.
 
-        The caller has made sure that it is not held yet. Written rows reach the database with ``flush``.
+        The caller has made sure that the entry is not held yet. Its row reaches the database with ``flush``.
         """
         seq = entry.seq
         variant = 0
@@ -77,8 +105,7 @@ class LogView:
         else:
             variant = len(self._at(seq))
             if variant >= MAX_VARIANTS:
-                msg = f"{MAX_VARIANTS} different entries of this number are kept already"
-                raise StoreFull(msg)
+                raise StoreFull(f"{MAX_VARIANTS} different entries of this number are held already: no more are kept")
             proofs = self._contradictions(entry)
             for proof in proofs:
                 self._record(proof)
@@ -101,9 +128,9 @@ class LogView:
         return state, proofs
 
     def _follows(self, entry: Entry) -> bool:
-        """Whether nothing can be against an entry: it is the next one of a sound log, and links to what is there.
+        """Whether an entry is plainly valid: it is the next one of a sound log, and its links fit the entries held.
 
-        This is what most entries are, so that the general way is left to the others.
+        Most entries are, and this check is much cheaper than looking for contradictions in both directions.
         """
         if entry.seq != self.newest + 1 or self.newest != self.greatest or self.ended_at is not None:
             return False
@@ -122,16 +149,20 @@ class LogView:
         return any(known.hash == entry.hash for known in self._at(entry.seq))
 
     def attach_payload(self, entry: Entry, *, lied: bool) -> int | None:
-        """The payload of a held entry came: the row to write its pieces to, None if it is not wanted (any more).
+        """The payload of a held entry arrived: the row to write its pieces to, None if it is not wanted any more.
 
-        ``lied`` says that it has the right hash and another size than the entry claims.
+        ``lied`` says that the payload has the right hash and another size than the entry claims.
         """
         self._write_rows()
-        row_id, payload_state = self._db.execute(
-            "SELECT id, payload_state FROM entries WHERE log = ? AND seq = ? AND hash = ?",
-            (self.id, to_sql(entry.seq), entry.hash[_DIGEST_AT:]),
-        ).fetchone()
-        # A lie counts whether or not anybody wants the payload.
+        row_id, payload_state = the_row(
+            self._db.execute(
+                "SELECT id, payload_state FROM entries WHERE log = ? AND seq = ? AND hash = ?",
+                (self.id, to_sql(entry.seq), entry.hash[_DIGEST_AT:]),
+            ),
+            ROW,
+            PAYLOAD_STATE,
+        )
+        # A lie counts even if the payload was forgotten, because it makes the entry invalid.
         if payload_state not in (
             PayloadState.ABSENT,
             PayloadState.PARTIAL,
@@ -173,9 +204,13 @@ class LogView:
         if known is None:
             known = []
             if seq <= self.greatest:
-                rows = self._db.execute(
-                    "SELECT hash, state FROM entries WHERE log = ? AND seq = ? ORDER BY variant",
-                    (self.id, to_sql(seq)),
+                rows = all_rows(
+                    self._db.execute(
+                        "SELECT hash, state FROM entries WHERE log = ? AND seq = ? ORDER BY variant",
+                        (self.id, to_sql(seq)),
+                    ),
+                    BYTES,
+                    STATE,
                 )
                 known = [_Known(YAMF_PREFIX + digest, State(state)) for digest, state in rows]
             self._known[seq] = known
@@ -188,7 +223,7 @@ class LogView:
         rows = self._db.execute(
             "SELECT encoded FROM entries WHERE log = ? AND seq = ? ORDER BY variant", (self.id, to_sql(seq))
         )
-        return [Entry.decode(encoded) for (encoded,) in rows]
+        return [entry_of(encoded) for (encoded,) in all_rows(rows, BYTES)]
 
     def _write_rows(self) -> None:
         if self._rows:
@@ -209,7 +244,7 @@ class LogView:
         return State.WAITING
 
     def _release(self, entry: Entry) -> None:
-        """Entries that waited for ``entry`` are verified now, and those that waited for them."""
+        """Verify the entries that waited for ``entry``, and those that waited for these in turn."""
         self._write_rows()
         reached = [entry.seq]
         while reached:
@@ -229,7 +264,7 @@ class LogView:
     # -- forks -------------------------------------------------------------------------------------------------
 
     def _contradictions(self, entry: Entry) -> list[ForkProof]:
-        """The proofs that a new entry makes with those held: at most one for each number it touches."""
+        """The proofs that a new entry makes with entries held: at most one for each number that it touches."""
         others: list[Entry] = []
         if self._at(entry.seq):
             others += self._entries_at(entry.seq)[:1]
@@ -249,7 +284,7 @@ class LogView:
         return list({proof.encode(): proof for proof in proofs if proof is not None}.values())
 
     def _linking_to(self, target: int, expected: bytes, but: int) -> list[Entry]:
-        """The first held entry that links to ``target`` and expects another hash there than ``expected``."""
+        """The first held entry that links to ``target`` and expects a hash other than ``expected`` there."""
         for seq in linkers(target):
             if seq > self.greatest:
                 break
@@ -262,18 +297,16 @@ class LogView:
 
     def _next_above(self, seq: int) -> list[Entry]:
         self._write_rows()
-        row = self._db.execute(
-            "SELECT encoded FROM entries WHERE log = ? AND seq > ? ORDER BY seq, variant LIMIT 1",
-            (self.id, to_sql(seq)),
-        ).fetchone()
-        return [] if row is None else [Entry.decode(row[0])]
+        query = "SELECT encoded FROM entries WHERE log = ? AND seq > ? ORDER BY seq, variant LIMIT 1"
+        row = first_row(self._db.execute(query, (self.id, to_sql(seq))), BYTES)
+        return [] if row is None else [entry_of(row[0])]
 
     def _record(self, proof: ForkProof) -> None:
         lowest = self.forked_at is None or proof.position < self.forked_at
         if lowest:
             self.forked_at = proof.position
             self.invalidate_from(proof.position)
-        (count,) = self._db.execute("SELECT count(*) FROM forks WHERE log = ?", (self.id,)).fetchone()
+        (count,) = the_row(self._db.execute("SELECT count(*) FROM forks WHERE log = ?", (self.id,)), COUNT)
         if count < MAX_PROOFS or lowest:
             self._db.execute(
                 "INSERT OR IGNORE INTO forks (log, position, first, second) VALUES (?, ?, ?, ?)",
@@ -281,7 +314,7 @@ class LogView:
             )
 
     def invalidate_from(self, position: int) -> None:
-        """Nothing at or after ``position`` counts as verified any more."""
+        """Call everything at or after ``position`` invalid."""
         if self.invalid_from is not None and self.invalid_from <= position:
             return
         self.invalid_from = position
@@ -294,23 +327,24 @@ class LogView:
             if seq >= position:
                 for known in variants:
                     known.state = State.INVALID
-        (newest,) = self._db.execute("SELECT max(seq) FROM entries WHERE log = ? AND state = 2", (self.id,)).fetchone()
+        query = f"SELECT max(seq) FROM entries WHERE log = ? AND {IS_VERIFIED}"
+        (newest,) = the_row(self._db.execute(query, (self.id,)), _OPTIONAL)
         self.newest = 0 if newest is None else from_sql(newest)
 
     # -- completeness ------------------------------------------------------------------------------------------
 
     def _advance(self, seq: int) -> None:
-        """The entry of this number is there with its payload: extend the run from 1 that lacks nothing."""
+        """The entry of this number is held with its payload: extend the run from entry 1 that lacks nothing."""
         if seq != self.contiguous + 1:
             return
         self.contiguous = seq
         if seq < self.greatest:
             self._write_rows()
             rows = self._db.execute(
-                "SELECT DISTINCT seq FROM entries WHERE log = ? AND seq > ? AND payload_state IN (2, 3) ORDER BY seq",
+                f"SELECT DISTINCT seq FROM entries WHERE log = ? AND seq > ? AND {IS_SETTLED} ORDER BY seq",
                 (self.id, to_sql(seq)),
             )
-            for (stored,) in rows:
+            for (stored,) in each_row(rows, SEQ):
                 if from_sql(stored) != self.contiguous + 1:
                     break
                 self.contiguous += 1

@@ -1,38 +1,30 @@
-"""What is held of one log, asked in small questions: each costs a few look-ups, however much is held.
+"""What is held of one log, asked in small questions. Each costs a few look-ups, however much is held.
 
-This is what a peer's requests are answered from, and what our own are made of.
+A node answers its peers' requests from here, and composes its own. A peer can ask thousands of questions about a log of
+a hundred million entries, so no answer may read the log.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from culm.bamboo import Entry
 from culm.store.database import translated_errors
-from culm.store.guard import tells_damage
-from culm.store.runs import ENTRIES, PAYLOADS, around, extent
-from culm.store.schema import PayloadState, State, from_sql, to_sql
+from culm.store.records.runs import ENTRIES, PAYLOADS, around, extent
+from culm.store.rows import BYTES, COUNT, FLAG, PAYLOAD_STATE, ROW, SEQ, entry_of
+from culm.store.schema import IS_COMPLETE, IS_VERIFIED, PayloadState, from_sql, to_sql
+from culm.store.values import HeldEntry, Run
 
 if TYPE_CHECKING:
+    from culm.bamboo import Entry
     from culm.store.database import Database
     from culm.types import Log
 
-SMALL_BYTES = 4096  # payloads up to this size are read together with their entries
-_MOST = 2**63 - 1  # no payload that is held is so large
-Run = tuple[int, int]
+SMALL_BYTES = 4096  # payloads up to this size are read together with their entries, which saves a query for each
+_MOST = 2**63 - 1  # the greatest number that SQLite takes; no payload is as large
+_SEQ = SEQ.or_null()
+_ENTRY_ROW = ROW, BYTES, PAYLOAD_STATE, COUNT, BYTES.or_null()
 
 
-class HeldEntry(NamedTuple):
-    """A verified entry. ``small`` is the whole payload if it is complete and short; ``handle`` the entry's row."""
-
-    entry: Entry
-    payload_held: int
-    complete: bool
-    small: bytes | None
-    handle: int
-
-
-@tells_damage
 class Lookup:
     """Questions about one log. Each answer belongs to its own moment."""
 
@@ -43,21 +35,21 @@ class Lookup:
         self._ended_at: int | None = None
         self.is_forked = False
         query = "SELECT id, ended_at, forked_at IS NOT NULL FROM logs WHERE author = ? AND log_id = ?"
-        for self._row, self._ended_at, is_forked in database.read(query, (log[0], to_sql(log[1]))):
+        for self._row, self._ended_at, is_forked in database.read(query, (log[0], to_sql(log[1])), ROW, _SEQ, FLAG):
             self.is_forked = bool(is_forked)
 
     def entries_around(self, seq: int) -> Run | None:
-        """The run of neighbouring verified entries that one of this number is in; None if it is not held."""
+        """The first and last number of the unbroken run of verified entries around ``seq``; None if it is not held."""
         with translated_errors(self._database.path):
             return around(self._database.connection, self._row, ENTRIES, seq)
 
     def payloads_around(self, seq: int) -> Run | None:
-        """The same for those of them whose payload is complete."""
+        """The same, counting only entries whose payload is complete."""
         with translated_errors(self._database.path):
             return around(self._database.connection, self._row, PAYLOADS, seq)
 
     def payload_extent(self) -> Run | None:
-        """The least and the greatest number of a complete payload; None if there is none."""
+        """The lowest and the highest number of an entry with a complete payload; None if there is none."""
         with translated_errors(self._database.path):
             return extent(self._database.connection, self._row, PAYLOADS)
 
@@ -65,25 +57,30 @@ class Lookup:
         """The first ``limit`` verified entries from ``seq`` on, in either direction."""
         beyond, order = (">=", "ASC") if ascending else ("<=", "DESC")
         rows = self._database.read(
-            "SELECT id, encoded, payload_state, payload_held, CASE WHEN payload_state = 2 AND payload_held <= ?"
+            f"SELECT id, encoded, payload_state, payload_held, CASE WHEN {IS_COMPLETE} AND payload_held <= ?"
             " THEN (SELECT CAST(piece AS BLOB) FROM payloads"
+            # A payload that arrived in parts lies in several pieces, even if it is small.
             " WHERE entry = entries.id AND at = 0 AND length(piece) = payload_held)"
-            " END FROM entries"  # one that came in parts lies in as many pieces
-            f" WHERE log = ? AND seq {beyond} ? AND state = 2 ORDER BY seq {order} LIMIT ?",
+            " END FROM entries"
+            f" WHERE log = ? AND seq {beyond} ? AND {IS_VERIFIED} ORDER BY seq {order} LIMIT ?",
             (SMALL_BYTES, self._row, to_sql(seq), limit),
+            *_ENTRY_ROW,
         )
         found = []
         for row, encoded, state, held, piece in rows:
             complete = state == PayloadState.COMPLETE
             small = b"" if complete and not held else piece
-            found.append(HeldEntry(Entry.decode(encoded), held, complete, small, row))
+            found.append(HeldEntry(entry_of(encoded), held, complete, small, row))
         return found
 
     def misfit(self, low: int, high: int, least: int | None, greatest: int | None, *, ascending: bool) -> int | None:
-        """The first entry from ``low`` to ``high`` (or back) with a complete payload of another size than wanted."""
+        """The first entry from ``low`` to ``high`` whose complete payload is smaller or larger than the bounds allow.
+
+        With ``ascending`` false the last such entry. A bound that is None does not apply.
+        """
         ((seq,),) = self._database.read(
             f"SELECT {'min' if ascending else 'max'}(seq) FROM entries WHERE log = ? AND seq BETWEEN ? AND ?"
-            " AND state = 2 AND payload_state = 2 AND NOT (payload_held BETWEEN ? AND ?)",
+            f" AND {IS_VERIFIED} AND {IS_COMPLETE} AND NOT (payload_held BETWEEN ? AND ?)",
             (
                 self._row,
                 to_sql(low),
@@ -91,24 +88,27 @@ class Lookup:
                 min(least or 0, _MOST),
                 min(_MOST if greatest is None else greatest, _MOST),
             ),
+            _SEQ,
         )
         return None if seq is None else from_sql(seq)
 
     def variants(self, seq: int) -> list[Entry]:
-        """All authentic entries of a number that are held, in whatever state; the verified one first."""
+        """All entries held of a number, in whatever state; a verified one comes first."""
         rows = self._database.read(
-            "SELECT encoded FROM entries WHERE log = ? AND seq = ? ORDER BY state = 2 DESC, variant",
+            f"SELECT encoded FROM entries WHERE log = ? AND seq = ? ORDER BY {IS_VERIFIED} DESC, variant",
             (self._row, to_sql(seq)),
+            BYTES,
         )
-        return [Entry.decode(encoded) for (encoded,) in rows]
+        return [entry_of(encoded) for (encoded,) in rows]
 
     def end(self) -> Entry | None:
-        """The verified entry that ends the log."""
+        """The verified entry that ends the log; None if the log goes on, as far as is known."""
         if self._ended_at is None:
             return None
         rows = self._database.read(
-            "SELECT encoded FROM entries WHERE log = ? AND seq = ? AND state = ?",
-            (self._row, self._ended_at, State.VERIFIED),
+            f"SELECT encoded FROM entries WHERE log = ? AND seq = ? AND {IS_VERIFIED}",
+            (self._row, self._ended_at),
+            BYTES,
         )
-        entry = Entry.decode(rows[0][0]) if rows else None
+        entry = entry_of(rows[0][0]) if rows else None
         return entry if entry is not None and entry.is_end else None

@@ -1,14 +1,28 @@
-"""Bringing a store up to date: from an empty file, or from what an earlier version of Culm made."""
+"""Bringing a store up to date: from an empty file, or from what an earlier version of Culm made.
+
+Each step adds to the tables of the step before, inside one transaction, so a program that is killed leaves the store of
+the old version behind. A step never changes afterwards: stores of its version exist, and their tables hold its text.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from typing import TYPE_CHECKING
 
-from culm.bamboo import Entry
-from culm.store import records
-from culm.store.pieces import LARGE_BYTES, write_file
-from culm.store.schema import APPLICATION_ID, VERSION_1, VERSION_2, VERSION_3, VERSION_4, PayloadState, schema_version
+from culm.store.payloads.pieces import LARGE_BYTES, write_file
+from culm.store.records import index
+from culm.store.rows import BYTES, COUNT, ROW, all_rows, each_row, entry_of
+from culm.store.schema import (
+    APPLICATION_ID,
+    IS_COMPLETE,
+    IS_VERIFIED,
+    VERSION_1,
+    VERSION_2,
+    VERSION_3,
+    VERSION_4,
+    PayloadState,
+    schema_version,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +38,7 @@ def _to_version_1(database: Database) -> None:
 def _to_version_2(database: Database) -> None:
     """The record index."""
     _run(database.connection, VERSION_2)
-    records.rebuild(database.connection)
+    index.rebuild(database.connection)
 
 
 def _to_version_3(database: Database) -> None:
@@ -35,23 +49,23 @@ def _to_version_3(database: Database) -> None:
         "SELECT id, encoded FROM entries WHERE payload_state = ? OR (payload_state = ? AND payload_held > ?)",
         (PayloadState.PARTIAL, PayloadState.COMPLETE, LARGE_BYTES),
     )
-    for entry_id, encoded in candidates.fetchall():
-        if Entry.decode(encoded).size > LARGE_BYTES:
+    for entry_id, encoded in all_rows(candidates, ROW, BYTES):
+        if entry_of(encoded).size > LARGE_BYTES:
             name = write_file(database, entry_id, 0, b"")
             of_entry = "SELECT at, piece FROM payloads WHERE entry = ? ORDER BY at"
-            for at, piece in connection.execute(of_entry, (entry_id,)):
+            for at, piece in each_row(connection.execute(of_entry, (entry_id,)), COUNT, BYTES):
                 database.folder.write(name, at, piece)
             database.folder.sync(name)
             connection.execute("DELETE FROM payloads WHERE entry = ?", (entry_id,))
 
 
 def _to_version_4(database: Database) -> None:
-    """The order in which entries became verified. Of those that are there it is not known: log by log."""
+    """The order in which entries were verified. For older entries it is not known, so they come log by log."""
     connection = database.connection
     _run(connection, VERSION_4)
     connection.execute(
-        "INSERT INTO news SELECT 0, log, seq, 2 * (payload_state = 2), id FROM entries"
-        " WHERE state = 2 ORDER BY log, seq"
+        f"INSERT INTO news SELECT 0, log, seq, 2 * ({IS_COMPLETE}), id FROM entries"
+        f" WHERE {IS_VERIFIED} ORDER BY log, seq"
     )
 
 
@@ -60,7 +74,7 @@ MIGRATIONS: list[Callable[[Database], None]] = [_to_version_1, _to_version_2, _t
 
 
 def migrate(database: Database) -> None:
-    """Bring the database to the newest version; an empty one is filled. Call inside a writing transaction."""
+    """Bring the tables to the newest version, or make them in an empty file. Call inside a writing transaction."""
     connection = database.connection
     version = schema_version(connection)
     for step in MIGRATIONS[version:]:

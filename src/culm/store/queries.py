@@ -1,7 +1,8 @@
 """Reading: entries, logs, offers, gaps, fork proofs.
 
-Long answers are read page by page, each page its own short snapshot, so that no reader keeps the WAL file from being
-folded back into the database.
+Long answers are read page by page, and each page is a short snapshot of its own. One snapshot for the whole answer
+would be simpler, but SQLite cannot fold the WAL file back beyond the oldest snapshot, so a slow reader would let the
+file grow without bound.
 """
 
 from __future__ import annotations
@@ -9,49 +10,84 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from culm.bamboo import MAX_U64, Entry, ForkProof
-from culm.errors import StoreDamaged
-from culm.store.interface import LogSummary, Offer, Sendable, StoredEntry
-from culm.store.runs import runs_of
-from culm.store.schema import PayloadState, State, from_sql, to_sql
+from culm.bamboo import MAX_U64, Entry
+from culm.errors import InvalidEntry, StoreDamaged
+from culm.store.records.runs import runs_of
+from culm.store.rows import (
+    AT,
+    BYTES,
+    COUNT,
+    LOG_ID,
+    PAYLOAD_STATE,
+    ROW,
+    SEQ,
+    STATE,
+    all_rows,
+    each_row,
+    first_row,
+    in_order,
+    last_change,
+    proof_of,
+    the_row,
+)
+from culm.store.schema import (
+    IS_COMPLETE,
+    IS_FORGOTTEN,
+    IS_INCOMPLETE,
+    IS_INVALID,
+    IS_SETTLED,
+    IS_VERIFIED,
+    IS_WAITING,
+    PayloadState,
+    State,
+    from_sql,
+    to_sql,
+)
+from culm.store.values import LogSummary, Offer, Sendable, StoredEntry
 
 if TYPE_CHECKING:
+    from culm.types import Log
     import sqlite3
     from collections.abc import Iterable, Iterator
 
+    from culm.bamboo import ForkProof
     from culm.errors import Place
     from culm.store.database import Database
-    from culm.types import Log
 
-_PAGE = 500
+_PAGE = 500  # rows of one snapshot: milliseconds, so that no reader holds up the folding of the WAL file
+_OPTIONAL = SEQ.or_null()
 ENTRY_COLUMNS = "entries.id, encoded, state, payload_state, payload_held"
+ENTRY_ROW = ROW, BYTES, STATE, PAYLOAD_STATE, COUNT
+"""What these columns hold."""
 
 
 def stored_of_row(row: tuple[int, bytes, int, int, int]) -> StoredEntry:
-    """The entry of a row of ``ENTRY_COLUMNS``; ``StoreDamaged`` if it holds none."""
+    """The entry of a checked row of ``ENTRY_COLUMNS``; ``StoreDamaged`` if its bytes are no entry."""
     entry_id, encoded, state, payload_state, held = row
     try:
         return StoredEntry(Entry.decode(encoded), State(state), PayloadState(payload_state), held, entry_id)
-    except (TypeError, ValueError) as error:  # a malformed entry is a ``ValueError``, too
+    except InvalidEntry as error:
         raise StoreDamaged(f"the store is damaged: row {entry_id} of its entries: {error}") from None
 
 
 def stored_entry(connection: sqlite3.Connection, log: int, seq: int, variant: int) -> StoredEntry | None:
-    """The entry of a row's place: the log's row id, the number as stored, the variant."""
-    row = connection.execute(
-        f"SELECT {ENTRY_COLUMNS} FROM entries WHERE log = ? AND seq = ? AND variant = ?", (log, seq, variant)
-    ).fetchone()
+    """The entry with this row id of its log, number as stored, and variant; None if it is not held any more."""
+    query = f"SELECT {ENTRY_COLUMNS} FROM entries WHERE log = ? AND seq = ? AND variant = ?"
+    row = first_row(connection.execute(query, (log, seq, variant)), *ENTRY_ROW)
     return None if row is None else stored_of_row(row)
 
 
 def get(database: Database, place: Place) -> StoredEntry | None:
     """The entry at a place; of several that contradict each other the one that came first."""
     with database.snapshot() as connection:
-        row = connection.execute(
-            f"SELECT {ENTRY_COLUMNS} FROM entries JOIN logs ON logs.id = log"
-            " WHERE author = ? AND log_id = ? AND seq = ? ORDER BY variant LIMIT 1",
-            (place.author, to_sql(place.log_id), to_sql(place.seq)),
-        ).fetchone()
+        row = first_row(
+            connection.execute(
+                f"SELECT {ENTRY_COLUMNS} FROM entries JOIN logs ON logs.id = log"
+                " WHERE author = ? AND log_id = ? AND seq = ? ORDER BY variant LIMIT 1",
+                (place.author, to_sql(place.log_id), to_sql(place.seq)),
+            ),
+            *ENTRY_ROW,
+        )
     return None if row is None else stored_of_row(row)
 
 
@@ -61,83 +97,100 @@ def entries(database: Database, log: Log, low: int, high: int, states: Iterable[
     after, variant = to_sql(max(low, 1)) - 1, MAX_VARIANT
     while True:
         with database.snapshot() as connection:
-            rows = connection.execute(
-                f"SELECT {ENTRY_COLUMNS}, seq, variant FROM entries"
-                " WHERE log = (SELECT id FROM logs WHERE author = ? AND log_id = ?)"
-                f" AND (seq, variant) > (?, ?) AND seq <= ? AND state IN ({wanted})"
-                " ORDER BY seq, variant LIMIT ?",
-                (log[0], to_sql(log[1]), after, variant, to_sql(min(high, MAX_U64)), _PAGE),
-            ).fetchall()
+            rows = all_rows(
+                connection.execute(
+                    f"SELECT {ENTRY_COLUMNS}, seq, variant FROM entries"
+                    " WHERE log = (SELECT id FROM logs WHERE author = ? AND log_id = ?)"
+                    f" AND (seq, variant) > (?, ?) AND seq <= ? AND state IN ({wanted})"
+                    " ORDER BY seq, variant LIMIT ?",
+                    (log[0], to_sql(log[1]), after, variant, to_sql(min(high, MAX_U64)), _PAGE),
+                ),
+                *ENTRY_ROW,
+                SEQ,
+                COUNT,
+            )
+            if rows:
+                in_order((after, variant), rows[-1][5:])
         for row in rows:
             yield stored_of_row(row[:5])
         if len(rows) < _PAGE:
             return
-        database.expect_beyond((after, variant), rows[-1][5:])
         after, variant = rows[-1][5:]
 
 
 def sendables(database: Database, log: Log, low: int, high: int, limit: int) -> list[Sendable]:
     """The first ``limit`` verified entries from ``low`` to ``high`` whose payload is held, ascending."""
     with database.snapshot() as connection:
-        rows = connection.execute(
-            "SELECT seq, encoded, payload_held, CAST(coalesce(piece, x'') AS BLOB), entries.id FROM entries"
-            " LEFT JOIN payloads ON entry = entries.id AND at = 0"
-            " WHERE log = (SELECT id FROM logs WHERE author = ? AND log_id = ?)"
-            " AND seq BETWEEN ? AND ? AND state = 2 AND payload_state = 2 ORDER BY seq LIMIT ?",
-            (log[0], to_sql(log[1]), to_sql(low), to_sql(high), limit),
-        ).fetchall()
-    if rows:
-        database.expect_beyond(to_sql(low) - 1, rows[-1][0])
+        rows = all_rows(
+            connection.execute(
+                "SELECT seq, encoded, payload_held, CAST(coalesce(piece, x'') AS BLOB), entries.id FROM entries"
+                " LEFT JOIN payloads ON entry = entries.id AND at = 0"
+                " WHERE log = (SELECT id FROM logs WHERE author = ? AND log_id = ?)"
+                f" AND seq BETWEEN ? AND ? AND {IS_VERIFIED} AND {IS_COMPLETE} ORDER BY seq LIMIT ?",
+                (log[0], to_sql(log[1]), to_sql(low), to_sql(high), limit),
+            ),
+            SEQ,
+            BYTES,
+            COUNT,
+            BYTES,
+            ROW,
+        )
+        if rows:
+            in_order(to_sql(low) - 1, rows[-1][0])
     return [Sendable(from_sql(seq), encoded, size, start, row) for seq, encoded, size, start, row in rows]
 
 
-MAX_VARIANT = 2**31  # beyond every variant there is
+MAX_VARIANT = 2**31  # greater than every variant, so that (number, MAX_VARIANT) stands after all entries of a number
 
 
 def every_entry(database: Database) -> Iterator[tuple[Log, int, bytes, bytes, int, int, int, int]]:
-    """All that is held, by author, log and number, unread.
+    """Every entry held, by author, log and number, not decoded.
 
     Log, number, bytes, hash, state, payload state, payload bytes held, row id.
     """
     after: tuple[bytes, int, int, int] = (b"", to_sql(0), to_sql(0), 0)
     while True:
         with database.snapshot() as connection:
-            rows = connection.execute(
-                "SELECT author, log_id, seq, variant, encoded, hash, state, payload_state, payload_held, entries.id"
-                " FROM logs JOIN entries ON log = logs.id"
-                " WHERE (author, log_id, seq, variant) > (?, ?, ?, ?)"
-                " AND (author, log_id) >= (?, ?)"
-                " ORDER BY author, log_id, seq, variant LIMIT ?",
-                (*after, *after[:2], _PAGE),
-            ).fetchall()
+            rows = all_rows(
+                connection.execute(
+                    "SELECT author, log_id, seq, variant, encoded, hash, state, payload_state, payload_held, entries.id"
+                    " FROM logs JOIN entries ON log = logs.id"
+                    " WHERE (author, log_id, seq, variant) > (?, ?, ?, ?)"
+                    " AND (author, log_id) >= (?, ?)"
+                    " ORDER BY author, log_id, seq, variant LIMIT ?",
+                    (*after, *after[:2], _PAGE),
+                ),
+                *(BYTES, LOG_ID, SEQ, COUNT, BYTES, BYTES, STATE, PAYLOAD_STATE, COUNT, ROW),
+            )
+            if rows:
+                in_order(after, rows[-1][:4])
         for author, log_id, seq, _, *rest in rows:
-            if log_id is None or seq is None:  # read from an index that does not have what the table has
-                raise StoreDamaged(f"{database.path}: an index of the store is damaged")
             yield ((author, from_sql(log_id)), from_sql(seq), *rest)
         if len(rows) < _PAGE:
             return
-        database.expect_beyond(after, rows[-1][:4])
         after = rows[-1][:4]
 
 
 def logs_by(database: Database, author: bytes) -> list[Log]:
     """The logs of an author of which anything is verified."""
     with database.snapshot() as connection:
-        rows = connection.execute(
-            "SELECT log_id FROM logs WHERE author = ? AND newest IS NOT NULL ORDER BY log_id", (author,)
-        ).fetchall()
+        query = "SELECT log_id FROM logs WHERE author = ? AND newest IS NOT NULL ORDER BY log_id"
+        rows = all_rows(connection.execute(query, (author,)), LOG_ID)
     return [(author, from_sql(log_id)) for (log_id,) in rows]
 
 
 def logs(database: Database) -> Iterator[LogSummary]:
     """What is held of each log, by author and log id."""
     with database.snapshot() as connection:
-        rows = connection.execute(
-            "SELECT author, log_id, newest, forked_at, invalid_from, ended_at, entry_count, payload_count,"
-            " (SELECT count(*) FROM entries WHERE log = logs.id AND state = 1),"
-            " (SELECT count(*) FROM entries WHERE log = logs.id AND state = 3)"
-            " FROM logs ORDER BY author, log_id"
-        ).fetchall()
+        rows = all_rows(
+            connection.execute(
+                "SELECT author, log_id, newest, forked_at, invalid_from, ended_at, entry_count, payload_count,"
+                f" (SELECT count(*) FROM entries WHERE log = logs.id AND {IS_WAITING}),"
+                f" (SELECT count(*) FROM entries WHERE log = logs.id AND {IS_INVALID})"
+                " FROM logs ORDER BY author, log_id"
+            ),
+            *(BYTES, LOG_ID, _OPTIONAL, _OPTIONAL, _OPTIONAL, _OPTIONAL, COUNT, COUNT, COUNT, COUNT),
+        )
     for author, log_id, newest, forked_at, invalid_from, ended_at, verified, payloads, waiting, invalid in rows:
         if verified or waiting or invalid:
             yield LogSummary(
@@ -155,7 +208,10 @@ def logs(database: Database) -> Iterator[LogSummary]:
 
 
 def offers(database: Database, since: int, only: Log | None = None) -> Iterator[Offer]:
-    """How far each log that changed after change number ``since`` can be sent; only one log, if one is given."""
+    """How far each log that changed after change number ``since`` can be sent; of one log only, if one is given.
+
+    Costs a few look-ups a log: the first missing payload comes from a partial index.
+    """
     where = "change > ?"
     values: list[object] = [since]
     if only is not None:
@@ -163,18 +219,20 @@ def offers(database: Database, since: int, only: Log | None = None) -> Iterator[
         values = [only[0], to_sql(only[1])]
     found = []
     with database.snapshot() as connection:
-        rows = connection.execute(
-            "SELECT id, author, log_id, newest, (SELECT min(seq) FROM entries"
-            "  WHERE log = logs.id AND state = 2 AND payload_state <> 2) AS gap"
-            f" FROM logs WHERE {where} AND newest IS NOT NULL",
-            values,
-        ).fetchall()
+        rows = all_rows(
+            connection.execute(
+                "SELECT id, author, log_id, newest, (SELECT min(seq) FROM entries"
+                f"  WHERE log = logs.id AND {IS_VERIFIED} AND {IS_INCOMPLETE}) AS gap"
+                f" FROM logs WHERE {where} AND newest IS NOT NULL",
+                values,
+            ),
+            *(ROW, BYTES, LOG_ID, SEQ, _OPTIONAL),
+        )
         for log, author, log_id, newest_verified, gap in rows:
             newest = newest_verified
             if gap is not None:
-                (newest,) = connection.execute(
-                    "SELECT max(seq) FROM entries WHERE log = ? AND state = 2 AND seq < ?", (log, gap)
-                ).fetchone()
+                below = f"SELECT max(seq) FROM entries WHERE log = ? AND {IS_VERIFIED} AND seq < ?"
+                (newest,) = the_row(connection.execute(below, (log, gap)), _OPTIONAL)
             found.append((author, log_id, newest, gap))
     for author, log_id, newest, gap in found:
         yield Offer(
@@ -188,26 +246,28 @@ def offers(database: Database, since: int, only: Log | None = None) -> Iterator[
 def missing(database: Database, log: Log, low: int, high: int, limit: int) -> list[tuple[int, int]]:
     """The first ``limit`` spans of numbers from ``low`` to ``high`` whose entry or payload is missing and wanted.
 
-    Nothing at or after a fork is wanted. What waits for its path is held; forgotten payloads are not wanted.
+    Nothing at or after a fork is wanted, and no forgotten payload. An entry that waits for its path is held.
     """
     with database.snapshot() as connection:
-        row = connection.execute(
-            "SELECT id, contiguous, invalid_from, newest FROM logs WHERE author = ? AND log_id = ?",
-            (log[0], to_sql(log[1])),
-        ).fetchone()
+        row = first_row(
+            connection.execute(
+                "SELECT id, contiguous, invalid_from FROM logs WHERE author = ? AND log_id = ?",
+                (log[0], to_sql(log[1])),
+            ),
+            *(ROW, AT, _OPTIONAL),
+        )
         if row is None:
             return [(low, high)] if low <= high else []
-        log_row, contiguous, invalid_from, _ = row
+        log_row, contiguous, invalid_from = row
         low = max(low, from_sql(contiguous) + 1)
         if invalid_from is not None:
             high = min(high, from_sql(invalid_from) - 1)
         spans: list[tuple[int, int]] = []
         held = connection.execute(
-            "SELECT DISTINCT seq FROM entries"
-            " WHERE log = ? AND seq BETWEEN ? AND ? AND payload_state IN (2, 3) ORDER BY seq",
+            f"SELECT DISTINCT seq FROM entries WHERE log = ? AND seq BETWEEN ? AND ? AND {IS_SETTLED} ORDER BY seq",
             (log_row, to_sql(low), to_sql(high)),
         )
-        for (stored,) in held:
+        for (stored,) in each_row(held, SEQ):
             seq = from_sql(stored)
             if seq > low:
                 spans.append((low, seq - 1))
@@ -223,8 +283,9 @@ def waiting(database: Database, log: Log, limit: int) -> list[int]:
     """The first ``limit`` numbers of entries that wait for their path, ascending."""
     rows = database.read(
         "SELECT DISTINCT seq FROM entries WHERE log = (SELECT id FROM logs WHERE author = ? AND log_id = ?)"
-        " AND state = 1 ORDER BY seq LIMIT ?",
+        f" AND {IS_WAITING} ORDER BY seq LIMIT ?",
         (log[0], to_sql(log[1]), limit),
+        SEQ,
     )
     return [from_sql(seq) for (seq,) in rows]
 
@@ -234,34 +295,40 @@ def forgotten(database: Database, log: Log, limit: int) -> list[tuple[int, int]]
     with database.snapshot() as connection:
         rows = connection.execute(
             "SELECT DISTINCT seq FROM entries WHERE log = (SELECT id FROM logs WHERE author = ? AND log_id = ?)"
-            " AND state = 2 AND payload_state <> 2 AND payload_state = 3 ORDER BY seq",
+            # The second condition says nothing new, but lets SQLite use the partial index.
+            f" AND {IS_VERIFIED} AND {IS_INCOMPLETE} AND {IS_FORGOTTEN} ORDER BY seq",
             (log[0], to_sql(log[1])),
         )
-        return list(islice(runs_of(from_sql(seq) for (seq,) in rows), limit))
+        return list(islice(runs_of(from_sql(seq) for (seq,) in each_row(rows, SEQ)), limit))
 
 
 def fork_proofs(database: Database, log: Log | None) -> Iterator[ForkProof]:
     """The fork proofs held (of one log), the lowest position of each log first."""
     with database.snapshot() as connection:
-        rows = connection.execute(
-            "SELECT first, second FROM forks JOIN logs ON logs.id = log"
-            + (" WHERE author = ? AND log_id = ?" if log else "")
-            + " ORDER BY author, log_id, position, forks.id",
-            (log[0], to_sql(log[1])) if log else (),
-        ).fetchall()
+        rows = all_rows(
+            connection.execute(
+                "SELECT first, second FROM forks JOIN logs ON logs.id = log"
+                + (" WHERE author = ? AND log_id = ?" if log else "")
+                + " ORDER BY author, log_id, position, forks.id",
+                (log[0], to_sql(log[1])) if log else (),
+            ),
+            BYTES,
+            BYTES,
+        )
     for first, second in rows:
-        yield ForkProof.decode(first + second)
+        yield proof_of(first, second)
 
 
 def changed_logs(database: Database, since: int) -> tuple[int, list[Log]]:
     """The number of the last change, and the logs that changed after change number ``since``."""
     with database.snapshot() as connection:
-        (last,) = connection.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()
-        rows = connection.execute("SELECT author, log_id FROM logs WHERE change > ?", (since,)).fetchall()
-    return int(last), [(author, from_sql(log_id)) for author, log_id in rows]
+        last = last_change(connection)
+        query = "SELECT author, log_id FROM logs WHERE change > ?"
+        rows = all_rows(connection.execute(query, (since,)), BYTES, LOG_ID)
+    return last, [(author, from_sql(log_id)) for author, log_id in rows]
 
 
 def change(database: Database) -> int:
     """The number of the store's last change."""
     with database.snapshot() as connection:
-        return int(connection.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()[0])
+        return last_change(connection)

@@ -1,49 +1,223 @@
-"""Small things that several parts of the store do with its tables, inside a transaction of theirs."""
+"""Where rows of the database become values, and small queries that several modules share.
+
+SQLite keeps a value of any type in any column, and does not notice a byte that was changed inside a row. Code that
+unpacks such a row would fail with a ``TypeError`` somewhere further on, which looks like a mistake in Culm. Therefore
+each query states what its columns hold (``the_row(cursor, ROW, BYTES, STATE)``), and a row that does not fit raises
+``DamagedRow`` here. ``culm.store.database`` turns that into ``StoreDamaged`` and names the file. Everything else that
+is raised while a store is used is a mistake in a program, and stays what it is.
+
+The check is cheap: whole pages are checked a column at a time, about 0.1 microseconds a value.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sqlite3
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from culm.bamboo import Entry, ForkProof
 from culm.bamboo.yamf import YAMF_PREFIX
-from culm.store.schema import to_sql
+from culm.errors import InvalidEntry, StoreDamaged
+from culm.store.schema import PayloadState, State, to_sql
 
 if TYPE_CHECKING:
-    import sqlite3
+    from collections.abc import Iterator, Sequence
 
     from culm.errors import Place
     from culm.types import Log
 
+Row = tuple[Any, ...]
+_PAGE = 500  # rows checked at once, so that a long answer is never in memory as a whole
+_FEW = 4  # rows up to which checking value by value is faster than column by column
+_MOST_SHOWN = 40  # characters of a damaged value that a message shows
+
+
+class DamagedRow(sqlite3.DatabaseError):
+    """A row holds what Culm never writes. A kind of ``DatabaseError``, because SQLite itself would not complain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What a column of a query holds: a ``name`` for messages, and the types of its values.
+
+    ``low`` and ``high`` are the range of numbers, inclusive. ``size`` is the length of byte strings.
+    """
+
+    name: str
+    types: frozenset[type]
+    low: int | None = None
+    high: int | None = None
+    size: int | None = None
+
+    def check(self, values: Sequence[Any]) -> None:
+        """``DamagedRow`` if one of the values does not belong into the column."""
+        if not self.types.issuperset(map(type, values)):
+            raise self._damaged(next(value for value in values if type(value) not in self.types))
+        if self.low is None and self.size is None:
+            return
+        there = [value for value in values if value is not None] if type(None) in self.types else values
+        if not there:
+            return
+        if self.low is not None and self.high is not None and not self.low <= min(there) <= max(there) <= self.high:
+            raise self._damaged(next(value for value in there if not self.low <= value <= self.high))
+        if self.size is not None and {self.size} != set(map(len, there)):
+            raise self._damaged(next(value for value in there if len(value) != self.size))
+
+    def check_one(self, value: Any) -> None:  # noqa: ANN401 - it may be anything
+        """The same for a single value, which is faster that way."""
+        if type(value) in self.types and (
+            value is None
+            or ((self.low is None or self.low <= value <= self.high) and (self.size is None or len(value) == self.size))
+        ):
+            return
+        raise self._damaged(value)
+
+    def or_null(self) -> Column:
+        """The same for a column that may also be empty."""
+        return Column(f"{self.name} or nothing", self.types | {type(None)}, self.low, self.high, self.size)
+
+    def _damaged(self, value: object) -> DamagedRow:
+        return DamagedRow(f"a row holds {repr(value)[:_MOST_SHOWN]} where {self.name} is expected")
+
+
+def _number(name: str, low: int, high: int) -> Column:
+    return Column(name, frozenset({int}), low, high)
+
+
+_MOST = 1 << 62  # far above any count or row id that a disk can hold, and sums of two still fit into 64 bits
+LOG_ID = Column("the id of a log", frozenset({int}))
+"""As ``to_sql`` stores it: any 64-bit integer."""
+SEQ = _number("a sequence number", -(1 << 63) + 1, (1 << 63) - 1)
+"""As ``to_sql`` stores it. There is no number 0, so one less can always be stored, too."""
+AT = _number("a position in a log", -(1 << 63), (1 << 63) - 2)
+"""A sequence number less one, so the greatest 64-bit integer is none: the number after it would not fit."""
+COUNT = _number("a count", 0, _MOST)
+ROW = _number("a row id", 1, _MOST)
+STATE = _number("the state of an entry", min(State), max(State))
+PAYLOAD_STATE = _number("the state of a payload", min(PayloadState), max(PayloadState))
+FLAG = _number("0 or 1", 0, 1)
+SIGN = _number("-1, 0 or 1", -1, 1)
+BYTES = Column("a byte string", frozenset({bytes}))
+ID = Column("the id of a record (32 bytes)", frozenset({bytes}), size=32)
+KEY = Column("the key of a record (40 bytes)", frozenset({bytes}), size=40)
+TEXT = Column("text", frozenset({str}))
+
+
+def checked(rows: list[Row], *columns: Column) -> list[Row]:
+    """The same rows, if each value belongs into its column; ``DamagedRow`` otherwise.
+
+    Without columns nothing is checked: for PRAGMAs, whose rows SQLite makes itself.
+    """
+    if not columns:
+        return rows
+    if len(rows) <= _FEW:
+        for row in rows:
+            for column, value in zip(columns, row, strict=True):
+                column.check_one(value)
+    else:
+        for column, values in zip(columns, zip(*rows, strict=True), strict=True):
+            column.check(values)
+    return rows
+
+
+def all_rows(cursor: sqlite3.Cursor, *columns: Column) -> list[Row]:
+    """All rows of a query."""
+    return checked(cursor.fetchall(), *columns)
+
+
+def each_row(cursor: sqlite3.Cursor, *columns: Column) -> Iterator[Row]:
+    """The rows of a query one by one, for answers that do not fit into memory."""
+    while rows := cursor.fetchmany(_PAGE):
+        yield from checked(rows, *columns)
+
+
+def first_row(cursor: sqlite3.Cursor, *columns: Column) -> Row | None:
+    """The first row of a query, None if there is none."""
+    row: Row | None = cursor.fetchone()
+    if row is not None:
+        for column, value in zip(columns, row, strict=True):
+            column.check_one(value)
+    return row
+
+
+def the_row(cursor: sqlite3.Cursor, *columns: Column) -> Row:
+    """The first row of a query that always has one; ``DamagedRow`` if it has none."""
+    row = first_row(cursor, *columns)
+    if row is None:
+        raise DamagedRow("a row is missing that every store has")
+    return row
+
+
+def in_order(place: Any, last: Any) -> None:  # noqa: ANN401 - numbers, or tuples of them
+    """``DamagedRow`` unless a page of rows ended beyond the place after which it was to begin.
+
+    The next page begins where this one ended. If a damaged index moves that place back, reading would never end.
+    """
+    if not last > place:
+        raise DamagedRow("an index is out of order")
+
+
+# -- queries that several modules share --------------------------------------------------------------------------
+
+
+def last_change(connection: sqlite3.Connection) -> int:
+    """The number of the store's last change."""
+    (change,) = the_row(connection.execute("SELECT value FROM counters WHERE name = 'change'"), COUNT)
+    return int(change)
+
 
 def next_change(connection: sqlite3.Connection) -> int:
-    """Count this transaction as a change of the store; its number."""
-    (change,) = connection.execute(
-        "UPDATE counters SET value = value + 1 WHERE name = 'change' RETURNING value"
-    ).fetchone()
+    """Count this transaction as a change of the store; the change's number."""
+    (change,) = the_row(
+        connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'change' RETURNING value"), COUNT
+    )
     return int(change)
 
 
 def next_entry_id(connection: sqlite3.Connection) -> int:
-    """The row id for the next entry: they grow in the order of arrival."""
-    (greatest,) = connection.execute("SELECT max(id) FROM entries").fetchone()
-    return (greatest or 0) + 1
+    """The row id for the next entry. Row ids grow in the order of arrival, so they serve as cursors."""
+    (greatest,) = the_row(connection.execute("SELECT max(id) FROM entries"), ROW.or_null())
+    return int(greatest or 0) + 1
 
 
 def find_entry(
     connection: sqlite3.Connection, place: Place, entry_hash: bytes | None = None
 ) -> tuple[int, bytes, int, int] | None:
-    """Row id, bytes, payload state and payload bytes held of the entry at a place.
+    """Row id, bytes, payload state and payload bytes held of the entry at a place, None if it is not held.
 
-    Of several that contradict each other: the one of the given hash (66 bytes), else the one that came first.
+    Where entries contradict each other: the one with the given hash (66 bytes), or the one that came first.
     """
-    row: tuple[int, bytes, int, int] | None = connection.execute(
-        "SELECT entries.id, encoded, payload_state, payload_held FROM entries JOIN logs ON logs.id = log"
-        " WHERE author = ? AND log_id = ? AND seq = ? AND hash = coalesce(?, hash) ORDER BY variant LIMIT 1",
-        (place.author, to_sql(place.log_id), to_sql(place.seq), entry_hash and entry_hash[len(YAMF_PREFIX) :]),
-    ).fetchone()
-    return row
+    return first_row(
+        connection.execute(
+            "SELECT entries.id, encoded, payload_state, payload_held FROM entries JOIN logs ON logs.id = log"
+            " WHERE author = ? AND log_id = ? AND seq = ? AND hash = coalesce(?, hash) ORDER BY variant LIMIT 1",
+            (place.author, to_sql(place.log_id), to_sql(place.seq), entry_hash and entry_hash[len(YAMF_PREFIX) :]),
+        ),
+        ROW,
+        BYTES,
+        PAYLOAD_STATE,
+        COUNT,
+    )
 
 
 def find_log(connection: sqlite3.Connection, log: Log) -> int | None:
-    """The row id of a log; None if nothing of it is held."""
-    row = connection.execute("SELECT id FROM logs WHERE author = ? AND log_id = ?", (log[0], to_sql(log[1]))).fetchone()
+    """The row id of a log, None if nothing of it is held."""
+    query = "SELECT id FROM logs WHERE author = ? AND log_id = ?"
+    row = first_row(connection.execute(query, (log[0], to_sql(log[1]))), ROW)
     return None if row is None else int(row[0])
+
+
+def entry_of(encoded: bytes) -> Entry:
+    """The entry that a row holds; ``StoreDamaged`` if the bytes are none."""
+    try:
+        return Entry.decode(encoded)
+    except InvalidEntry as error:
+        raise StoreDamaged(f"the store is damaged: the bytes of an entry cannot be read: {error}") from error
+
+
+def proof_of(first: bytes, second: bytes) -> ForkProof:
+    """The fork proof that a row holds; ``StoreDamaged`` if the bytes are none."""
+    try:
+        return ForkProof.decode(first + second)
+    except InvalidEntry as error:
+        raise StoreDamaged(f"the store is damaged: the bytes of a fork proof cannot be read: {error}") from error

@@ -1,23 +1,23 @@
-"""The tables of the SQLite store.
+"""The tables of the SQLite store, the states in them, and the SQL conditions that name those states.
 
-Unsigned 64-bit numbers. SQLite has signed integers only, and an author may sign any sequence number up to 2^64 - 1.
-Such numbers are stored 2^63 lower (``to_sql``, ``from_sql``), which keeps their order, so that indexes, ``min`` and
-ranges are right up to the end.
+SQLite has signed integers only, but an author may sign any sequence number up to 2^64 - 1. Unsigned numbers are
+therefore stored 2^63 lower (``to_sql``, ``from_sql``). This keeps their order, so indexes, ``min`` and ``BETWEEN`` are
+right up to the last number.
 
 ==============  ============================================================================================
-logs            a row for each log: what its entries add up to, so that no session has to walk them
-entries         the metadata; ``variant`` tells apart different entries of one number (a fork), 0 came first
+logs            a row for each log: the sums of its entries, so that no session has to read them all
+entries         the entries; ``variant`` numbers different entries of one sequence number (a fork) as they came, from 0
 payloads        pieces of small payloads: ``at`` is the offset of the piece's first byte
-payload_files   large payloads: names of files in the folder beside the store; see ``culm.store.pieces``
-dropped_files   files that no payload needs any more, until the transaction ends
+payload_files   large payloads: the name of the payload's file; see ``culm.store.payloads.pieces``
+dropped_files   files to delete when the transaction has been committed
 forks           fork proofs
-counters        ``change`` grows with every writing transaction; ``logs.change`` says when a log last changed
-records         the store as sets to reconcile; see ``culm.store.records``
-record_blocks   the sums over some neighbouring records
-runs            which entries and payloads are held, as runs of neighbours; see ``culm.store.runs``
-news            which entries became verified, and which payloads complete, in that order; see ``culm.store.news``
-payloads_lost   entries whose payload was complete once and is not any more: should it come again, that is no news
-record_changes  what a transaction makes of the records, until it ends
+counters        ``change`` grows with every writing transaction; ``logs.change`` is its value when the log last changed
+records         the store as sets to reconcile; see ``culm.store.records.index``
+record_blocks   the sums over neighbouring records
+runs            which entries and payloads are held, as runs of neighbours; see ``culm.store.records.runs``
+news            entries in the order in which they were verified; see ``culm.store.news``
+payloads_lost   entries whose payload was complete once and is not any more: if it comes again, it is not reported again
+record_changes  the changes to the records that a transaction has made so far; empty between transactions
 ==============  ============================================================================================
 """
 
@@ -31,13 +31,13 @@ from culm.errors import StoreDamaged
 if TYPE_CHECKING:
     import sqlite3
 
-APPLICATION_ID = 0x43554C4D  # "CULM"
+APPLICATION_ID = 0x43554C4D  # "CULM", so that `file` and SQLite's own tools can tell a store from other databases
 VERSION = 4
 _OFFSET = 2**63
 
 
 def to_sql(number: int) -> int:
-    """An unsigned 64-bit number as it stands in the database."""
+    """An unsigned 64-bit number as the database stores it."""
     return number - _OFFSET
 
 
@@ -47,11 +47,11 @@ def from_sql(stored: int) -> int:
 
 
 class State(IntEnum):
-    """What the store makes of an entry. All are authentic: others are refused."""
+    """The store's verdict on an entry. All entries held are authentic, because others are refused."""
 
-    WAITING = 1  # the certificate path is not there yet: held, never shown as verified
+    WAITING = 1  # entries of its certificate path are missing: the entry is held, but never shown as verified
     VERIFIED = 2
-    INVALID = 3  # at or after the position of a fork, or of a payload whose size its author lied about
+    INVALID = 3  # at or after the position of a fork, or of an entry whose author lied about the payload's size
 
 
 class PayloadState(IntEnum):
@@ -60,11 +60,23 @@ class PayloadState(IntEnum):
     ABSENT = 0
     PARTIAL = 1
     COMPLETE = 2
-    FORGOTTEN = 3  # deleted on purpose: not to be fetched again
-    SIZE_MISMATCH = 4  # a payload of the right hash and another size was seen
+    FORGOTTEN = 3  # deleted on purpose, so it is not fetched again
+    SIZE_MISMATCH = 4  # a payload with the right hash and another size arrived: the author lied
 
 
-# The values are part of the schema: 2 is VERIFIED and COMPLETE, 3 is FORGOTTEN.
+# Conditions for queries on ``entries``. The states are written into the SQL text and not passed as parameters, because
+# SQLite uses a partial index only if the query repeats the literal of the index's own WHERE clause.
+IS_WAITING = f"state = {State.WAITING:d}"
+IS_VERIFIED = f"state = {State.VERIFIED:d}"
+IS_INVALID = f"state = {State.INVALID:d}"
+IS_COMPLETE = f"payload_state = {PayloadState.COMPLETE:d}"
+IS_INCOMPLETE = f"payload_state <> {PayloadState.COMPLETE:d}"
+IS_FORGOTTEN = f"payload_state = {PayloadState.FORGOTTEN:d}"
+IS_SETTLED = f"payload_state IN ({PayloadState.COMPLETE:d}, {PayloadState.FORGOTTEN:d})"
+"""Nothing is to be fetched: the payload is complete or forgotten."""
+
+# The scripts stand in the files of stores, as the text of their triggers: they keep their literals for ever.
+# 2 is VERIFIED and COMPLETE, 3 is INVALID and FORGOTTEN.
 VERSION_1 = """
 CREATE TABLE logs (
     id            INTEGER PRIMARY KEY,
@@ -219,15 +231,13 @@ END;
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
-    """The store's version; 0 for an empty file. ``StoreDamaged`` if it is not Culm's, or of a later version."""
+    """The store's version, 0 for an empty file. ``StoreDamaged`` if the file is not Culm's, or of a later version."""
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if application_id != APPLICATION_ID:
         if version or connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-            msg = "an SQLite database, but not a Culm store"
-            raise StoreDamaged(msg)
+            raise StoreDamaged("this is an SQLite database, but not a Culm store")
         return 0
     if version > VERSION:
-        msg = f"a store of version {version}; this program knows versions up to {VERSION}"
-        raise StoreDamaged(msg)
+        raise StoreDamaged(f"the store has version {version}; this program reads up to {VERSION}: use a newer Culm")
     return version

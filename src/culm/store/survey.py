@@ -1,65 +1,49 @@
-"""What is held of all logs, for people to look at: answers of bounded size and cost, however much there is.
+"""What is held of all logs, for people to look at: answers of bounded size and cost, however much is held.
 
-Lists come page by page. What is held of a log comes as a picture of so many *cells*, each of which stands for as many
-sequence numbers as it takes; it costs a few look-ups a cell.
+The status page must not slow down a node that holds a hundred million entries, so no answer may read them all. Lists
+come page by page. What is held of a log comes as a picture of *cells*, each of which stands for an equal share of the
+sequence numbers. A cell costs a few look-ups in the runs of the log, however many numbers it stands for.
 """
 
 from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import StrEnum
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import TYPE_CHECKING
 
-from culm.bamboo import ForkProof
-from culm.store.guard import tells_damage
-from culm.store.rows import find_log
-from culm.store.runs import ALL, ENTRIES, NONE, PAYLOADS, spread
-from culm.store.schema import PayloadState, State, from_sql, to_sql
+from culm.store.records.runs import ALL, ENTRIES, NONE, PAYLOADS, spread
+from culm.store.rows import (
+    AT,
+    BYTES,
+    COUNT,
+    LOG_ID,
+    PAYLOAD_STATE,
+    SEQ,
+    STATE,
+    all_rows,
+    find_log,
+    first_row,
+    last_change,
+    proof_of,
+    the_row,
+)
+from culm.store.schema import IS_INVALID, IS_VERIFIED, IS_WAITING, PayloadState, State, from_sql, to_sql
+from culm.store.surveyed import MOST_COUNTED, Cell, LogLine, Mark, Only, Order, Totals
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Sequence
 
+    from culm.bamboo import ForkProof
     from culm.store.database import Database
+    from culm.store.rows import Row
     from culm.types import Log
 
-MOST_COUNTED = 10_000  # entries of one log that wait, or are invalid, are counted up to here
-_STEPS = 10_000  # of SQLite between two looks at the clock
+_STEPS = 10_000  # of SQLite's machine between two looks at the clock: a fraction of a millisecond
 
 
-class Cell(StrEnum):
-    """What is held of the sequence numbers of a cell."""
-
-    FULL = "f"  # all entries, with their payloads
-    BARE = "b"  # all entries, not all of their payloads
-    PART = "p"  # some entries
-    WAITING = "w"  # entries whose path to entry 1 is not there yet, and none that are verified
-    INVALID = "x"  # entries at or after the position of a fork, or of a payload whose size was lied about
-    NONE = "n"
-
-
-class Order(StrEnum):
-    """By what a list of logs is sorted."""
-
-    NAME = "name"
-    RECENT = "recent"  # the log that changed last comes first
-    ENTRIES = "entries"  # the one with the most entries held
-    MISSING = "missing"  # the one that lacks the most entries below its newest
-
-
-class Only(StrEnum):
-    """Which logs a list has."""
-
-    ALL = "all"
-    GAPS = "gaps"  # an entry or a payload is missing below the newest entry
-    FORKED = "forked"
-    WAITING = "waiting"
-
-
-# Numbers are stored 2^63 lower; beyond 2^63 SQLite goes on with floating point, which is good enough to sort by.
+# Numbers are stored 2^63 lower. Beyond 2^63 SQLite computes in floating point, which is good enough to sort by.
 _MISSING = "coalesce(newest + 9223372036854775807 + 1 - entry_count, 0)"
 _ORDERS = {
     Order.NAME: "author, log_id",
@@ -67,7 +51,7 @@ _ORDERS = {
     Order.ENTRIES: "entry_count DESC, author, log_id",
     Order.MISSING: f"{_MISSING} DESC, author, log_id",
 }
-_WAITS = "EXISTS (SELECT 1 FROM entries WHERE log = logs.id AND state = 1)"
+_WAITS = f"EXISTS (SELECT 1 FROM entries WHERE log = logs.id AND {IS_WAITING})"
 _HAS_GAPS = "newest IS NOT NULL AND contiguous < newest"
 _CONDITIONS = {
     Only.ALL: "",
@@ -75,79 +59,17 @@ _CONDITIONS = {
     Only.FORKED: " AND forked_at IS NOT NULL",
     Only.WAITING: f" AND {_WAITS}",
 }
-_COUNT = f"(SELECT count(*) FROM (SELECT 1 FROM entries WHERE log = logs.id AND state = %d LIMIT {MOST_COUNTED}))"
+_COUNT = f"(SELECT count(*) FROM (SELECT 1 FROM entries WHERE log = logs.id AND %s LIMIT {MOST_COUNTED}))"
 _LINE = (
     "author, log_id, newest, greatest, contiguous, ended_at, forked_at, invalid_from, entry_count, payload_count,"
-    f" change, {_COUNT % State.WAITING}, {_COUNT % State.INVALID},"
-    " (SELECT count(*) FROM (SELECT DISTINCT seq FROM entries WHERE log = logs.id AND state = 1 AND seq < newest"
+    f" change, {_COUNT % IS_WAITING}, {_COUNT % IS_INVALID},"
+    f" (SELECT count(*) FROM (SELECT DISTINCT seq FROM entries WHERE log = logs.id AND {IS_WAITING} AND seq < newest"
     f" LIMIT {MOST_COUNTED}))"
 )
+_SEQ = SEQ.or_null()
+_LINE_ROW = BYTES, LOG_ID, _SEQ, _SEQ, AT, _SEQ, _SEQ, _SEQ, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """A log in a list.
-
-    ``newest`` is the newest verified sequence number, ``greatest`` the greatest one held, whatever is made of it,
-    ``complete_to`` the one up to which nothing is missing (0: none). ``entries`` counts those verified, ``payloads``
-    those of them whose payload is complete, ``waiting`` and ``invalid`` the others, up to ``MOST_COUNTED``;
-    ``missing`` the numbers below ``newest`` of which nothing is held. ``changed`` grows with every change.
-    """
-
-    author: bytes
-    log_id: int
-    newest: int
-    greatest: int
-    complete_to: int
-    ended: bool
-    forked_at: int | None
-    invalid_from: int | None
-    entries: int
-    payloads: int
-    changed: int
-    waiting: int
-    invalid: int
-    missing: int
-
-    @property
-    def log(self) -> Log:
-        """Author and id."""
-        return self.author, self.log_id
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """What is held in all. ``gaps`` counts logs of which something is missing below the newest entry."""
-
-    logs: int
-    entries: int
-    payloads: int
-    waiting: int
-    invalid: int
-    gaps: int
-    forked: int
-    proofs: int
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What is held at a sequence number; of entries that contradict each other ``variants`` counts all."""
-
-    seq: int
-    state: State
-    payload_state: PayloadState
-    variants: int
-
-
-def cells_between(low: int, high: int, most: int) -> list[tuple[int, int]]:
-    """The numbers from ``low`` to ``high`` in at most so many spans of about one length, ascending."""
-    count = high - low + 1
-    cells = min(most, count)
-    edges = [low + count * cell // cells for cell in range(cells + 1)] if cells > 0 else [low]
-    return [(first, after - 1) for first, after in pairwise(edges)]
-
-
-@tells_damage
 class Survey:
     """Questions about everything that a store holds. Each answer belongs to its own moment."""
 
@@ -156,7 +78,7 @@ class Survey:
 
     @contextmanager
     def bounded(self, seconds: float) -> Iterator[None]:
-        """Within the block reading is broken off with ``StoreError`` once it has taken so long."""
+        """Inside the block, a query that is still running after ``seconds`` fails with ``StoreError``."""
         deadline = time.monotonic() + seconds
         connection = self._database.connection
         connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
@@ -168,14 +90,15 @@ class Survey:
     # -- all logs ----------------------------------------------------------------------------------------------
 
     def totals(self) -> Totals:
-        """What is held in all; reads the list of logs once."""
+        """What is held in all logs. Reads the list of logs once."""
         query = (
             "SELECT count(*), coalesce(sum(entry_count), 0), coalesce(sum(payload_count), 0),"
-            " (SELECT count(*) FROM entries WHERE state = 1), (SELECT count(*) FROM entries WHERE state = 3),"
+            f" (SELECT count(*) FROM entries WHERE {IS_WAITING}),"
+            f" (SELECT count(*) FROM entries WHERE {IS_INVALID}),"
             f" coalesce(sum({_HAS_GAPS}), 0), count(forked_at), (SELECT count(*) FROM forks)"
             " FROM logs WHERE greatest IS NOT NULL"
         )
-        return Totals(*self._database.read(query)[0])
+        return Totals(*self._database.read(query, (), *[COUNT] * 8)[0])
 
     def logs(
         self,
@@ -187,7 +110,10 @@ class Survey:
         offset: int = 0,
         limit: int = 50,
     ) -> tuple[int, list[LogLine]]:
-        """How many logs there are, and a page of them; only those with an author between two, or of an id, if given."""
+        """How many logs there are, and a page of them.
+
+        ``authors`` is the lowest and the highest author to list, ``log_id`` the only log id; None: all of them.
+        """
         where = f"greatest IS NOT NULL{_CONDITIONS[only]}"
         values: list[object] = []
         if authors is not None:
@@ -197,32 +123,29 @@ class Survey:
             where += " AND log_id = ?"
             values.append(to_sql(log_id))
         with self._database.snapshot() as connection:
-            (count,) = connection.execute(f"SELECT count(*) FROM logs WHERE {where}", values).fetchone()
-            rows = connection.execute(
-                f"SELECT {_LINE} FROM logs WHERE {where} ORDER BY {_ORDERS[order]} LIMIT ? OFFSET ?",
-                (*values, limit, offset),
-            ).fetchall()
+            (count,) = the_row(connection.execute(f"SELECT count(*) FROM logs WHERE {where}", values), COUNT)
+            query = f"SELECT {_LINE} FROM logs WHERE {where} ORDER BY {_ORDERS[order]} LIMIT ? OFFSET ?"
+            rows = all_rows(connection.execute(query, (*values, limit, offset)), *_LINE_ROW)
         return count, [_line(row) for row in rows]
 
     def line(self, log: Log) -> LogLine | None:
-        """One log; None if nothing of it is held."""
+        """The line of one log, None if nothing of it is held."""
         query = f"SELECT {_LINE} FROM logs WHERE author = ? AND log_id = ? AND greatest IS NOT NULL"
-        rows = self._database.read(query, (log[0], to_sql(log[1])))
+        rows = self._database.read(query, (log[0], to_sql(log[1])), *_LINE_ROW)
         return _line(rows[0]) if rows else None
 
     def changed(self, since: int, limit: int) -> tuple[int, list[Log]]:
-        """The number of the last change, and the logs that changed last, after change number ``since``."""
+        """The number of the last change, and the logs that changed after ``since``, the latest first."""
         with self._database.snapshot() as connection:
-            (last,) = connection.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()
-            rows = connection.execute(
-                "SELECT author, log_id FROM logs WHERE change > ? ORDER BY change DESC LIMIT ?", (since, limit)
-            ).fetchall()
-        return int(last), [(author, from_sql(log_id)) for author, log_id in rows]
+            last = last_change(connection)
+            query = "SELECT author, log_id FROM logs WHERE change > ? ORDER BY change DESC LIMIT ?"
+            rows = all_rows(connection.execute(query, (since, limit)), BYTES, LOG_ID)
+        return last, [(author, from_sql(log_id)) for author, log_id in rows]
 
     # -- one log -----------------------------------------------------------------------------------------------
 
     def cells(self, line: LogLine, spans: Sequence[tuple[int, int]]) -> list[Cell]:
-        """What is held of spans of a log's numbers, ascending."""
+        """What is held of each span of a log's numbers. The spans ascend."""
         with self._database.snapshot() as connection:
             row = find_log(connection, line.log)
             entries = spread(connection, row, ENTRIES, spans)
@@ -233,11 +156,12 @@ class Survey:
             ]
 
     def marks(self, log: Log, low: int, high: int) -> list[Mark]:
-        """What is held from ``low`` to ``high``, ascending; numbers of which nothing is held are left out."""
+        """What is held from ``low`` to ``high``, ascending. Numbers of which nothing is held are left out."""
         rows = self._database.read(
             "SELECT seq, state, payload_state FROM entries WHERE log = (SELECT id FROM logs WHERE author = ? AND"
-            " log_id = ?) AND seq BETWEEN ? AND ? ORDER BY seq, state = 2 DESC, variant",
+            f" log_id = ?) AND seq BETWEEN ? AND ? ORDER BY seq, {IS_VERIFIED} DESC, variant",
             (log[0], to_sql(log[1]), to_sql(low), to_sql(high)),
+            *(SEQ, STATE, PAYLOAD_STATE),
         )
         return list(_marks(rows))
 
@@ -248,17 +172,16 @@ class Survey:
     # -- forks -------------------------------------------------------------------------------------------------
 
     def proofs(self, log: Log, limit: int) -> tuple[int, list[ForkProof]]:
-        """How many fork proofs of a log are held, and those of the lowest positions."""
+        """How many fork proofs of a log are held, and the ``limit`` of them with the lowest positions."""
         with self._database.snapshot() as connection:
             row = find_log(connection, log)
-            (count,) = connection.execute("SELECT count(*) FROM forks WHERE log = ?", (row,)).fetchone()
-            rows = connection.execute(
-                "SELECT first, second FROM forks WHERE log = ? ORDER BY position, id LIMIT ?", (row, limit)
-            ).fetchall()
-        return count, [ForkProof.decode(first + second) for first, second in rows]
+            (count,) = the_row(connection.execute("SELECT count(*) FROM forks WHERE log = ?", (row,)), COUNT)
+            query = "SELECT first, second FROM forks WHERE log = ? ORDER BY position, id LIMIT ?"
+            rows = all_rows(connection.execute(query, (row, limit)), BYTES, BYTES)
+        return count, [proof_of(first, second) for first, second in rows]
 
 
-def _line(row: tuple[bytes, int, *tuple[int | None, ...]]) -> LogLine:
+def _line(row: Row) -> LogLine:
     author, log_id, *numbers = row
     newest, greatest, contiguous, ended_at, forked_at, invalid_from = (
         None if number is None else from_sql(number) for number in numbers[:6]
@@ -291,20 +214,20 @@ def _cell(entries: int, payloads: int) -> Cell:
 def _doubted(
     connection: sqlite3.Connection, row: int | None, line: LogLine, span: tuple[int, int], verified: int
 ) -> Cell | None:
-    """What the cell of a span is for the sake of entries that are not verified, if any."""
+    """``INVALID`` or ``WAITING`` if entries that are not verified decide what the cell of a span is, else None."""
     low, high = to_sql(span[0]), to_sql(span[1])
     if line.invalid_from is not None and span[1] >= line.invalid_from:
-        query = "SELECT 1 FROM entries WHERE log = ? AND seq BETWEEN ? AND ? AND state = 3 LIMIT 1"
-        if connection.execute(query, (row, max(low, to_sql(line.invalid_from)), high)).fetchone():
+        query = f"SELECT 1 FROM entries WHERE log = ? AND seq BETWEEN ? AND ? AND {IS_INVALID} LIMIT 1"
+        if first_row(connection.execute(query, (row, max(low, to_sql(line.invalid_from)), high)), COUNT):
             return Cell.INVALID
     if line.waiting and verified == NONE:
-        query = "SELECT 1 FROM entries WHERE log = ? AND state = 1 AND seq BETWEEN ? AND ? LIMIT 1"
-        if connection.execute(query, (row, low, high)).fetchone():
+        query = f"SELECT 1 FROM entries WHERE log = ? AND {IS_WAITING} AND seq BETWEEN ? AND ? LIMIT 1"
+        if first_row(connection.execute(query, (row, low, high)), COUNT):
             return Cell.WAITING
     return None
 
 
-def _marks(rows: Iterable[tuple[int, int, int]]) -> Iterator[Mark]:
+def _marks(rows: Iterable[Row]) -> Iterator[Mark]:
     for stored, of_seq in groupby(rows, key=lambda row: row[0]):
         variants = list(of_seq)
         _, state, payload_state = variants[0]

@@ -1,7 +1,9 @@
 """Verifying everything that is held, afresh from its bytes: what ``culm verify`` does.
 
-The states in the store are not believed: signatures, hashes, links, paths and payloads are all checked again, log by
-log in ascending order (see ``culm.bamboo.audit``), and what comes out is compared with the states.
+The store remembers verdicts so that nobody has to verify twice; here they are not believed. Signatures, hashes, links,
+paths and payloads are all checked again, log by log in ascending order (see ``culm.bamboo.audit``). Where the result
+differs from what the store says, a problem is reported. Nothing is repaired, because the store cannot know which of the
+two is right. Memory: a few numbers for each entry of the longest log.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from typing import TYPE_CHECKING
 from culm.bamboo import Entry, ForkProof, LogAuditor, are_authentic
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import InvalidEntry, Place
-from culm.store import records
-from culm.store.interface import VerifyReport
 from culm.store.kinds import check_kinds
-from culm.store.pieces import hash_held
+from culm.store.payloads.pieces import hash_held
 from culm.store.queries import every_entry
-from culm.store.rows import find_log
+from culm.store.records import index
+from culm.store.rows import BYTES, SEQ, all_rows, find_log
 from culm.store.schema import PayloadState, State, from_sql
+from culm.store.values import VerifyReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,15 +28,15 @@ if TYPE_CHECKING:
     from culm.store.database import Database
     from culm.types import Log
 
-_BATCH = 512
+_BATCH = 512  # entries whose signatures are verified together, which is faster than one by one
 _STATES: dict[int, str] = {state: state.name.lower() for state in State}
 _Row = tuple["Log", int, bytes, bytes, int, int, int, int]
 
 
 def verify(database: Database, log: Log | None = None, progress: Callable[[int], None] | None = None) -> VerifyReport:
-    """Check everything held, or one log. ``progress`` is called with the number of entries done.
+    """Check everything held, or one log. ``progress`` is called with the number of entries checked so far.
 
-    ``StoreDamaged`` if the file holds what cannot be in a store at all.
+    ``StoreDamaged`` if the tables hold values that Culm never writes: nothing can be said of their entries then.
     """
     check_kinds(database)
     report = VerifyReport()
@@ -43,7 +45,7 @@ def verify(database: Database, log: Log | None = None, progress: Callable[[int],
         _verify_log(database, key, of_log, report, progress)
     if log is None:
         with database.snapshot() as connection:
-            report.problems += [(None, problem) for problem in records.problems(connection)]
+            report.problems += [(None, problem) for problem in index.problems(connection)]
     return report
 
 
@@ -79,16 +81,15 @@ def _verify_log(
         report.invalid += found is State.INVALID
         if found != state and len(report.problems) == before:
             place = Place(log[0], log[1], seq)
-            report.problems.append((place, f"the store calls it {_STATES[state]}, it is {_STATES[found]}"))
+            report.problems.append((place, f"the store calls it {_STATES[state]}, but it is {_STATES[found]}"))
     report.forks += auditor.fork is not None or (limit is not None and limit != lied_at)
 
 
 def _with_proofs(database: Database, log: Log, limit: int | None, report: VerifyReport) -> int | None:
-    """The lowest position that the proofs held put a fork at, as far as it is below ``limit``."""
+    """The lowest of ``limit`` and the positions of the fork proofs held. A damaged proof is reported."""
     with database.snapshot() as connection:
-        rows = connection.execute(
-            "SELECT position, first, second FROM forks WHERE log = ?", (find_log(connection, log),)
-        ).fetchall()
+        query = "SELECT position, first, second FROM forks WHERE log = ?"
+        rows = all_rows(connection.execute(query, (find_log(connection, log),)), SEQ, BYTES, BYTES)
     for stored, first, second in rows:
         position = from_sql(stored)
         try:
@@ -117,7 +118,7 @@ def _authentic_entries(log: Log, batch: list[_Row], report: VerifyReport) -> lis
         if entry.place == place:
             decoded.append((row, entry))
         else:
-            report.problems.append((place, "what is stored here is an entry of another place"))
+            report.problems.append((place, "the bytes stored here are an entry of another place"))
             report.invalid += 1
     authentic = []
     for (row, entry), good in zip(decoded, are_authentic([entry for _, entry in decoded]), strict=True):

@@ -12,7 +12,7 @@ from culm.bamboo import Entry, Identity, lipmaa, yamf_hash
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from culm.store.interface import Bytes
+    from culm.store.values import Bytes
 
 
 class LogBuilder:

@@ -12,8 +12,7 @@ from culm.node.culm.discovery import Discovery
 from culm.node.interests.missing import EVERYTHING
 from culm.node.storage.worker import StoreWorker
 from culm.session import Interests
-from culm.store import SQLiteStore
-from culm.store.views import View
+from culm.store import SQLiteStore, View
 from culm.testing.builders import build_log
 from tests.node.links import run
 

@@ -22,7 +22,7 @@ from culm.node.sessions.stats import PeerRefused
 from culm.store import View
 from culm.testing import build_log
 from tests.node.links import CONFIG, QUICK, Party, run, stream_pair
-from tests.store.indexes import Item, make_index
+from tests.store.recordindex.indexes import Item, make_index
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -23,6 +23,7 @@ from culm.node.status.events import Full, Hub, event
 from culm.node.status.guard import POLICY
 from culm.node.status.reader import Reader, TooBusy
 from culm.node.status.server import StatusServer
+from culm.store import SQLiteStore
 from culm.testing.builders import build_log
 from culm.wire.places import log_text
 from tests.node.links import CONFIG, run
@@ -33,7 +34,7 @@ from tests.patience import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from culm.store import SQLiteStore
+    from culm.store import ReadableStore
 
 TOKEN = "a-long-enough-token"
 LOG = quote(log_text((build_log(1, seed=2).identity.public, 2)), safe="")
@@ -353,7 +354,7 @@ def test_answers_take_bounded_time(store: SQLiteStore) -> None:
     """A question that takes too long, and those that have waited too long behind it, are refused; then it goes on."""
     begun, go_on = threading.Event(), threading.Event()
 
-    def endless(_: SQLiteStore) -> bool:
+    def endless(_: object) -> bool:
         begun.set()
         return go_on.wait(PATIENCE)
 
@@ -374,6 +375,11 @@ def test_answers_take_bounded_time(store: SQLiteStore) -> None:
     run(main)
 
 
+def _query_nothing(store: ReadableStore) -> object:
+    assert isinstance(store, SQLiteStore)
+    return store._database.read("SELECT * FROM nowhere")
+
+
 def test_a_store_that_cannot_be_read(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page stays up and says so, without the store's path; ``/healthz`` fails."""
 
@@ -382,7 +388,7 @@ def test_a_store_that_cannot_be_read(store: SQLiteStore, monkeypatch: pytest.Mon
             reader = page.server._store
 
             async def broken(_question: Callable[[SQLiteStore], object]) -> object:
-                return await type(reader).ask(reader, lambda opened: opened._database.read("SELECT * FROM nowhere"))
+                return await type(reader).ask(reader, _query_nothing)
 
             monkeypatch.setattr(reader, "ask", broken)
             for path in ("/healthz", "/api/logs"):

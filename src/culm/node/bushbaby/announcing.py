@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from culm.node.bushbaby.ledger import Ledger
     from culm.node.bushbaby.serving import Served
     from culm.node.interests.policy import Policy
-    from culm.store import Offer, Store
+    from culm.store import Offer, ReadableStore
     from culm.types import Log
 
 _logger = logging.getLogger("culm.node")
@@ -55,7 +55,7 @@ class Announcing:
         """Take every log for news: what is shared has changed."""
         self._everything = True
 
-    def look(self, store: Store, served: Iterable[Log], ledger: Ledger) -> News:
+    def look(self, store: ReadableStore, served: Iterable[Log], ledger: Ledger) -> News:
         """What may be announced; runs on the store's thread."""
         since, self._everything = -1 if self._everything else self._change, False
         change = store.change()

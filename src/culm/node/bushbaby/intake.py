@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from culm.bamboo import Entry
     from culm.node.storage.worker import AnyWorker
     from culm.store import ImportReport
-    from culm.store.interface import Bytes
+    from culm.store.values import Bytes
     from culm.types import Log
 
 _GROUP_BYTES = 4 * 1024 * 1024

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from culm.bushbaby import WantItem
     from culm.bushbaby.grouping import Style
     from culm.node.interests.policy import Policy
-    from culm.store import Sendable, SQLiteStore
+    from culm.store import ReadableStore, Sendable
     from culm.types import Log
 
     Message = list[list[Sendable]]  # items, each one entry or several
@@ -69,7 +69,7 @@ class Server:
         """Whether anything is left to serve."""
         return bool(self._wants or self._spans)
 
-    def next_messages(self, store: SQLiteStore) -> list[Message]:
+    def next_messages(self, store: ReadableStore) -> list[Message]:
         """The next entries to send as messages; none if nothing is left, or was found for a while.
 
         Runs on the store's thread.
@@ -101,7 +101,7 @@ class Server:
                 return list(messages_of(items, self.style))
         return []
 
-    def _expand(self, store: SQLiteStore, want: WantItem) -> None:
+    def _expand(self, store: ReadableStore, want: WantItem) -> None:
         logs = store.logs_by(want.author) if want.log_id is None else [(want.author, want.log_id)]
         for log in logs:
             if self.policy.shares(log):
@@ -116,7 +116,7 @@ def _is_whole(page: list[Sendable], low: int, high: int) -> bool:
     return len(page) == high - low + 1
 
 
-def _covered(store: SQLiteStore, log: Log, left: list[Sendable]) -> list[list[Sendable]]:
+def _covered(store: ReadableStore, log: Log, left: list[Sendable]) -> list[list[Sendable]]:
     """Entries with empty payloads as an item that ends with another one; nothing if there is none to end it with."""
     first = left[0].seq
     for earlier in reversed(store.sendables(log, max(1, first - _COVER_BACK), first, _COVER_BACK)):

@@ -18,7 +18,7 @@ from culm.node.culm.offers import offer_of
 from culm.node.sharing.threads import Worker
 from culm.node.surroundings import clock
 from culm.session import Asked, Ended, Named, Offer, Reconcile
-from culm.store.views import View
+from culm.store import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -19,23 +19,23 @@ from culm.store import State
 if TYPE_CHECKING:
     from culm.node.interests.policy import Policy
     from culm.ranges import Range, RangeSet
-    from culm.store import SQLiteStore
+    from culm.store import ReadableStore
     from culm.types import Log
 
 
-def offer_of(store: SQLiteStore, log: Log) -> Offer:
+def offer_of(store: ReadableStore, log: Log) -> Offer:
     """What the store has of a log."""
     held = store.held(*log)
     tip = _tip(store, log, _newest(held))
     return Offer(*log, held, tip, lowest_fork(store, log) or 0)
 
 
-def lowest_fork(store: SQLiteStore, log: Log) -> int | None:
+def lowest_fork(store: ReadableStore, log: Log) -> int | None:
     """The lowest position of a fork that is known."""
     return min((proof.position for proof in store.fork_proofs(log)), default=None)
 
 
-def _tip(store: SQLiteStore, log: Log, newest: int) -> bytes:
+def _tip(store: ReadableStore, log: Log, newest: int) -> bytes:
     """The beginning of the digest of a verified entry; nothing if there is none."""
     stored = store.get(Place(*log, newest)) if newest else None
     if stored is None or stored.state is not State.VERIFIED:
@@ -52,24 +52,24 @@ def asked_of(policy: Policy, offer: Offer) -> RangeSet:
     return wanted.missing(wanted.missing(offer.held, newest), newest)
 
 
-def doubted(store: SQLiteStore, offer: Offer) -> int | None:
+def doubted(store: ReadableStore, offer: Offer) -> int | None:
     """The number of which the peer's entry is another than ours, as far as its tip tells."""
     newest = _newest(offer.held)
     tip = _tip(store, offer.log, newest)
     return newest if tip and offer.tip and tip != offer.tip else None
 
 
-def knows_lower_fork(store: SQLiteStore, offer: Offer) -> bool:
+def knows_lower_fork(store: ReadableStore, offer: Offer) -> bool:
     """Whether the peer knows of a fork at a lower place than we do."""
     return bool(offer.fork) and offer.fork < (lowest_fork(store, offer.log) or MAX_U64)
 
 
-def newest_held(store: SQLiteStore, log: Log) -> int:
+def newest_held(store: ReadableStore, log: Log) -> int:
     """The newest verified entry; 0 if there is none."""
     return _newest(store.held(*log))
 
 
-def lacks(store: SQLiteStore, policy: Policy, offer: Offer) -> bool:
+def lacks(store: ReadableStore, policy: Policy, offer: Offer) -> bool:
     """Whether a peer has something for us in a log: entries, payloads, or a fork that we do not know of."""
     if not policy.wants(offer.log):
         return False
@@ -88,7 +88,7 @@ def _newest(held: RangeSet) -> int:
     return max((item.last for item in held), default=0)
 
 
-def _misses(store: SQLiteStore, log: Log, item: Range) -> bool:
+def _misses(store: ReadableStore, log: Log, item: Range) -> bool:
     """Whether anything of a closed range is missing; of a sparse one each number of its path is looked at."""
     if not item.sparse:
         return bool(lacking(store, log, item, 1, 1))

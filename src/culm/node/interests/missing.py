@@ -19,7 +19,7 @@ from culm.ranges import Range, RangeSet, inclusive_sizes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from culm.store import SQLiteStore, Store
+    from culm.store import ReadableStore
     from culm.types import Log
 
 EVERYTHING = RangeSet([Range(1)])
@@ -28,7 +28,7 @@ _PAGE = 256  # spans looked at at once
 _MOST_WAITING = 4096  # entries of a log that wait, looked at at once
 
 
-def missing(store: Store, interest: RangeSet, log: Log, high: int, limit: int) -> list[Span]:
+def missing(store: ReadableStore, interest: RangeSet, log: Log, high: int, limit: int) -> list[Span]:
     """The first ``limit`` spans to ask for of a log that the peer has up to ``high``."""
     if interest == EVERYTHING:
         return store.missing(log, high, limit)
@@ -42,7 +42,13 @@ def missing(store: Store, interest: RangeSet, log: Log, high: int, limit: int) -
 
 
 def lacking(
-    store: Store, log: Log, item: Range, low: int, limit: int, least: int | None = None, greatest: int | None = None
+    store: ReadableStore,
+    log: Log,
+    item: Range,
+    low: int,
+    limit: int,
+    least: int | None = None,
+    greatest: int | None = None,
 ) -> list[Span]:
     """The first ``limit`` spans from ``low`` on of what a range denotes and is not held; a path is taken as dense.
 
@@ -75,7 +81,7 @@ def _without(span: Span, forbidden: Iterable[int]) -> Iterator[Span]:
         yield low, high
 
 
-def stranded(store: SQLiteStore, log: Log, interest: RangeSet, newest: int) -> list[int]:
+def stranded(store: ReadableStore, log: Log, interest: RangeSet, newest: int) -> list[int]:
     """The entries, not held, that those of an interest that wait for their path need first; ascending.
 
     What waits is held, so that it is not missing; and its path need not be a part of the interest. ``newest`` is where
@@ -98,7 +104,7 @@ def _wants_all(item: Range) -> bool:
     return item.payloads and not (item.least_size or item.size_limit or item.forbidden)
 
 
-def _pages(store: Store, log: Log, low: int, high: int) -> Iterator[Span]:
+def _pages(store: ReadableStore, log: Log, low: int, high: int) -> Iterator[Span]:
     """All that is missing, a page at a time."""
     while page := store.missing(log, high, _PAGE, low=low):
         yield from page
@@ -107,7 +113,7 @@ def _pages(store: Store, log: Log, low: int, high: int) -> Iterator[Span]:
         low = page[-1][1] + 1
 
 
-def _still_wanted(store: Store, log: Log, interest: Iterable[Range], span: Span, newest: int) -> Iterator[Span]:
+def _still_wanted(store: ReadableStore, log: Log, interest: Iterable[Range], span: Span, newest: int) -> Iterator[Span]:
     """A missing span without the entries that are held and whose payload nobody wants; certificates are such."""
     low, high = span
     for stored in store.entries(log, low, high):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from culm.bamboo import MAX_U64
 from culm.node.intervals.followed import METADATA, Content, Span
 from culm.ranges.text import inclusive_sizes
-from culm.store.runs import runs_of
+from culm.store.records.runs import runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

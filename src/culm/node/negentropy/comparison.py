@@ -19,7 +19,7 @@ from culm.errors import EncodingError, NetworkError, RemoteProtocolError
 from culm.negentropy import Negentropy
 from culm.node.sharing.memory import MemoryBudget
 from culm.node.sharing.threads import Worker
-from culm.store.views import View
+from culm.store import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from culm.node.sharing.memory import MemoryShare
     from culm.node.sharing.turns import Share
     from culm.node.storage.worker import AnyWorker
-    from culm.store import SQLiteStore
+    from culm.store import ReadableStore
 
     Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -189,7 +189,7 @@ def _view_of(name: bytes) -> View:
 
 
 async def compare(
-    store: SQLiteStore, view: View, streams: Streams, *, idle_seconds: float = 30.0, split: Split | None = None
+    store: ReadableStore, view: View, streams: Streams, *, idle_seconds: float = 30.0, split: Split | None = None
 ) -> Differences | None:
     """Compare a view of the store with the peer's; None if the peer does not know such a view.
 
@@ -231,7 +231,7 @@ async def compare_records(
     raise RemoteProtocolError(f"no end after {MAX_ROUNDS} rounds")
 
 
-def compare_stores(a: SQLiteStore, b: SQLiteStore, view: View, split: Split | None = None) -> Differences:
+def compare_stores(a: ReadableStore, b: ReadableStore, view: View, split: Split | None = None) -> Differences:
     """Compare a view of two stores, without a connection."""
     with a.record_set(view) as ours, b.record_set(view) as theirs:
         return compare_sets(ours, theirs, split)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from culm.node.negentropy.comparison import Streams
     from culm.node.network.urls import PeerUrl
     from culm.node.sharing.turns import Share
+    from culm.store import View
     from culm.store.recordindex import IndexStorage
-    from culm.store.views import View
 
 _logger = logging.getLogger("culm.node")
 

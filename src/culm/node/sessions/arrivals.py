@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from culm.bamboo import ForkProof
 from culm.errors import NotHeld, PayloadMismatch, StoreError
 from culm.node.storage.worker import GROUP_ENTRIES, group_entries
-from culm.store import ImportReport
-from culm.store.payloads import Overtaken
+from culm.store import ImportReport, Overtaken
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
     from culm.bamboo import Entry
     from culm.node.storage.worker import AnyWorker
-    from culm.store.interface import Bytes
-    from culm.store.payloads import Sink
+    from culm.store import PayloadSink
+    from culm.store.values import Bytes
     from culm.types import Log
 
 _SMALL = 64 * 1024  # payloads up to this size are kept together
@@ -107,9 +106,9 @@ class Arrivals:
         self._job_bytes = 0
         self._jobs_due = 0  # those that do not wait for more
         self._bytes = 0
-        self._sinks: dict[bytes, Sink] = {}
+        self._sinks: dict[bytes, PayloadSink] = {}
         self._unwanted: set[bytes] = set()
-        self._complete: list[tuple[Entry, Sink]] = []  # large payloads all of which was written
+        self._complete: list[tuple[Entry, PayloadSink]] = []  # large payloads all of which was written
         self._grown: set[Log] = set()  # of which bytes of large payloads were written
         self._finishing: set[asyncio.Task[None]] = set()
         self._disk = asyncio.Semaphore(_SYNCS)
@@ -261,7 +260,7 @@ class Arrivals:
             self._failure = failure
         self._moved.set()
 
-    async def _finish(self, entry: Entry, sink: Sink) -> None:
+    async def _finish(self, entry: Entry, sink: PayloadSink) -> None:
         """Bring a large payload to the disk, beside the store's thread; then it counts as held."""
         async with self._disk:
             await asyncio.to_thread(sink.sync)
@@ -270,7 +269,7 @@ class Arrivals:
         self._stored(report)
 
     @staticmethod
-    def _finish_sink(entry: Entry, sink: Sink, report: ImportReport) -> None:
+    def _finish_sink(entry: Entry, sink: PayloadSink, report: ImportReport) -> None:
         try:
             sink.finish()
         except Overtaken:  # another session brings it, too: what is missing then is asked for again
@@ -309,7 +308,7 @@ class Arrivals:
                 self._sink(job.entry, abandon=True)
         return report
 
-    def _sink(self, entry: Entry, *, abandon: bool = False) -> Sink | None:
+    def _sink(self, entry: Entry, *, abandon: bool = False) -> PayloadSink | None:
         sink = self._sinks.get(entry.hash)
         if sink is None:
             try:
@@ -343,7 +342,7 @@ class Arrivals:
         if piece.complete:
             self._sinks.pop(piece.entry.hash, None)
 
-    def _complete_sink(self, piece: _Piece, sink: Sink, report: ImportReport) -> None:
+    def _complete_sink(self, piece: _Piece, sink: PayloadSink, report: ImportReport) -> None:
         if not piece.checked:
             sink.distrust()
         if sink.is_large:

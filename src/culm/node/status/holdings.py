@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 from culm.bamboo import MAX_U64, certificate_pool, has_lipmaalink, lipmaa, path
 from culm.errors import NotHeld, Place
 from culm.store.files import BundleWriter
-from culm.store.survey import Only, Order, cells_between
+from culm.store.surveyed import Only, Order, cells_between
 from culm.wire.places import author_text, log_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from culm.bamboo import Entry, ForkProof
-    from culm.store import SQLiteStore
-    from culm.store.survey import LogLine, Mark
+    from culm.store import ReadableStore
+    from culm.store.surveyed import LogLine, Mark
     from culm.types import Log
 
 Plain = dict[str, Any]
@@ -34,13 +34,13 @@ _STRIP_CELLS = 48
 _MOST_PROOFS = 20  # of one log
 
 
-def totals(store: SQLiteStore) -> Plain:
+def totals(store: ReadableStore) -> Plain:
     """What is held in all."""
     return asdict(store.survey().totals())
 
 
 def logs(
-    store: SQLiteStore,
+    store: ReadableStore,
     *,
     order: Order = Order.NAME,
     only: Only = Only.ALL,
@@ -81,13 +81,13 @@ def described(line: LogLine) -> Plain:
     }
 
 
-def log(store: SQLiteStore, which: Log) -> Plain:
+def log(store: ReadableStore, which: Log) -> Plain:
     """One log, with its fork proofs; ``NotHeld`` if nothing of it is held."""
     count, proofs = store.survey().proofs(which, _MOST_PROOFS)
     return described(_line(store, which)) | {"proofs": count, "forks": [fork(proof) for proof in proofs]}
 
 
-def coverage(store: SQLiteStore, which: Log, low: int, high: int, most: int) -> Plain:
+def coverage(store: ReadableStore, which: Log, low: int, high: int, most: int) -> Plain:
     """What is held of a log from ``low`` to ``high``, in at most so many cells; ``starts`` are their first numbers.
 
     The numbers end at the greatest one that is held.
@@ -107,7 +107,7 @@ def coverage(store: SQLiteStore, which: Log, low: int, high: int, most: int) -> 
     }
 
 
-def links(store: SQLiteStore, which: Log, chosen: int, most: int, low: int | None = None) -> Plain:
+def links(store: ReadableStore, which: Log, chosen: int, most: int, low: int | None = None) -> Plain:
     """The link graph around an entry: so many neighbours from ``low`` on, and the certificate pool of ``chosen``.
 
     ``links`` are those of the entries in the window, ``pool_links`` those along which the pool is checked: from the
@@ -143,7 +143,7 @@ def links(store: SQLiteStore, which: Log, chosen: int, most: int, low: int | Non
     }
 
 
-def forks(store: SQLiteStore, offset: int, limit: int) -> Plain:
+def forks(store: ReadableStore, offset: int, limit: int) -> Plain:
     """A page of the forked logs, each with the proof of its lowest position."""
     survey = store.survey()
     limit = min(limit, MOST_LOGS)
@@ -166,7 +166,7 @@ def fork(proof: ForkProof) -> Plain:
     }
 
 
-def proof_file(store: SQLiteStore, which: Log) -> bytes:
+def proof_file(store: ReadableStore, which: Log) -> bytes:
     """The proofs of a log's fork as a bundle, which ``culm import`` takes; ``NotHeld`` if there is none."""
     _, proofs = store.survey().proofs(which, _MOST_PROOFS)
     if not proofs:
@@ -179,13 +179,13 @@ def proof_file(store: SQLiteStore, which: Log) -> bytes:
     return file.getvalue()
 
 
-def changes(store: SQLiteStore, since: int, most: int) -> tuple[int, list[str]]:
+def changes(store: ReadableStore, since: int, most: int) -> tuple[int, list[str]]:
     """The number of the last change, and the logs that changed last, after change number ``since``."""
     last, changed = store.survey().changed(since, most)
     return last, [log_text(one) for one in changed]
 
 
-def _line(store: SQLiteStore, which: Log) -> LogLine:
+def _line(store: ReadableStore, which: Log) -> LogLine:
     line = store.survey().line(which)
     if line is None:
         raise NotHeld(f"nothing of {log_text(which)} is held")
@@ -206,7 +206,7 @@ def _mark(mark: Mark) -> Plain:
     return {"state": mark.state.name.lower(), "payload": mark.payload_state.name.lower(), "variants": mark.variants}
 
 
-def _entry(store: SQLiteStore, place: Place) -> Plain | None:
+def _entry(store: ReadableStore, place: Place) -> Plain | None:
     stored = store.get(place)
     if stored is None:
         return None

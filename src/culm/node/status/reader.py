@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from culm.errors import StoreError
 from culm.node.sharing.threads import Worker
-from culm.store import SQLiteStore
+from culm.store import ReadableStore, SQLiteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ class Reader:
         self._patience = patience
         self._waiting = 0
 
-    async def ask(self, question: Callable[[SQLiteStore], _T]) -> _T:
+    async def ask(self, question: Callable[[ReadableStore], _T]) -> _T:
         """The answer to a question that reads; ``TooBusy``, or another ``StoreError``."""
         if self._waiting >= _MOST_WAITING:
             raise TooBusy("too many questions wait for an answer")
@@ -46,7 +46,7 @@ class Reader:
         finally:
             self._waiting -= 1
 
-    def _answer(self, question: Callable[[SQLiteStore], _T]) -> _T:
+    def _answer(self, question: Callable[[ReadableStore], _T]) -> _T:
         with self._store.survey().bounded(self._patience):
             return question(self._store)
 

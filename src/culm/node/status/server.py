@@ -23,7 +23,7 @@ from culm.node.status.guard import Guard
 from culm.node.status.metrics import NodeCollector, metrics_text
 from culm.node.status.overview import Rates, overview
 from culm.node.status.reader import Reader, TooBusy
-from culm.store.survey import Only, Order
+from culm.store.surveyed import Only, Order
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

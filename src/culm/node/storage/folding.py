@@ -11,8 +11,8 @@ from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from typing import TYPE_CHECKING
 
 from culm.errors import StoreError
-from culm.store.database import Database
-from culm.store.pieces import sweep
+from culm.store.opening import open_database
+from culm.store.payloads.pieces import sweep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,7 +41,7 @@ async def _fold(path: Path, own: Worker) -> None:
     wal = path.with_name(path.name + "-wal")
     databases = ExitStack()
     try:
-        database = await own.run(lambda: databases.enter_context(closing(Database(path))))
+        database = await own.run(lambda: databases.enter_context(closing(open_database(path))))
         with suppress(StoreError):
             await own.run(sweep, database)
         seen = None

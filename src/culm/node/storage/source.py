@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from culm.errors import Place
 from culm.node.culm.offers import lowest_fork, newest_held
 from culm.node.interests.missing import lacking, stranded
-from culm.store import SQLiteStore
+from culm.store import ReadableStore, SQLiteStore
 from culm.transfer import Kept
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class _Locked:
 class StoreSource:
     """A ``culm.intervals.Source`` over a store's file, and what a node needs to know to ask others."""
 
-    def __init__(self, store: SQLiteStore, policy: Policy) -> None:
+    def __init__(self, store: ReadableStore, policy: Policy) -> None:
         self._store = SQLiteStore(store.path, read_only=True)
         self.policy = policy
         self._lock = Lock()
@@ -212,7 +212,7 @@ class StoreSource:
             return [(summary.author, summary.log_id) for summary in self._store.logs()]
 
     @property
-    def store(self) -> SQLiteStore:
+    def store(self) -> ReadableStore:
         """The store itself; hold ``lock`` meanwhile."""
         return self._store
 

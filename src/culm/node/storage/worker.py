@@ -15,7 +15,7 @@ from culm.node.surroundings import Surroundings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from culm.store import SQLiteStore
+    from culm.store import Store, ToolStore
 
 GROUP_ENTRIES = 1000  # that one call of the store's thread takes at most
 _SHORT_GROUP_ENTRIES = 64  # where others wait for the store, too
@@ -46,7 +46,7 @@ class StoreWorker(Worker):
     ``share`` is for computing beside it, which sessions do by turns.
     """
 
-    def __init__(self, store: SQLiteStore, surroundings: Surroundings | None = None) -> None:
+    def __init__(self, store: ToolStore, surroundings: Surroundings | None = None) -> None:
         self._surroundings = surroundings or Surroundings()
         super().__init__(self._surroundings.thread())
         self.store = store
@@ -72,7 +72,7 @@ class StoreWorker(Worker):
 class SharedWorker:
     """A ``StoreWorker`` on an owner's account."""
 
-    def __init__(self, store: SQLiteStore, storing: Share, share: Share) -> None:
+    def __init__(self, store: Store, storing: Share, share: Share) -> None:
         self.store = store
         self.share = share
         self._storing = storing

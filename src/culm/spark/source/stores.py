@@ -18,7 +18,7 @@ from culm.errors import ConfigError
 from culm.spark.inputs import Part, Piece
 from culm.spark.scan import scan
 from culm.spark.source.rows import entry_batches
-from culm.store.database import Database
+from culm.store.opening import open_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,7 +61,7 @@ class StoreStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _greatest(self) -> Offset:
         latest = {}
         for path in self._paths:
-            database = Database(Path(path), read_only=True)
+            database = open_database(Path(path), read_only=True)
             try:
                 for part in _TABLES:
                     (greatest,) = database.connection.execute(f"SELECT max(id) FROM {part.value}").fetchone()

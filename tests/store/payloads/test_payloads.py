@@ -15,7 +15,7 @@ from culm.bamboo import Entry, Identity, yamf_hash
 from culm.errors import NotHeld, PayloadMismatch, PayloadSizeMismatch, StoreDamaged
 from culm.store import PayloadState, SQLiteStore, State
 from culm.store.exchange import export_bundle, export_plain
-from culm.store.pieces import PIECE_BYTES
+from culm.store.payloads.pieces import PIECE_BYTES
 from culm.testing import LogBuilder
 from tests.store.damage import put
 from tests.store.large import COMMIT, LARGE, held
@@ -143,7 +143,7 @@ def test_a_piece_that_holds_nothing(place: Path, log: LogBuilder) -> None:
         assert stored is not None
     put(place, "payloads", "piece", "NULL", f"entry = {stored.id}")
     with SQLiteStore(place) as store:
-        with pytest.raises(StoreDamaged, match="0 bytes of a payload are there in place of 5"):
+        with pytest.raises(StoreDamaged, match="a payload of 5 bytes ends after 0"):
             list(store.payload(stored))
         assert b"".join(store.payload_rest(store.sendables(stored.entry.log, 1, 1, 1)[0])) == b""
         with pytest.raises(StoreDamaged, match="1 rows of its table payloads"):
@@ -172,7 +172,7 @@ def test_bytes_that_are_missing_are_told(place: Path, log: LogBuilder) -> None:
         stored = store.get(log.entries[0].place)
         assert stored is not None
         store._database.connection.execute("UPDATE payloads SET piece = x'66' WHERE entry = ?", (stored.id,))
-        with pytest.raises(StoreDamaged, match="1 bytes of a payload are there in place of 5"):
+        with pytest.raises(StoreDamaged, match="a payload of 5 bytes ends after 1"):
             list(store.payload(stored))
         for export in (export_plain, export_bundle):
             with pytest.raises(StoreDamaged):
@@ -315,7 +315,7 @@ def test_too_many_bytes(bare: SQLiteStore, log: LogBuilder, before: int) -> None
     """More bytes than the entry claims are refused before any of them is taken."""
     sink = bare.payload_sink(log.entries[0].place)
     sink.write(b"first"[:before])
-    with pytest.raises(PayloadMismatch, match="goes on after the 5 bytes"):
+    with pytest.raises(PayloadMismatch, match="is longer than the 5 bytes"):
         sink.write(b"first"[before:] + b"!")
 
     assert before == sink.offset

@@ -1,17 +1,20 @@
-"""A record index, a set of records as a folder: what is in its files, and writing them (docs/spark-fingerprint.md).
+"""A record index, a set of records as a folder: the format of its files, and writing them (docs/spark-fingerprint.md).
 
-::
+A pipeline over billions of entries ends in a set that no store holds and no memory can take. To reconcile it with a
+peer, one must add up any range of it and find any record, with a few reads of a file, and the set must be writable by
+many machines at once. An index is therefore a tree on disk, made of files that know nothing of each other::
 
     INDEX/index.json            the manifest: which files, how many records, their sum
     INDEX/records-00000-…       one file for each range of keys: records, table of blocks, fences
 
-A record is its *key*: the timestamp (8 bytes, big-endian) and the id (32 bytes). A file is a tree of three levels. Its
-records stand in blocks; the table has an entry for each block, with the sum of the ids before it; a page is 128 entries
-of the table, and a fence leads to each. Every entry holds the checksum of what it leads to, the manifest that of all
-fences and its own, so that nothing is read unchecked.
+A record is its *key*: the timestamp (8 bytes, big-endian) and the id (32 bytes). The tree of a file has three levels,
+as a dictionary has pages, columns and words. The records stand in blocks. The table has an entry for each block, with
+the sum of the ids before it. 128 entries of the table are a page, and a fence leads to each page. Each level holds the
+checksums of the level below, and the manifest holds those of the fences and its own, so nothing is read unchecked.
 
-Where a block begins depends on its first record, not on how many stand before: equal stretches of two sets have equal
-blocks. Files of a set may therefore be written by different machines, each knowing nothing of the others.
+Whether a record begins a new block depends on its id alone, and not on the number of records before it. Equal stretches
+of two sets therefore have equal blocks, even if one set has a record more somewhere before. Two indexes can so be
+compared block by block, and machines can write files of one set without knowing each other's records.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import numpy as np
 
 from culm.negentropy.codec import ID_BYTES
 from culm.negentropy.storage import MODULUS_MASK
-from culm.store.indexmanifest import (
+from culm.store.recordindex.manifest import (
     ABOVE_ALL,
     BLOCK,
     BLOCK_RECORDS,
@@ -40,7 +43,7 @@ from culm.store.indexmanifest import (
     hex_of,
     write_manifest,
 )
-from culm.store.views import View
+from culm.store.values import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,9 +56,9 @@ if TYPE_CHECKING:
 
 
 class FileWriter:
-    """Writes a file of an index, from keys that come in ascending order. Memory: a batch, a block, and the table.
+    """Writes a file of an index, from keys in ascending order. Memory: a batch, a block, and the table.
 
-    The file has a name that nobody else gives, so that whoever does the same work twice disturbs nothing.
+    The file's name is random, so that a task that is run twice, as Spark does, does not overwrite its own result.
     """
 
     def __init__(self, folder: Path, label: str = "records", block_records: int = BLOCK_RECORDS) -> None:
@@ -63,16 +66,16 @@ class FileWriter:
         self._path = folder / f"{label}-{secrets.token_hex(8)}"
         self._temporary = self._path.with_name(f".{self._path.name}.part")
         self._stream: BinaryIO | None = None
-        self._pending: Keys = np.empty((0, KEY_BYTES), np.uint8)  # the block that more records may still belong to
+        self._pending: Keys = np.empty((0, KEY_BYTES), np.uint8)  # the last block, to which more records may belong
         self._table = bytearray()
         self._records = 0
         self._total = 0
         self._last = b""
 
     def add(self, keys: Keys) -> None:
-        """Take more records: n rows of 40 bytes, ascending. One that is there already is left out.
+        """Take more records: n rows of 40 bytes, ascending. A record that was taken before is left out.
 
-        ``ValueError`` if they do not ascend, or a timestamp is infinite.
+        ``ValueError`` if they do not ascend, or if a timestamp is 2^64 - 1, which stands for infinity.
         """
         keys = self._new(keys)
         if not len(keys):
@@ -83,7 +86,7 @@ class FileWriter:
         self._pending = pending[starts[-1] :].copy()
 
     def finish(self) -> IndexFile | None:
-        """Complete the file and give it its name. None, and no file, if there were no records."""
+        """Complete the file and give it its name. Without records there is no file, and the result is None."""
         if len(self._pending):
             self._write(self._pending, [0, len(self._pending)])
         if self._stream is None:
@@ -107,24 +110,24 @@ class FileWriter:
         )
 
     def discard(self) -> None:
-        """Remove what is not finished. Does nothing to a file that is."""
+        """Remove the file if it is not finished. A finished file stays."""
         if self._stream is not None:
             self._stream.close()
             self._temporary.unlink(missing_ok=True)
 
     def _new(self, keys: Keys) -> Keys:
-        """Those of ascending keys that are not there yet."""
+        """The keys that were not taken before; ``keys`` ascend."""
         if not len(keys):
             return keys
         whole = np.ascontiguousarray(keys).view(f"S{KEY_BYTES}").reshape(-1)  # compares as bytes do
         if bool((whole[1:] < whole[:-1]).any()) or keys[0].tobytes() < self._last:
-            raise ValueError("records of an index that do not ascend")
+            raise ValueError("the records of an index have to ascend")
         fresh = np.ones(len(keys), np.bool_)
         fresh[1:] = whole[1:] != whole[:-1]
         fresh[0] = keys[0].tobytes() != self._last
         self._last = keys[-1].tobytes()
         if self._last >= ABOVE_ALL:
-            raise ValueError("the timestamp 2^64 - 1 stands for infinity")
+            raise ValueError("the timestamp 2^64 - 1 stands for infinity: no record can have it")
         return keys[fresh]
 
     def _write(self, keys: Keys, starts: Sequence[int]) -> None:
@@ -144,9 +147,9 @@ class FileWriter:
 
 
 def _starts(keys: Keys, block_records: int) -> list[int]:
-    """Where blocks begin: at the first key; where the last two bytes of one say so; where the block would be too long.
+    """Where blocks begin: at the first key, at keys whose last two bytes say so, and where a block would be too long.
 
-    The last of them may go on beyond the keys.
+    The last block may go on with later keys.
     """
     ends = keys[1:, -2].astype(np.uint16) << 8 | keys[1:, -1]
     marked = (np.flatnonzero(ends & (block_records - 1) == 0) + 1).tolist()
@@ -154,31 +157,32 @@ def _starts(keys: Keys, block_records: int) -> list[int]:
     return [at for begin, end in pairwise([0, *marked, len(keys)]) for at in range(begin, end, longest)]
 
 
-_SUM_BYTES = 64
+_SUM_BYTES = 64  # of a packed sum: eight 64-bit numbers, see ``_lanes``
 
 
 def running_sums(keys: Keys) -> bytes:
-    """The sums of the first 1, 2, ... n ids, for ``sum_at``."""
+    """The sums of the first 1, 2, ... n ids, packed for ``sum_at``."""
     return np.cumsum(_lanes(keys), axis=0, dtype=np.uint64).tobytes()
 
 
 def sum_at(sums: bytes, at: int) -> int:
-    """One of the sums."""
+    """The sum of the first ``at`` + 1 ids."""
     at *= _SUM_BYTES
     even, odd = sums[at : at + ID_BYTES], sums[at + ID_BYTES : at + _SUM_BYTES]
     return int.from_bytes(even, "little") + (int.from_bytes(odd, "little") << 32)
 
 
 def _lanes(keys: Keys) -> npt.NDArray[np.uint32]:
-    """The ids as eight 32-bit numbers each, so that columns of them add up within 64 bits: the even ones, the odd ones.
+    """The ids as columns of 32-bit numbers: the even ones of each id first, then the odd ones.
 
-    Each four of such sums are, one behind the other, the bytes of a number.
+    numpy adds 64-bit numbers, but an id has 256 bits. 32-bit columns add up without overflow for 2^32 ids. Four even
+    sums side by side are the bytes of one large number, because they lie 64 bits apart; so are the four odd sums.
     """
     return np.ascontiguousarray(keys[:, 8:]).view("<u4")[:, [0, 2, 4, 6, 1, 3, 5, 7]]
 
 
 def _sums(keys: Keys, starts: Sequence[int]) -> list[int]:
-    """The sums of the ids from each place to before the next."""
+    """The sums of the ids from each start to before the next one."""
     sums = np.add.reduceat(_lanes(keys), starts, axis=0, dtype=np.uint64).tobytes()
     return [sum_at(sums, at) for at in range(len(starts))]
 
@@ -191,7 +195,7 @@ def write_index(
     block_records: int = BLOCK_RECORDS,
     files: int = 1,
 ) -> Manifest:
-    """Write an index of ascending keys (n rows of 40 bytes) into a folder that is there, in about so many files."""
+    """Write an index of ascending keys (n rows of 40 bytes) into an existing folder, in at most ``files`` files."""
     made = []
     for part in np.array_split(keys, files):
         writer = FileWriter(folder, block_records=block_records)

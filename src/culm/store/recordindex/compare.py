@@ -1,8 +1,9 @@
-"""Comparing two record indexes: what one of them has and the other lacks.
+"""Comparing two record indexes: which records only one of them has.
 
-Ranges of keys whose records are as many, and whose ids have the same sum, are passed over; others are cut where a block
-begins, as near to their middle as can be, and looked at again. A block is read only if the other index has not the same
-block. As with the protocol itself, one id under two timestamps is not noticed; an entry's id settles its timestamp.
+Ranges with as many records and the same sum of ids are equal and are passed over. Any other range is cut where a block
+begins, as near to its middle as possible, and both halves are compared in turn. A block is read only if the other index
+does not have the same block, so the cost depends on the differences. As in the protocol itself, one id under two
+timestamps is not noticed; that cannot happen with entries, because the id of an entry decides its timestamp.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from culm.errors import ConfigError
-from culm.store.records import key_id, key_timestamp
+from culm.store.records.index import key_id, key_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from culm.store.recordindex import IndexStorage
+    from culm.store.recordindex.storage import IndexStorage
 
 _Span = tuple[int, int]
 
 
 class Difference(NamedTuple):
-    """A record that is in one index only, ``side`` ``a`` or ``b``."""
+    """A record that only one index has: ``side`` is ``a`` or ``b``."""
 
     side: str
     timestamp: int
@@ -29,12 +30,15 @@ class Difference(NamedTuple):
 
 
 def compare(a: IndexStorage, b: IndexStorage) -> Iterator[Difference]:
-    """What only one of two indexes has, in the order of records. Memory: a few blocks, however much differs.
+    """The records that only one of two indexes has, in their order. Memory: a few blocks, however much differs.
 
-    What it costs is in ``bytes_read`` of both. ``ConfigError`` if they are not of the same view, ``StoreDamaged``.
+    ``bytes_read`` of both indexes says what it cost. ``ConfigError`` if they are of different views, ``StoreDamaged``
+    as soon as a damaged part is read.
     """
     if a.view is not b.view:
-        raise ConfigError(f"{a.path} has the {a.view.value}, {b.path} the {b.view.value}: they cannot be compared")
+        raise ConfigError(
+            f"{a.path} is an index of {a.view.value}, {b.path} one of {b.view.value}: compare two of the same kind"
+        )
     return _compared(a, b)
 
 
@@ -55,9 +59,9 @@ def _compared(a: IndexStorage, b: IndexStorage) -> Iterator[Difference]:
 
 
 def _cut(a: IndexStorage, in_a: _Span, b: IndexStorage, in_b: _Span) -> _Span | None:
-    """Where to cut a range, in either index; None if no block begins within.
+    """Where to cut a range in each index; None if no block begins inside.
 
-    Larger blocks first: where one of them begins, a smaller one does, too, for the most part.
+    The index with the larger blocks decides, because where one of these begins, a smaller one mostly begins too.
     """
     if a.block_records < b.block_records:
         cut = _cut(b, in_b, a, in_a)
@@ -70,7 +74,7 @@ def _cut(a: IndexStorage, in_a: _Span, b: IndexStorage, in_b: _Span) -> _Span | 
 
 
 def _alone(a: Iterable[bytes], b: Iterable[bytes], *, one_is_empty: bool) -> Iterator[Difference]:
-    """The keys that stand on one side only."""
+    """The keys that only one side has."""
     if one_is_empty:
         yield from (_difference("a", key) for key in a)
         yield from (_difference("b", key) for key in b)

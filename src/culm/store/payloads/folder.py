@@ -1,8 +1,8 @@
-"""The folder beside the store's file that large payloads lie in, each a file of its own.
+"""The folder beside the store's file. It holds large payloads, each in a file of its own.
 
-The database says which files there are (``payload_files``), and how much of each counts. A file is only ever written
-inside a writing transaction, behind the bytes that count, so that whatever happens, nothing that the database speaks of
-changes: what a transaction left behind that was undone is written over, or swept up.
+The database says which files belong to payloads (``payload_files``), and how many bytes of each count. A file is only
+written inside a writing transaction, and only after the bytes that count. The bytes that count therefore never change,
+whatever fails. If the transaction is rolled back, what it wrote is overwritten by the next attempt, or swept up.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from culm.store.interface import Bytes
+    from culm.store.values import Bytes
 
-_NAME_BYTES = 16
+_NAME_BYTES = 16  # random, so two processes never choose one name, and a file's name is never used again
 _NAME = re.compile("[0-9a-f]{32}")
 
 
 class Folder:
-    """Files with payloads, by their names. The folder is made when the first is written."""
+    """Files with payloads, by their names. The folder is made when the first file is."""
 
     def __init__(self, store: Path) -> None:
         self.path = store.with_name(store.name + "-payloads")
 
     def create(self) -> str:
-        """Begin a new file; its name."""
+        """Make an empty file; its name."""
         name = secrets.token_hex(_NAME_BYTES)
         with self._translated_errors(name):
             if not self.path.is_dir():
@@ -44,16 +44,16 @@ class Folder:
         return name
 
     def write(self, name: str, offset: int, data: Bytes) -> None:
-        """Write bytes where they belong."""
+        """Write bytes from ``offset`` on; ``FileNotFoundError`` if the file is gone."""
         with self._translated_errors(name), self._opened(name, os.O_WRONLY) as file:
             view = memoryview(data)
-            while view:
+            while view:  # the system may write less than it is given
                 written = os.pwrite(file, view, offset)
                 view, offset = view[written:], offset + written
 
     def sync(self, name: str) -> None:
-        """Bring a file to the disk, and that it is there. May be called in any thread."""
-        with suppress(FileNotFoundError), self._translated_errors(name):  # gone: dropped meanwhile
+        """Bring a file and its name to the disk. May be called in any thread, because that takes long."""
+        with suppress(FileNotFoundError), self._translated_errors(name):  # the payload was dropped meanwhile
             sync(self._file(name))
             sync(self.path)
 
@@ -70,20 +70,23 @@ class Folder:
         return 0
 
     def remove(self, names: Iterable[str]) -> None:
-        """Delete files. One that cannot be deleted now is swept up later; what is not one of ours is left alone."""
+        """Delete files. One that cannot be deleted now is swept up later. Other names than ours are left alone."""
         for name in names:
             with suppress(OSError, StoreDamaged):
                 self._file(name).unlink()
 
     def names(self) -> list[str]:
-        """All files there are."""
+        """The names of all files with payloads, whether or not the database knows them."""
         try:
             return [path.name for path in self.path.iterdir() if _NAME.fullmatch(path.name)]
         except OSError:
             return []
 
     def _file(self, name: str) -> Path:
-        """Where a file is. A damaged database, or one that somebody made, may name anything: only ours is taken."""
+        """Where a file is; ``StoreDamaged`` unless the name is of our form.
+
+        A damaged or forged database may hold any name, and a path such as ``../precious`` must not be followed.
+        """
         if _NAME.fullmatch(str(name)) is None:
             raise StoreDamaged(f"{self.path}: {name!r} is not the name of a file with a payload")
         return self.path / name
@@ -104,5 +107,4 @@ class Folder:
             raise
         except OSError as error:
             kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreError
-            msg = f"{self.path / name}: {error.strerror}"
-            raise kind(msg) from error
+            raise kind(f"{self.path / name}: {error.strerror}") from error

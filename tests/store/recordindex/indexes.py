@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from culm.store.indexfile import write_index
-from culm.store.indexmanifest import KEY_BYTES
 from culm.store.recordindex import IndexStorage
-from culm.store.records import record_key
+from culm.store.recordindex.manifest import KEY_BYTES
+from culm.store.recordindex.writer import write_index
+from culm.store.records.index import record_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

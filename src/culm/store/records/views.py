@@ -1,51 +1,56 @@
 """Reading the record index: the store as sets to reconcile (docs/specs/negentropy.md, "Sets of a store").
 
-A ``RecordSet`` opens with the sums of the blocks, not with the records; those it reads a block at a time, where a
-session looks closer. It belongs to one snapshot of the store, however long the session lasts and whoever writes
-meanwhile.
+A session must see one unchanging set, and may last for minutes while others write. A ``RecordSet`` therefore has a
+connection and a snapshot of its own. It reads the sums of all blocks when it opens, one row for some hundred records,
+and answers most questions from these. Records are read a block at a time, where the two sets differ.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from contextlib import contextmanager
-from enum import Enum
 from itertools import accumulate, pairwise
+from sys import maxsize
 from typing import TYPE_CHECKING
 
 from culm.errors import StoreDamaged
 from culm.negentropy.codec import INFINITY
 from culm.negentropy.storage import MODULUS_MASK, make_fingerprint, shortest_prefix
-from culm.store.database import Database
-from culm.store.guard import telling
+from culm.store.opening import open_database
 from culm.store.queries import stored_entry
-from culm.store.records import ID_BYTES, Kind, every_record, key_id, key_timestamp, record_key
-from culm.store.rows import find_log
-from culm.store.schema import from_sql, to_sql
+from culm.store.records.index import ID_BYTES, Kind, every_record, key_id, key_timestamp, record_key
+from culm.store.rows import (
+    AT,
+    BYTES,
+    COUNT,
+    ID,
+    KEY,
+    LOG_ID,
+    ROW,
+    SEQ,
+    all_rows,
+    each_row,
+    find_log,
+    first_row,
+)
+from culm.store.schema import IS_COMPLETE, IS_VERIFIED, from_sql, to_sql
+from culm.store.values import View
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from culm.negentropy import ArrayStorage, Storage
-    from culm.store.interface import StoredEntry
+    from culm.store.database import Database
+    from culm.store.values import StoredEntry
     from culm.types import Log
 
-_BLOCKS_KEPT = 64
-_DAMAGED = "the store is damaged: its record index is not in order (culm doctor)"
+_BLOCKS_KEPT = 64  # of at most 256 records: about a megabyte for each session
+_DAMAGED = "the store is damaged: its record index is not in order (run culm doctor)"
 
 
-class View(Enum):
-    """Which records: of all verified entries, of those whose payload is held complete, of the logs."""
-
-    ENTRIES = "entries"
-    PAYLOADS = "payloads"
-    HEADS = "heads"
-
-    @property
-    def kind(self) -> Kind:
-        """The kind of record in the index."""
-        return Kind.HEAD if self is View.HEADS else Kind.ENTRY
+def _kind_of(view: View) -> Kind:
+    return Kind.HEAD if view is View.HEADS else Kind.ENTRY
 
 
 @contextmanager
@@ -54,12 +59,12 @@ def record_set(
 ) -> Iterator[Storage]:
     """The records of a view as they are now, for as long as the block lasts.
 
-    Of one log if one is given, or of those that ``only`` says yes to: such sets are made by passing over the log's
-    entries, or over all.
+    With ``log`` only the records of one log, with ``only`` those of the logs for which it returns true. The index has
+    no sums for such sets: they are built in memory, from the entries of the log or from all records.
     """
-    own = Database(database.path, read_only=True)
+    own = open_database(database.path, read_only=True)
     try:
-        with telling(own), own.snapshot() as connection:
+        with own.snapshot() as connection:
             if log is not None:
                 yield _of_rows(_rows_of_log(connection, view, log))
             elif only is not None:
@@ -75,18 +80,17 @@ class RecordSet:
 
     def __init__(self, connection: sqlite3.Connection, view: View) -> None:
         self._db = connection
-        self._kind = view.kind
+        self._kind = _kind_of(view)
         columns, condition = (
             ("held_count, held_total", " AND ref & 1") if view is View.PAYLOADS else ("count, total", "")
         )
-        rows = connection.execute(
-            f"SELECT first, {columns} FROM record_blocks WHERE kind = ? ORDER BY first", (self._kind,)
-        ).fetchall()
+        query = f"SELECT first, {columns} FROM record_blocks WHERE kind = ? ORDER BY first"
+        rows = all_rows(connection.execute(query, (self._kind,)), BYTES, COUNT, BYTES)
         self._query = f"SELECT key FROM records WHERE kind = ? AND key >= ?{condition} ORDER BY key LIMIT ?"
         self._firsts: list[bytes] = [row[0] for row in rows]
         self._starts: list[int] = [0, *accumulate(row[1] for row in rows)]
         self._totals: list[int] = [0, *accumulate(int.from_bytes(row[2], "little") for row in rows)]
-        if not rows or any(row[1] < 0 for row in rows):
+        if not rows or self._starts[-1] > maxsize:
             raise StoreDamaged(_DAMAGED)
         self._blocks: dict[int, list[bytes]] = {}
         self._sums: dict[int, list[int]] = {}
@@ -98,7 +102,8 @@ class RecordSet:
         """The first position whose record is not below a bound."""
         if timestamp == INFINITY:
             return len(self)
-        # A prefix stands for itself and zeros: an id is below it if and only if its own start is.
+        # A bound's prefix stands for the prefix followed by zeros. An id is below it exactly if its own start is below
+        # the prefix, so the shorter byte string can be compared as it is.
         key = record_key(timestamp, prefix)
         number = bisect_right(self._firsts, key) - 1
         return self._starts[number] + bisect_left(self._block(number), key)
@@ -112,7 +117,7 @@ class RecordSet:
         return key_id(self._key(position))
 
     def ids(self, low: int, high: int) -> bytes:
-        """The ids of the records from ``low`` to before ``high``, one behind the other."""
+        """The ids of the records from ``low`` to before ``high``, joined."""
         parts: list[bytes] = []
         while low < high:
             number, offset = self._locate(low)
@@ -143,7 +148,7 @@ class RecordSet:
     # -- blocks ------------------------------------------------------------------------------------------------
 
     def _locate(self, position: int) -> tuple[int, int]:
-        """The block of a record, and its place in there."""
+        """The block of a record, and its place in the block."""
         number = bisect_right(self._starts, position) - 1
         return number, position - self._starts[number]
 
@@ -152,7 +157,7 @@ class RecordSet:
         return self._block(number)[offset]
 
     def _total(self, position: int) -> int:
-        """The sum of the ids before a position, not yet reduced."""
+        """The sum of the ids before a position, not yet reduced modulo 2^256."""
         number, offset = self._locate(position)
         if not offset:
             return self._totals[number]
@@ -163,7 +168,7 @@ class RecordSet:
         return sums[offset]
 
     def _block(self, number: int) -> list[bytes]:
-        """The keys of a block. Sessions go through the ranges in order: the last few blocks are kept."""
+        """The keys of a block. The last few blocks are kept, because a session goes through the ranges in order."""
         block = self._blocks.get(number)
         if block is None:
             while len(self._blocks) >= _BLOCKS_KEPT:
@@ -171,7 +176,7 @@ class RecordSet:
                 del self._blocks[oldest]
                 self._sums.pop(oldest, None)
             count = self._starts[number + 1] - self._starts[number]
-            rows = self._db.execute(self._query, (self._kind, self._firsts[number], count)).fetchall()
+            rows = all_rows(self._db.execute(self._query, (self._kind, self._firsts[number], count)), KEY)
             block = [key for (key,) in rows]
             if len(block) != count:
                 raise StoreDamaged(_DAMAGED)
@@ -179,12 +184,12 @@ class RecordSet:
         return block
 
 
-# -- sets that are not kept -----------------------------------------------------------------------------------------
+# -- sets of some logs ----------------------------------------------------------------------------------------------
 
 
 def _of_rows(rows: Iterable[tuple[int, bytes]]) -> ArrayStorage:
-    """A sealed set of records as they are stored."""
-    import numpy as np  # noqa: PLC0415 - opening a store does not need it
+    """A set of records, given as stored timestamps and ids."""
+    import numpy as np  # noqa: PLC0415 - takes long to load, and opening a store does not need it
 
     from culm.negentropy import ArrayStorage  # noqa: PLC0415
 
@@ -200,55 +205,56 @@ def _of_rows(rows: Iterable[tuple[int, bytes]]) -> ArrayStorage:
 def _rows_of_log(connection: sqlite3.Connection, view: View, log: Log) -> Iterable[tuple[int, bytes]]:
     row = find_log(connection, log)
     if view is View.HEADS:
-        return connection.execute("SELECT ?, head FROM logs WHERE id = ? AND head IS NOT NULL", (to_sql(0), row))
-    held = " AND payload_state = 2" if view is View.PAYLOADS else ""
-    return connection.execute(
-        f"SELECT seq - 1, substr(hash, 1, 32) FROM entries WHERE log = ? AND state = 2{held}", (row,)
-    )
+        cursor = connection.execute("SELECT ?, head FROM logs WHERE id = ? AND head IS NOT NULL", (to_sql(0), row))
+    else:
+        held = f" AND {IS_COMPLETE}" if view is View.PAYLOADS else ""
+        query = f"SELECT seq - 1, substr(hash, 1, {ID_BYTES}) FROM entries WHERE log = ? AND {IS_VERIFIED}{held}"
+        cursor = connection.execute(query, (row,))
+    return each_row(cursor, AT, ID)
 
 
 def _rows_of_some(
     connection: sqlite3.Connection, view: View, only: Callable[[Log], bool]
 ) -> Iterable[tuple[int, bytes]]:
-    logs = connection.execute("SELECT id, author, log_id, head FROM logs").fetchall()
+    query = "SELECT id, author, log_id, head FROM logs"
+    logs = all_rows(connection.execute(query), ROW, BYTES, LOG_ID, ID.or_null())
     chosen = {row: head for row, author, log_id, head in logs if only((author, from_sql(log_id)))}
     if view is View.HEADS:
         yield from sorted((to_sql(0), head) for head in chosen.values() if head is not None)
         return
     log_of = "SELECT log FROM entries WHERE id = ?"
-    for key, ref in every_record(connection, view.kind):
+    for key, ref in every_record(connection, _kind_of(view)):
         row, held = divmod(ref, 2)
-        found = connection.execute(log_of, (row,)).fetchone()
+        found = first_row(connection.execute(log_of, (row,)), ROW)
         if found is None:
             raise StoreDamaged(_DAMAGED)
         if found[0] in chosen and (view is not View.PAYLOADS or held):
             yield to_sql(key_timestamp(key)), key_id(key)
 
 
-# -- what an id stands for ------------------------------------------------------------------------------------------
+# -- from ids back to entries and logs-------------------------------------------------------------------------------
 
 
 def entries_of(database: Database, ids: set[bytes]) -> Iterator[StoredEntry]:
-    """The verified entries with these record ids, log by log in ascending order. Passes over the index once."""
+    """The verified entries with these record ids, log by log in ascending order. Reads the whole index once."""
     place_of = "SELECT log, seq, variant FROM entries WHERE id = ?"
     with database.snapshot() as connection:
         records = every_record(connection, Kind.ENTRY) if ids else iter(())
         rows = [ref // 2 for key, ref in records if key_id(key) in ids]
-        places = [connection.execute(place_of, (row,)).fetchone() for row in rows]
-    if None in places:
+        places = [first_row(connection.execute(place_of, (row,)), ROW, SEQ, COUNT) for row in rows]
+    there = [place for place in places if place is not None]
+    if len(there) != len(places):
         raise StoreDamaged(_DAMAGED)
-    places.sort()
-    for place in places:
+    for log, seq, variant in sorted(there):
         with database.snapshot() as connection:
-            found = stored_entry(connection, *place)
+            found = stored_entry(connection, log, seq, variant)
         if found is not None:
             yield found
 
 
 def logs_of(database: Database, heads: Iterable[bytes]) -> list[Log]:
-    """The logs whose heads have these ids, those that have changed since left out."""
+    """The logs whose heads have these ids. A log that has changed meanwhile has another head, and is left out."""
+    query = "SELECT author, log_id FROM logs WHERE head = ?"
     with database.snapshot() as connection:
-        rows = [
-            connection.execute("SELECT author, log_id FROM logs WHERE head = ?", (head,)).fetchone() for head in heads
-        ]
+        rows = [first_row(connection.execute(query, (head,)), BYTES, LOG_ID) for head in heads]
     return [(author, from_sql(log_id)) for author, log_id in (row for row in rows if row is not None)]

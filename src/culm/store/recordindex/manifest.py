@@ -1,6 +1,7 @@
-"""The manifest of a record index: what the index holds, in which files (docs/spark-fingerprint.md).
+"""The manifest of a record index: its files, and how many records they hold (docs/spark-fingerprint.md).
 
-JSON with a checksum of its own. It is written last: a folder without one is no index.
+Files of an index may be written by many machines, and a run may die between two of them. The manifest is therefore
+written last, and a folder without one is no index. It is JSON with a checksum of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from culm.errors import StoreDamaged, StoreMissing
 from culm.negentropy.codec import ID_BYTES
 from culm.negentropy.storage import MODULUS_MASK
-from culm.store.views import View
+from culm.store.values import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,33 +26,33 @@ if TYPE_CHECKING:
 
 MANIFEST = "index.json"
 FORMAT, VERSION = "culm record index", 1
-MAX_FILES = 256  # all of them stay open while an index is used
+MAX_FILES = 256  # all files stay open while an index is used, and a process may open about a thousand
 KEY_BYTES = 8 + ID_BYTES
-ABOVE_ALL = b"\xff" * 8  # no key is as high: the timestamp would be infinite
+ABOVE_ALL = b"\xff" * 8  # greater than every key, because the timestamp 2^64 - 1 stands for infinity
 
-BLOCK_RECORDS = 128
-MOST_BLOCK_RECORDS = 16384
-LONGEST = 4  # times as many records as it should have: where a block is cut if no record begins the next
+BLOCK_RECORDS = 128  # records of a block: 5 KB to read where two sets differ, and 1 % of the file for the table
+MOST_BLOCK_RECORDS = 16384  # records: beyond that, looking at a single record would read megabytes
+LONGEST = 4  # times ``block_records``: a block is cut there if no record happens to begin the next one
 
 BLOCK = Struct("<40sQ32sI")
-"""An entry of the table: the block's first key, how many records of the file stand before it, the sum of their ids
+"""An entry of the table: the block's first key, the number of records in the file before it, the sum of their ids
 modulo 2^256 (little-endian), CRC-32 of the block."""
 
 FENCE = Struct("<40sQI")
-"""The first key of a page, how many records of the file stand before it, CRC-32 of the page."""
+"""A fence: the first key of a page, the number of records in the file before it, CRC-32 of the page."""
 
-PAGE_BLOCKS = 128
+PAGE_BLOCKS = 128  # entries of the table in a page, so a page is 10 KB and leads to 16,384 records
 PAGE_BYTES = PAGE_BLOCKS * BLOCK.size
 
-_MOST_MANIFEST_BYTES = 1024 * 1024
+_MOST_MANIFEST_BYTES = 1024 * 1024  # far above 256 files, so that a wrong file is refused before it fills the memory
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """What the manifest says of a file: how many records and blocks; in hex the ids' sum, the first and the last key.
+    """What the manifest says of a file: the number of its records and blocks.
 
-    ``checksum`` is BLAKE2b-256 of the fences.
+    In hex: ``total`` is the sum of the ids, ``first`` and ``last`` are keys, ``checksum`` is BLAKE2b-256 of the fences.
     """
 
     name: str
@@ -64,42 +65,42 @@ class IndexFile:
 
     @property
     def table_at(self) -> int:
-        """Where the table begins, in bytes."""
+        """The byte at which the table begins."""
         return self.records * KEY_BYTES
 
     @property
     def fences_at(self) -> int:
-        """Where the fences begin."""
+        """The byte at which the fences begin."""
         return self.table_at + self.blocks * BLOCK.size
 
     @property
     def pages(self) -> int:
-        """How many pages the table has."""
+        """The number of pages of the table."""
         return -(-self.blocks // PAGE_BLOCKS)
 
     @property
     def size(self) -> int:
-        """The length of the file."""
+        """The length of the file in bytes."""
         return self.fences_at + self.pages * FENCE.size
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> Self:
-        """From its fields; ``ValueError``, ``TypeError`` or ``KeyError`` for what cannot be right."""
+        """The file with these fields; ``ValueError``, ``TypeError`` or ``KeyError`` if they cannot be right."""
         if not _NAME.fullmatch(value["name"]):
-            raise ValueError(f"a file named {value['name'][:100]!r}")
+            raise ValueError(f"{value['name'][:100]!r} is not the name of a file of an index")
         if {type(value["records"]), type(value["blocks"])} != {int} or not 0 < value["blocks"] <= value["records"]:
-            raise ValueError(f"{value['name']}: {value['blocks']} blocks of {value['records']} records")
+            raise ValueError(f"{value['name']}: {value['blocks']} blocks cannot hold {value['records']} records")
         file = cls(**value)
         sizes = {"total": ID_BYTES, "first": KEY_BYTES, "last": KEY_BYTES, "checksum": 32}
         for name, size in sizes.items():
             if len(bytes.fromhex(getattr(file, name))) != size:
-                raise ValueError(f"{file.name}: {name}")
+                raise ValueError(f"{file.name}: {name!r} does not have {size} bytes")
         return file
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an index holds: the records of a view. ``total`` is the sum of their ids modulo 2^256."""
+    """The files of an index, which together hold the records of a view."""
 
     view: View
     block_records: int
@@ -107,7 +108,7 @@ class Manifest:
 
     @property
     def records(self) -> int:
-        """How many records there are."""
+        """The number of records in all files."""
         return sum(file.records for file in self.files)
 
     @property
@@ -116,7 +117,7 @@ class Manifest:
         return sum(number_of(file.total) for file in self.files) & MODULUS_MASK
 
     def encode(self) -> str:
-        """As the manifest's file has it."""
+        """The text of the manifest's file."""
         rest = {
             "format": FORMAT,
             "version": VERSION,
@@ -130,7 +131,7 @@ class Manifest:
 
     @classmethod
     def decode(cls, text: bytes) -> Self:
-        """Read what ``encode`` wrote; ``StoreDamaged`` for anything else."""
+        """The manifest that ``encode`` made this text of; ``StoreDamaged`` for any other text."""
         try:
             return cls._of(json.loads(text))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -141,50 +142,52 @@ class Manifest:
         if value.get("format") != FORMAT:
             raise StoreDamaged("not the manifest of a record index")
         if value.get("version") != VERSION:
-            raise StoreDamaged(f"version {str(value.get('version'))[:20]}; this Culm reads version {VERSION}")
+            raise StoreDamaged(f"the index has version {str(value.get('version'))[:20]}; this Culm reads {VERSION}")
         if value.pop("checksum", None) != _checksum(value):
             raise StoreDamaged("the manifest is damaged: its checksum is wrong")
         files = tuple(map(IndexFile.of, value["files"]))
         _check_order(files)
         made = cls(View(value["view"]), checked_block_records(value["block_records"]), files)
         if (made.records, hex_of(made.total)) != (value["records"], value["total"]):
-            raise StoreDamaged("the files do not add up")
+            raise StoreDamaged(
+                "the manifest contradicts itself: its files do not add up to its number and sum of records"
+            )
         return made
 
 
 def _checksum(rest: dict[str, Any]) -> str:
-    """The manifest's own: BLAKE2b-256 of the rest of it, as JSON without spaces and with sorted names."""
+    """The manifest's own checksum: BLAKE2b-256 of the rest of it, as JSON without spaces and with sorted names."""
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return blake2b(text.encode(), digest_size=32).hexdigest()
 
 
 def checked_block_records(number: int) -> int:
-    """The number, if blocks can have about so many records: a power of two up to 16,384; else ``ValueError``."""
+    """The number itself if blocks can have about that many records (a power of two up to 16,384), or ``ValueError``."""
     if type(number) is not int or not 0 < number <= MOST_BLOCK_RECORDS or number & (number - 1):
-        raise ValueError(f"{number!r} records in a block: a power of two up to {MOST_BLOCK_RECORDS} is needed")
+        raise ValueError(f"blocks of {number!r} records; accepted: a power of two up to {MOST_BLOCK_RECORDS}")
     return number
 
 
 def _check_order(files: Sequence[IndexFile]) -> None:
     if len(files) > MAX_FILES:
-        raise ValueError(f"{len(files)} files; up to {MAX_FILES} are allowed")
+        raise ValueError(f"{len(files)} files in an index; accepted: at most {MAX_FILES}")
     bounds = [bound for file in files for bound in (file.first, file.last)]
     if bounds != sorted(bounds) or any(one.last == other.first for one, other in pairwise(files)):
         raise ValueError("the files' keys overlap")
 
 
 def number_of(total: str) -> int:
-    """The sum that the manifest has so."""
+    """A sum, from its hex digits in a manifest."""
     return int.from_bytes(bytes.fromhex(total), "little")
 
 
 def hex_of(total: int) -> str:
-    """A sum as the manifest has it."""
+    """A sum as hex digits, as manifests hold it."""
     return total.to_bytes(ID_BYTES, "little").hex()
 
 
 def write_manifest(folder: Path, files: Iterable[IndexFile], view: View, block_records: int) -> Manifest:
-    """Complete an index with the manifest of its files. ``ValueError`` if they are too many, or their keys overlap."""
+    """Complete an index with the manifest of its files. ``ValueError`` if there are too many, or their keys overlap."""
     ordered = sorted(files, key=attrgetter("first"))
     _check_order(ordered)
     made = Manifest(view, block_records, tuple(ordered))
@@ -195,14 +198,14 @@ def write_manifest(folder: Path, files: Iterable[IndexFile], view: View, block_r
 
 
 def is_index(folder: Path) -> bool:
-    """Whether a path seems to be a record index: a folder with a manifest."""
+    """Whether a path looks like a record index: a folder with a manifest. The manifest is not read."""
     return (folder / MANIFEST).is_file()
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of an index; ``StoreMissing`` if there is none, ``StoreDamaged`` if it is not right."""
+    """The manifest of an index; ``StoreMissing`` if there is none, ``StoreDamaged`` if it cannot be right."""
     path = folder / MANIFEST
-    if not path.is_file():  # nor a pipe, where reading would wait
+    if not path.is_file():  # a pipe is no manifest either: reading it would wait for ever
         raise StoreMissing(f"{folder}: there is no record index")
     try:
         with path.open("rb") as stream:
@@ -210,7 +213,7 @@ def read_manifest(folder: Path) -> Manifest:
     except OSError as error:
         raise StoreDamaged(f"{path}: cannot be read: {error.strerror}") from None
     if len(text) > _MOST_MANIFEST_BYTES:
-        raise StoreDamaged(f"{path}: too long for a manifest")
+        raise StoreDamaged(f"{path}: longer than the {_MOST_MANIFEST_BYTES} bytes that a manifest may have")
     try:
         return Manifest.decode(text)
     except StoreDamaged as error:

@@ -1,8 +1,8 @@
 """Reading a record index: a set far larger than memory, to reconcile (docs/spark-fingerprint.md).
 
-In memory are the fences, some hundred bytes for every 16,384 records, and the pages and blocks that were used last.
-Everything else is read when it is asked for, and checked by what led to it. The files stay open: a set is what it was
-when it was opened, even if another takes the folder's place.
+Memory holds the fences, some hundred bytes for every 16,384 records, and the pages and blocks that were used last.
+Everything else is read when it is asked for, and checked against the checksum of the level above. The files stay open,
+so a set stays what it was when it was opened, even if another index takes the folder's place.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ import numpy as np
 from culm.errors import StoreDamaged
 from culm.negentropy.codec import INFINITY
 from culm.negentropy.storage import MODULUS_MASK, make_fingerprint, shortest_prefix
-from culm.store.indexfile import running_sums, sum_at
-from culm.store.indexmanifest import (
+from culm.store.recordindex.manifest import (
     ABOVE_ALL,
     BLOCK,
     FENCE,
@@ -35,20 +34,24 @@ from culm.store.indexmanifest import (
     number_of,
     read_manifest,
 )
-from culm.store.records import key_id, key_timestamp, record_key
+from culm.store.recordindex.writer import running_sums, sum_at
+from culm.store.records.index import key_id, key_timestamp, record_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from culm.store.indexmanifest import IndexFile
+    from culm.store.recordindex.manifest import IndexFile
 
-_PAGES_KEPT = 64
-_RECORDS_KEPT = 16_384  # in blocks
-_TOTALS_KEPT = 256
+_PAGES_KEPT = 64  # of 10 KB each
+_RECORDS_KEPT = 16_384  # in blocks: 700 KB, because a session asks for neighbouring records again and again
+_TOTALS_KEPT = 256  # sums before a position: a range ends where the next one begins, so each is asked for twice
 
 
 class _Fence(NamedTuple):
-    """Where a page is, and what it has to be. ``file_start`` and ``total``: the records before its file, their sum."""
+    """Where a page is, and its checksum.
+
+    ``file_start`` is the number of records before the page's file, ``total`` the sum of their ids.
+    """
 
     file: int
     page: int
@@ -58,23 +61,27 @@ class _Fence(NamedTuple):
 
 
 class _Page(NamedTuple):
-    """Entries of the table. Keys and starts, places in the set, are one more: those behind the page's last block."""
+    """The entries of a page, a column each.
+
+    ``keys`` and ``starts`` have one item more than there are blocks: where the block after the page begins. Starts are
+    positions in the whole set.
+    """
 
     file: int
     file_start: int
     keys: tuple[bytes, ...]
     starts: tuple[int, ...]
-    totals: tuple[int, ...]  # of the ids before each block, not yet reduced
+    totals: tuple[int, ...]  # sums of the ids before each block, not yet reduced modulo 2^256
     checksums: tuple[int, ...]
 
 
 class IndexStorage:
     """The records of an index as a ``culm.negentropy.Storage``. It may be used by several threads at once.
 
-    ``view`` says of what; ``bytes_read`` counts what was read of the files, ``blocks_read`` how many blocks of records.
+    ``view`` says which records it has. ``bytes_read`` and ``blocks_read`` count what was read of the files so far.
 
-    ``StoreMissing`` if the folder is no index, ``StoreDamaged`` if anything is wrong with it, then or as soon as a
-    damaged part is read.
+    ``StoreMissing`` if the folder is no index. ``StoreDamaged`` if its manifest or fences are damaged, and later as
+    soon as a damaged part is read.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -89,8 +96,8 @@ class IndexStorage:
         self._open_files = ExitStack()
         self._handles: list[int] = []
         self._fences: list[_Fence] = []
-        self._keys: list[bytes] = []  # the first of each page; and one above all
-        self._starts: list[int] = []  # its position; and how many records there are
+        self._keys: list[bytes] = []  # the first key of each page, and one above all keys
+        self._starts: list[int] = []  # the positions of these keys; the last is the number of records
         try:
             self._open()
         except BaseException:
@@ -100,7 +107,7 @@ class IndexStorage:
         blocks = max(4, _RECORDS_KEPT // self.block_records)
         self._block = lru_cache(blocks)(self._read_block)
         self._sums = lru_cache(blocks)(self._make_sums)
-        self._total = lru_cache(_TOTALS_KEPT)(self._sum_before)  # a range ends where the next begins
+        self._total = lru_cache(_TOTALS_KEPT)(self._sum_before)
 
     def close(self) -> None:
         """Close the files."""
@@ -119,7 +126,7 @@ class IndexStorage:
 
     def position(self, timestamp: int, prefix: bytes, low: int) -> int:
         """The first position from ``low`` on whose record is not below a bound."""
-        # A prefix stands for itself and zeros: an id is below it if and only if its own start is.
+        # A bound's prefix stands for the prefix followed by zeros, so the shorter byte string can be compared as it is.
         return self._length if timestamp == INFINITY else max(low, self.find(record_key(timestamp, prefix)))
 
     def timestamp(self, position: int) -> int:
@@ -131,7 +138,7 @@ class IndexStorage:
         return key_id(self.key(position))
 
     def ids(self, low: int, high: int) -> bytes:
-        """The ids of the records from ``low`` to before ``high``, one behind the other."""
+        """The ids of the records from ``low`` to before ``high``, joined."""
         return b"".join(
             np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)[:, 8:].tobytes() for keys in self._runs(low, high)
         )
@@ -158,11 +165,11 @@ class IndexStorage:
     # -- by keys and blocks ----------------------------------------------------------------------------------------
 
     def total(self, low: int, high: int) -> int:
-        """The sum modulo 2^256 of the ids from ``low`` to before ``high``. Reads records only within blocks."""
+        """The sum modulo 2^256 of the ids from ``low`` to before ``high``. Reads at most two blocks of records."""
         return (self._total(high) - self._total(low)) & MODULUS_MASK
 
     def find(self, key: bytes) -> int:
-        """The first position whose key is not below another, or a prefix of one. Reads nothing where a block begins."""
+        """The first position whose key is not below ``key``, which may be a prefix. Reads at most one block."""
         number = bisect_right(self._keys, key) - 1
         if number < 0:
             return 0
@@ -186,7 +193,7 @@ class IndexStorage:
                 yield _key_in(keys, at)
 
     def middle(self, low: int, high: int) -> int | None:
-        """Where a block begins between ``low`` and ``high``, about in the middle; None if none does."""
+        """A position near the middle of ``low`` and ``high`` where a block begins; None if none begins between them."""
         middle = (low + high) // 2
         number, slot, _ = self._locate(middle)
         starts = self._page(number).starts
@@ -194,14 +201,14 @@ class IndexStorage:
         return min(inside, key=lambda start: abs(start - middle), default=None)
 
     def _locate(self, position: int) -> tuple[int, int, int]:
-        """The page of a record, the block in there, the place in the block."""
+        """The page of a record, the block in the page, the place in the block."""
         number = bisect_right(self._starts, position) - 1
         starts = self._page(number).starts
         slot = bisect_right(starts, position) - 1
         return number, slot, position - starts[slot]
 
     def _sum_before(self, position: int) -> int:
-        """The sum of the ids before a position, not yet reduced."""
+        """The sum of the ids before a position, not yet reduced modulo 2^256."""
         if position == self._length:
             return self._total_of_all
         number, slot, offset = self._locate(position)
@@ -209,7 +216,7 @@ class IndexStorage:
         return total + sum_at(self._sums(number, slot), offset - 1) if offset else total
 
     def _runs(self, low: int, high: int) -> Iterator[bytes]:
-        """The keys from ``low`` to before ``high``, those of each block one behind the other."""
+        """The keys from ``low`` to before ``high``, joined for each block."""
         while low < high:
             number, slot, offset = self._locate(low)
             keys = self._block(number, slot)[offset * KEY_BYTES : (offset + high - low) * KEY_BYTES]
@@ -228,14 +235,14 @@ class IndexStorage:
         self._keys.append(ABOVE_ALL)
         self._starts.append(start)
         if not (_ascend(self._keys) and _ascend(self._starts)):
-            raise StoreDamaged(f"{self.path}: its files do not fit together")
+            raise StoreDamaged(f"{self.path}: the index is damaged: the keys of its files overlap")
 
     def _handle(self, file: IndexFile) -> int:
         path = self.path / file.name
         try:
             status = path.stat()
             if not stat.S_ISREG(status.st_mode) or status.st_size != file.size:
-                raise StoreDamaged(f"{path}: has {status.st_size} bytes in place of {file.size}")
+                raise StoreDamaged(f"{path}: the file has {status.st_size} bytes, but the manifest says {file.size}")
             handle = os.open(path, os.O_RDONLY)
         except OSError as error:
             raise StoreDamaged(f"{path}: cannot be read: {error.strerror}") from None

@@ -6,8 +6,8 @@ import pytest
 
 from culm.bamboo import Identity, yamf_hash
 from culm.errors import PayloadMismatch, StoreError
-from culm.store import PayloadState, SQLiteStore, payloads
-from culm.store.pieces import PIECE_BYTES
+from culm.store import Overtaken, PayloadSink, PayloadState, SQLiteStore
+from culm.store.payloads.pieces import PIECE_BYTES
 from culm.testing import LogBuilder
 from tests.store.large import COMMIT, LARGE, held
 
@@ -82,12 +82,12 @@ def test_what_was_held_is_dropped_meanwhile(bare: SQLiteStore, log: LogBuilder, 
     with pytest.raises(PayloadMismatch):
         bad.finish()
     if ending == "write":
-        with pytest.raises(payloads.Overtaken):
+        with pytest.raises(Overtaken):
             good.write(LARGE[reached:])
     else:
         good.write(LARGE[reached:])
     if ending == "finish":
-        with pytest.raises(payloads.Overtaken):
+        with pytest.raises(Overtaken):
             good.finish()
     good.close()
 
@@ -98,7 +98,7 @@ def test_what_was_held_is_dropped_meanwhile(bare: SQLiteStore, log: LogBuilder, 
     assert (PayloadState.COMPLETE, LARGE) == held(bare, place)
 
 
-def _write_and_finish(sink: payloads.Sink, rest: bytes) -> None:
+def _write_and_finish(sink: PayloadSink, rest: bytes) -> None:
     sink.write(rest)
     sink.finish()
 
@@ -116,7 +116,7 @@ def test_other_bytes_in_their_place(store: SQLiteStore, size: int, stored: int) 
     other = store.payload_sink(entry.place)
     other.write(bytes(stored))
     other.close()
-    with pytest.raises(payloads.Overtaken):
+    with pytest.raises(Overtaken):
         _write_and_finish(sink, LARGE[stored:size])
 
     assert (PayloadState.PARTIAL, bytes(stored)) == held(store, entry.place)

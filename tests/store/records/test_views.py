@@ -17,7 +17,8 @@ from culm.errors import PayloadSizeMismatch
 from culm.negentropy import ArrayStorage, Negentropy, Storage
 from culm.negentropy.codec import INFINITY
 from culm.ranges import Range, RangeSet
-from culm.store import SQLiteStore, View, records
+from culm.store import SQLiteStore, View
+from culm.store.records import index as records
 from culm.store.schema import VERSION_1
 from culm.testing import LogBuilder, build_log
 

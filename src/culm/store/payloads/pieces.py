@@ -1,7 +1,9 @@
-"""The bytes of payloads: small ones as pieces in the database, large ones as files in the folder beside it.
+"""The bytes of payloads: small ones in the database, large ones in files beside it.
 
-A payload of more than ``LARGE_BYTES`` is a file: its bytes are written once, not into the WAL file and from there into
-the database, and they are brought to the disk while the store serves others.
+Bytes in the database are written twice: into the WAL file, and from there into the database. For a payload of some
+hundred megabytes this also blocks every other writer meanwhile. A payload of more than ``LARGE_BYTES`` is therefore a
+file: it is written once, and can be brought to the disk while the store serves others. Small payloads stay in the
+database, because a file for each would cost more than it saves: a directory entry, a sync, and a look-up to read it.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from culm.bamboo import PayloadHasher
 from culm.errors import StoreDamaged
+from culm.store.database import translated_errors
+from culm.store.rows import COUNT, PAYLOAD_STATE, TEXT, all_rows
 from culm.store.schema import PayloadState
 
 if TYPE_CHECKING:
@@ -17,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from culm.store.database import Database
-    from culm.store.interface import Bytes
+    from culm.store.values import Bytes
 
-PIECE_BYTES = 64 * 1024  # payloads are stored, and read, in pieces of at most this size
-LARGE_BYTES = 1024 * 1024  # payloads above this size are files
+PIECE_BYTES = 64 * 1024  # the most that is read or stored at once, so that no payload is in memory as a whole
+LARGE_BYTES = 1024 * 1024  # larger payloads are files: from here on writing twice costs more than opening a file
 
 
 # -- reading -----------------------------------------------------------------------------------------------------
@@ -34,33 +38,40 @@ def read_pieces(database: Database, entry_id: int, offset: int = 0) -> Iterator[
 
 
 def read_complete(database: Database, entry_id: int, size: int, offset: int = 0) -> Iterator[bytes]:
-    """The same of a payload of which all ``size`` bytes are there; ``StoreDamaged`` at the end if they are not.
+    """The same for a payload that is held complete, with ``size`` bytes.
 
-    One that is being forgotten meanwhile ends early, and no harm is done.
+    ``StoreDamaged`` at the end if bytes are missing, unless the payload was forgotten while it was read.
     """
     reached = offset
     for piece in read_pieces(database, entry_id, offset):
         reached += len(piece)
         yield piece
     if reached != max(size, offset):
-        rows = database.read("SELECT payload_state FROM entries WHERE id = ?", (entry_id,))
+        rows = database.read("SELECT payload_state FROM entries WHERE id = ?", (entry_id,), PAYLOAD_STATE)
         if rows and rows[0][0] == PayloadState.COMPLETE:
-            raise StoreDamaged(f"{database.path}: {reached} bytes of a payload are there in place of {size}")
+            raise StoreDamaged(f"{database.path}: a payload of {size} bytes ends after {reached}")
 
 
 def read_slice(database: Database, entry_id: int, offset: int, size: int) -> bytes:
-    """Bytes held of an entry's payload from ``offset`` on: at most ``size``, none only if there are none."""
+    """At most ``size`` bytes held of an entry's payload from ``offset`` on; none only if there are none."""
     rows = database.read(
         "SELECT at, CAST(piece AS BLOB) FROM payloads WHERE entry = ? AND at <= ? ORDER BY at DESC LIMIT 1",
         (entry_id, offset),
     )
-    if rows:
+    if rows:  # checked by hand, because this is where sending spends its time: a BLOB, or nothing, comes of any CAST
         at, piece = rows[0]
-        if piece is None:  # only damage does that: there are no bytes
+        if piece is None:  # happens only in a damaged store: there are no bytes here
             return b""
-        return bytes(piece) if at == offset and len(piece) <= size else bytes(piece[offset - at :][:size])
+        if at == offset and len(piece) <= size:
+            return bytes(piece)
+        with translated_errors(database.path):
+            COUNT.check_one(at)
+        return bytes(piece[offset - at :][:size])
     files = database.read(
-        "SELECT name, payload_held FROM payload_files JOIN entries ON id = entry WHERE entry = ?", (entry_id,)
+        "SELECT name, payload_held FROM payload_files JOIN entries ON id = entry WHERE entry = ?",
+        (entry_id,),
+        TEXT,
+        COUNT,
     )
     if not files or files[0][1] <= offset:
         return b""
@@ -69,7 +80,7 @@ def read_slice(database: Database, entry_id: int, offset: int, size: int) -> byt
 
 
 def hash_held(database: Database, entry_id: int, most: int | None = None) -> PayloadHasher:
-    """The hash of the bytes that are held of a payload, or of the first ``most`` of them."""
+    """The hash of the bytes held of a payload, or of the first ``most`` of them."""
     hasher = PayloadHasher()
     for piece in read_pieces(database, entry_id):
         hasher.update(piece if most is None else piece[: most - hasher.size])
@@ -79,8 +90,8 @@ def hash_held(database: Database, entry_id: int, most: int | None = None) -> Pay
 
 
 def file_of(database: Database, entry_id: int) -> str | None:
-    """The name of the file that a payload is in, or the beginning of it; None if there is none."""
-    rows = database.read("SELECT name FROM payload_files WHERE entry = ?", (entry_id,))
+    """The name of the file that holds a payload or the beginning of it, None if there is no such file."""
+    rows = database.read("SELECT name FROM payload_files WHERE entry = ?", (entry_id,), TEXT)
     return str(rows[0][0]) if rows else None
 
 
@@ -105,13 +116,12 @@ def write_file(database: Database, entry_id: int, offset: int, data: Bytes) -> s
     try:
         database.folder.write(name, offset, data)
     except FileNotFoundError as error:
-        msg = f"{database.folder.path / name}: the file with the payload is gone"
-        raise StoreDamaged(msg) from error
+        raise StoreDamaged(f"{database.folder.path / name}: the payload's file is gone") from error
     return name
 
 
 def write_payloads(database: Database, payloads: list[tuple[int, Bytes]]) -> None:
-    """Store whole payloads, each with its entry's row id; files are on the disk afterwards."""
+    """Store whole payloads, each with its entry's row id. Files are on the disk afterwards."""
     small = [(entry_id, 0, data) for entry_id, data in payloads if 0 < len(data) <= PIECE_BYTES]
     database.connection.executemany("INSERT INTO payloads VALUES (?, ?, ?)", small)
     for entry_id, data in payloads:
@@ -122,7 +132,7 @@ def write_payloads(database: Database, payloads: list[tuple[int, Bytes]]) -> Non
 
 
 def write_stream(database: Database, entry_id: int, payload: Iterable[Bytes]) -> PayloadHasher:
-    """Store a whole payload whose size shows at its end, as ``write_payloads`` does; its hash."""
+    """Store a whole payload whose size is only known at its end, as ``write_payloads`` does; its hash."""
     hasher = PayloadHasher()
     name: str | None = None
     start = bytearray()
@@ -142,32 +152,32 @@ def write_stream(database: Database, entry_id: int, payload: Iterable[Bytes]) ->
 
 
 def delete(connection: sqlite3.Connection, entry_id: int) -> None:
-    """Delete all bytes that are held of a payload; a file goes when the transaction has ended."""
+    """Delete all bytes held of a payload. A trigger notes its file, which is deleted after the commit."""
     connection.execute("DELETE FROM payloads WHERE entry = ?", (entry_id,))
     connection.execute("DELETE FROM payload_files WHERE entry = ?", (entry_id,))
 
 
 def drop(connection: sqlite3.Connection, entry_id: int, state: PayloadState) -> None:
-    """Delete what is held of a payload, and note why."""
+    """Delete all bytes held of a payload; ``state`` says why there are none."""
     delete(connection, entry_id)
     connection.execute("UPDATE entries SET payload_state = ?, payload_held = 0 WHERE id = ?", (state, entry_id))
 
 
 def take_dropped(connection: sqlite3.Connection) -> list[str]:
-    """The files that this transaction makes superfluous, to delete once it has ended."""
-    names = [name for (name,) in connection.execute("SELECT name FROM dropped_files").fetchall()]
+    """The files that no payload needs once this transaction is committed. They are to be deleted then."""
+    names = [name for (name,) in all_rows(connection.execute("SELECT name FROM dropped_files"), TEXT)]
     if names:
         connection.execute("DELETE FROM dropped_files")
     return names
 
 
 def sweep(database: Database) -> int:
-    """Delete files that the database does not speak of: left behind when a process or the power failed. How many."""
+    """Delete files that a process or a power cut left behind, because the database does not know them; how many."""
     found = database.folder.names()
     if not found:
         return 0
-    with database.transaction() as connection:  # so that no file is just being written
-        known = {name for (name,) in connection.execute("SELECT name FROM payload_files").fetchall()}
+    with database.transaction() as connection:  # keeps other writers out, so none has a file that is not yet known
+        known = {name for (name,) in all_rows(connection.execute("SELECT name FROM payload_files"), TEXT)}
         left = [name for name in found if name not in known]
         database.folder.remove(left)
     return len(left)

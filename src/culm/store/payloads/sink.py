@@ -1,8 +1,12 @@
-"""Payloads on their way in, piece by piece, and what becomes of them. Their bytes are in ``culm.store.pieces``.
+"""Taking in payloads piece by piece.
 
-A payload is never needed in memory as a whole. Its pieces are committed as they fill, so that a transfer that breaks
-goes on at the byte reached, in another process if need be. Only bytes that came are ever stored: a claimed size
-reserves nothing.
+A payload may be larger than memory, and its transfer may break at any byte. A ``Sink`` therefore commits the pieces as
+they arrive, and the next transfer goes on at the byte reached, in another process if need be. Only bytes that arrived
+are stored: an entry that claims a huge payload reserves no space.
+
+Two transfers of one payload can run at once, for example from two peers. Nothing locks them out, because a lock would
+let a slow peer keep the payload from a fast one. Instead each sink checks before every commit that the bytes held are
+still those that it found or stored. If they are not, the sink was overtaken and stores nothing more.
 """
 
 from __future__ import annotations
@@ -11,46 +15,36 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from culm.bamboo import Entry, PayloadHasher
-from culm.errors import NotHeld, PayloadMismatch, PayloadSizeMismatch, Place, StoreError
-from culm.store import pieces
-from culm.store.guard import tells_damage
+from culm.errors import NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
 from culm.store.logview import LogView
-from culm.store.rows import find_entry, next_change
+from culm.store.payloads import pieces
+from culm.store.rows import COUNT, PAYLOAD_STATE, find_entry, next_change, the_row
 from culm.store.schema import PayloadState
+from culm.store.values import Overtaken
 
 if TYPE_CHECKING:
     import sqlite3
 
     from culm.store.database import Database
-    from culm.store.interface import Bytes
+    from culm.store.values import Bytes
 
-_COMMIT_BYTES = 1024 * 1024  # a sink commits after this much
-
-
-class Overtaken(StoreError):
-    """Another transfer changed what is held of a payload. ``complete`` says whether it brought all of it."""
-
-    def __init__(self, *, complete: bool) -> None:
-        super().__init__("another transfer of this payload changed what is held of it: begin again")
-        self.complete = complete
+_COMMIT_BYTES = 1024 * 1024  # between two commits: so much is lost at most, and a commit costs milliseconds
 
 
-@tells_damage
 class Sink:
     """A ``PayloadSink`` for an entry in an SQLite store.
 
     ``wanted`` is false if there is nothing to write: the payload is held, was forgotten, or can never be right.
+    ``is_large`` says that the payload becomes a file, so bringing it to the disk takes a while (see ``sync``).
 
-    ``is_large``: the payload is to be a file, and bringing it to the disk takes a while (see ``sync``).
+    ``trusted``: the writer has checked the bytes against the entry, including those held before. ``durable``: what was
+    written survives a power cut, and not only the end of the process.
 
-    ``trusted``: whoever writes has checked the bytes against the entry, what was held before included. ``durable``:
-    what was written survives a power cut, not only the end of the process.
+    Several sinks for one payload may exist. If another one completed the payload, writing ends well. If another one
+    changed it otherwise, ``Overtaken`` is raised.
 
-    There may be several for one payload. What they store must fit together: one that finds the payload otherwise than
-    it left it is over. If all of it came another way that is as good; ``Overtaken`` is raised if not.
-
-    The last byte does not count as held before ``finish`` has checked them all: whoever goes on, in another process if
-    this one ends before, asks for that byte again, and so comes to the check.
+    The last byte does not count as held before ``finish`` has checked all of them. If the process ends before that
+    check, the next transfer has to ask for the last byte, and thereby comes to the check.
     """
 
     def __init__(
@@ -68,14 +62,14 @@ class Sink:
         with database.snapshot() as connection:
             row = find_entry(connection, place, entry_hash)
         if row is None:
-            msg = "the entry is not held: its payload cannot be checked"
-            raise NotHeld(msg)
+            raise NotHeld("the entry is not held: its payload cannot be checked")
         self._id, encoded, state, self._stored = row
         self._entry = Entry.decode(encoded)
         self.is_large = self._entry.size > pieces.LARGE_BYTES
-        # What is to be brought to the disk before the payload counts as held.
+        # The file to bring to the disk before the payload counts as held.
         self._file = pieces.file_of(database, self._id) if state == PayloadState.PARTIAL else None
-        if self._file is not None and database.folder.size(self._file) < self._stored:  # a power cut can do that
+        # After a power cut the file may be shorter than the database says: SQLite syncs its own files only.
+        if self._file is not None and database.folder.size(self._file) < self._stored:
             with database.transaction() as connection:
                 pieces.drop(connection, self._id, PayloadState.ABSENT)
             self._file, self._stored = None, 0
@@ -83,11 +77,11 @@ class Sink:
         self._done = not self.wanted
         self._overtaken: Overtaken | None = None
         self._pending = bytearray()
-        self._written = self._stored  # bytes that are in the file; the last one may not count yet
-        # What tells the bytes that are stored from as many of another transfer.
+        self._written = self._stored  # bytes stored, including a last byte that does not count yet
+        # How this sink recognizes its own bytes among those stored: a file's name is unique, pieces are hashed.
         self._name = pieces.file_of(database, self._id) if self.is_large else None
         self._begun = pieces.hash_held(database, self._id) if not self.is_large else PayloadHasher()
-        self._hasher: PayloadHasher | None = None  # of all bytes so far; None: they are hashed at the end, if need be
+        self._hasher: PayloadHasher | None = None  # of all bytes so far; None: a trusted writer has hashed them
         if not trusted:
             self._hasher = pieces.hash_held(self._database, self._id)
 
@@ -97,35 +91,36 @@ class Sink:
         return self._stored + len(self._pending)
 
     def write(self, piece: Bytes) -> None:
-        """Take the next bytes; ``PayloadMismatch`` if they would be more than the entry claims.
+        """Take the next bytes; ``PayloadMismatch`` if the payload would become longer than the entry claims.
 
-        ``Overtaken`` if they do not belong behind what is held any more: what came since the last commit is lost.
+        ``Overtaken`` if another transfer changed what is held: the bytes since the last commit are lost then.
         """
         if self._overtaken is not None:
             if self._overtaken.complete:
                 return
             raise self._overtaken
         if self._done or self.offset + len(piece) > self._entry.size:
-            msg = f"the payload goes on after the {self._entry.size} bytes its entry claims"
-            raise PayloadMismatch(msg, self._entry.place)
+            raise PayloadMismatch(
+                f"the payload is longer than the {self._entry.size} bytes that its entry claims", self._entry.place
+            )
         if self._hasher is not None:
             self._hasher.update(piece)
         self._pending += piece
         if len(self._pending) >= _COMMIT_BYTES:
-            # Whole pieces only, so that a payload that came in drips is not stored in drips.
+            # Whole pieces only: a peer that sends a few bytes at a time must not cause a row for each of them.
             whole = len(self._pending) - len(self._pending) % pieces.PIECE_BYTES
             if not self.is_large and self._stored + whole == self._entry.size:
                 whole -= pieces.PIECE_BYTES
             self._commit(whole)
 
     def _commit(self, size: int) -> None:
-        """Store the first ``size`` of the pending bytes; all but the payload's last one count as held from now on."""
+        """Store the first ``size`` of the pending bytes. All but the payload's last byte count as held from now on."""
         counted = min(size, self._entry.size - 1 - self._stored)
         if not self.is_large:
             size = counted
         if not size:
             return
-        data = bytes(memoryview(self._pending)[:size])  # a view would live on in an error that is kept
+        data = bytes(memoryview(self._pending)[:size])  # a view would stay alive in a traceback and lock the buffer
         try:
             with self._database.transaction(durable=self._durable) as connection:
                 self._check_overtaken(connection)
@@ -150,9 +145,11 @@ class Sink:
             pieces.write_pieces(self._database.connection, self._id, self._stored, data)
 
     def _check_overtaken(self, connection: sqlite3.Connection) -> None:
-        state, held = connection.execute(
-            "SELECT payload_state, payload_held FROM entries WHERE id = ?", (self._id,)
-        ).fetchone()
+        state, held = the_row(
+            connection.execute("SELECT payload_state, payload_held FROM entries WHERE id = ?", (self._id,)),
+            PAYLOAD_STATE,
+            COUNT,
+        )
         if state in (PayloadState.ABSENT, PayloadState.PARTIAL) and held == self._stored and self._is_ours():
             return
         self._done, self._stored, self._written, self._pending = True, held, held, bytearray()
@@ -160,7 +157,7 @@ class Sink:
         raise self._overtaken
 
     def _is_ours(self) -> bool:
-        """Whether the bytes held are those that were found or stored here: others may have come in their place."""
+        """Whether the bytes held are those that this sink found or stored: others may have replaced them."""
         if not self._stored:
             return True
         if self.is_large:
@@ -168,7 +165,7 @@ class Sink:
         return pieces.hash_held(self._database, self._id).hash == self._begun.hash
 
     def sync(self) -> None:
-        """Bring what ``keep`` stored of a large payload to the disk. May be called in another thread."""
+        """Bring to the disk what ``keep`` stored of a large payload. May be called in another thread."""
         file = self._file
         if file is not None:
             self._database.folder.sync(file)
@@ -180,10 +177,10 @@ class Sink:
             self._commit(len(self._pending))
 
     def finish(self) -> None:
-        """All was written: check it, and count it as held.
+        """All bytes were written: check them, and count the payload as held.
 
-        A large payload is brought to the disk before; ``keep`` and ``sync`` can do that ahead, without holding up the
-        store.
+        A large payload is brought to the disk first. Calling ``keep`` and ``sync`` before does that without holding up
+        the store's thread.
 
         ``PayloadMismatch`` drops what was held. ``PayloadSizeMismatch`` marks the log invalid from this entry on.
         """
@@ -212,11 +209,11 @@ class Sink:
         self._stored, self._pending, self._done = self._entry.size, bytearray(), True
 
     def distrust(self) -> None:
-        """Nobody has checked the bytes after all: ``finish`` does, those held before included."""
+        """The writer has not checked the bytes after all: ``finish`` does, including those held before."""
         self._trusted = False
 
     def _check(self) -> None:
-        """``PayloadMismatch`` if the bytes are not those that the entry names."""
+        """``PayloadMismatch`` if the bytes are not the entry's payload."""
         if self._hasher is None:
             with self._database.snapshot() as connection:
                 self._check_overtaken(connection)
@@ -225,15 +222,15 @@ class Sink:
         self._hasher.check(self._entry)
 
     def abandon(self) -> None:
-        """What was written turned out to be wrong: drop all that is held of the payload."""
+        """The bytes written turned out to be wrong: drop all that is held of the payload."""
         if not self._done:
-            self._refuse(PayloadMismatch("the payload is not the one the entry names", self._entry.place))
+            self._refuse(PayloadMismatch("the payload's hash is not the one in its entry", self._entry.place))
 
     def _refuse(self, error: PayloadMismatch) -> None:
         lied = isinstance(error, PayloadSizeMismatch)
         try:
             with self._database.transaction() as connection:
-                if not lied:  # what another transfer brought is not this one's to drop
+                if not lied:  # bytes that another transfer stored may be right, and are not dropped here
                     self._check_overtaken(connection)
                 refuse_payload(connection, self._id, self._entry, lied=lied)
         except Overtaken:
@@ -241,14 +238,14 @@ class Sink:
         self._done, self._stored, self._pending = True, 0, bytearray()
 
     def close(self) -> None:
-        """Stop for now, keeping every byte written, unless another transfer overtook this one."""
+        """Stop for now. Every byte written is kept, unless another transfer overtook this one."""
         with suppress(Overtaken):
             self.keep()
 
 
 def complete_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry) -> None:
     """All bytes of the payload are stored and checked: count it as held."""
-    view = _touched(connection, entry)  # before the payload is complete: that is news of this change
+    view = _touched(connection, entry)  # first: the trigger that writes the news reads the new change number
     connection.execute(
         "UPDATE entries SET payload_state = ?, payload_held = ? WHERE id = ?",
         (PayloadState.COMPLETE, entry.size, entry_id),
@@ -258,7 +255,7 @@ def complete_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry
 
 
 def refuse_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry, *, lied: bool) -> None:
-    """Drop a payload that failed its check; if its author lied about its size, the log is invalid from here on."""
+    """Drop a payload that failed its check. If the author lied about its size, the log is invalid from here on."""
     pieces.drop(connection, entry_id, PayloadState.SIZE_MISMATCH if lied else PayloadState.ABSENT)
     view = _touched(connection, entry)
     if lied:
@@ -267,7 +264,7 @@ def refuse_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry, 
 
 
 def want_again(connection: sqlite3.Connection, entry_id: int, entry: Entry) -> None:
-    """A payload that was forgotten is missing from now on."""
+    """A payload that was forgotten counts as missing from now on, so it is fetched again."""
     connection.execute("UPDATE entries SET payload_state = ? WHERE id = ?", (PayloadState.ABSENT, entry_id))
     view = _touched(connection, entry)
     view.contiguous = min(view.contiguous, entry.seq - 1)

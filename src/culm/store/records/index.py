@@ -1,15 +1,21 @@
 """Keeping the record index: the store as sets to reconcile, up to date with every transaction.
 
-Two kinds of records (docs/specs/negentropy.md, "Sets of a store", "Heads"). *Entries*: a record for each verified
-entry, its id the first 32 bytes of the entry's hash, its timestamp the sequence number less one; ``held`` marks those
-whose payload is complete. *Heads*: a record for each log, whose id stands for everything held of the log.
+Two peers reconcile by comparing sums over ranges of records (docs/specs/negentropy.md, "Sets of a store", "Heads").
+There are two kinds of records. *Entries*: a record for each verified entry, whose id is the first 32 bytes of the
+entry's hash, and whose timestamp is the sequence number less one; ``held`` marks those whose payload is complete.
+*Heads*: a record for each log, whose id stands for everything held of the log.
 
-Triggers note in ``record_changes`` whatever makes an entry a record or no longer one, so that no statement can forget
-to. At the end of the transaction ``settle`` brings the index up to date: blocks of neighbouring records, with their
-sums, and the sums of each log. A block has some hundred records; when it grows beyond that it is cut, when little is
-left of it, it goes to its neighbour. A change costs a look-up, whatever the number of records.
+The simple way is to read all entries when a session begins, and to add up their ids. For ten million entries that takes
+half a minute, for every session. The index is therefore kept on disk, and has to agree with the entries after every
+transaction. If each statement that changes an entry also had to change the index, one would forget it sooner or later.
+So the database notices by itself: triggers write into ``record_changes`` whatever makes an entry a record, or no longer
+one. At the end of the transaction ``settle`` works through these notes.
 
-Records are ordered by their keys: the timestamp, big-endian, and the id.
+Records are ordered by their keys: the timestamp, big-endian, and the id. Neighbouring records form a *block*, a row
+with their number and the sum of their ids. The sum over a range is then the sum of the blocks inside, plus a few
+records at both ends. Think of a ledger with a subtotal at the foot of each page: who adds an item corrects one
+subtotal, and who adds up a year reads subtotals. A block that grows beyond ``MAX_BLOCK`` records is cut, and one that
+shrinks below ``MIN_BLOCK`` joins the block before it. A change therefore costs a look-up, however many records exist.
 """
 
 from __future__ import annotations
@@ -22,19 +28,39 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from culm.bamboo import encode_varu64
 from culm.bamboo.yamf import YAMF_PREFIX
-from culm.store import runs
-from culm.store.schema import from_sql
+from culm.store.records import runs
+from culm.store.rows import (
+    AT,
+    BYTES,
+    COUNT,
+    FLAG,
+    KEY,
+    LOG_ID,
+    ROW,
+    SEQ,
+    SIGN,
+    DamagedRow,
+    all_rows,
+    checked,
+    each_row,
+    the_row,
+)
+from culm.store.schema import IS_COMPLETE, IS_VERIFIED, from_sql
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator
 
+    from culm.store.rows import Row
+
 ID_BYTES = 32
-MAX_BLOCK = 256  # records of a block; one with more is cut in equal parts of at most half as many
-MIN_BLOCK = 32  # one with fewer goes to the block before it
-_PAGE = 10_000  # changes in memory at once
-_MASK = 2**256 - 1
-_LOWEST = b""  # where the first block begins, so that there is one for whatever comes
+MAX_BLOCK = 256  # records: reading a block takes half a millisecond, and there are few enough blocks to read them all
+MIN_BLOCK = 32  # records: far below half of MAX_BLOCK, so that a block is not cut and joined in turns
+_PAGE = 10_000  # changes in memory at once, because a fork at the start of a long log changes all its entries
+_MASK = 2**256 - 1  # sums are kept modulo 2^256, as the protocol compares them
+_LOWEST = b""  # where the first block begins: below every key, so that each key belongs to a block
+_SUMS = COUNT, BYTES, COUNT, BYTES
+_OPTIONAL = SEQ.or_null()
 
 
 class Kind(IntEnum):
@@ -45,7 +71,11 @@ class Kind(IntEnum):
 
 
 class Change(NamedTuple):
-    """A record that came or went (``listed``: 1 or -1), or whose payload did (``held``); ``number`` is its id."""
+    """What happened to a record.
+
+    ``listed`` is 1 for a record that is new, -1 for one that is none any more, 0 for one that stays. ``held`` says the
+    same of its payload. ``number`` is the record's id as a number.
+    """
 
     key: bytes
     row: int
@@ -55,7 +85,7 @@ class Change(NamedTuple):
 
 
 def record_key(timestamp: int, identity: bytes) -> bytes:
-    """What records are ordered by."""
+    """The key by which records are ordered: 40 bytes, or fewer for a prefix of an id."""
     return timestamp.to_bytes(8, "big") + identity
 
 
@@ -71,7 +101,10 @@ def key_timestamp(key: bytes) -> int:
 
 @dataclass(slots=True)
 class Sums:
-    """How many records, the sum of their ids modulo 2^256; and the same of those whose payload is held."""
+    """The number of records and the sum of their ids; the same for the records whose payload is held.
+
+    The sums are not yet reduced modulo 2^256.
+    """
 
     count: int = 0
     total: int = 0
@@ -79,7 +112,7 @@ class Sums:
     held_total: int = 0
 
     def add(self, number: int, listed: int, held: int) -> None:
-        """Count a record that came or went; ``number`` is its id."""
+        """Take up what happened to a record; the arguments as in ``Change``."""
         self.count += listed
         self.held_count += held
         if listed:
@@ -88,19 +121,19 @@ class Sums:
             self.held_total += number if held > 0 else -number
 
     def merge(self, other: Sums) -> None:
-        """Count what another sum counts."""
+        """Add the records of another sum."""
         self.count += other.count
         self.total += other.total
         self.held_count += other.held_count
         self.held_total += other.held_total
 
     def row(self) -> tuple[int, bytes, int, bytes]:
-        """As stored."""
+        """The columns in which the sums are stored."""
         return (self.count, _stored(self.total), self.held_count, _stored(self.held_total))
 
     @classmethod
     def of(cls, count: int, total: bytes, held_count: int, held_total: bytes) -> Sums:
-        """From what ``row`` stored."""
+        """The sums that ``row`` made these columns of."""
         return cls(count, _number(total), held_count, _number(held_total))
 
 
@@ -113,12 +146,12 @@ def _stored(total: int) -> bytes:
 
 
 def settle(connection: sqlite3.Connection) -> None:
-    """Bring the records up to date with the entries and logs that this transaction changed. It calls this last."""
+    """Bring the index up to date with the entries and logs that this transaction changed. Called before its commit."""
     cursor = connection.execute(
         "SELECT at, id, entry, sum(listed), sum(held), log FROM record_changes GROUP BY entry ORDER BY at, id"
     )
     of_logs: dict[int, Sums] = {}
-    while rows := cursor.fetchmany(_PAGE):  # a fork at the start of a long log makes as many changes at once
+    while rows := checked(cursor.fetchmany(_PAGE), AT, BYTES, ROW, SIGN, SIGN, ROW):
         changes: list[Change] = []
         for at, identity, row, listed, held, log in rows:
             number = _number(identity)
@@ -139,9 +172,9 @@ def settle(connection: sqlite3.Connection) -> None:
     _settle_heads(connection, of_logs)
 
 
-def _settle_runs(connection: sqlite3.Connection, rows: list[tuple[int, bytes, int, int, int, int]]) -> None:
+def _settle_runs(connection: sqlite3.Connection, rows: list[Row]) -> None:
     """Bring the runs of the logs up to date; ``rows`` as ``settle`` reads them."""
-    # Of each log and kind what came and what went.
+    # For each log and kind: the positions that came, and those that went.
     moves: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
     for at, _, _, listed, held, log in rows:
         for kind, delta in ((runs.ENTRIES, listed), (runs.PAYLOADS, held)):
@@ -155,11 +188,11 @@ def _settle_runs(connection: sqlite3.Connection, rows: list[tuple[int, bytes, in
 
 
 def head_id(log: tuple[bytes, int], newest: int, newest_hash: bytes, sums: Sums, forked_at: int | None) -> bytes:
-    """The id of a log's head: equal heads mean equal holdings.
+    """The id of a log's head. Two stores have equal heads if and only if they hold the same of the log.
 
-    BLAKE2b-256 over the author; the log id; the newest verified number and its hash (66 bytes; nothing if the number
-    is 0); how many verified entries are held and the sum of their record ids; the same of those with their payload;
-    the lowest known position of a fork (0: none). Numbers are VarU64, sums 32 bytes, little-endian.
+    BLAKE2b-256 over: the author; the log id; the newest verified number and its hash (66 bytes; nothing if the number
+    is 0); the number of verified entries and the sum of their record ids; the same for those with their payload; the
+    lowest known position of a fork (0: none). Numbers are VarU64, sums have 32 bytes, little-endian.
     """
     parts = (
         log[0],
@@ -180,11 +213,13 @@ def _head_change(head: bytes, log: int, listed: int) -> Change:
 
 
 def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> None:
-    rows = connection.execute(
+    cursor = connection.execute(
         "SELECT logs.id, author, log_id, newest, forked_at, entry_count, entry_total, payload_count, payload_total,"
-        " head, hash FROM logs LEFT JOIN entries ON log = logs.id AND seq = newest AND state = 2"
+        f" head, hash FROM logs LEFT JOIN entries ON log = logs.id AND seq = newest AND {IS_VERIFIED}"
         " WHERE change >= (SELECT value FROM counters WHERE name = 'unsettled')"
-    ).fetchall()
+    )
+    blob = BYTES.or_null()
+    rows = all_rows(cursor, ROW, BYTES, LOG_ID, _OPTIONAL, _OPTIONAL, *_SUMS, blob, blob)
     changes: list[Change] = []
     updates = []
     for row, author, log_id, newest, forked_at, *stored, before, digest in rows:
@@ -223,7 +258,7 @@ def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> N
 
 
 def _apply(connection: sqlite3.Connection, kind: Kind, changes: list[Change]) -> None:
-    """Take up changes, ascending."""
+    """Change the records of a kind and their blocks; ``changes`` ascend."""
     came = [(kind, key, row * 2 + held) for key, row, listed, held, _ in changes if listed > 0]
     went = [(kind, change.key) for change in changes if change.listed < 0]
     other = [(change.row * 2 + (change.held > 0), kind, change.key) for change in changes if not change.listed]
@@ -245,21 +280,22 @@ def _apply(connection: sqlite3.Connection, kind: Kind, changes: list[Change]) ->
 
 
 class _Block:
-    """The block that a key belongs to; ``end`` is where the next one begins, None for the last."""
+    """The block that a key belongs to. ``end`` is the key where the next block begins, None for the last block."""
 
     def __init__(self, connection: sqlite3.Connection, kind: Kind, key: bytes) -> None:
         self._db = connection
         self._kind = kind
-        self._first, self.end, *stored = connection.execute(
+        cursor = connection.execute(
             "SELECT first, (SELECT first FROM record_blocks WHERE kind = ? AND first > ? ORDER BY first LIMIT 1),"
             " count, total, held_count, held_total FROM record_blocks"
             " WHERE kind = ? AND first <= ? ORDER BY first DESC LIMIT 1",
             (kind, key, kind, key),
-        ).fetchone()
+        )
+        self._first, self.end, *stored = the_row(cursor, BYTES, BYTES.or_null(), *_SUMS)
         self.sums = Sums.of(*stored)
 
     def save(self) -> None:
-        """Write the sums; cut a block that has grown too large, give up one that has become too small."""
+        """Write the sums. A block that has grown too large is cut, one that has become too small joins another."""
         if self.sums.count > MAX_BLOCK:
             self._cut()
         elif self.sums.count < MIN_BLOCK and self._first:
@@ -275,10 +311,10 @@ class _Block:
         self._db.execute("DELETE FROM record_blocks WHERE kind = ? AND first = ?", (self._kind, self._first))
 
     def _cut(self) -> None:
-        records = self._db.execute(
-            "SELECT key, ref FROM records WHERE kind = ? AND key >= ? ORDER BY key LIMIT ?",
-            (self._kind, self._first, self.sums.count),
-        ).fetchall()
+        query = "SELECT key, ref FROM records WHERE kind = ? AND key >= ? ORDER BY key LIMIT ?"
+        records = all_rows(self._db.execute(query, (self._kind, self._first, self.sums.count)), KEY, COUNT)
+        if len(records) != self.sums.count:
+            raise DamagedRow("a block of the record index counts more records than there are")
         parts = -(-len(records) // (MAX_BLOCK // 2))
         self._delete()
         _insert_blocks(self._db, self._kind, records, -(-len(records) // parts), self._first)
@@ -293,7 +329,7 @@ class _Block:
 def _insert_blocks(
     connection: sqlite3.Connection, kind: Kind, records: Iterable[tuple[bytes, int]], size: int, first: bytes
 ) -> None:
-    """Insert blocks over records, each over ``size`` of them; the first one begins with ``first``."""
+    """Insert blocks of ``size`` records each. The first block begins with ``first``, even if there are no records."""
     rest = iter(records)
     begin: bytes | None = first
     while (block := list(islice(rest, size))) or begin is not None:
@@ -315,7 +351,7 @@ def _sums_of(records: list[tuple[bytes, int]]) -> Sums:
 
 
 def rebuild(connection: sqlite3.Connection) -> None:
-    """Make the index anew from the entries, inside a writing transaction."""
+    """Build the index anew from the entries, inside a writing transaction. Takes seconds for a million entries."""
     for table in ("record_changes", "record_blocks", "records"):
         connection.execute(f"DELETE FROM {table}")
     connection.executemany("INSERT INTO records VALUES (0, ?, ?)", _fresh_records(connection))
@@ -331,17 +367,20 @@ def rebuild(connection: sqlite3.Connection) -> None:
 
 
 def _fresh_records(connection: sqlite3.Connection) -> Iterator[tuple[bytes, int]]:
-    """Key and reference of each verified entry, ascending."""
-    for at, identity, row, held in connection.execute(
-        "SELECT seq - 1, substr(hash, 1, 32), id, payload_state = 2 FROM entries WHERE state = 2 ORDER BY seq, hash"
-    ):
+    """Key and reference of each verified entry, ascending, as the index ought to have them."""
+    cursor = connection.execute(
+        f"SELECT seq - 1, substr(hash, 1, {ID_BYTES}), id, {IS_COMPLETE} FROM entries WHERE {IS_VERIFIED}"
+        " ORDER BY seq, hash"
+    )
+    for at, identity, row, held in each_row(cursor, AT, BYTES, ROW, FLAG):
         yield record_key(from_sql(at), identity), row * 2 + held
 
 
 def _fresh_sums(connection: sqlite3.Connection) -> dict[int, Sums]:
-    """The sums of each log, by its row, from its entries."""
+    """The sums of each log, by its row id, as they ought to be."""
     of_logs: dict[int, Sums] = {}
-    for log, digest, held in connection.execute("SELECT log, hash, payload_state = 2 FROM entries WHERE state = 2"):
+    cursor = connection.execute(f"SELECT log, hash, {IS_COMPLETE} FROM entries WHERE {IS_VERIFIED}")
+    for log, digest, held in each_row(cursor, ROW, BYTES, FLAG):
         of_logs.setdefault(log, Sums()).add(_number(digest[:ID_BYTES]), 1, held)
     return of_logs
 
@@ -349,27 +388,33 @@ def _fresh_sums(connection: sqlite3.Connection) -> dict[int, Sums]:
 # -- checking -------------------------------------------------------------------------------------------------------
 
 
-def every_record(connection: sqlite3.Connection, kind: Kind) -> Iterator[tuple[bytes, int]]:
-    """Key and reference of each record of a kind as the index has them, ascending."""
-    return connection.execute("SELECT key, ref FROM records WHERE kind = ? ORDER BY key", (kind,))
+def every_record(connection: sqlite3.Connection, kind: Kind) -> Iterator[Row]:
+    """Key and reference of each record of a kind as the index has them, ascending.
+
+    The reference is the row id of the entry, or log, doubled, and one more if the payload is complete.
+    """
+    query = "SELECT key, ref FROM records WHERE kind = ? ORDER BY key"
+    return each_row(connection.execute(query, (kind,)), KEY, COUNT)
 
 
 def problems(connection: sqlite3.Connection) -> list[str]:
-    """What of the index does not agree with the entries: a line each, none if all is well."""
+    """Where the index disagrees with the entries: a line for each kind of disagreement, none if all is well."""
     found = []
     for right, kept in zip_longest(_fresh_records(connection), every_record(connection, Kind.ENTRY)):
         if right != kept:
             first = min(record for record in (right, kept) if record is not None)
-            found.append(f"the record index is wrong from entries of number {key_timestamp(first[0]) + 1} on")
+            found.append(f"the record index is wrong from entry number {key_timestamp(first[0]) + 1} on")
             break
     of_logs = _fresh_sums(connection)
-    rows = connection.execute("SELECT id, entry_count, entry_total, payload_count, payload_total FROM logs")
+    cursor = connection.execute("SELECT id, entry_count, entry_total, payload_count, payload_total FROM logs")
+    rows = each_row(cursor, ROW, *_SUMS)
     wrong = sum(of_logs.get(row, Sums()).row() != Sums.of(*stored).row() for row, *stored in rows)
     if wrong:
         found.append(f"the record index: the sums of {wrong} logs are wrong")
-    heads = connection.execute("SELECT head, id FROM logs WHERE head IS NOT NULL ORDER BY head")
+    cursor = connection.execute("SELECT head, id FROM logs WHERE head IS NOT NULL ORDER BY head")
+    heads = each_row(cursor, BYTES, ROW)
     if [(record_key(0, head), row * 2) for head, row in heads] != list(every_record(connection, Kind.HEAD)):
-        found.append("the record index: the heads are not those of the logs")
+        found.append("the record index: the records of the logs' heads are wrong")
     wrong = sum(_wrong_blocks(connection, kind) for kind in Kind)
     if wrong:
         found.append(f"the record index: the sums of {wrong} blocks are wrong")
@@ -377,10 +422,9 @@ def problems(connection: sqlite3.Connection) -> list[str]:
 
 
 def _wrong_blocks(connection: sqlite3.Connection, kind: Kind) -> int:
-    """How many blocks hold other sums than those of their records."""
-    blocks = connection.execute(
-        "SELECT first, count, total, held_count, held_total FROM record_blocks WHERE kind = ? ORDER BY first", (kind,)
-    ).fetchall()
+    """How many blocks have other sums than their records add up to."""
+    query = "SELECT first, count, total, held_count, held_total FROM record_blocks WHERE kind = ? ORDER BY first"
+    blocks = all_rows(connection.execute(query, (kind,)), BYTES, *_SUMS)
     sums = [Sums() for _ in blocks]
     number = 0
     for key, ref in every_record(connection, kind):

@@ -46,13 +46,13 @@ from culm.store.schema import (
 from culm.store.values import LogSummary, Offer, Sendable, StoredEntry
 
 if TYPE_CHECKING:
-    from culm.types import Log
     import sqlite3
     from collections.abc import Iterable, Iterator
 
     from culm.bamboo import ForkProof
     from culm.errors import Place
     from culm.store.database import Database
+    from culm.types import Log
 
 _PAGE = 500  # rows of one snapshot: milliseconds, so that no reader holds up the folding of the WAL file
 _OPTIONAL = SEQ.or_null()

@@ -527,10 +527,10 @@ def test_adjustments(text: str, lazy: bool, position: tuple[int | None, int | No
 def _in_part(size: int) -> Scene:
     """``(9<0>, 13<0>)`` of which ``size`` bytes of item data came."""
     scene = Scene("B2", read_interval("(9<0>, 13<0>)"))
-    scene.pair.b.connection.response_credit = size
+    scene.pair.b.connection.their_side.data_credit = size
     scene.pair.step(scene.pair.a, scene.pair.b)
     scene.pair.step(scene.pair.b, scene.pair.a)
-    scene.pair.b.connection.response_credit = 0
+    scene.pair.b.connection.their_side.data_credit = 0
     scene.pair.a.drain()
     return scene
 
@@ -558,7 +558,7 @@ def test_switching_at_a_position() -> None:
     """A5: the response goes on eagerly up to a byte of a payload and is lazy from there."""
     scene = _in_part(400)
     scene.pair.a.connection.adjust(scene.id, 11, 100)
-    scene.pair.b.connection.response_credit = 10_000
+    scene.pair.b.connection.their_side.data_credit = 10_000
     scene.pair.settle()
     events = scene.pair.a.drain()
     data = [event.data for event in events if isinstance(event, PayloadReceived) and event.entry.seq == 11]

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 from culm.ranges.runs import Run, Runs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from culm.intervals.stream import Stream
+    from culm.transfer import Log
 
 
 class Items:
@@ -80,6 +83,29 @@ class Items:
             reached = min(run[1], other[1]) - seq if stream.ascending else seq - max(run[0], other[0])
             index += 2 * (min(reached, abs((stream.last or seq) - seq)) + 1)
         return True
+
+
+class Histories:
+    """What was exchanged of each log. ``most`` logs are remembered, beside those that ``in_use`` gives."""
+
+    def __init__(self, most: int, in_use: Callable[[], set[Log]]) -> None:
+        self._most = most
+        self._in_use = in_use
+        self._by_log: dict[Log, Exchanged] = {}
+
+    def of(self, log: Log) -> Exchanged:
+        """What was exchanged of a log. The log that was asked for longest ago may be forgotten for it.
+
+        To forget is safe: what is forgotten is sent once more, where it would have been confirmed.
+        """
+        exchanged = self._by_log.pop(log, None) or Exchanged()
+        self._by_log[log] = exchanged
+        if len(self._by_log) > self._most:
+            in_use = self._in_use()
+            oldest = next((other for other in self._by_log if other not in in_use and other != log), None)
+            if oldest is not None:
+                del self._by_log[oldest]
+        return exchanged
 
 
 class Exchanged:

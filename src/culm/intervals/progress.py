@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from culm.intervals.interval import has_absolute_end
+from culm.intervals.states import Phase
 from culm.intervals.stream import Position, Stream, resolved_start
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ class Progress:
     """A request and the position of its response.
 
     ``begin`` is where the response begins in the stream: its start, except after an adjustment. ``switch`` is where it
-    changes between lazy and eager. ``starts``: the next eager or lazy message says what the relative start is.
-    ``has_progress``: there was an eager or lazy message.
+    changes between lazy and eager.
     """
 
     def __init__(
@@ -39,8 +39,22 @@ class Progress:
         self.begin = begin or Position(0, request.payload_offset or 0)
         self.index, self.offset = self.begin
         self.switch = switch
-        self.starts = stream is None and resolved_start(request) is None
-        self.has_progress = False
+        is_placed = stream is not None or resolved_start(request) is not None
+        self.phase = Phase.PLACED if is_placed else Phase.UNPLACED
+
+    @property
+    def starts(self) -> bool:
+        """Whether the next eager or lazy message carries the number of the relative start."""
+        return self.phase is Phase.UNPLACED
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether there was an eager or lazy message of the response."""
+        return self.phase is Phase.UNDER_WAY
+
+    def go_on(self) -> None:
+        """There is an eager or lazy message of the response."""
+        self.phase = Phase.UNDER_WAY
 
     @property
     def is_at_end(self) -> bool:

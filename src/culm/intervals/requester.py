@@ -9,29 +9,32 @@ Specification: docs/specs/intervals.md, "Eager messages", "One branch in a respo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from culm.bamboo import PayloadHasher, yamf_hash
-from culm.bamboo.lipmaa import links_across
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
+from culm.intervals.agreement import Agreement
 from culm.intervals.interval import MetadataOnly
 from culm.intervals.items import decode_item
 from culm.intervals.progress import Progress
 from culm.intervals.proofs import is_due
 from culm.intervals.states import OURS, OurEvent, Ours
 from culm.intervals.stream import Position, Stream, expected_hashes, resolved_start, stream_of
-from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+from culm.transfer import EntryReceived, PayloadCheck, PayloadFailed, PayloadReceived
 
 if TYPE_CHECKING:
-    from culm.bamboo import Entry
+    from culm.bamboo import Entry, PayloadHasher
     from culm.intervals.events import Event
     from culm.intervals.exchanged import Exchanged
     from culm.intervals.interval import Request
     from culm.intervals.messages import Adjust, Lazy
     from culm.transfer import Source
 
-_MANY_HASHES = 256
-_EMPTY = yamf_hash(b"")
+
+class Succession(NamedTuple):
+    """What follows a request once it has ended: a request that stands for its successor, and how that was asked for."""
+
+    successor: OurRequest
+    message: Adjust
 
 
 class OurRequest(Progress):
@@ -49,32 +52,32 @@ class OurRequest(Progress):
     ) -> None:
         super().__init__(request, exchanged, stream=stream, begin=begin, switch=switch)
         self.state = Ours.OPEN
-        self.successor: OurRequest | None = None  # the request that takes over, once this one has ended
-        self.adjustment: Adjust | None = None  # what it takes over by
+        self.succession: Succession | None = None  # what takes over, once this one has ended
         self.distrusted: Entry | None = None  # an entry of a bad signature whose payload may still come
         self._source = source
         self._buffer = bytearray()  # of metadata that came in part
-        self._hashes: dict[int, bytes] = {}  # of metadata that was sent in this response
-        self._claims: dict[int, bytes] = {}  # that links in this response name
-        self._end: int | None = None  # number of an end-of-log entry in this response
-        self._greatest = 0
+        self.agreement = Agreement()
         self._entry: Entry | None = None  # whose payload comes next
-        self._hasher: PayloadHasher | None = None
+        self._check = PayloadCheck.behind(self.offset)
         if stream is None and not self.starts:
             self.stream = stream_of(request, resolved_start(request) or 0)
         self._expected: dict[int, bytes] = expected_hashes(request, self.stream)
 
     # -- what it is --------------------------------------------------------------------------------------------
 
-    def advance(self, event: OurEvent) -> bool:
-        """Go to the next state; whether the request is over. ``LocalProtocolError`` if that cannot be."""
+    def advance(self, event: OurEvent) -> None:
+        """Go to the next state. If there is none: ``RemoteProtocolError`` for what the peer does, else a local one."""
         table = OURS[self.state]
         if event not in table:
-            raise LocalProtocolError(f"request {self.request.id} cannot do that now: it is {self.state.name.lower()}")
+            if event is OurEvent.RESPONSE:
+                raise RemoteProtocolError(
+                    f"the peer answered request {self.request.id} before the one that it replaces has ended"
+                )
+            verb, state = event.name.lower(), self.state.name.lower().replace("_", " and ")
+            raise LocalProtocolError(f"cannot {verb} request {self.request.id}: it is {state}")
         following = table[event]
         if following is not None:
             self.state = following
-        return following is None
 
     @property
     def is_deferred(self) -> bool:
@@ -96,7 +99,6 @@ class OurRequest(Progress):
     def started(self, start: int) -> None:
         """The peer said what the relative start is."""
         self.stream = stream_of(self.request, start)
-        self.starts = False
         try:
             self._expected = expected_hashes(self.request, self.stream)
         except ValueError as error:  # ours; two numbers fell together
@@ -121,12 +123,16 @@ class OurRequest(Progress):
 
     def take(self, data: memoryview, events: list[Event]) -> None:
         """Take item data; ``RemoteProtocolError`` if it cannot be what was asked for."""
-        if self.lazy:
-            raise RemoteProtocolError("item data in a response, or part of one, that is lazy")
+        self.check_eager()
         at = 0
         while at < len(data):
             at = self._take_some(data, at, events)
         self._pass_empty_end()
+
+    def check_eager(self) -> None:
+        """``RemoteProtocolError`` if data comes where only announcements may."""
+        if self.lazy:
+            raise RemoteProtocolError("item data in a response, or part of one, that is lazy")
 
     def _take_some(self, data: memoryview, at: int, events: list[Event]) -> int:
         stream = self.stream
@@ -158,7 +164,7 @@ class OurRequest(Progress):
     def _pass(self) -> None:
         self.index += 1
         self.offset = 0
-        self._entry = self._hasher = None
+        self._entry, self._check = None, PayloadCheck()
         self.note_switch()
 
     # -- metadata ----------------------------------------------------------------------------------------------
@@ -193,35 +199,19 @@ class OurRequest(Progress):
         return at
 
     def _hash_of(self, seq: int) -> bytes | None:
-        return self._hashes.get(seq) or self._expected.get(seq)
+        return self.agreement.hash_of(seq) or self._expected.get(seq)
 
     def _check_agrees(self, entry: Entry, explicit: tuple[tuple[int, bytes], ...]) -> None:
-        """Refuse an entry that contradicts what came before, and remember what later ones are checked against."""
-        seq, claims = entry.seq, self._claims
-        agrees = claims.get(seq, entry.hash) == entry.hash
-        for target, value in explicit:
-            agrees = agrees and claims.setdefault(target, value) == value
-        if entry.is_end:
-            agrees = agrees and seq >= self._greatest
-            self._end = seq if self._end is None else min(seq, self._end)
-        self._greatest = max(seq, self._greatest)
-        agrees = agrees and (self._end is None or self._greatest <= self._end)
-        if not agrees and self.request.verified:
-            raise RemoteProtocolError(f"entry {seq} contradicts another one of the same response")
-        if self.stream is not None and self.stream.ascending:
-            self._hashes[seq] = entry.hash
-            if len(self._hashes) > _MANY_HASHES:
-                kept = set(links_across(seq))
-                self._hashes = {key: value for key, value in self._hashes.items() if key in kept}
-                self._claims = {key: value for key, value in claims.items() if key in kept or key > seq}
-        elif len(claims) > _MANY_HASHES:
-            self._claims = {key: value for key, value in claims.items() if key < seq}
+        """Refuse an entry that contradicts what came before, unless the response may hold anything."""
+        if not self.agreement.admits(entry, explicit) and self.request.verified:
+            raise RemoteProtocolError(f"entry {entry.seq} contradicts another one of the same response")
+        self.agreement.remember(entry, ascending=self.stream is not None and self.stream.ascending)
 
     # -- payloads ----------------------------------------------------------------------------------------------
 
-    def resume(self, entry: Entry | None, hasher: PayloadHasher | None) -> None:
-        """Say what the payload at the position belongs to, and what was hashed of it so far, as far as known."""
-        self._entry, self._hasher = entry, hasher
+    def resume(self, entry: Entry, begun: PayloadHasher) -> None:
+        """Say what the payload at the position belongs to, and what was hashed of it so far."""
+        self._entry, self._check = entry, PayloadCheck.behind(self.offset, begun)
 
     @property
     def payload_left(self) -> int:
@@ -231,7 +221,7 @@ class OurRequest(Progress):
     def take_over_payload(self, other: OurRequest) -> None:
         """Go on with a payload where another request's response was ended."""
         if self.position == other.position:
-            self.resume(other._entry, other._hasher)
+            self._entry, self._check = other._entry, other._check
 
     def _payload_entry(self, seq: int) -> Entry:
         """Whose payload comes next: the entry that came before it, or one that we hold."""
@@ -254,13 +244,16 @@ class OurRequest(Progress):
         piece = bytes(data[at : at + end - self.offset])
         offset, self.offset = self.offset, self.offset + len(piece)
         complete = self.offset == entry.size
-        found = self._hash_with(piece, offset, complete=complete)
-        checked = complete and found is not None
-        if checked and found != entry.payload_hash:
+        is_right: bool | None = None
+        if complete:
+            is_right = self._check.finish(entry, piece)
+        else:
+            self._check.add(piece)
+        if is_right is False:
             self._fail(entry, events)
         else:
             if piece or complete:
-                events.append(PayloadReceived(self.request.id, entry, offset, piece, complete, checked))
+                events.append(PayloadReceived(self.request.id, entry, offset, piece, complete, is_right is not None))
             if complete:
                 self.exchanged.received.add(entry.seq, is_payload=True)
         if complete:
@@ -269,17 +262,6 @@ class OurRequest(Progress):
             self.note_switch()
         return at + len(piece)
 
-    def _hash_with(self, piece: bytes, offset: int, *, complete: bool) -> bytes | None:
-        """Hash a piece; the payload's hash if it was the last one and the others are known."""
-        if offset == 0 and complete:
-            return yamf_hash(piece)
-        if offset == 0:
-            self._hasher = PayloadHasher()
-        if self._hasher is None:
-            return None
-        self._hasher.update(piece)
-        return self._hasher.hash if complete else None
-
     def _fail(self, entry: Entry, events: list[Event]) -> None:
         began_elsewhere = self.index == self.begin.at and self.begin.offset > 0
         events.append(PayloadFailed(self.request.id, entry, is_theirs=not began_elsewhere))
@@ -287,7 +269,7 @@ class OurRequest(Progress):
             raise RemoteProtocolError(f"the payload of entry {entry.seq} is not the one that the entry names")
 
     def _pass_empty_payload(self, entry: Entry, events: list[Event]) -> None:
-        if entry.payload_hash != _EMPTY:
+        if not self._check.finish(entry, b""):
             events.append(PayloadFailed(self.request.id, entry))
             if self.request.verified:
                 raise RemoteProtocolError(f"the payload of entry {entry.seq} is not the one that the entry names")
@@ -325,7 +307,8 @@ class OurRequest(Progress):
             self._pass()
         entered = self.begin.offset if self.index == self.begin.at else 0
         if message.trailing and entered + message.trailing > self.offset:
-            self.offset, self._hasher = entered + message.trailing, None
+            self.offset = entered + message.trailing
+            self._check.lose()
         self.note_switch()
         return last, is_other
 

@@ -23,6 +23,7 @@ from culm.intervals.proofs import doubtful, full_proof, is_due, partial_proof
 from culm.intervals.states import THEIRS, TheirEvent, Theirs
 from culm.intervals.stream import Position, Stream, expected_hashes, resolved_start, stream_of
 from culm.ranges.runs import Runs
+from culm.transfer import Pages
 
 if TYPE_CHECKING:
     from culm.bamboo import Entry, ForkProof
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from culm.intervals.interval import Request
     from culm.transfer import HeldLog, Kept, Source
 
-_PAGE_ENTRIES = 128
-_PIECE = 64 * 1024
+_PIECE = 64 * 1024  # Stores keep large payloads in pieces of this size, so data that ends with one is cheapest to read.
 _LAZY_ITEMS = 100_000  # announced at once where the sizes of payloads have to be looked at
 
 
@@ -103,10 +103,9 @@ class TheirRequest(Progress):
         self._item: bytes | None = None  # metadata of which a part was sent
         self._item_at = 0
         self._transmitted = Runs()
-        self._page: dict[int, Kept] = {}
+        self._pages = Pages(request.log)
         self._entries = 0  # sent completely since the last part
-        self._is_suspect = False  # whether a fork proof may have to follow
-        self.is_drained = False  # whether nothing can follow the last part until the log changes
+        self._is_drained = False  # whether nothing can follow the last part until the log changes
         self._misfit: int | None = None  # the number of a payload that is not wanted for its size
         self._has_ended = False  # whether the log's last entry was sent
         self._expected: dict[int, bytes] = {}
@@ -140,7 +139,7 @@ class TheirRequest(Progress):
         With no room, nothing is said about what data would be next.
         """
         held = source.held(self.request.log)
-        if self.stream is None:
+        if self.state is Theirs.UNRESOLVED:
             start = resolve(start_of(self.request.interval), held)
             if start is None:
                 return self._unresolved_fork(source, held) or self._nothing()
@@ -153,7 +152,7 @@ class TheirRequest(Progress):
         if (over := self._fork(source, held, stream)) is not None:
             return over
         horizon = Horizon.of(self.request, stream, held)
-        self.is_drained, self._is_suspect = False, held.is_forked or bool(self._doubtful)
+        self._is_drained = False
         part: Part | None = None if self.stateless else self._confirmation(source, horizon, held)
         if part is None:
             part = self._announcement(source, horizon, held) if self.lazy else self._data(source, horizon, held, room)
@@ -165,16 +164,16 @@ class TheirRequest(Progress):
         """Nothing can follow what was just sent: wait. False if the request is to be asked once more all the same."""
         if self.stateless or self.stream is None or self.request.has_filter or self._has_ended or self.is_at_end:
             return False
-        if not self.is_drained or self._is_suspect or self.index >= self.stream.total:
+        if not self._is_drained or self.index >= self.stream.total:
             return False
-        self._page.clear()
+        self._pages.clear()
         self.advance(TheirEvent.BLOCKED)
         return True
 
     def _nothing(self) -> Part | None:
         """What to do where nothing can be sent: wait, or end the response."""
         stream = self.stream
-        self._page.clear()
+        self._pages.clear()
         self.advance(TheirEvent.BLOCKED)
         if self.stateless:
             return Over(Reason.OTHER)
@@ -344,7 +343,7 @@ class TheirRequest(Progress):
             if available <= 0:
                 available = self._available(source, horizon, held)
             if available <= 0 or (chunk and self._is_confirmable(stream)):
-                self.is_drained = available <= 0
+                self._is_drained = available <= 0 and not (held.is_forked or self._doubtful)  # a proof may follow
                 break
             before, size = self.index, len(chunk)
             over = self._add_some(source, stream, chunk, room - len(chunk))
@@ -450,20 +449,13 @@ class TheirRequest(Progress):
         self.index, self.offset = self.index + 1, 0
         if entry.is_end and self.stream is not None and self.stream.ascending:
             self._has_ended = True
-        self._page.pop(entry.seq, None)
+        self._pages.drop(entry.seq)
 
     def _kept(self, source: Source, seq: int, *, ascending: bool, fresh: bool = False) -> Kept | None:
-        """An entry from the store, read with those behind it."""
-        kept = None if fresh else self._page.get(seq)
-        if kept is None:
-            self._page = {
-                found.entry.seq: found
-                for found in source.page(
-                    self.request.log, seq, ascending=ascending, limit=1 if fresh else _PAGE_ENTRIES
-                )
-            }
-            kept = self._page.get(seq)
-        return kept
+        """An entry from the store, read with those behind it; ``fresh``: as it is now, alone."""
+        if fresh:
+            return self._pages.read_anew(source, seq, ascending=ascending, limit=1)
+        return self._pages.read(source, seq, ascending=ascending)
 
 
 def _over(proof: ForkProof) -> Over:

@@ -1,11 +1,31 @@
 """The states of requests, and all transitions between them (docs/specs/intervals.md, "States").
 
-What is absent from a table is refused. A request that is over is in no state: its id is gone from the connection.
+What is absent from a table is refused: a peer that does it breaks the protocol, an owner of ours that does it has made
+a mistake. A request that is over is in no state, because its id is gone from the connection.
+
+*Our requests.* Between our CANCEL and the peer's END the response still goes on, since both cross on the wire; so a
+request that we cancelled or adjusted is *closing*, not gone. An adjustment makes a second request, the successor, which
+is *deferred*: nothing may be answered on it while the old response goes on, but we may cancel or adjust it already.
+
+*The peer's requests.* A request waits for its log to change in two states: *unresolved*, while not even its start is
+known (it is relative to what is held, and nothing is), and *paused*, while everything that could be sent was sent.
+Only requests that are *sending* cost anything (``culm.intervals.turns``).
+
+*Responses*, of either side, are in a phase of their own: the first message of a response tells the requester where a
+relative start is, so both ends have to agree on which message is the first.
 """
 
 from __future__ import annotations
 
 from enum import Enum, auto
+
+
+class Phase(Enum):
+    """How far a response is, for both of its ends. Its first eager or lazy message leads to the last phase."""
+
+    UNPLACED = auto()  # the start is relative: the first message says its number
+    PLACED = auto()  # both ends know the start
+    UNDER_WAY = auto()  # there was an eager or lazy message
 
 
 class Ours(Enum):
@@ -22,7 +42,7 @@ class OurEvent(Enum):
 
     CANCEL = auto()
     ADJUST = auto()
-    RESPONSE = auto()
+    RESPONSE = auto()  # the peer says anything of it
     RELEASE = auto()  # the one it takes over from has ended
     OVER = auto()
 

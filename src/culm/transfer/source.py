@@ -1,8 +1,12 @@
-"""What the Point-2-Point protocols have in common: what they ask of the store behind them, and what they bring."""
+"""What the transfer protocols ask of the store behind them.
+
+A protocol does no I/O, but it answers requests for entries, and those lie in a store. So it is handed a ``Source``: the
+few questions that its answers depend on. The store's answers may differ from peer to peer, because a node does not
+show every log to everybody. A log that is not to be shown is answered like one of which nothing is held.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -10,9 +14,7 @@ if TYPE_CHECKING:
     from culm.types import Log
 
 Run = tuple[int, int]
-
-
-# -- what is there -----------------------------------------------------------------------------------------------
+"""Neighbouring sequence numbers, the first and the last."""
 
 
 class Kept(NamedTuple):
@@ -78,43 +80,3 @@ class Source(Protocol):
 
     def expects(self, log: Log, seq: int) -> bool:
         """Whether the payload of an entry is just being fetched, so that it will be there soon."""
-
-
-# -- what came ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class EntryReceived:
-    """An entry came whole, its links put back, its signature checked. ``verified``: the request asked for such only."""
-
-    id: int
-    entry: Entry
-    verified: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PayloadReceived:
-    """Bytes of an entry's payload came, from ``offset`` on. ``complete``: they are the last.
-
-    ``checked``: and the whole payload is what the entry names. It cannot be checked here if its beginning was held
-    before and nothing was said of it (``Connection.request``).
-    """
-
-    id: int
-    entry: Entry
-    offset: int
-    data: bytes
-    complete: bool
-    checked: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PayloadFailed:
-    """All of a payload came, and it is not the one that its entry names: what was kept of it is worth nothing.
-
-    ``is_theirs``: all of it came from this peer. Else its beginning was held before: nobody knows whose fault it is.
-    """
-
-    id: int
-    entry: Entry
-    is_theirs: bool = True

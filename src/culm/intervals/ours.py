@@ -1,0 +1,249 @@
+"""Our half of a connection: the requests we made, our credit for more, and what the peer answers.
+
+Every message about a response belongs to the *active* request of ours. The peer says which one that is only when it
+changes, so that a response of a thousand messages names its request once.
+
+*Credit.* The peer grants us requests, one by one as earlier ones end; we may not exceed that. We grant the peer bytes
+of item data: a window that shrinks with each eager message and is refilled when the owner has dealt with what came.
+So a peer can never make us hold more than a window, however fast it sends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.bamboo import MAX_U64
+from culm.errors import LocalProtocolError, RemoteProtocolError
+from culm.intervals.adjusting import adjusted_ours
+from culm.intervals.events import Announced, Doubted, Ended, Started
+from culm.intervals.messages import Adjust, Cancel, Reason, ResponseCredit
+from culm.intervals.proofs import check_full, check_partial
+from culm.intervals.requester import OurRequest, Succession
+from culm.intervals.states import OurEvent, Ours
+
+if TYPE_CHECKING:
+    from culm.bamboo import Entry, PayloadHasher
+    from culm.intervals.events import Event
+    from culm.intervals.exchanged import Histories
+    from culm.intervals.interval import Request
+    from culm.intervals.messages import Eager, End, Lazy
+    from culm.intervals.outbox import Outbox
+    from culm.transfer import Source
+
+
+class OurSide:
+    """Our requests, by id in ``requests``. ``credit``: how many more we may make.
+
+    ``window``: bytes of item data that the peer may send before ``refill`` grants it more.
+    """
+
+    def __init__(
+        self, source: Source, outbox: Outbox, histories: Histories, events: list[Event], full_window: int
+    ) -> None:
+        self.requests: dict[int, OurRequest] = {}
+        self.credit = 0
+        self.window = 0
+        self.next_id = 0
+        self._source = source
+        self._outbox = outbox
+        self._histories = histories
+        self._events = events
+        self._full_window = full_window
+        self._active = 0  # the request that what comes belongs to
+        self._body = 0  # bytes of the present eager message that are still to come
+
+    # -- asking ------------------------------------------------------------------------------------------------
+
+    def check_credit(self) -> None:
+        """``LocalProtocolError`` if the peer has granted no further request."""
+        if self.credit == 0:
+            raise LocalProtocolError("the peer has granted no credit for another request")
+
+    def request(self, request: Request, begun: tuple[Entry, PayloadHasher] | None) -> None:
+        """Make a request that has the next id; the owner has checked the credit."""
+        ours = OurRequest(request, self._histories.of(request.log), self._source)
+        if begun is not None:
+            ours.resume(*begun)
+        self._open(ours)
+        self._outbox.send(request)
+
+    def _open(self, ours: OurRequest) -> None:
+        self.credit -= 1
+        self.requests[ours.request.id] = ours
+        self.next_id += 1
+
+    def cancel(self, request_id: int) -> None:
+        """Ask the peer to end a response. What it sends until then still comes."""
+        self._own(request_id).advance(OurEvent.CANCEL)
+        self._outbox.send(Cancel(request_id))
+
+    def adjust(self, request_id: int, seq: int | None, offset: int | None) -> int:
+        """Replace a request by one that goes on in the other mode; the id of that one."""
+        self.check_credit()
+        ours = self._own(request_id)
+        if ours.succession is not None:
+            raise LocalProtocolError(f"request {request_id} was adjusted before: adjust the request that replaces it")
+        message = Adjust(request_id, self.next_id, seq, offset)
+        try:
+            # Where the successor begins is known only when the old response ends; until then this one stands for it.
+            successor = adjusted_ours(ours, message, self._source)
+        except RemoteProtocolError as error:
+            raise LocalProtocolError(str(error)) from None
+        ours.advance(OurEvent.ADJUST)
+        successor.state = Ours.DEFERRED
+        ours.succession = Succession(successor, message)
+        self._open(successor)
+        self._outbox.send(message)
+        return message.new
+
+    def _own(self, request_id: int) -> OurRequest:
+        ours = self.requests.get(request_id)
+        if ours is None:
+            raise LocalProtocolError(f"request {request_id} is over, or was never made")
+        return ours
+
+    def refill(self) -> None:
+        """Grant the peer a whole window again.
+
+        Not before half of it is used up, because small grants cost more bytes and wake-ups than they are worth.
+        """
+        amount = self._full_window - self.window
+        if amount * 2 >= self._full_window:
+            self.window += amount
+            self._outbox.send(ResponseCredit(amount))
+
+    # -- what the reader of messages asks (``culm.intervals.codec.Context``) -------------------------------------
+
+    def starts(self) -> bool:
+        """Whether the next eager or lazy message carries the number of a relative start."""
+        ours = self.requests.get(self._active)
+        return ours is not None and ours.starts
+
+    def has_hash(self, items: int, following: bytes) -> bool:  # noqa: ARG002 - other readers know only the bytes
+        """Whether a lazy message over so many items carries a hash."""
+        ours = self.requests.get(self._active)
+        return ours is not None and ours.has_hash(items)
+
+    def expects_payload(self, size: int) -> bool:
+        """Whether the next ``size`` bytes are, as far as can be told, all of one large payload."""
+        ours = self.requests.get(self._active)
+        return ours is not None and ours.payload_left >= size
+
+    # -- answers -----------------------------------------------------------------------------------------------
+
+    def take_credit(self, amount: int) -> None:
+        """The peer grants more requests."""
+        self.credit = grown(self.credit, amount)
+
+    def activate(self, change: int) -> None:
+        """The peer goes on with another response: ``change`` is added to the id of the active request."""
+        self._activate(self._active + change)
+
+    def _activate(self, request_id: int) -> None:
+        if not 0 <= request_id <= MAX_U64:
+            raise RemoteProtocolError(f"the peer made request {request_id} the active one, which is no 64-bit number")
+        self._answered(request_id)
+        self._active = request_id
+
+    def _answered(self, request_id: int) -> OurRequest:
+        """The request that something is said of, if it is one that can be answered now."""
+        ours = self.requests.get(request_id)
+        if ours is None:
+            raise RemoteProtocolError(f"the peer answered request {request_id}, which is not open")
+        ours.advance(OurEvent.RESPONSE)
+        return ours
+
+    def _progressing(self, start: int | None) -> OurRequest:
+        ours = self._answered(self._active)
+        if start is not None:
+            ours.started(start)
+            self._events.append(Started(ours.request.id, start))
+        ours.go_on()
+        return ours
+
+    @property
+    def body(self) -> int:
+        """Bytes that are still to come of the eager message that was read last."""
+        return self._body
+
+    def take_eager(self, message: Eager) -> None:
+        """Item data follows."""
+        if message.count > self.window:
+            raise RemoteProtocolError(
+                f"the peer sent {message.count} bytes of item data, but has credit for {self.window} only"
+            )
+        ours = self._progressing(message.start)
+        ours.check_eager()
+        self.window -= message.count
+        self._body = message.count
+        if not message.count:
+            self.take_body(memoryview(b""))
+
+    def take_body(self, data: memoryview) -> None:
+        """Item data of the active request."""
+        ours = self.requests[self._active]
+        ours.take(data, self._events)
+        self._body -= len(data)
+        if ours.is_at_end:
+            if self._body:
+                raise RemoteProtocolError("the peer sent bytes beyond the end of the interval")
+            self._over(ours, None)
+
+    def take_lazy(self, message: Lazy) -> None:
+        """Items are announced or confirmed."""
+        ours = self._progressing(message.start)
+        seq, is_other = ours.take_lazy(message)
+        self._events.append(Announced(ours.request.id, message.items, message.trailing, seq))
+        if is_other:
+            self._events.append(Doubted(ours.request.log, seq))
+        if ours.is_at_end:
+            self._over(ours, None)
+
+    def take_end(self, message: End) -> None:
+        """The response is over before its end."""
+        ours = self._answered(self._active)
+        self._over(ours, message.reason, _checked_proof(ours, message))
+        if message.grants:
+            self.take_credit(1)
+        if message.activates is not None:
+            self._activate(message.activates)
+
+    def _over(self, ours: OurRequest, reason: Reason | None, proof: tuple[Entry, ...] = ()) -> None:
+        request_id = ours.request.id
+        ours.advance(OurEvent.OVER)
+        ours.abandon_part()
+        del self.requests[request_id]
+        seq, is_payload = ours.next_item
+        self._events.append(Ended(request_id, reason, ours.index, seq, is_payload, proof))
+        if ours.succession is not None:
+            self._release(ours, ours.succession)
+
+    def _release(self, ours: OurRequest, succession: Succession) -> None:
+        """Now it is known where the successor begins: make it anew, with what was said of it meanwhile."""
+        standin, message = succession
+        successor = adjusted_ours(ours, message, self._source)
+        successor.state, successor.succession = standin.state, standin.succession
+        successor.advance(OurEvent.RELEASE)
+        self.requests[successor.request.id] = successor
+
+
+def _checked_proof(ours: OurRequest, message: End) -> tuple[Entry, ...]:
+    entries: tuple[Entry, ...] = ()
+    problem: str | None = None
+    if message.reason is Reason.FULL_PROOF:
+        entries, problem = check_full(ours.request.log, message.proof, ours.allows_proof)
+    elif message.reason is Reason.PARTIAL_PROOF:
+        if not ours.expected:
+            raise RemoteProtocolError("the peer sent a partial fork proof, but the request names no hash")
+        entry, problem = check_partial(ours.request.log, message.proof[0], ours.expected, ours.allows_proof)
+        entries = (entry,)
+    if problem is not None:
+        raise RemoteProtocolError(problem)
+    return entries
+
+
+def grown(credit: int, amount: int) -> int:
+    """Credit with more on top of it; ``RemoteProtocolError`` if that is beyond 64 bits, the protocol's limit."""
+    if credit + amount > MAX_U64:
+        raise RemoteProtocolError("the peer granted more credit than 64 bits hold")
+    return credit + amount

@@ -1,0 +1,40 @@
+"""The bytes of a connection that wait to be sent. Both halves of the connection write here, so that order is kept."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from culm.intervals.codec import push_message
+
+if TYPE_CHECKING:
+    from culm.intervals.messages import Message
+
+
+class Outbox:
+    """Bytes in the order in which they were written; ``pending`` counts them."""
+
+    __slots__ = ("_parts", "pending")
+
+    def __init__(self) -> None:
+        self.pending = 0
+        self._parts: deque[bytes] = deque()
+
+    def send(self, message: Message) -> None:
+        """Queue a message."""
+        self.write(push_message(message))
+
+    def write(self, data: bytes) -> None:
+        """Queue the data behind an eager message."""
+        self._parts.append(data)
+        self.pending += len(data)
+
+    def take(self, limit: int) -> bytes:
+        """Take about ``limit`` bytes: whole messages, and of data whole chunks, because copying parts is not free."""
+        parts: list[bytes] = []
+        size = 0
+        while self._parts and size < limit:
+            parts.append(self._parts.popleft())
+            size += len(parts[-1])
+        self.pending -= size
+        return b"".join(parts)

@@ -1,0 +1,194 @@
+"""The peer's half of a connection: the requests it made, its credit for more, and what we answer.
+
+We grant the peer as many open requests as ``Limits.requests`` says; a request gives its credit back when it ends, so
+nothing has to be refilled. The peer grants us bytes of item data. Large payloads leave some of that credit unused: a
+reserve, so that a few entries that were appended just now do not wait behind gigabytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.errors import RemoteProtocolError
+from culm.intervals.adjusting import adjusted_theirs
+from culm.intervals.events import Requested, RequestEnded
+from culm.intervals.messages import Activate, Eager, End, Lazy, Reason, RequestCredit
+from culm.intervals.ours import grown
+from culm.intervals.responder import Announcement, Data, Over, TheirRequest
+from culm.intervals.turns import Turns
+
+if TYPE_CHECKING:
+    from culm.intervals.events import Event
+    from culm.intervals.exchanged import Histories
+    from culm.intervals.interval import Request
+    from culm.intervals.limits import Limits
+    from culm.intervals.messages import Adjust
+    from culm.intervals.outbox import Outbox
+    from culm.transfer import Source
+
+_RESERVE = 32 * 1024  # Bytes of credit that large payloads leave to others: some hundred entries, sent at once.
+
+
+class TheirSide:
+    """The peer's requests. ``credit``: how many more it may make; ``data_credit``: bytes of item data we may send.
+
+    ``entries_sent`` counts entries whose metadata went to the peer as data.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        outbox: Outbox,
+        histories: Histories,
+        events: list[Event],
+        limits: Limits,
+        *,
+        stateless: bool,
+    ) -> None:
+        self.source = source
+        self.turns = Turns()
+        self.credit = 0
+        self.data_credit = 0
+        self.entries_sent = 0
+        self.stateless = stateless
+        self._outbox = outbox
+        self._histories = histories
+        self._events = events
+        self._limits = limits
+        self._most_credit = 0  # the most ``data_credit`` that there ever was
+        self._active = 0  # the request that what we send belongs to
+        self._grant(limits.requests)
+
+    def _grant(self, requests: int) -> None:
+        self.credit += requests
+        self._outbox.send(RequestCredit(requests))
+
+    # -- what the peer asks for --------------------------------------------------------------------------------
+
+    def take_credit(self, amount: int) -> None:
+        """The peer takes more bytes of item data."""
+        self.data_credit = grown(self.data_credit, amount)
+        self._most_credit = max(self._most_credit, self.data_credit)
+
+    def _spend(self) -> None:
+        if self.credit == 0:
+            raise RemoteProtocolError(
+                f"the peer made a request without credit: {self._limits.requests} may be open at once"
+            )
+        self.credit -= 1
+
+    def take_request(self, request: Request) -> None:
+        """The peer asks for an interval."""
+        self._spend()
+        try:
+            theirs = TheirRequest(request, self._histories.of(request.log), stateless=self.stateless)
+        except ValueError as error:
+            raise RemoteProtocolError(str(error)) from None
+        self._free_id(request.id)
+        self.turns.open(theirs)
+        self._events.append(Requested(request))
+
+    def _free_id(self, request_id: int) -> None:
+        """A new request with an id in use takes the place of the old one, without a word about that."""
+        if request_id in self.turns.requests:
+            self.turns.close(request_id)
+            self._grant(1)
+
+    def take_cancel(self, request_id: int) -> None:
+        """The peer wants no more of a response."""
+        theirs = self.turns.requests.get(request_id)
+        if theirs is not None:
+            self._end(theirs, Over(Reason.CANCELLED))
+        elif request_id not in self.turns.ids:
+            raise RemoteProtocolError(f"the peer cancelled request {request_id}, which it never made")
+
+    def take_adjust(self, message: Adjust) -> None:
+        """The peer replaces a request by one that goes on in the other mode."""
+        self._spend()
+        if message.old not in self.turns.ids:
+            raise RemoteProtocolError(f"the peer adjusted request {message.old}, which it never made")
+        old = self.turns.requests.get(message.old)
+        self._free_id(message.new)
+        if old is None:
+            # The old request ended while the adjustment was under way. The new one ends at once, so that the peer gets
+            # its credit and its id back.
+            self._activate(message.new)
+            self.turns.ids.add(message.new, message.new)
+            self.credit += 1
+            self._outbox.send(End(Reason.OTHER, grants=True))
+            return
+        successor = adjusted_theirs(old, message)
+        self._end(old, Over(Reason.CANCELLED))
+        self.turns.open(successor)
+        self._events.append(Requested(successor.request))
+
+    def refuse(self, request_id: int) -> None:
+        """End the response to a request now; nothing happens if it is over."""
+        theirs = self.turns.requests.get(request_id)
+        if theirs is not None:
+            self._end(theirs, Over(Reason.OTHER))
+
+    # -- what we answer ----------------------------------------------------------------------------------------
+
+    @property
+    def is_content(self) -> bool:
+        """Whether the peer waits for nothing that we have, as far as is known."""
+        return not self.turns and not any(theirs.lazy for theirs in self.turns.requests.values())
+
+    def respond(self, limit: int) -> bool:
+        """Write answers until about ``limit`` bytes wait; whether more could be written now."""
+        turns = self.turns
+        starved: list[int] = []  # requests that lack credit for data, and nothing else
+        while turns and self._outbox.pending < limit:
+            theirs = turns.next()
+            if theirs is None:
+                continue
+            room = self._room(theirs)
+            part = theirs.next_part(self.source, room)
+            if part is not None:
+                self._write(theirs, part)
+                if theirs.request.id in turns.requests and not theirs.pause():
+                    turns.queue(theirs.request.id)
+            elif room == 0 and not theirs.lazy:
+                starved.append(theirs.request.id)
+        for request_id in starved:
+            turns.queue(request_id)
+        return len(starved) < len(turns)
+
+    def _room(self, theirs: TheirRequest) -> int:
+        """How many bytes of data a request may send in its turn."""
+        credit = self.data_credit
+        if theirs.is_in_large_payload:
+            credit -= min(_RESERVE, self._most_credit // 4)
+        return max(0, min(self._limits.chunk, credit))
+
+    def _write(self, theirs: TheirRequest, part: Data | Announcement | Over) -> None:
+        if isinstance(part, Over):
+            self._end(theirs, part)
+            return
+        self._activate(theirs.request.id)
+        start = theirs.stream.start if theirs.starts and theirs.stream is not None else None
+        theirs.go_on()
+        if isinstance(part, Data):
+            self.data_credit -= len(part.data)
+            self._outbox.send(Eager(len(part.data), start))
+            self._outbox.write(part.data)
+            self.entries_sent += part.entries
+        else:
+            self._outbox.send(Lazy(part.items, part.trailing, part.hash, start))
+        if theirs.is_at_end:
+            self.turns.close(theirs.request.id)
+            self._events.append(RequestEnded(theirs.request.id, theirs.request.log))
+            self._grant(1)
+
+    def _end(self, theirs: TheirRequest, over: Over) -> None:
+        self._activate(theirs.request.id)
+        self.turns.close(theirs.request.id)
+        self.credit += 1
+        self._outbox.send(End(over.reason, over.proof, grants=True))
+        self._events.append(RequestEnded(theirs.request.id, theirs.request.log, over.doubted))
+
+    def _activate(self, request_id: int) -> None:
+        if request_id != self._active:
+            self._outbox.send(Activate(request_id - self._active))
+            self._active = request_id

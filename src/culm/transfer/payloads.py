@@ -1,0 +1,62 @@
+"""Whether a payload that comes in pieces is the one that its entry names.
+
+The hash of a payload covers all of its bytes from the first on. A transfer may begin in the middle of one, because the
+beginning is held already; then the check needs the hash state of that beginning, and without it the payload cannot be
+checked here: the store has to do it, which has the bytes. Most payloads come in one piece, so that their hash is
+computed at once, without keeping any state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from culm.bamboo import PayloadHasher, yamf_hash
+
+if TYPE_CHECKING:
+    from culm.bamboo import Entry
+
+_EMPTY = yamf_hash(b"")
+
+
+class PayloadCheck:
+    """The hash of one payload so far.
+
+    ``begun``: the hash of the bytes that are held already, if the payload goes on behind them. ``can_check``: the hash
+    of everything before the next piece is known.
+    """
+
+    __slots__ = ("_hasher", "can_check")
+
+    def __init__(self, begun: PayloadHasher | None = None, *, can_check: bool = True) -> None:
+        self._hasher = begun
+        self.can_check = can_check
+
+    @classmethod
+    def behind(cls, offset: int, begun: PayloadHasher | None = None) -> PayloadCheck:
+        """The check of a payload of which the next byte is at ``offset``. Without ``begun`` it works from 0 only."""
+        return cls(begun, can_check=not offset or begun is not None)
+
+    def lose(self) -> None:
+        """Bytes were passed that did not come: the payload can no longer be checked."""
+        self._hasher, self.can_check = None, False
+
+    def add(self, piece: bytes) -> None:
+        """Hash the next piece, which is not the last one."""
+        if self.can_check:
+            if self._hasher is None:
+                self._hasher = PayloadHasher()
+            self._hasher.update(piece)
+
+    def finish(self, entry: Entry, piece: bytes) -> bool | None:
+        """Whether the payload with its last piece is the one that the entry names; None if that cannot be told.
+
+        The caller has counted: with this piece there are as many bytes as the entry says.
+        """
+        if not self.can_check:
+            return None
+        if self._hasher is None:
+            found = yamf_hash(piece) if piece else _EMPTY
+        else:
+            self._hasher.update(piece)
+            found = self._hasher.hash
+        return found == entry.payload_hash

@@ -11,6 +11,7 @@ from culm.bamboo import ForkProof, are_authentic, lipmaa, path
 from culm.errors import RemoteProtocolError
 from culm.proposals.messages import Cancel, Code
 from culm.proposals.sequence import is_self_contained, outer_seq
+from culm.transfer import kept_at
 
 if TYPE_CHECKING:
     from culm.bamboo import Entry
@@ -70,8 +71,8 @@ def can_rebuild(proposal: Proposal, source: Source) -> bool:
 
 
 def _entry(source: Source, log: Log, seq: int) -> Entry | None:
-    found = source.page(log, seq, ascending=True, limit=1)
-    return found[0].entry if found and found[0].entry.seq == seq else None
+    kept = kept_at(source, log, seq)
+    return None if kept is None else kept.entry
 
 
 def check_cancel(proposal: Proposal, cancel: Cancel) -> tuple[Entry, ...]:

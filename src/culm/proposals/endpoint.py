@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from culm.bamboo import MAX_U64, ForkProof, are_authentic
+from culm.bamboo import MAX_U64, ForkProof
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
 from culm.proposals.checks import check_cancel, objection, what_is_wrong
 from culm.proposals.control import MAX_CONTROL_MESSAGE, pull_control, push_control
@@ -35,7 +35,7 @@ from culm.proposals.sending import Sender
 from culm.proposals.setup import Modes, Setup
 from culm.proposals.states import Event as Step
 from culm.proposals.states import Said
-from culm.transfer import EntryReceived, PayloadFailed
+from culm.transfer import EntryReceived, PayloadFailed, bad_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -239,10 +239,10 @@ class Endpoint:
         """
         if self.modes is not None and self.modes.takes_greedily:
             return None
-        entries = [event.entry for event in self._events if isinstance(event, EntryReceived)]
-        if not entries or all(good := are_authentic(entries)):
+        found = bad_entries(self._events)
+        if not found:
             return None
-        bad = entries[good.index(False)]
+        bad = found[0]
         at = next(
             at for at, event in enumerate(self._events) if isinstance(event, EntryReceived) and event.entry is bad
         )
@@ -342,7 +342,7 @@ class Endpoint:
         if exchange.has(Said.CANCEL_SENT):
             pass  # it crossed our cancellation, and changes nothing
         elif not in_time:
-            exchange.outgoing.index = exchange.total
+            exchange.cursor.index = exchange.total
             self.receiver.lose(exchange, Code.END_OF_RANGE)
         elif is_confirmation and exchange.proposal.sparse and exchange.end is None:
             self.cancel_now(exchange, Cancel(exchange.id, Code.DO_NOT_RETRY))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.proposals.incoming import Incoming
 from culm.proposals.outgoing import Outgoing
+from culm.proposals.scope import Cursor, Scope
 from culm.proposals.sequence import Sequence
-from culm.proposals.states import OVER, Event, Said, after, is_allowed
-from culm.proposals.wishes import Wishes
+from culm.proposals.states import OVER, Event, Said, after, is_allowed, refusal
 
 if TYPE_CHECKING:
     from culm.bamboo import PayloadHasher
@@ -24,47 +24,17 @@ if TYPE_CHECKING:
 _SENDING = Said.CONFIRMED | Said.CANCEL_SENT | Said.CANCEL_RECEIVED
 
 
-class Exchange:
-    """A proposal that lives. ``is_ours``: we made it. ``begun``: the hash of the start's payload up to the offset."""
+class Exchange(Scope):
+    """A proposal that lives: its scope, what was said of it, and both directions."""
 
     def __init__(
         self, proposal: Proposal, limits: Limits, *, is_ours: bool, begun: PayloadHasher | None = None
     ) -> None:
-        self.proposal = proposal
-        self.is_ours = is_ours
-        self.begun = begun
+        super().__init__(proposal, is_ours=is_ours, begun=begun)
         self.said = Said.NOTHING
-        self.end = proposal.end
-        self.upper = proposal.upper
-        self.ours, self.theirs = Wishes(), Wishes()
-        if is_ours:
-            self.ours = Wishes.of(proposal)
-        else:
-            self.theirs = Wishes.of(proposal)
-        self.sequence = Sequence.of(proposal, self.end, self.upper)
-        self._cut: int | None = None
-        self.ended_by_us_alone = False  # the peer may have another entry there, and more behind it
-        self.incoming = Incoming(self, limits)
-        self.outgoing = Outgoing(self, limits)
-
-    @property
-    def id(self) -> int:
-        """The synchronization id."""
-        return self.proposal.id
-
-    @property
-    def total(self) -> int:
-        """The number of items: all behind the end of the log are none."""
-        return self.sequence.total if self._cut is None else self._cut
-
-    def end_at(self, seq: int, *, is_peers: bool) -> None:
-        """The log ends with an entry: there is nothing behind its payload. ``is_peers``: the peer said so."""
-        self.ended_by_us_alone = not is_peers
-        index = self.sequence.index_of(seq, is_payload=True)
-        if index is None:
-            index = self.sequence.index_of(seq, is_payload=False)
-        if index is not None:
-            self._cut = index + 1
+        self.cursor = Cursor(proposal.offset or 0)
+        self.incoming = Incoming(self, self.cursor, limits)
+        self.outgoing = Outgoing(self, self.cursor, self.incoming, limits)
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -76,7 +46,7 @@ class Exchange:
         """Something was said. If it may not be: ``RemoteProtocolError`` if it is the peer's, else a local one."""
         if not is_allowed(self.said, event):
             kind = RemoteProtocolError if is_peers else LocalProtocolError
-            raise kind(f"{event.name.lower()} of proposal {self.id}, which may not be now")
+            raise kind(refusal(self.id, event, self.said))
         self.said = after(self.said, event, is_ours=self.is_ours)
 
     @property
@@ -96,35 +66,15 @@ class Exchange:
             return False
         return not self.outgoing.can_add(source)
 
-    # -- adjusting ---------------------------------------------------------------------------------------------
-
-    def _lowered(self, message: Adjust) -> tuple[int | None, int | None]:
-        """The end and the upper pool with what a message says of them, where that is lower."""
-        end, upper = self.end, self.upper
-        if message.end is not None and (end is None or message.end < end):
-            end = message.end
-        if message.upper is not None and (upper is None or message.upper < upper):
-            upper = message.upper
-        return end, upper
-
-    def range_problem(self, message: Adjust) -> str | None:
-        """Why the range cannot be lowered as a message says; None if it can, or is not."""
-        end, upper = self._lowered(message)
-        if end is not None and end < self.proposal.start:
-            return f"an end of proposal {self.id} before its start"
-        if upper is not None and (end is None or upper < end):
-            return f"an upper end of proposal {self.id} before its end"
-        return None
-
     def lower(self, message: Adjust) -> bool:
         """Lower the end and the upper pool, for both. False if that comes too late: items beyond were passed."""
-        end, upper = self._lowered(message)
+        end, upper = self.lowered(message)
         if (end, upper) == (self.end, self.upper):
             return True
         sequence = Sequence.of(self.proposal, end, upper)
-        if end != self.end and max(self.incoming.index, self.outgoing.highest[0]) > sequence.range_end:
+        if end != self.end and max(self.incoming.index, self.cursor.highest[0]) > sequence.range_end:
             return False
         self.end, self.upper, self.sequence = end, upper, sequence
         self.incoming.index = min(self.incoming.index, sequence.total)
-        self.outgoing.index = min(self.outgoing.index, sequence.total)
+        self.cursor.index = min(self.cursor.index, sequence.total)
         return True

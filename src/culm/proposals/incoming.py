@@ -8,24 +8,38 @@ Specification: docs/specs/proposals.md, "Cursors", "Payloads", "Links", "Greedy 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from culm.bamboo import MAX_U64, Entry, PayloadHasher, check_payload, is_authentic, lipmaa
-from culm.bamboo.lipmaa import has_lipmaalink, links_across
-from culm.errors import PayloadMismatch, RemoteProtocolError
+from culm.bamboo import MAX_U64, Entry, is_authentic, lipmaa
+from culm.bamboo.lipmaa import has_lipmaalink
+from culm.errors import RemoteProtocolError
 from culm.proposals.events import Event, Noticed, Skipped, Unverifiable
 from culm.proposals.messages import Metadata, Why, Wish
 from culm.proposals.sequence import Item, outer_seq
 from culm.ranges.runs import Runs
-from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+from culm.transfer import EntryReceived, LinkHashes, PayloadCheck, PayloadFailed, PayloadReceived, kept_at
 
 if TYPE_CHECKING:
-    from culm.proposals.exchange import Exchange
     from culm.proposals.limits import Limits
+    from culm.proposals.scope import Cursor, Scope
     from culm.transfer import Source
 
 _LOOKED_AT = 64  # items that are looked at to judge one message
+
+
+@dataclass(slots=True)
+class _Payload:
+    """What is known of the payload of entry ``seq``: the entry and its size, and whether both sides mean this entry.
+
+    They do if the peer has sent its metadata, or the proposal names its hash.
+    """
+
+    seq: int
+    entry: Entry | None = None
+    size: int | None = None
+    is_agreed: bool = False
+    check: PayloadCheck = field(default_factory=PayloadCheck)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,60 +59,60 @@ class Incoming:
     is only read, not understood. ``is_wrong``: the last item was wrong, an apology is due.
     """
 
-    def __init__(self, exchange: Exchange, limits: Limits) -> None:
+    def __init__(self, scope: Scope, cursor: Cursor, limits: Limits) -> None:
         self.index = 0
-        self.offset = exchange.proposal.offset or 0
+        self.offset = scope.proposal.offset or 0
         self.passed = Runs()
         self.lost = False
         self.is_wrong = False
-        self._exchange = exchange
+        self._scope = scope
+        self._cursor = cursor
         self._limits = limits
-        self._hashes: dict[int, bytes] = {}
+        self._hashes = LinkHashes(limits.hashes, outer_seq(scope.proposal))
         self._last_metadata = 0  # the entry whose metadata the peer sent last
         self._sent: _Sent | None = None
         self._apologised = -1  # the last item it apologised for
-        self._known_seq = 0  # the payload of which the next four tell
-        self._is_agreed = False  # both mean the same entry: the peer sent it, or the proposal names its hash
-        self._entry: Entry | None = None
-        self._size: int | None = None
-        self._hasher: PayloadHasher | None = None  # made once bytes come
-        self._can_hash = False
+        self._payload = _Payload(0)  # that of the cursor, once it was looked up
 
     @property
     def payload_left(self) -> int:
         """Bytes that are left of the payload the cursor is in; 0 at its beginning."""
-        return (self._size or 0) - self.offset if self.offset else 0
+        return (self._payload.size or 0) - self.offset if self.offset else 0
 
     @property
     def is_beyond_our_end(self) -> bool:
         """Whether what comes is behind an entry that ends the log, as far as only we said."""
-        return self._exchange.ended_by_us_alone and self.index >= self._exchange.total
+        return self._scope.ended_by_us_alone and self.index >= self._scope.total
 
     # -- where it is -------------------------------------------------------------------------------------------
 
     def _item(self) -> Item:
         if self.is_wrong:
             raise RemoteProtocolError("something else than an apology after a wrong item")
-        if self.index >= self._exchange.total:
+        if self.index >= self._scope.total:
             raise RemoteProtocolError("an item behind the last one")
-        return self._exchange.sequence.item(self.index)
+        return self._scope.sequence.item(self.index)
 
-    def _payload(self, source: Source) -> Item:
+    def _payload_item(self, source: Source) -> Item:
         """The payload the cursor is at, what is known of it looked up."""
         item = self._item()
         if not item.is_payload:
             raise RemoteProtocolError(f"bytes of a payload, where the metadata of entry {item.seq} is due")
-        if self._known_seq != item.seq:
+        if self._payload.seq != item.seq:
             self._know(item.seq, source)
         return item
 
     def _know(self, seq: int, source: Source) -> None:
-        found = source.page(self._exchange.proposal.log, seq, ascending=True, limit=1)
-        entry = found[0].entry if found and found[0].entry.seq == seq else None
-        self._known_seq, self._entry, self._size = seq, entry, entry.size if entry is not None else None
-        self._is_agreed = outer_seq(self._exchange.proposal) == seq
-        self._hasher = self._exchange.begun if self.offset and self.index == 0 else None
-        self._can_hash = not self.offset or self._hasher is not None
+        kept = kept_at(source, self._scope.proposal.log, seq)
+        entry = None if kept is None else kept.entry
+        begun = self._scope.begun if self.offset and self.index == 0 else None
+        self._payload = _Payload(
+            seq,
+            entry,
+            None if entry is None else entry.size,
+            outer_seq(self._scope.proposal) == seq,
+            PayloadCheck.behind(self.offset, begun),
+        )
 
     def _move(self, count: int = 1) -> None:
         self.index += count
@@ -108,7 +122,7 @@ class Incoming:
         """Note that so many items from the cursor on need not be sent to the peer."""
         self.passed.add(self.index, self.index + count - 1)
         if len(self.passed) > self._limits.runs:
-            own = self._exchange.outgoing.index  # what is behind is of no use; what is far ahead can be sent again
+            own = self._cursor.index  # what is behind is of no use; what is far ahead can be sent again
             useful = [run for run in self.passed if run[1] >= own - 1]
             self.passed = Runs(useful[: self._limits.runs // 2])
 
@@ -119,35 +133,35 @@ class Incoming:
         if not count:
             return
         self._item()
-        exchange = self._exchange
-        if count > exchange.total - self.index:
-            raise RemoteProtocolError(f"a notice of {count} items, where {exchange.total - self.index} are left")
-        first_new = max(self.index, exchange.outgoing.highest[0])
+        scope = self._scope
+        if count > scope.total - self.index:
+            raise RemoteProtocolError(f"a notice of {count} items, where {scope.total - self.index} are left")
+        first_new = max(self.index, self._cursor.highest[0])
         self._check_notice(first_new, self.index + count)
         self._pass(count)
         self._move(count)
         self._sent = None
         if self.index > first_new:
-            seq = exchange.sequence.item(self.index - 1).seq
-            events.append(Noticed(exchange.id, self.index - first_new, seq))
+            seq = scope.sequence.item(self.index - 1).seq
+            events.append(Noticed(scope.id, self.index - first_new, seq))
 
     def _check_notice(self, low: int, high: int) -> None:
         """Whether it was ever right to tell of items instead of sending them."""
-        ours = self._exchange.ours
+        ours = self._scope.ours
         if low >= high or Wish.NOTIFY in ours.said:
             return
         for index in range(low, min(high, low + _LOOKED_AT)):
-            item = self._exchange.sequence.item(index)
+            item = self._scope.sequence.item(index)
             if not item.is_payload:
                 raise RemoteProtocolError(f"a notice of entry {item.seq}, which is to be sent")
-            size = self._size if self._known_seq == item.seq and self._is_agreed else None
+            size = self._payload.size if self._payload.seq == item.seq and self._payload.is_agreed else None
             if size is not None and not ours.ever_took_notice(size):
                 raise RemoteProtocolError(f"a notice of the payload of entry {item.seq}, which is to be sent")
 
     def skip(self, why: Why, source: Source, events: list[Event]) -> None:
         """The peer leaves out the payload, or the rest of it."""
-        item = self._payload(source)
-        ours, size = self._exchange.ours, self._size if self._is_agreed else None
+        item = self._payload_item(source)
+        ours, size = self._scope.ours, self._payload.size if self._payload.is_agreed else None
         if why is Why.NOT_AVAILABLE:
             if not ours.may_skip:
                 raise RemoteProtocolError(f"the payload of entry {item.seq} is left out, which may not be")
@@ -159,20 +173,21 @@ class Incoming:
             self._pass()
         self._move()
         self._sent = None
-        events.append(Skipped(self._exchange.id, item.seq, why is not Why.NOT_AVAILABLE))
+        events.append(Skipped(self._scope.id, item.seq, why is not Why.NOT_AVAILABLE))
 
     def skip_bytes(self, count: int, source: Source) -> None:
         """The peer leaves out bytes of the payload that we have sent."""
-        item = self._payload(source)
-        highest = self._exchange.outgoing.highest
+        item = self._payload_item(source)
+        highest, size = self._cursor.highest, self._payload.size
         most = 0
         if highest[0] >= self.index:
-            most = highest[1] if highest[0] == self.index else self._size or MAX_U64  # not known of a fork
-        if count and self.offset + count > min(most, self._size or most):
+            most = highest[1] if highest[0] == self.index else size or MAX_U64  # not known of a fork
+        if count and self.offset + count > min(most, size or most):
             raise RemoteProtocolError(f"bytes of the payload of entry {item.seq} are left out that we have not sent")
         self.offset += count
-        self._can_hash = self._can_hash and not count
-        if count and self.offset == self._size:
+        if count:
+            self._payload.check.lose()
+        if count and self.offset == size:
             self._pass()
             self._move()
 
@@ -181,36 +196,35 @@ class Incoming:
     def metadata(self, message: Metadata, source: Source, events: list[Event], *, greedy: bool) -> None:
         """The metadata of an entry. In safe mode its signature is left to the caller to check."""
         item = self._item()
-        exchange, seq = self._exchange, item.seq
+        scope, seq = self._scope, item.seq
         if item.is_payload:
             raise RemoteProtocolError(f"metadata, where the payload of entry {seq} is due")
-        if not exchange.ours.ever_took_metadata():
+        if not scope.ours.ever_took_metadata():
             raise RemoteProtocolError("metadata, though only notices were asked for")
         self._check_form(seq, message)
         entry = self._assembled(seq, message, source)
         index, self._sent = self.index, _Sent(self.index, 0, is_right=entry is not None)
         if entry is None:
-            events.append(Unverifiable(exchange.id, seq))
+            events.append(Unverifiable(scope.id, seq))
         elif greedy and not is_authentic(entry):
             self.is_wrong, self._sent = True, _Sent(index, 0, is_right=False)
             return
         else:
-            events.append(EntryReceived(exchange.id, entry, verified=True))
-            self._remember(seq, entry.hash)
+            events.append(EntryReceived(scope.id, entry, verified=True))
+            self._hashes.add(seq, entry.hash)
             if entry.is_end:
-                exchange.end_at(seq, is_peers=True)
+                scope.end_at(seq, is_peers=True)
         self._last_metadata = seq
         self._pass()
         self._move()
-        self._known_seq, self._is_agreed, self._entry, self._size = seq, True, entry, message.size
-        self._hasher, self._can_hash = None, True
+        self._payload = _Payload(seq, entry, message.size, is_agreed=True)
 
     def _check_form(self, seq: int, message: Metadata) -> None:
         """Whether the backlink is there exactly where it has to be."""
         if not has_lipmaalink(seq) or self._last_metadata == seq - 1:
             if message.backlink is not None:
                 raise RemoteProtocolError(f"entry {seq} comes with a backlink that is known")
-        elif message.backlink is None and seq - 1 not in self._exchange.outgoing.sent:
+        elif message.backlink is None and seq - 1 not in self._cursor.sent:
             raise RemoteProtocolError(f"entry {seq} comes without its backlink, which was not sent before")
 
     def _assembled(self, seq: int, message: Metadata, source: Source) -> Entry | None:
@@ -222,7 +236,7 @@ class Incoming:
                 lipmaalink = self._hash_of(lipmaa(seq), source)
             if backlink is None or (lipmaalink is None and has_lipmaalink(seq)):
                 return None
-        log = self._exchange.proposal.log
+        log = self._scope.proposal.log
         return Entry.assemble(
             log, seq, message.is_end, lipmaalink, backlink, message.size, message.payload_hash, message.signature
         )
@@ -230,27 +244,20 @@ class Incoming:
     def _hash_of(self, seq: int, source: Source) -> bytes | None:
         """The hash of an entry: as the peer sent it, as we sent it or hold it, or as the proposal says."""
         value = self._hashes.get(seq)
-        if value is None and outer_seq(self._exchange.proposal) == seq:
-            value = self._exchange.proposal.hash
+        if value is None and outer_seq(self._scope.proposal) == seq:
+            value = self._scope.proposal.hash
         if value is None:
-            found = source.page(self._exchange.proposal.log, seq, ascending=True, limit=1)
-            if not found or found[0].entry.seq != seq:
+            kept = kept_at(source, self._scope.proposal.log, seq)
+            if kept is None:
                 return None
-            value = found[0].entry.hash
-        self._remember(seq, value)
+            value = kept.entry.hash
+        self._hashes.add(seq, value)
         return value
 
     def contradicts(self, entry: Entry) -> bool:
         """Whether the peer's entries are others than this one, or than those that it links to."""
         named = ((entry.seq, entry.hash), *entry.links)
         return any(self._hashes.get(seq, value) != value for seq, value in named)
-
-    def _remember(self, seq: int, value: bytes) -> None:
-        self._hashes[seq] = value
-        if len(self._hashes) > self._limits.hashes:
-            greatest = max(self._hashes)
-            useful = {*links_across(greatest), greatest, outer_seq(self._exchange.proposal)}
-            self._hashes = {seq: value for seq, value in self._hashes.items() if seq in useful}
 
     # -- payloads ----------------------------------------------------------------------------------------------
 
@@ -259,19 +266,19 @@ class Incoming:
 
         Nor can they if they do not fit our entry, and the peer may mean another one.
         """
-        item = self._payload(source)
-        if self._size is None:
+        item, size = self._payload_item(source), self._payload.size
+        if size is None:
             return False
         problem = None
-        if not self._exchange.ours.ever_took_payload(self._size):
-            problem = f"bytes of the payload of entry {item.seq}, which was not asked for"
-        elif self.offset > self._size or count > self._size - self.offset:
-            problem = f"{count} bytes, where {self._size - self.offset} of the payload are left"
+        if not self._scope.ours.ever_took_payload(size):
+            problem = f"the peer sent bytes of the payload of entry {item.seq}, which was not asked for"
+        elif self.offset > size or count > size - self.offset:
+            problem = f"the peer sent {count} bytes of a payload of which {size - self.offset} are left"
         if problem is not None:
-            if self._is_agreed or not self._exchange.ours.ever_took_metadata():  # of an entry of any size
+            if self._payload.is_agreed or not self._scope.ours.ever_took_metadata():  # of an entry of any size
                 raise RemoteProtocolError(problem)
             return False
-        if self.offset == self._size:
+        if self.offset == size:
             self._complete(b"", events, greedy=False)
         return True
 
@@ -279,55 +286,51 @@ class Incoming:
         """Bytes of the payload."""
         if self._sent is None or self._sent.index != self.index:
             self._sent = _Sent(self.index, self.offset, is_right=False)
-        if self.offset + len(data) == self._size:
+        payload = self._payload
+        if self.offset + len(data) == payload.size:
             self._complete(data, events, greedy=greedy)
             return
-        if self._can_hash:
-            self._hasher = self._hasher or PayloadHasher()
-            self._hasher.update(data)
-        if self._entry is not None:
+        payload.check.add(data)
+        if payload.entry is not None:
             events.append(
-                PayloadReceived(self._exchange.id, self._entry, self.offset, data, complete=False, checked=False)
+                PayloadReceived(self._scope.id, payload.entry, self.offset, data, complete=False, checked=False)
             )
         self.offset += len(data)
 
     def _complete(self, data: bytes, events: list[Event], *, greedy: bool) -> None:
         """The last bytes of a payload."""
-        entry, exchange = self._entry, self._exchange
+        payload, scope = self._payload, self._scope
+        entry = payload.entry
         if entry is not None:
-            try:
-                if self._can_hash:
-                    self._check(entry, data)
-            except PayloadMismatch:
-                is_theirs = self._is_agreed and not (self.index == 0 and exchange.proposal.offset)
-                events.append(PayloadFailed(exchange.id, entry, is_theirs=is_theirs))
-                if is_theirs and not greedy:
-                    raise RemoteProtocolError(f"a payload that is not the one entry {entry.seq} names") from None
-                if greedy:
-                    self.is_wrong = True
-                    self.offset += len(data)
-                else:
-                    self._move()
+            is_right = payload.check.finish(entry, data)
+            if is_right is False:
+                self._fail(entry, data, events, greedy=greedy)
                 return
-            event = PayloadReceived(exchange.id, entry, self.offset, data, complete=True, checked=self._can_hash)
-            events.append(event)
+            events.append(
+                PayloadReceived(scope.id, entry, self.offset, data, complete=True, checked=is_right is not None)
+            )
         begin = self._sent.offset if self._sent is not None else self.offset
         self._sent = _Sent(self.index, begin, is_right=True)
         self._pass()
         self._move()
 
-    def _check(self, entry: Entry, data: bytes) -> None:
-        if self._hasher is None:
-            check_payload(entry, data)
+    def _fail(self, entry: Entry, data: bytes, events: list[Event], *, greedy: bool) -> None:
+        """A payload is complete and wrong. A greedy peer will apologise; a safe one has broken the protocol."""
+        is_theirs = self._payload.is_agreed and not (self.index == 0 and self._scope.proposal.offset)
+        events.append(PayloadFailed(self._scope.id, entry, is_theirs=is_theirs))
+        if is_theirs and not greedy:
+            raise RemoteProtocolError(f"the payload that the peer sent is not the one that entry {entry.seq} names")
+        if greedy:
+            self.is_wrong = True
+            self.offset += len(data)
         else:
-            self._hasher.update(data)
-            self._hasher.check(entry)
+            self._move()
 
     # -- apologies ---------------------------------------------------------------------------------------------
 
     def apologise(self, events: list[Event], *, greedy: bool) -> None:
         """The item that the peer sent last was wrong: it was never sent."""
-        sent, exchange = self._sent, self._exchange
+        sent, scope = self._sent, self._scope
         if not greedy:
             raise RemoteProtocolError("an apology, though nothing may be sent that needs one")
         if sent is None or sent.is_right:
@@ -335,11 +338,11 @@ class Incoming:
         if self._apologised == sent.index:
             raise RemoteProtocolError("a second apology for the same item")
         self._apologised = sent.index
-        item = exchange.sequence.item(sent.index)
-        if item.is_payload and self._entry is not None and not self.is_wrong:
-            events.append(PayloadFailed(exchange.id, self._entry))
+        item = scope.sequence.item(sent.index)
+        if item.is_payload and self._payload.entry is not None and not self.is_wrong:
+            events.append(PayloadFailed(scope.id, self._payload.entry))
         self.is_wrong, self._sent = False, None
         self.index = sent.index
-        self.offset = (exchange.proposal.offset or 0) if sent.index == 0 else 0
+        self.offset = (scope.proposal.offset or 0) if sent.index == 0 else 0
         if item.is_payload:
-            self._hasher, self._can_hash = None, not self.offset
+            self._payload.check = PayloadCheck.behind(self.offset)

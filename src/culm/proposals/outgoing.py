@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from culm.bamboo.lipmaa import has_lipmaalink
 from culm.proposals.messages import Apology, DataMessage, Metadata, Notify, Raw, Skip, SkipBytes, Why
-from culm.ranges.runs import Runs
+from culm.transfer import PAGE_ENTRIES, Pages
 
 if TYPE_CHECKING:
-    from culm.proposals.exchange import Exchange
+    from culm.proposals.incoming import Incoming
     from culm.proposals.limits import Limits
+    from culm.proposals.scope import Cursor, Scope
     from culm.transfer import Kept, Source
 
-_PAGE = 128
 _NOTICES = 4096  # items told of at once
 
 
@@ -28,85 +28,77 @@ class Step(NamedTuple):
 
 
 class Outgoing:
-    """Our cursor on a proposal.
+    """Moves our cursor along a proposal, past what the peer has sent itself (``incoming``)."""
 
-    ``index`` and ``offset``: the next item, and the bytes of it that are behind (of a payload). ``highest``: the
-    farthest both ever were. ``sent``: the entries whose metadata we sent.
-    """
-
-    def __init__(self, exchange: Exchange, limits: Limits) -> None:
-        self.index = 0
-        self.offset = exchange.proposal.offset or 0
-        self.highest = (0, self.offset)
-        self.sent = Runs()
-        self._exchange = exchange
+    def __init__(self, scope: Scope, cursor: Cursor, incoming: Incoming, limits: Limits) -> None:
+        self._scope = scope
+        self._at = cursor
+        self._incoming = incoming
         self._limits = limits
-        self._page: dict[int, Kept] = {}
+        self._pages = Pages(scope.proposal.log)
         self._apologised = -1
         self._began = -1  # the payload of which bytes were sent last
 
     def wake(self) -> None:
         """What is held has changed."""
-        self._page.clear()
+        self._pages.clear()
 
     @property
     def target(self) -> int:
         """The next item that the peer did not send itself."""
-        run = self._exchange.incoming.passed.around(self.index)
-        return self.index if run is None else run[1] + 1
+        run = self._incoming.passed.around(self._at.index)
+        return self._at.index if run is None else run[1] + 1
 
     @property
     def has_begun(self) -> bool:
         """Whether anything was sent."""
-        return self.highest != (0, self._exchange.proposal.offset or 0)
+        return self._at.highest != (0, self._scope.proposal.offset or 0)
 
     def _kept(self, seq: int, source: Source) -> Kept | None:
-        kept = self._page.get(seq)
+        kept = self._pages.get(seq)
         if kept is None:
-            log, limit = self._exchange.proposal.log, _PAGE if self._exchange.sequence.path is None else 1
+            log, is_sparse = self._scope.proposal.log, self._scope.sequence.path is not None
             if source.held(log).entries_around(seq) is None:  # or it is not for others
                 return None
-            found = source.page(log, seq, ascending=True, limit=limit)
-            self._page = {kept.entry.seq: kept for kept in found}
-            kept = self._page.get(seq)
-        if kept is not None and self._exchange.incoming.contradicts(kept.entry):
+            kept = self._pages.read_anew(source, seq, limit=1 if is_sparse else PAGE_ENTRIES)
+        if kept is not None and self._incoming.contradicts(kept.entry):
             return None  # the log is forked, which shows once what came is stored
         return kept
 
     def step(self, source: Source, room: int, *, greedy: bool) -> Step | None:
         """What to send now, with about ``room`` bytes of data; None if there is nothing, for now or ever."""
-        exchange = self._exchange
-        if exchange.incoming.is_wrong:
+        scope = self._scope
+        if self._incoming.is_wrong:
             return None
         if greedy and self._owes_apology(source):
-            self._apologised, self._began = self.index, -1
-            self.offset = (exchange.proposal.offset or 0) if self.index == 0 else 0
+            self._apologised, self._began = self._at.index, -1
+            self._at.offset = (scope.proposal.offset or 0) if self._at.index == 0 else 0
             return Step((Apology(),))
         target = self.target
-        if target >= exchange.total:
+        if target >= scope.total:
             return None
-        offset = self.offset if target == self.index else 0
-        item = exchange.sequence.item(target)
+        offset = self._at.offset if target == self._at.index else 0
+        item = scope.sequence.item(target)
         if item.is_payload:
             step = self._payload(item.seq, target, offset, source, room, greedy=greedy)
         else:
             step = self._metadata(item.seq, target, source)
         if step is None:
             return None
-        if target > self.index:
-            return Step((Notify(target - self.index), *step.messages), step.body)
+        if target > self._at.index:
+            return Step((Notify(target - self._at.index), *step.messages), step.body)
         return step
 
     def can_add(self, source: Source) -> bool:
         """Whether there is anything that the peer did not send itself."""
-        exchange, at = self._exchange, self.index
-        held = source.held(exchange.proposal.log)
+        scope, at = self._scope, self._at.index
+        held = source.held(scope.proposal.log)
         for _ in range(_NOTICES):
-            run = exchange.incoming.passed.around(at)
+            run = self._incoming.passed.around(at)
             at = at if run is None else run[1] + 1
-            if at >= exchange.total:
+            if at >= scope.total:
                 return False
-            seq, is_payload = exchange.sequence.item(at)
+            seq, is_payload = scope.sequence.item(at)
             if (held.payloads_around(seq) if is_payload else held.entries_around(seq)) is not None:
                 return True
             at += 1
@@ -117,70 +109,71 @@ class Outgoing:
         for message in step.messages:
             match message:
                 case Notify(count):
-                    self.index, self.offset = self.index + count, 0
+                    self._at.index, self._at.offset = self._at.index + count, 0
                 case Skip():
-                    self.index, self.offset = self.index + 1, 0
+                    self._at.index, self._at.offset = self._at.index + 1, 0
                 case Metadata():
-                    seq = self._exchange.sequence.item(self.index).seq
-                    self.sent.add(seq, seq)
+                    seq = self._scope.sequence.item(self._at.index).seq
+                    self._at.sent.add(seq, seq)
                     if message.is_end:
-                        self._exchange.end_at(seq, is_peers=False)
-                    self.index, self.offset = self.index + 1, 0
+                        self._scope.end_at(seq, is_peers=False)
+                    self._at.index, self._at.offset = self._at.index + 1, 0
                 case SkipBytes(count):
                     self._advance(count)
                 case Raw(count):
-                    self._began = self.index
+                    self._began = self._at.index
                     self._advance(count)
                 case _:
                     pass
-        self.highest = max(self.highest, (self.index, self.offset))
+        self._at.highest = max(self._at.highest, (self._at.index, self._at.offset))
 
     def _advance(self, count: int) -> None:
-        self.offset += count
-        seq = self._exchange.sequence.item(self.index).seq
-        if self.offset >= self._page[seq].entry.size:
-            self.index, self.offset = self.index + 1, 0
+        self._at.offset += count
+        kept = self._pages.get(self._scope.sequence.item(self._at.index).seq)
+        assert kept is not None  # noqa: S101 - its bytes were read from it just now
+        if self._at.offset >= kept.entry.size:
+            self._at.index, self._at.offset = self._at.index + 1, 0
 
     # -- metadata ----------------------------------------------------------------------------------------------
 
     def _metadata(self, seq: int, index: int, source: Source) -> Step | None:
-        if not self._exchange.theirs.takes_metadata():
+        if not self._scope.theirs.takes_metadata():
             return self._notices(index, source)
         kept = self._kept(seq, source)
         if kept is None:
             return None
         entry = kept.entry
-        backlink = entry.backlink if has_lipmaalink(seq) and seq - 1 not in self.sent else None
+        backlink = entry.backlink if has_lipmaalink(seq) and seq - 1 not in self._at.sent else None
         return Step((Metadata(entry.is_end, backlink, entry.size, entry.payload_hash, entry.signature),))
 
     def _notices(self, index: int, source: Source) -> Step | None:
         """Tell of everything from an index on that is there, where only that is wanted."""
-        exchange = self._exchange
-        held = source.held(exchange.proposal.log)
-        end, most = index, min(exchange.total, index + _NOTICES)
-        theirs = exchange.theirs
+        scope = self._scope
+        held = source.held(scope.proposal.log)
+        end, most = index, min(scope.total, index + _NOTICES)
+        theirs = scope.theirs
         while end < most:
-            seq, is_payload = exchange.sequence.item(end)
+            seq, is_payload = scope.sequence.item(end)
             if (held.payloads_around(seq) if is_payload else held.entries_around(seq)) is None:
                 break
             if is_payload and (theirs.least or theirs.greatest < _MANY):
                 break  # its size is to be looked at
             end += 1
-            if end in exchange.incoming.passed:
+            if end in self._incoming.passed:
                 break
         return Step((Notify(end - index),)) if end > index else None
 
     # -- payloads ----------------------------------------------------------------------------------------------
 
     def _payload(self, seq: int, index: int, offset: int, source: Source, room: int, *, greedy: bool) -> Step | None:
-        exchange, theirs = self._exchange, self._exchange.theirs
+        scope, theirs = self._scope, self._scope.theirs
         kept = self._kept(seq, source)
         if kept is None:
             return None
         size = kept.entry.size
         if not theirs.least <= size <= theirs.greatest:
             return Step((Skip(Why.TOO_SMALL if size < theirs.least else Why.TOO_LARGE),))
-        log = exchange.proposal.log
+        log = scope.proposal.log
         if not kept.complete:
             if not source.expects(log, seq):
                 return Step((Skip(Why.NOT_AVAILABLE),)) if theirs.may_skip else None
@@ -192,12 +185,12 @@ class Outgoing:
 
     def _is_known(self, seq: int, index: int) -> bool:
         """Whether the peer has the metadata that belongs to a payload."""
-        exchange = self._exchange
-        before = exchange.sequence.index_of(seq, is_payload=False)
-        return before is None or before != index - 1 or seq in self.sent or before in exchange.incoming.passed
+        scope = self._scope
+        before = scope.sequence.index_of(seq, is_payload=False)
+        return before is None or before != index - 1 or seq in self._at.sent or before in self._incoming.passed
 
     def _bytes(self, kept: Kept, index: int, offset: int, source: Source, room: int) -> Step | None:
-        incoming, size = self._exchange.incoming, kept.entry.size
+        incoming, size = self._incoming, kept.entry.size
         held = size if kept.complete else min(kept.payload_held, size - 1)  # the last byte waits for the check
         messages: tuple[DataMessage, ...] = ()
         if incoming.index == index and incoming.offset > offset:  # the peer is ahead in the same payload
@@ -213,17 +206,17 @@ class Outgoing:
         small = kept.small
         body = source.payload(kept, offset, wanted) if small is None else small[offset : offset + wanted]
         if not body:  # it was forgotten meanwhile
-            self._page.clear()
+            self._pages.clear()
             return None
         return Step((*messages, Raw(len(body))), body)
 
     def _owes_apology(self, source: Source) -> bool:
         """Whether a payload of which bytes were sent before it was checked turned out to be another one."""
-        if self._began != self.index or not self.offset:
+        if self._began != self._at.index or not self._at.offset:
             return False
-        seq = self._exchange.sequence.item(self.index).seq
+        seq = self._scope.sequence.item(self._at.index).seq
         kept = self._kept(seq, source)
-        return kept is not None and not kept.complete and kept.payload_held < self.offset
+        return kept is not None and not kept.complete and kept.payload_held < self._at.offset
 
 
 _MANY = 2**64 - 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from culm.errors import EncodingError, RemoteProtocolError, Truncated
+from culm.proposals.bodies import Bodies
 from culm.proposals.data import MAX_DATA_HEAD, pull_data
 from culm.proposals.events import Event, Lost
 from culm.proposals.messages import (
@@ -28,10 +29,9 @@ from culm.proposals.messages import (
 )
 from culm.proposals.states import Event as Step
 from culm.proposals.states import Said
-from culm.wire.lzfoo import Decoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from culm.proposals.exchange import Exchange
     from culm.proposals.ids import PeerIds
@@ -74,21 +74,17 @@ class Receiver:
         self._ending = ending
         self._proactive = proactive
         self._greedy = False
-        self._decoder = Decoder(0)
         self._current: Exchange | None = None
         self._is_lost = False  # what comes is of a proposal that is not known any more
         self._is_waiting = False  # for a confirmation that data has overtaken
         self._buffer = b""
-        self._body = 0  # bytes of a payload that are still to come, as they stand on the wire
-        self._body_of: Exchange | None = None
-        self._decoding = False
-        self._decoded: Iterator[bytes] | None = None  # what compressed bytes that came decode to, and is left for later
-        self._room = self._most = limits.window  # decoded bytes that may be handed out at once
+        self._bodies = Bodies(limits.window)
+        self._body_of: Exchange | None = None  # None: bytes that come are only read
 
     def agree(self, modes: Modes) -> None:
         """Modes and windows are known: data may come."""
         self._greedy = modes.takes_greedily
-        self._decoder = Decoder(modes.receive_window)
+        self._bodies.agree(modes.receive_window)
 
     # -- bytes -------------------------------------------------------------------------------------------------
 
@@ -100,12 +96,12 @@ class Receiver:
     @property
     def is_held(self) -> bool:
         """Whether more came than is dealt with at once: a few bytes can decode to any number of them."""
-        return self._decoded is not None
+        return self._bodies.is_held
 
     @property
     def is_inside_a_message(self) -> bool:
         """Whether a message came in part."""
-        return bool(self._buffer or self._body)
+        return bool(self._buffer or self._bodies.left)
 
     def expects_payload(self, size: int) -> bool:
         """Whether the next so many bytes are, as far as can be told, those of a large payload: no entries."""
@@ -125,15 +121,14 @@ class Receiver:
     def take(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes. ``RemoteProtocolError`` for what may not come."""
         if not self.is_held:
-            self._room = self._most
+            self._bodies.refill()
         self._take(data)
 
     def go_on(self) -> None:
         """What was handed out is dealt with: go on with what is left."""
-        self._room = self._most
-        if self._decoded is not None:
-            decoded, self._decoded = self._decoded, None
-            self._hand_out(decoded, self._body_of)
+        self._bodies.refill()
+        if self.is_held:
+            self._hand_out(self._bodies.go_on())
         self._take(b"")
 
     def _take(self, data: bytes | bytearray | memoryview) -> None:
@@ -141,10 +136,10 @@ class Receiver:
         at = 0
         self._buffer = b""
         while at < len(buffer) and not (self._is_waiting or self.is_held):
-            if self._body:
-                taken = buffer[at : at + self._body]
+            if self._bodies.left:
+                taken = buffer[at : at + self._bodies.left]
                 at += len(taken)
-                self._take_body(taken)
+                self._hand_out(self._bodies.take(taken))
                 continue
             try:
                 message, size = pull_data(buffer[at : at + MAX_DATA_HEAD])
@@ -248,46 +243,13 @@ class Receiver:
     # -- bytes of payloads -------------------------------------------------------------------------------------
 
     def _begin_body(self, message: DataMessage, exchange: Exchange | None) -> None:
-        if isinstance(message, Raw):
-            self._body, self._decoding = message.count, False
-        elif isinstance(message, Compressed):
-            self._body, self._decoding = message.size, True
-            self._decode(lambda: self._decoder.begin(message.count))
-            if not message.size:
-                self._decode(self._decoder.finish)
+        self._bodies.begin(message)
         self._body_of = exchange
 
-    def _take_body(self, data: bytes) -> None:
-        self._body -= len(data)
+    def _hand_out(self, pieces: Iterator[bytes]) -> None:
         exchange = self._body_of
-        if self._decoding:
-            self._hand_out(self._decoder.feed(data), exchange)
-        elif exchange is not None:
-            exchange.incoming.body(data, self._events, greedy=self._greedy)
-            self._sender.end_if_finished(exchange)
-
-    def _hand_out(self, decoded: Iterator[bytes], exchange: Exchange | None) -> None:
-        """Hand out what compressed bytes decode to; what is too much for now stays behind."""
-        while self._room > 0:
-            piece: bytes | None = None
-            try:
-                piece = next(decoded, None)
-                if piece is None and not self._body:
-                    self._decoder.finish()
-            except EncodingError as error:
-                raise RemoteProtocolError(f"compressed bytes that are wrong: {error}") from None
-            if piece is None:
-                break
-            self._room -= len(piece)
+        for piece in pieces:
             if exchange is not None:
                 exchange.incoming.body(piece, self._events, greedy=self._greedy)
-        else:
-            self._decoded = decoded
         if exchange is not None:
             self._sender.end_if_finished(exchange)
-
-    def _decode(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except EncodingError as error:
-            raise RemoteProtocolError(f"compressed bytes that are wrong: {error}") from None

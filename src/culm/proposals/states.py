@@ -62,6 +62,25 @@ ANSWERS = {
 }
 
 
+_HAPPENED = {
+    Said.CONFIRMED: "was confirmed before",
+    Said.CANCEL_SENT: "was cancelled by this side",
+    Said.CANCEL_RECEIVED: "was cancelled by the peer",
+    Said.MARKER_SENT: "was ended by a marker of this side",
+    Said.MARKER_RECEIVED: "was ended by a marker of the peer",
+}
+
+
+def refusal(proposal_id: int, event: Event, said: int) -> str:
+    """Why an event may not happen now, as a message."""
+    rule = RULES[event]
+    if said & rule.before:
+        why = next(words for bit, words in _HAPPENED.items() if said & rule.before & bit)
+    else:
+        why = "is not being cancelled"
+    return f"{event.name} of proposal {proposal_id} cannot be now: the proposal {why}"
+
+
 def is_allowed(said: int, event: Event) -> bool:
     """Whether an event may happen now."""
     rule = RULES[event]

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from culm.bamboo import Identity
-from culm.bushbaby import BambooReceived, Connection, Dialect, HaveItem, Limits, PeerIdentified, WantItem
+from culm.bushbaby import BambooReceived, Connection, Dialect, HaveItem, Limits, Options, PeerIdentified, WantItem
 from culm.bushbaby.messages import decode_bamboo, decode_have, decode_want, encode_have_item, encode_want_item
 from culm.bushbaby.secretbox import NONCE_BYTES, OVERHEAD, open_box, seal
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError
@@ -61,12 +61,14 @@ def _made(number: int, options: int) -> Connection:
         b"fuzz",
         random_bytes=lambda size: next(counter).to_bytes(size, "big"),
         ephemeral_secret=_SECRETS[number - 1],
-        limits=_LIMITS,
-        dialect=Dialect.DOCUMENT if options & 1 else Dialect.DEPLOYED,
-        ask_first=bool(options & 2),
-        wait_for_hello=bool(options & 4),
-        wait_for_auth=bool(options & 8),
-        mark=not options & 16,
+        options=Options(
+            Dialect.DOCUMENT if options & 1 else Dialect.DEPLOYED,
+            _LIMITS,
+            ask_first=bool(options & 2),
+            wait_for_hello=bool(options & 4),
+            wait_for_auth=bool(options & 8),
+            mark=not options & 16,
+        ),
     )
 
 

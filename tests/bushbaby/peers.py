@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from culm.bamboo import Identity
 from culm.bamboo.varu64 import decode_varu64
-from culm.bushbaby import BambooReceived, Connection, Event
+from culm.bushbaby import BambooReceived, Connection, Event, Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ def randomness(seed: int) -> Callable[[int], bytes]:
 
 def make(identity: Identity, seed: int, clump: bytes = b"Quagga", **settings: Any) -> Connection:
     """A connection with repeatable randomness."""
-    return Connection(identity, clump, random_bytes=randomness(seed), **settings)
+    return Connection(identity, clump, random_bytes=randomness(seed), options=Options(**settings))
 
 
 def pair(**settings: Any) -> tuple[Connection, Connection]:

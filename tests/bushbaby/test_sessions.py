@@ -17,6 +17,7 @@ from culm.bushbaby import (
     BambooReceived,
     Connection,
     HaveReceived,
+    Options,
     PeerIdentified,
     WantReceived,
 )
@@ -37,7 +38,7 @@ def side_of(recorded: dict[str, Any], clump: str) -> Connection:
         clump.encode(),
         random_bytes=lambda _: next(nonces),
         ephemeral_secret=bytes.fromhex(recorded["ephemeral_secret"]),
-        mark=False,
+        options=Options(mark=False),
     )
 
 

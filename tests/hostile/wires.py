@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from culm.bamboo import Identity
-from culm.bushbaby import Authenticated, PeerIdentified
+from culm.bushbaby import Authenticated, Options, PeerIdentified
 from culm.bushbaby import Connection as BushbabyConnection
 from culm.intervals.codec import RESPONSE_CREDIT
 from culm.node.network.tls import calling_context
@@ -169,7 +169,7 @@ class Gossip:
         """Connect and shake hands; ``Cut`` if the node does not want to."""
         wire = await Wire.dial(target, "bushbaby", address)
         identity = identity or Identity(os.urandom(32))
-        connection = BushbabyConnection(identity, CLUMP, random_bytes=os.urandom, mark=mark)
+        connection = BushbabyConnection(identity, CLUMP, random_bytes=os.urandom, options=Options(mark=mark))
         gossip = cls(wire, connection, identity)
         await gossip.flush()
         while not connection.replicating:

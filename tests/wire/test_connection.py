@@ -42,8 +42,7 @@ def _bushbaby_pair(*, paced: bool = False, mark: bool = True) -> tuple[bushbaby.
             identity,
             b"clump",
             random_bytes=lambda size: next(numbers).to_bytes(size, "big"),
-            paced=paced,
-            mark=mark,
+            options=bushbaby.Options(paced=paced, mark=mark),
         )
         for identity in (ALICE, BOB)
     )

@@ -3,11 +3,13 @@
 Specification: docs/specs/bushbaby.md.
 """
 
-from culm.bushbaby.connection import BambooWriter, Connection, State
+from culm.bushbaby.connection import Connection, State
 from culm.bushbaby.events import Authenticated, BambooReceived, Event, HaveReceived, PeerIdentified, WantReceived
 from culm.bushbaby.handshake import Dialect
 from culm.bushbaby.limits import MAX_PLAINTEXT, Limits
 from culm.bushbaby.messages import HaveItem, WantItem
+from culm.bushbaby.options import Options
+from culm.bushbaby.writer import BambooWriter
 
 __all__ = [
     "MAX_PLAINTEXT",
@@ -20,6 +22,7 @@ __all__ = [
     "HaveItem",
     "HaveReceived",
     "Limits",
+    "Options",
     "PeerIdentified",
     "State",
     "WantItem",

@@ -1,30 +1,34 @@
 """A Bushbaby connection without I/O: bytes in, events out; calls in, bytes out.
 
-Both sides are alike and go through three states of what they have heard::
+Both sides are alike, and each goes through three states of what it has heard and of what it has said::
 
-    GREETING  --HELLO-->  PROVING  --AUTH-->  REPLICATING  (HAVE, WANT, BAMBOO in any order)
+    heard   GREETING  --HELLO-->  PROVING  --AUTH-->  REPLICATING  (HAVE, WANT, BAMBOO in any order)
+    said    NOTHING   --HELLO-->  GREETED  --AUTH-->  PROVED
 
-``_ACCEPTED`` is the whole machine: for each state the messages that may come, the lengths they may have, and the state
-after. What is not in the table is refused, before a byte of it is kept. Anything that is wrong raises
-``RemoteProtocolError``, and the only thing left to do then is to drop the connection.
+``_ACCEPTED`` is the whole machine of what is heard: for each state the messages that may come, the lengths they may
+have, and the state after. What is not in the table is refused, before a byte of it is kept, because a peer may claim
+any length. What we say depends on the options: a careful side waits until it has heard enough.
 
 Specification: docs/specs/bushbaby.md, "Messages", "Recognising Culm".
 """
 
 from __future__ import annotations
 
-from collections import deque
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from nacl.bindings import crypto_scalarmult_base
 
 from culm.bushbaby import handshake, messages
+from culm.bushbaby.boxes import Boxes
 from culm.bushbaby.events import Authenticated, BambooReceived, HaveReceived, PeerIdentified, WantReceived
-from culm.bushbaby.handshake import HELLO_BYTES, SIGNATURE_BYTES, Dialect, Hello, SessionKeys
-from culm.bushbaby.limits import MAX_PLAINTEXT, Limits
+from culm.bushbaby.handshake import HELLO_BYTES, SIGNATURE_BYTES, Dialect, Hello
+from culm.bushbaby.limits import MAX_PLAINTEXT
+from culm.bushbaby.options import Options
+from culm.bushbaby.outbox import Outbox
 from culm.bushbaby.pacing import Pacer
-from culm.bushbaby.secretbox import NONCE_BYTES, OVERHEAD, open_box, seal
+from culm.bushbaby.secretbox import NONCE_BYTES, OVERHEAD
+from culm.bushbaby.writer import BAMBOO, BambooWriter
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError
 from culm.wire.connection import UNLIMITED
 from culm.wire.stlv import StlvReader, encode_header
@@ -34,12 +38,15 @@ if TYPE_CHECKING:
 
     from culm.bamboo import Entry, Identity
     from culm.bushbaby.events import Event
+    from culm.bushbaby.handshake import SessionKeys
+    from culm.bushbaby.limits import Limits
     from culm.bushbaby.messages import HaveItem, WantItem
     from culm.types import Buffer
 
-HELLO, AUTH, HAVE, WANT, BAMBOO = 1, 2, 5, 6, 8
+HELLO, AUTH, HAVE, WANT = 1, 2, 5, 6
 AUTH_BYTES = OVERHEAD + SIGNATURE_BYTES
-MAX_LIST_BYTES = 1024 * 1024  # of one HAVE or WANT between our own nodes
+MAX_LIST_BYTES = 1024 * 1024  # of one HAVE or WANT between our own nodes; the deployed peer takes ``MAX_PLAINTEXT``
+_OVER = "the peer broke the protocol: this connection is over"
 
 
 class State(Enum):
@@ -48,6 +55,14 @@ class State(Enum):
     GREETING = "HELLO"
     PROVING = "AUTH"
     REPLICATING = "HAVE, WANT or BAMBOO"
+
+
+class _Said(IntEnum):
+    """What we have said of ourselves."""
+
+    NOTHING = 0
+    GREETED = 1
+    PROVED = 2
 
 
 class _Accepted(NamedTuple):
@@ -68,13 +83,9 @@ _ACCEPTED: dict[State, dict[int, _Accepted]] = {
 
 
 class Connection:
-    """One connection to a peer.
+    """One connection to a peer. ``random_bytes(n)`` gives n unpredictable bytes.
 
-    ``random_bytes(n)`` gives n unpredictable bytes. ``ask_first``: after the peer's HELLO nothing more is sent until
-    ``accept`` is called. ``wait_for_hello`` and ``wait_for_auth``: let the peer show itself first; two such sides wait
-    for ever, so the one who called should not. ``mark``: let other Culm nodes recognise us. ``paced``: give a peer that
-    is no Culm node only as many messages at once as the deployed peer stands (``culm.bushbaby.pacing``); the owner must
-    heed ``next_timer`` then.
+    ``ephemeral_secret`` (32 bytes) is drawn from them if it is None; only tests give one.
     """
 
     def __init__(
@@ -83,46 +94,40 @@ class Connection:
         clump: bytes,
         *,
         random_bytes: Callable[[int], bytes],
-        dialect: Dialect = Dialect.DEPLOYED,
-        limits: Limits | None = None,
+        options: Options | None = None,
         ephemeral_secret: bytes | None = None,
-        ask_first: bool = False,
-        wait_for_hello: bool = False,
-        wait_for_auth: bool = False,
-        mark: bool = True,
-        paced: bool = False,
     ) -> None:
+        self.options = options or Options()
         self.state = State.GREETING
         self.is_culm = False
         self._identity = identity
         self._clump = clump
-        self._random = random_bytes
-        self._dialect = dialect
-        self.limits = limits or Limits()
-        self._mark = mark
-        self._ask_first = ask_first
-        self._wait_for_auth = wait_for_auth
         self._secret = ephemeral_secret or random_bytes(handshake.KEY_BYTES)
         self._ours = Hello(identity.public, crypto_scalarmult_base(self._secret))
         self._peer: Hello | None = None
-        self._keys: SessionKeys | None = None
+        self._boxes = Boxes(
+            self.options.limits.max_boxes, random_bytes, odd_counter=self.options.dialect is Dialect.DEPLOYED
+        )
         self._reader = StlvReader(self._check_header)
-        self._nonces_seen: set[bytes] = set()
-        self._nonces_used: set[bytes] = set()
-        self._hello_sent = self._auth_sent = self._accepted = self._broken = False
-        self._heard = False  # a HAVE or a BAMBOO came
-        self._pacer = Pacer() if paced else None
-        self._out: deque[memoryview] = deque()  # messages; of the first one, what is left of it
-        self._is_cut = False  # the first message in ``_out`` went in part
-        if not wait_for_hello:
+        self._outbox = Outbox(Pacer() if self.options.paced else None)
+        self._said = _Said.NOTHING
+        self._accepted = False  # our owner talks to this peer
+        self._failed = False
+        self._has_told = False  # the peer sent a HAVE or a BAMBOO
+        if not self.options.wait_for_hello:
             self._send_hello()
+
+    @property
+    def limits(self) -> Limits:
+        """Bounds on what the peer may send."""
+        return self.options.limits
 
     # -- receiving ---------------------------------------------------------------------------------------------
 
     def receive_data(self, data: Buffer, now: float) -> Iterator[Event]:  # noqa: ARG002 - only what is sent is timed
         """Take bytes from the peer (``culm.wire.connection``); messages are decoded one by one, as you iterate."""
-        if self._broken:
-            raise LocalProtocolError("the peer broke the protocol: this connection is over")
+        if self._failed:
+            raise LocalProtocolError(_OVER)
         rest = memoryview(data)
         try:
             while True:
@@ -131,15 +136,15 @@ class Connection:
                     return
                 yield from self._receive(*message)
         except EncodingError as error:
-            self._broken = True
+            self._failed = True
             raise RemoteProtocolError(f"malformed message: {error}") from None
         except RemoteProtocolError:
-            self._broken = True
+            self._failed = True
             raise
 
     def _check_header(self, kind: int, length: int) -> None:
         accepted = _ACCEPTED[self.state].get(kind)
-        if self.state is State.REPLICATING and not self._auth_sent:
+        if self.state is State.REPLICATING and self._said is not _Said.PROVED:
             raise RemoteProtocolError(f"a message of type {kind} before we have proved who we are")
         if accepted is None:
             raise RemoteProtocolError(f"a message of type {kind}, where {self.state.value} was expected")
@@ -155,76 +160,52 @@ class Connection:
             event: Event = self._receive_hello(bytes(value))
         else:
             nonce = bytes(value[:NONCE_BYTES])
-            plaintext = self._open(value)
+            plaintext = self._boxes.open(value)
             if kind == AUTH:
                 event = self._receive_auth(bytes(plaintext), nonce)
             elif kind == HAVE:
                 event = HaveReceived(messages.decode_have(plaintext, self.limits))
-                self._heard = True
+                self._has_told = True
             elif kind == WANT:
                 event = WantReceived(messages.decode_want(plaintext, self.limits))
             else:
                 event = BambooReceived(self._entries(plaintext), len(value))
-                self._heard = True
+                self._has_told = True
         self.state = after
         yield event
 
     def _receive_hello(self, value: bytes) -> Event:
-        peer = handshake.unpack_hello(value, self._clump, self._dialect)
+        peer = handshake.unpack_hello(value, self._clump, self.options.dialect)
         if peer.public == self._ours.public or peer.ephemeral == self._ours.ephemeral:
             raise RemoteProtocolError("the peer claims to be ourselves")
         self._peer = peer
-        self._keys = handshake.derive_keys(self._identity, self._secret, peer)
-        if not self._ask_first:
+        self._boxes.keys = handshake.derive_keys(self._identity, self._secret, peer)
+        if not self.options.ask_first:
             self.accept()
         return PeerIdentified(peer.public)
 
     def _receive_auth(self, signature: bytes, nonce: bytes) -> Event:
         peer = self._known_peer
         handshake.check_auth(signature, self._clump, self._session_keys, peer)
-        self.is_culm = self._mark and nonce[16:] == handshake.mark(nonce[:16], peer.ephemeral)
+        self.is_culm = self.options.mark and nonce[16:] == handshake.mark(nonce[:16], peer.ephemeral)
+        if self.is_culm:  # the rules for the deployed peer end here
+            self._boxes.odd_counter, self._outbox.pacer = False, None
         if self._accepted:
             self._send_auth()
         return Authenticated(peer.public, self.is_culm)
-
-    def _open(self, value: memoryview) -> memoryview:
-        nonce = bytes(value[:NONCE_BYTES])
-        if nonce in self._nonces_seen:
-            raise RemoteProtocolError("a nonce came twice: a replayed message")
-        if len(self._nonces_seen) >= self.limits.max_boxes:
-            raise RemoteProtocolError(f"more than {self.limits.max_boxes} messages in one connection")
-        plaintext = open_box(value, self._session_keys.receive, odd_counter=self._odd_counter)
-        self._nonces_seen.add(nonce)
-        return plaintext
 
     def _entries(self, plaintext: memoryview) -> Iterator[tuple[Entry, memoryview]]:
         try:
             yield from messages.decode_bamboo(plaintext, self.limits)
         except EncodingError as error:
-            self._broken = True
+            self._failed = True
             raise RemoteProtocolError(f"malformed message: {error}") from None
 
     # -- sending -----------------------------------------------------------------------------------------------
 
     def data_to_send(self, limit: int = UNLIMITED) -> bytes:
         """Take at most ``limit`` bytes for the peer, as far as the pace allows; call ``next_timer`` afterwards."""
-        pacer = None if self.is_culm else self._pacer
-        parts: list[memoryview] = []
-        size = 0
-        while self._out and size < limit:
-            if pacer is not None and not self._is_cut:
-                if not pacer.left:
-                    break
-                pacer.hand_out()
-            part = self._out[0][: limit - size]
-            parts.append(part)
-            size += len(part)
-            self._is_cut = len(part) < len(self._out[0])
-            if self._is_cut:
-                self._out[0] = self._out[0][len(part) :]
-            else:
-                self._out.popleft()
-        return b"".join(parts)
+        return self._outbox.take(limit)
 
     @property
     def has_more(self) -> bool:
@@ -233,14 +214,11 @@ class Connection:
 
     def next_timer(self) -> float | None:
         """When the pace allows more, or has to be told the time (``paced``); else None."""
-        if self._pacer is None or self.is_culm:
-            return None
-        return self._pacer.next_call(waits=bool(self._out))
+        return self._outbox.next_call()
 
     def handle_timer(self, now: float) -> tuple[Event, ...]:
         """Tell the pace what time it is; makes no events."""
-        if self._pacer is not None:
-            self._pacer.tell(now)
+        self._outbox.tell(now)
         return ()
 
     def keep_alive(self) -> None:
@@ -249,19 +227,19 @@ class Connection:
         It is a BAMBOO without entries for a Culm node, because an empty WANT tells that one that we lack nothing, and
         for a peer that has said nothing yet; otherwise an empty WANT.
         """
-        if self.is_culm or not self._heard:
+        if self.is_culm or not self._has_told:
             self.start_bamboo([]).send()
         else:
             self.send_want([])
 
     def accept(self) -> None:
         """Go on with a peer that was identified (see ``ask_first``)."""
-        if self._broken:
-            raise LocalProtocolError("the peer broke the protocol: this connection is over")
+        if self._failed:
+            raise LocalProtocolError(_OVER)
         _ = self._known_peer
         self._accepted = True
         self._send_hello()
-        if not self._wait_for_auth or self.state is State.REPLICATING:
+        if not self.options.wait_for_auth or self.state is State.REPLICATING:
             self._send_auth()
 
     def send_have(self, items: Iterable[HaveItem]) -> int:
@@ -289,7 +267,7 @@ class Connection:
         size = messages.bamboo_size(item_sizes)
         if size + OVERHEAD > self.limits.max_message:
             raise LocalProtocolError(f"a message of {size} bytes; the limit is {self.limits.max_message}")
-        return BambooWriter(item_sizes, self._dialect, self._seal_and_queue)
+        return BambooWriter(item_sizes, self.options.dialect, self._seal_and_queue)
 
     def can_send(self, item_size: int) -> bool:
         """Whether one item of this size fits a message."""
@@ -298,7 +276,7 @@ class Connection:
     @property
     def replicating(self) -> bool:
         """Whether both sides have proved who they are, so that HAVE, WANT and BAMBOO may be sent."""
-        return self.state is State.REPLICATING and self._auth_sent and not self._broken
+        return self.state is State.REPLICATING and self._said is _Said.PROVED and not self._failed
 
     @property
     def unfinished(self) -> int:
@@ -307,22 +285,18 @@ class Connection:
 
     def close(self) -> None:
         """The connection is over: what had come of a message is let go, and nothing is read any more."""
-        self._broken = True
+        self._failed = True
         self._reader.clear()
 
     @property
     def boxes_left(self) -> int:
         """How many more messages this connection can send before it has to be made anew."""
-        return self.limits.max_boxes - len(self._nonces_used)
+        return self._boxes.left
 
     @property
     def boxes_received(self) -> int:
         """How many messages the peer has sent in boxes."""
-        return len(self._nonces_seen)
-
-    @property
-    def _odd_counter(self) -> bool:
-        return self._dialect is Dialect.DEPLOYED and not self.is_culm
+        return self._boxes.received
 
     @property
     def _known_peer(self) -> Hello:
@@ -332,26 +306,24 @@ class Connection:
 
     @property
     def _session_keys(self) -> SessionKeys:
-        if self._keys is None:
-            raise LocalProtocolError("the peer has not said who it is")
-        return self._keys
+        return self._boxes.session_keys
 
     def _check_replicating(self) -> None:
         if not self.replicating:
             raise LocalProtocolError("the handshake is not over")
 
     def _send_hello(self) -> None:
-        if not self._hello_sent:
-            self._hello_sent = True
-            hello = handshake.pack_hello(self._ours, self._clump, self._dialect)
-            self._out.append(memoryview(encode_header(HELLO, HELLO_BYTES) + hello))
+        if self._said is _Said.NOTHING:
+            self._said = _Said.GREETED
+            hello = handshake.pack_hello(self._ours, self._clump, self.options.dialect)
+            self._outbox.add(encode_header(HELLO, HELLO_BYTES) + hello)
 
     def _send_auth(self) -> None:
-        if self._auth_sent:
+        if self._said is _Said.PROVED:
             return
-        self._auth_sent = True
-        nonce = self._random(NONCE_BYTES)
-        if self._mark:
+        self._said = _Said.PROVED
+        nonce = self._boxes.nonce()
+        if self.options.mark:
             nonce = nonce[:16] + handshake.mark(nonce[:16], self._ours.ephemeral)
         self._send_box(AUTH, handshake.make_auth(self._identity, self._clump, self._session_keys), nonce)
 
@@ -360,57 +332,9 @@ class Connection:
         start = len(message)
         message += bytes(OVERHEAD)
         message += plaintext
-        self._seal(memoryview(message)[start:], nonce)
-        self._out.append(memoryview(message))
+        self._boxes.seal(memoryview(message)[start:], nonce)
+        self._outbox.add(message)
 
     def _seal_and_queue(self, message: bytearray, start: int) -> None:
-        self._seal(memoryview(message)[start:], None)
-        self._out.append(memoryview(message))
-
-    def _seal(self, box: memoryview, nonce: bytes | None) -> None:
-        if nonce is None:
-            nonce = self._random(NONCE_BYTES)
-        if nonce in self._nonces_used or self.boxes_left <= 0:
-            raise LocalProtocolError("this connection has sent all the messages it can: make a new one")
-        self._nonces_used.add(nonce)
-        seal(box, self._session_keys.send, nonce, odd_counter=self._odd_counter)
-
-
-class BambooWriter:
-    """Puts a BAMBOO message together in one buffer, which is then sealed in place."""
-
-    def __init__(
-        self, item_sizes: Sequence[int], dialect: Dialect, seal_and_queue: Callable[[bytearray, int], None]
-    ) -> None:
-        size = messages.bamboo_size(item_sizes)
-        self._queue = seal_and_queue
-        self._dialect = dialect
-        self._sizes = iter(item_sizes)
-        self._left = 0
-        self._message = bytearray(encode_header(BAMBOO, OVERHEAD + size))
-        self._start = len(self._message)
-        self._end = self._start + OVERHEAD + size
-        self._sent = False
-        self._message += bytes(OVERHEAD)
-        messages.push_bamboo_head(self._message, len(item_sizes))
-
-    def write(self, piece: Buffer) -> None:
-        """The next bytes of the item that is under way, or of the next one."""
-        if not piece:
-            return
-        if not self._left:
-            self._left = next(self._sizes, 0)
-            messages.push_item_head(self._message, self._left, self._dialect)
-        if len(piece) > self._left:
-            raise LocalProtocolError("an item is larger than was announced")
-        self._message += piece
-        self._left -= len(piece)
-
-    def send(self) -> None:
-        """All items are written: seal the message and queue it."""
-        if self._sent:
-            raise LocalProtocolError("this message was sent already")
-        if self._left or len(self._message) != self._end:
-            raise LocalProtocolError("an item is smaller than was announced")
-        self._sent = True
-        self._queue(self._message, self._start)
+        self._boxes.seal(memoryview(message)[start:])
+        self._outbox.add(message)

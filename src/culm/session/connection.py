@@ -11,14 +11,13 @@
 
 from __future__ import annotations
 
-import hmac
 from typing import TYPE_CHECKING
 
 from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.ranges import Range, RangeSet
 from culm.session import events as made
-from culm.session.handshake import Transcript
-from culm.session.interests import Interests
+from culm.session.handshake import Handshake
+from culm.session.interests import TheirInterests
 from culm.session.limits import HANDSHAKE_BYTES, ID_BYTES, INTEREST_BYTES, Limits
 from culm.session.messages import (
     Challenge,
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from culm.bamboo import Identity
-    from culm.session.interests import Key
+    from culm.session.interests import Interests, Key
     from culm.types import Buffer
 
 CONTROL_STREAM, DISCOVERY_STREAM, TRANSFER_STREAM = range(3)
@@ -88,14 +87,9 @@ class Connection:
         self.peer = peer
         self.limits = limits or Limits()
         self.their_limits = Limits(HANDSHAKE_BYTES, 1)
-        self.their_interests = Interests()
-        self._interest_bytes = 0
         self.rounds = 0
-        self._identity = identity
-        self._clump = clump
-        self._nonce = nonce
-        self._admits = admits
-        self._transcript: Transcript | None = None
+        self._told = TheirInterests(self.limits.max_interests)
+        self._handshake = Handshake(identity, clump, nonce, admits)
         self._failed = False
         self._holds = False
         self._held: dict[int, int] = {}  # bytes by stream for which the peer gets no credit yet
@@ -134,6 +128,11 @@ class Connection:
     def is_open(self) -> bool:
         """Whether both sides have proved themselves."""
         return self._phase is Phase.OPEN
+
+    @property
+    def their_interests(self) -> Interests:
+        """What the peer wants, as it said last."""
+        return self._told.interests
 
     @property
     def is_comparing(self) -> bool:
@@ -201,12 +200,10 @@ class Connection:
             case Proof():
                 self._check_proof(message)
             case Welcome(mac, limits):
-                assert self._transcript is not None  # noqa: S101 - made with the proof
-                if not hmac.compare_digest(mac, self._transcript.listener_mac(self._clump)):
-                    raise RemoteProtocolError("the peer is of another clump")
+                self._handshake.check_listener(mac)
                 self.their_limits = limits
             case InterestsMessage(reset, items):
-                yield self._take_interests(reset=reset, told=Interests(dict(items)))
+                yield made.InterestsTold(self._told.take(dict(items).items(), reset=reset))
             case Offers(offers):
                 yield made.Offered(offers)
             case SettledMessage(number):
@@ -220,47 +217,25 @@ class Connection:
 
     def _prove(self, listener_nonce: bytes) -> None:
         assert self.peer is not None  # noqa: S101 - who calls knows whom
-        transcript = Transcript(self.peer, listener_nonce, self._identity.public, self._nonce)
-        self._transcript = transcript
-        signature, mac = transcript.sign(self._identity), transcript.caller_mac(self._clump)
-        self._say(Proof(self._identity.public, self._nonce, signature, mac, self.limits))
+        key, signature, mac = self._handshake.prove(self.peer, listener_nonce)
+        self._say(Proof(key, self._handshake.nonce, signature, mac, self.limits))
 
     def _check_proof(self, proof: Proof) -> None:
-        transcript = Transcript(self._identity.public, self._nonce, proof.key, proof.nonce)
-        if not transcript.is_signed_by_caller(proof.signature):
-            raise RemoteProtocolError("the caller does not hold the key it claims")
-        if not self._admits(proof.key):
-            raise RemoteProtocolError("the caller is not one we talk to")
-        if not hmac.compare_digest(proof.mac, transcript.caller_mac(self._clump)):
-            raise RemoteProtocolError("the caller is of another clump")
+        mac = self._handshake.check_caller(proof.key, proof.nonce, proof.signature, proof.mac)
         self.peer, self.their_limits = proof.key, proof.limits
-        self._say(Welcome(transcript.listener_mac(self._clump), self.limits))
+        self._say(Welcome(mac, self.limits))
 
     def _open(self) -> None:
         self._control.limit = self.limits.max_message
         for number, window in WINDOWS.items():
             self._mux.grant(number, window)
 
-    def _take_interests(self, *, reset: bool, told: Interests) -> made.Event:
-        if reset:
-            self.their_interests, self._interest_bytes = Interests(), 0
-        ranges = self.their_interests.ranges
-        for key, wanted in told:
-            before = ranges.get(key)
-            self._interest_bytes += len(wanted.encode()) - (len(before.encode()) if before is not None else 0)
-            ranges[key] = wanted
-        if len(ranges) > self.limits.max_interests:
-            raise RemoteProtocolError(f"more than {self.limits.max_interests} interests")
-        if self._interest_bytes > INTEREST_BYTES:
-            raise RemoteProtocolError(f"interests of more than {INTEREST_BYTES} bytes")
-        return made.InterestsTold(self.their_interests)
-
     def close(self) -> None:
         """The connection is over: what the peer told is let go, and what had come of a message.
 
         Whoever made the connection may be kept in memory by an error for a while.
         """
-        self.their_interests.ranges.clear()
+        self.their_interests.clear()
         self._control, self._discovery = Deframer(HANDSHAKE_BYTES), Deframer(HANDSHAKE_BYTES)
 
     def _take_discovery(self, kind: Discovery, body: bytes) -> Iterator[made.Event]:

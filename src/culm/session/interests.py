@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from culm.errors import RemoteProtocolError
 from culm.ranges import RangeSet
+from culm.session.limits import INTEREST_BYTES
 from culm.types import Log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 Key = tuple[()] | tuple[bytes] | Log
 """What an interest is about: everything, an author, a log. The most exact one that there is counts."""
@@ -40,8 +42,42 @@ class Interests:
         """Whether something is wanted of every log there is."""
         return bool(self.ranges.get((), NOTHING)) and all(self.ranges.values())
 
+    def clear(self) -> None:
+        """Nothing is wanted any more."""
+        self.ranges.clear()
+
     def __iter__(self) -> Iterator[tuple[Key, RangeSet]]:
         return iter(self.ranges.items())
 
     def __len__(self) -> int:
         return len(self.ranges)
+
+
+class TheirInterests:
+    """What the peer wants, in ``interests``. ``most`` interests are kept of it, of ``INTEREST_BYTES`` together.
+
+    A peer may tell its interests in many messages, each within the limit of a message; so the sum is bounded, too.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.interests = Interests()
+        self._most = most
+        self._bytes = 0
+
+    def take(self, told: Iterable[tuple[Key, RangeSet]], *, reset: bool) -> Interests:
+        """The peer wants more, or (``reset``) something else; all that it wants now.
+
+        ``RemoteProtocolError`` if that is more than is kept.
+        """
+        if reset:
+            self.interests, self._bytes = Interests(), 0
+        ranges = self.interests.ranges
+        for key, wanted in told:
+            before = ranges.get(key)
+            self._bytes += len(wanted.encode()) - (len(before.encode()) if before is not None else 0)
+            ranges[key] = wanted
+        if len(ranges) > self._most:
+            raise RemoteProtocolError(f"the peer told more than {self._most} interests")
+        if self._bytes > INTEREST_BYTES:
+            raise RemoteProtocolError(f"the peer told interests of more than {INTEREST_BYTES} bytes")
+        return self.interests

@@ -14,10 +14,11 @@ from culm.bushbaby import (
     Dialect,
     HaveItem,
     HaveReceived,
+    Options,
     WantItem,
     WantReceived,
 )
-from culm.bushbaby.connection import BAMBOO
+from culm.bushbaby.writer import BAMBOO
 from culm.errors import CulmError, NetworkError, Place, RemoteProtocolError, StoreFull
 from culm.node.config import NodeLimits
 from culm.node.interests.missing import EVERYTHING, wanted
@@ -291,8 +292,7 @@ class Deployed:
             party.identity,
             b"Quagga",
             random_bytes=lambda size: next(numbers).to_bytes(size, "big"),
-            dialect=dialect,
-            mark=False,
+            options=Options(dialect, mark=False),
         )
         self.entries: list[tuple[int, bytes]] = []
         self.messages: list[int] = []

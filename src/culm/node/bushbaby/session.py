@@ -19,6 +19,7 @@ from culm.bushbaby import (
     Connection,
     Event,
     HaveReceived,
+    Options,
     PeerIdentified,
     WantItem,
     WantReceived,
@@ -70,13 +71,16 @@ class BushbabySession(Session[Event]):
             context.needed_identity(),
             config.clump,
             random_bytes=config.surroundings.secret_bytes,
-            dialect=config.dialect,
-            limits=config.protocol_limits,
-            ask_first=True,
-            paced=True,
-            # Only a listener may wait: if both sides waited for the other one's HELLO, none would speak.
-            wait_for_hello=not purpose.called and (guarded if config.wait_for_hello is None else config.wait_for_hello),
-            wait_for_auth=not purpose.called and (guarded if config.wait_for_auth is None else config.wait_for_auth),
+            options=Options(
+                config.dialect,
+                config.protocol_limits,
+                ask_first=True,
+                # Only a listener may wait: if both sides waited for the other one's HELLO, none would speak.
+                wait_for_hello=not purpose.called
+                and (guarded if config.wait_for_hello is None else config.wait_for_hello),
+                wait_for_auth=not purpose.called and (guarded if config.wait_for_auth is None else config.wait_for_auth),
+                paced=True,
+            ),
         )
         super().__init__(context, streams, connection, is_live=purpose.is_live)
         self._peer: bytes | None = None

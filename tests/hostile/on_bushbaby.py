@@ -237,7 +237,7 @@ ATTACKS = [
     Attack("bushbaby", "another clump", is_of_another_clump, "another clump"),
     Attack("bushbaby", "size claimed by a stranger", claims_hello, "with 1152"),
     Attack("bushbaby", "reflected messages", reflects, "claims to be ourselves"),
-    Attack("bushbaby", "replayed message", replays, "replayed"),
+    Attack("bushbaby", "replayed message", replays, "a replay"),
     Attack("bushbaby", "size claimed by a member", claims_message, "with 1152"),
     Attack("bushbaby", "half messages", half_messages, None, memory=90.0, connections=20),
     Attack("bushbaby", "announcements", announces, None, memory=60.0, cpu=8.0),

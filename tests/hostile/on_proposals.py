@@ -234,7 +234,7 @@ ATTACKS = [
     Attack("proposals", "credit that overflows", overflows_credit, "more credit than"),
     Attack("proposals", "more than the credit", overdraws, "with credit for"),
     Attack("proposals", "streams of its own", other_streams, "without credit"),
-    Attack("proposals", "data of nothing", data_of_nothing, "there is not"),
+    Attack("proposals", "data of nothing", data_of_nothing, "does not exist"),
     Attack("proposals", "apology for nothing", apologises, "an item of no proposal"),
     Attack("proposals", "tiny messages", tiny_grants, None, gets="messages", cpu=6.0, is_quick=False),
     Attack("proposals", "tiny packets", tiny_packets, None, gets="packets", cpu=6.0),

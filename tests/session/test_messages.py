@@ -112,11 +112,11 @@ def test_wrong_discovery() -> None:
     with pytest.raises(RemoteProtocolError, match="kind 4"):
         decode_discovery(b"\x04")
     for body in (b"", b"x" * 33):
-        with pytest.raises(RemoteProtocolError, match="no heads"):
+        with pytest.raises(RemoteProtocolError, match="asked for heads"):
             decode_heads(body)
-    with pytest.raises(RemoteProtocolError, match="not names"):
+    with pytest.raises(RemoteProtocolError, match="names that break"):
         decode_names(encode_offers([]) + b"\0")
-    with pytest.raises(RemoteProtocolError, match="not names"):
+    with pytest.raises(RemoteProtocolError, match="names that break"):
         decode_names(bytes.fromhex("81 81 43 010001"))
     with pytest.raises(RemoteProtocolError, match="a tip of 3 bytes"):
         decode_names(encode_offers([Offer(bytes(32), 1, RangeSet(), b"abc")]))

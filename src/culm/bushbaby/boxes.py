@@ -36,7 +36,7 @@ class Boxes:
     def session_keys(self) -> SessionKeys:
         """The keys; ``LocalProtocolError`` before the peer's HELLO came."""
         if self.keys is None:
-            raise LocalProtocolError("the peer has not said who it is")
+            raise LocalProtocolError("the peer has not sent its HELLO yet")
         return self.keys
 
     @property
@@ -57,7 +57,7 @@ class Boxes:
         """The plaintext of a box, decrypted in place; ``RemoteProtocolError`` if it is forged, or came before."""
         nonce = bytes(box[:NONCE_BYTES])
         if nonce in self._seen:
-            raise RemoteProtocolError("the peer used a nonce twice: the message is a replay of an older one")
+            raise RemoteProtocolError("the peer used a nonce twice: the message is a replay")
         if len(self._seen) >= self._most:
             raise RemoteProtocolError(f"the peer sent more than {self._most} messages in one connection")
         plaintext = open_box(box, self.session_keys.receive, odd_counter=self.odd_counter)

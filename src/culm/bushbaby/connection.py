@@ -137,7 +137,7 @@ class Connection:
                 yield from self._receive(*message)
         except EncodingError as error:
             self._failed = True
-            raise RemoteProtocolError(f"malformed message: {error}") from None
+            raise RemoteProtocolError(f"the peer sent a message that breaks the format: {error}") from None
         except RemoteProtocolError:
             self._failed = True
             raise
@@ -145,13 +145,13 @@ class Connection:
     def _check_header(self, kind: int, length: int) -> None:
         accepted = _ACCEPTED[self.state].get(kind)
         if self.state is State.REPLICATING and self._said is not _Said.PROVED:
-            raise RemoteProtocolError(f"a message of type {kind} before we have proved who we are")
+            raise RemoteProtocolError(f"the peer sent a message of type {kind} before we have proved who we are")
         if accepted is None:
-            raise RemoteProtocolError(f"a message of type {kind}, where {self.state.value} was expected")
+            raise RemoteProtocolError(f"the peer sent a message of type {kind}; expected: {self.state.value}")
         most = self.limits.max_message if accepted.most is None else accepted.most
         if not accepted.least <= length <= most:
             raise RemoteProtocolError(
-                f"a message of type {kind} with {length} bytes; {accepted.least} to {most} may be"
+                f"the peer sent a message of type {kind} with {length} bytes; accepted: {accepted.least} to {most}"
             )
 
     def _receive(self, kind: int, value: memoryview) -> Iterator[Event]:
@@ -177,7 +177,7 @@ class Connection:
     def _receive_hello(self, value: bytes) -> Event:
         peer = handshake.unpack_hello(value, self._clump, self.options.dialect)
         if peer.public == self._ours.public or peer.ephemeral == self._ours.ephemeral:
-            raise RemoteProtocolError("the peer claims to be ourselves")
+            raise RemoteProtocolError("the peer claims to be ourselves: it sent our own keys back")
         self._peer = peer
         self._boxes.keys = handshake.derive_keys(self._identity, self._secret, peer)
         if not self.options.ask_first:
@@ -199,7 +199,7 @@ class Connection:
             yield from messages.decode_bamboo(plaintext, self.limits)
         except EncodingError as error:
             self._failed = True
-            raise RemoteProtocolError(f"malformed message: {error}") from None
+            raise RemoteProtocolError(f"the peer sent a message that breaks the format: {error}") from None
 
     # -- sending -----------------------------------------------------------------------------------------------
 
@@ -263,10 +263,12 @@ class Connection:
         """Begin a BAMBOO message with items of these sizes (in bytes, none empty); write them, then call ``send``."""
         self._check_replicating()
         if not all(item_sizes):
-            raise LocalProtocolError("an item is at least one entry")
+            raise LocalProtocolError("an item of no bytes: an item has at least one entry")
         size = messages.bamboo_size(item_sizes)
         if size + OVERHEAD > self.limits.max_message:
-            raise LocalProtocolError(f"a message of {size} bytes; the limit is {self.limits.max_message}")
+            raise LocalProtocolError(
+                f"a message of {size} bytes cannot be sent: max_message is {self.limits.max_message}"
+            )
         return BambooWriter(item_sizes, self.options.dialect, self._seal_and_queue)
 
     def can_send(self, item_size: int) -> bool:
@@ -301,7 +303,7 @@ class Connection:
     @property
     def _known_peer(self) -> Hello:
         if self._peer is None:
-            raise LocalProtocolError("the peer has not said who it is")
+            raise LocalProtocolError("the peer has not sent its HELLO yet")
         return self._peer
 
     @property
@@ -310,7 +312,7 @@ class Connection:
 
     def _check_replicating(self) -> None:
         if not self.replicating:
-            raise LocalProtocolError("the handshake is not over")
+            raise LocalProtocolError("the handshake is not over: nothing can be announced, asked for or sent yet")
 
     def _send_hello(self) -> None:
         if self._said is _Said.NOTHING:

@@ -89,7 +89,7 @@ def derive_keys(identity: Identity, ephemeral_secret: bytes, peer: Hello) -> Ses
         send = crypto_scalarmult(ephemeral_secret, peer_curve)
         receive = crypto_scalarmult(own_curve, peer.ephemeral)
     except (CryptoError, RuntimeError):
-        raise RemoteProtocolError("the peer's keys are not usable") from None
+        raise RemoteProtocolError("the peer's keys are points of small order, whose secrets anyone knows") from None
     return SessionKeys(_hashed(send), _hashed(receive))
 
 

@@ -65,7 +65,7 @@ class WantItem:
 def encode_have_item(item: HaveItem) -> bytes:
     """One item of a HAVE; ``LocalProtocolError`` if it announces nothing."""
     if item.newest < 1:
-        raise LocalProtocolError("a log is announced from its first entry on")
+        raise LocalProtocolError("a log without entries cannot be announced: its newest entry has number 1 or more")
     out = bytearray()
     push_head(out, ARRAY, 3)
     push_string(out, _author_text(item.author), as_text=True)
@@ -84,7 +84,7 @@ def encode_want_item(item: WantItem) -> bytes:
         or item.pool == 0
         or (item.low is not None and item.high is not None and not 1 <= item.low <= item.high)
     ):
-        raise LocalProtocolError(f"not a request: {item}")
+        raise LocalProtocolError(f"a WANT cannot say this: {item}")
     numbers = [number for number in (item.log_id, item.pool, item.low, item.high) if number is not None]
     out = bytearray()
     push_head(out, ARRAY, 1 + len(numbers))
@@ -148,7 +148,7 @@ def decode_want(data: memoryview, limits: Limits) -> list[WantItem]:
             low, at = _pull_seq(data, at)
             high, at = _pull_seq(data, at)
             if low > high:
-                raise EncodingError(f"a request from {low} to {high}", start)
+                raise EncodingError(f"the peer wants entries {low} to {high}, which is no range", start)
         items.append(WantItem(author, log_id, pool, low, high))
     expect_end(data, at)
     return items
@@ -157,7 +157,7 @@ def decode_want(data: memoryview, limits: Limits) -> list[WantItem]:
 def _pull_author(data: memoryview, at: int) -> tuple[bytes, int]:
     text, _, end = pull_string(data, at)
     if len(text) != BASE62_CHARS:
-        raise EncodingError(f"an identity has {BASE62_CHARS} base62 characters, not {len(text)}", at)
+        raise EncodingError(f"an identity of {len(text)} base62 characters, but it takes {BASE62_CHARS}", at)
     try:
         return _author_key(bytes(text)), end
     except EncodingError as error:
@@ -167,7 +167,7 @@ def _pull_author(data: memoryview, at: int) -> tuple[bytes, int]:
 def _pull_seq(data: memoryview, at: int) -> tuple[int, int]:
     number, end = pull_unsigned(data, at)
     if number == 0:
-        raise EncodingError("sequence number 0", at)
+        raise EncodingError("sequence number 0, but the first entry of a log is 1", at)
     return number, end
 
 
@@ -186,12 +186,12 @@ def decode_bamboo(data: memoryview, limits: Limits) -> Iterator[tuple[Entry, mem
             try:
                 entry, offset = Entry.decode_prefix(item, offset)
             except EncodingError as error:
-                raise EncodingError(f"an entry: {error}", start + error.offset) from None
+                raise EncodingError(f"an entry breaks the format: {error}", start + error.offset) from None
             if entry.size > len(item) - offset:
-                raise EncodingError("an entry whose payload is cut short", start + offset)
+                raise EncodingError("the payload of an entry is cut off", start + offset)
             left -= 1
             if left < 0:
-                raise EncodingError(f"more than {limits.max_entries_per_message} entries in a message", start)
+                raise EncodingError(f"a message with more than {limits.max_entries_per_message} entries", start)
             yield entry, item[offset : offset + entry.size]
             offset += entry.size
         at = end

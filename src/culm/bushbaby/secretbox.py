@@ -42,7 +42,7 @@ def open_box(box: memoryview, key: bytes, *, odd_counter: bool) -> memoryview:
     Raises ``RemoteProtocolError`` if the tag is not right: nothing was decrypted then.
     """
     if len(box) < OVERHEAD:
-        raise RemoteProtocolError(f"a nonce box of {len(box)} bytes; {OVERHEAD} are the least")
+        raise RemoteProtocolError(f"the peer sent a box of {len(box)} bytes; accepted: {OVERHEAD} or more")
     nonce = bytes(box[:NONCE_BYTES])
     if odd_counter and len(box) > OVERHEAD + MAX_PLAINTEXT:
         _check_or_decrypt(box, key, nonce, decrypt=False)
@@ -73,4 +73,4 @@ def _check_or_decrypt(box: memoryview, key: bytes, nonce: bytes, *, decrypt: boo
     # Without a place to decrypt to libsodium only checks the tag.
     target = text if decrypt else ffi.NULL
     if lib.crypto_secretbox_open_easy(target, tag, len(box) - NONCE_BYTES, nonce, key) != 0:
-        raise RemoteProtocolError("a box that was not sealed with the session's key")
+        raise RemoteProtocolError("the peer sent a box that is not sealed with the session's key")

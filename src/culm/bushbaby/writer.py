@@ -44,15 +44,15 @@ class BambooWriter:
             self._left = next(self._sizes, 0)
             messages.push_item_head(self._message, self._left, self._dialect)
         if len(piece) > self._left:
-            raise LocalProtocolError("an item is larger than was announced")
+            raise LocalProtocolError("an item is larger than start_bamboo was told")
         self._message += piece
         self._left -= len(piece)
 
     def send(self) -> None:
         """All items are written: seal the message and queue it."""
         if self._sent:
-            raise LocalProtocolError("this message was sent already")
+            raise LocalProtocolError("this message was already sent")
         if self._left or len(self._message) != self._end:
-            raise LocalProtocolError("an item is smaller than was announced")
+            raise LocalProtocolError("an item is smaller than start_bamboo was told, or missing")
         self._sent = True
         self._queue(self._message, self._start)

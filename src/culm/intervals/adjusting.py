@@ -50,7 +50,7 @@ def course(request: Request, stream: Stream | None, at: Position | None, lazy: b
         )
     index = stream.index_of(message.seq, is_payload=message.offset is not None)
     if index is None:
-        raise RemoteProtocolError(f"an adjustment to a position of entry {message.seq} that is not in the response")
+        raise RemoteProtocolError(f"an adjustment names a position of entry {message.seq} that is not in the response")
     to = Position(index, message.offset or 0)
     if to <= at:
         return Course(stream, to if lazy else at, not lazy, None)

@@ -67,7 +67,7 @@ def pull_seq(data: bytes | bytearray, at: int) -> tuple[int, int]:
     """A sequence number."""
     seq, end = pull_u64(data, at)
     if seq == 0:
-        raise EncodingError("sequence number 0", at)
+        raise EncodingError("sequence number 0, but the first entry of a log is 1", at)
     return seq, end
 
 
@@ -333,7 +333,7 @@ def _pull_adjust(data: bytes | bytearray, at: int) -> tuple[Adjust, int]:
     old, at = pull_u64(data, at)
     new, at = pull_u64(data, at)
     if old == new:
-        raise EncodingError("an adjustment to the same id", at - 1)
+        raise EncodingError("an adjustment gives the new request the id of the old one", at - 1)
     seq = offset = None
     if first & _WITH_SEQ:
         seq, at = pull_seq(data, at)

@@ -260,7 +260,9 @@ class Connection:
         except Truncated:
             raise
         except EncodingError as error:
-            raise RemoteProtocolError(f"a message breaks the format at its byte {error.offset}: {error}") from None
+            raise RemoteProtocolError(
+                f"the peer sent a message that breaks the format at its byte {error.offset}: {error}"
+            ) from None
         return message, at + size
 
     def _handle(self, message: Message) -> None:

@@ -170,7 +170,7 @@ class OurSide:
         """Item data follows."""
         if message.count > self.window:
             raise RemoteProtocolError(
-                f"the peer sent {message.count} bytes of item data, but has credit for {self.window} only"
+                f"the peer sent {message.count} bytes of item data, with credit for {self.window}"
             )
         ours = self._progressing(message.start)
         ours.check_eager()

@@ -132,15 +132,15 @@ class OurRequest(Progress):
     def check_eager(self) -> None:
         """``RemoteProtocolError`` if data comes where only announcements may."""
         if self.lazy:
-            raise RemoteProtocolError("item data in a response, or part of one, that is lazy")
+            raise RemoteProtocolError("the peer sent item data in a response that is lazy here")
 
     def _take_some(self, data: memoryview, at: int, events: list[Event]) -> int:
         stream = self.stream
         assert stream is not None  # noqa: S101 - the message said the start
         if self.index >= stream.total:
-            raise RemoteProtocolError("bytes beyond the end of the interval")
+            raise RemoteProtocolError("the peer sent bytes beyond the end of the interval")
         if self.lazy:
-            raise RemoteProtocolError("bytes beyond the position where the response becomes lazy")
+            raise RemoteProtocolError("the peer sent bytes beyond the position where the response becomes lazy")
         seq, is_payload = stream.item(self.index)
         if is_payload:
             return self._take_payload(data, at, seq, events)
@@ -183,7 +183,7 @@ class OurRequest(Progress):
                 self._buffer += data[at:]
             return len(data)
         except EncodingError as error:
-            raise RemoteProtocolError(f"entry {seq}: {error}") from None
+            raise RemoteProtocolError(f"entry {seq} breaks the format: {error}") from None
         at = at + end - begin - before
         self._buffer.clear()
         events.append(EntryReceived(self.request.id, entry, self.request.verified))
@@ -204,7 +204,7 @@ class OurRequest(Progress):
     def _check_agrees(self, entry: Entry, explicit: tuple[tuple[int, bytes], ...]) -> None:
         """Refuse an entry that contradicts what came before, unless the response may hold anything."""
         if not self.agreement.admits(entry, explicit) and self.request.verified:
-            raise RemoteProtocolError(f"entry {entry.seq} contradicts another one of the same response")
+            raise RemoteProtocolError(f"entry {entry.seq} contradicts another entry of the same response")
         self.agreement.remember(entry, ascending=self.stream is not None and self.stream.ascending)
 
     # -- payloads ----------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class OurRequest(Progress):
             held = self._source.variants(self.request.log, seq)
             if not held:
                 raise LocalProtocolError(
-                    f"the payload of entry {seq} comes, which was only announced: a position was to be named"
+                    f"the payload of entry {seq} comes, but its metadata was only announced: adjust must name an entry"
                 )
             self._entry = held[0]
         return self._entry
@@ -238,7 +238,9 @@ class OurRequest(Progress):
         entry = self._payload_entry(seq)
         end = entry.size
         if not self.request.fits(end):
-            raise RemoteProtocolError(f"the payload of entry {entry.seq} is of a size that was not asked for")
+            raise RemoteProtocolError(
+                f"the payload of entry {entry.seq} has {entry.size} bytes, a size that the request excludes"
+            )
         if self.switch is not None and self.switch.at == self.index:
             end = min(end, self.switch.offset)
         piece = bytes(data[at : at + end - self.offset])
@@ -289,11 +291,13 @@ class OurRequest(Progress):
         assert stream is not None  # noqa: S101 - the message said the start
         end = self.index + message.items
         if end > stream.total:
-            raise RemoteProtocolError("items beyond the end of the interval")
+            raise RemoteProtocolError("the peer announced items beyond the end of the interval")
         if self.switch is not None and self.switch < (end, 0):
-            raise RemoteProtocolError("items beyond the position where the response changes between lazy and eager")
+            raise RemoteProtocolError(
+                "the peer announced items beyond the position where the response changes between lazy and eager"
+            )
         if not self.lazy and message.items and not self._were_sent(stream, message.items):
-            raise RemoteProtocolError("a confirmation of items that the peer does not have from us")
+            raise RemoteProtocolError("the peer confirmed items that it does not have from us")
         if message.trailing:
             self._check_trailing(stream, end, message.trailing)
         last = stream.item(end - 1).seq if message.items else 0
@@ -325,15 +329,15 @@ class OurRequest(Progress):
 
     def _check_trailing(self, stream: Stream, index: int, trailing: int) -> None:
         if index >= stream.total or not stream.item(index).is_payload:
-            raise RemoteProtocolError("bytes of a payload announced where none comes next")
+            raise RemoteProtocolError("the peer announced bytes of a payload, but no payload comes next")
         entry = self._entry
         entered = self.begin.offset if index == self.begin.at else 0
         if entry is not None and entry.seq == stream.item(index).seq and entered + trailing > entry.size:
-            raise RemoteProtocolError("more bytes of a payload announced than it has")
+            raise RemoteProtocolError("the peer announced more bytes of a payload than it has")
         if self.switch is not None and self.switch < (index, entered + trailing):
-            raise RemoteProtocolError("bytes announced beyond the position where the response becomes eager")
+            raise RemoteProtocolError("the peer announced bytes beyond the position where the response becomes eager")
         if not self.lazy and not self.exchanged.sent.has(stream.item(index).seq, is_payload=True):
-            raise RemoteProtocolError("a confirmation of bytes that the peer does not have from us")
+            raise RemoteProtocolError("the peer confirmed bytes that it does not have from us")
 
     def _is_other_branch(self, entry: Entry) -> bool:
         """Whether a single entry that was asked for contradicts ours: then what we hold is not what came."""

@@ -26,9 +26,9 @@ def what_is_wrong(proposal: Proposal) -> str | None:
     if lower is not None and (lower > start or lower not in path(start, 1)):
         return f"entry {lower} is not in the lower certificate pool of entry {start}"
     if proposal.end is not None and proposal.end < start:
-        return f"a range from {start} to {proposal.end}"
+        return f"the range begins at entry {start} and ends before it, at {proposal.end}"
     if proposal.end is not None and proposal.upper is not None and proposal.upper < proposal.end:
-        return f"an upper pool to {proposal.upper} of a range to {proposal.end}"
+        return f"the upper pool ends at entry {proposal.upper}, before the range, which ends at {proposal.end}"
     return None
 
 
@@ -81,10 +81,10 @@ def check_cancel(proposal: Proposal, cancel: Cancel) -> tuple[Entry, ...]:
     if not entries:
         return ()
     if any(entry.log != proposal.log for entry in entries) or not all(are_authentic(entries)):
-        raise RemoteProtocolError("a cancellation with entries of another log, or with a bad signature")
+        raise RemoteProtocolError("the peer cancelled with entries of another log, or with a bad signature")
     if cancel.code is Code.HASH_DIFFERS:
         if entries[0].seq != outer_seq(proposal) or entries[0].hash == proposal.hash:
-            raise RemoteProtocolError("a cancellation for another hash, with an entry that has the expected one")
+            raise RemoteProtocolError("the peer cancelled because of a hash, with an entry that has the expected hash")
     elif ForkProof.of(*entries) is None:
-        raise RemoteProtocolError("a cancellation for a fork, with entries that agree")
+        raise RemoteProtocolError("the peer cancelled because of a fork, with entries that agree")
     return entries

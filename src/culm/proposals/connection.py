@@ -103,7 +103,9 @@ class Connection:
                 case Closed() | Unread():
                     self._take_end(event)
                 case _:
-                    raise RemoteProtocolError("a new stream, which nobody asked for")
+                    raise RemoteProtocolError(
+                        "the peer opened a stream, but this protocol uses two that are there from the start"
+                    )
         if failure is not None:
             raise failure
 

@@ -87,7 +87,7 @@ class _Reader:
         at = self.at
         number = self.number()
         if not number:
-            raise EncodingError("sequence number 0", at)
+            raise EncodingError("sequence number 0, but the first entry of a log is 1", at)
         return number
 
     def hash(self) -> bytes:

@@ -98,9 +98,11 @@ class Endpoint:
         it the payload cannot be checked here. ``LocalProtocolError`` unless ``may_propose``.
         """
         if not self.may_propose(proposal):
-            raise LocalProtocolError("no credit, or a proposal of the peer that overlaps is to be answered first")
+            raise LocalProtocolError(
+                "cannot propose now: there is no credit, or a proposal of the peer that overlaps waits for an answer"
+            )
         if proposal.sparse and proposal.end is None:
-            raise LocalProtocolError("a sparse range without an end says nothing")
+            raise LocalProtocolError("cannot propose a sparse range without an end: it has no items")
         if (problem := what_is_wrong(proposal)) is not None:
             raise LocalProtocolError(problem)
         proposal = replace(proposal, id=self._next_id)
@@ -129,9 +131,11 @@ class Endpoint:
         """Confirm a proposal of the peer, saying what we want of it; ``end`` and ``upper`` narrow it for both."""
         exchange = self._exchange(proposal_id)
         if exchange.is_ours:
-            raise LocalProtocolError(f"proposal {proposal_id} is ours")
+            raise LocalProtocolError(f"cannot confirm proposal {proposal_id}: we made it, so the peer confirms it")
         if exchange.proposal.sparse and exchange.end is None and end is None:
-            raise LocalProtocolError("a sparse range without an end has no items: give it one")
+            raise LocalProtocolError(
+                f"cannot confirm proposal {proposal_id} without an end: a sparse range without one has no items"
+            )
         message = Adjust(proposal_id, eagerness, may_skip, end, upper, least, greatest)
         self._adjust(exchange, message, Step.CONFIRM)
         self.sender.queue(exchange)
@@ -141,9 +145,11 @@ class Endpoint:
         """Change what we want of a proposal. Its end and upper pool can be lowered in a confirmation only."""
         exchange = self._exchange(message.id)
         if message.end is not None or message.upper is not None:
-            raise LocalProtocolError("a range that data may flow of is not narrowed: cancel it and propose another")
+            raise LocalProtocolError(
+                "a range can be narrowed in its confirmation only: cancel the proposal and make another"
+            )
         if not exchange.is_ours and not exchange.has(Said.CONFIRMED):
-            raise LocalProtocolError(f"proposal {message.id} is to be confirmed first")
+            raise LocalProtocolError(f"cannot adjust proposal {message.id}: confirm it first")
         self._adjust(exchange, message, Step.ADJUST)
 
     def _adjust(self, exchange: Exchange, message: Adjust, step: Step) -> None:
@@ -193,7 +199,7 @@ class Endpoint:
     def _exchange(self, proposal_id: int) -> Exchange:
         exchange = self.exchanges.get(proposal_id)
         if exchange is None:
-            raise LocalProtocolError(f"there is no proposal {proposal_id}")
+            raise LocalProtocolError(f"proposal {proposal_id} is over, or was never made")
         return exchange
 
     def _say(self, message: ControlMessage) -> None:
@@ -258,7 +264,7 @@ class Endpoint:
             except Truncated:
                 break
             except EncodingError as error:
-                raise RemoteProtocolError(f"a control message breaks the format: {error}") from None
+                raise RemoteProtocolError(f"the peer sent a control message that breaks the format: {error}") from None
             at += size
             self._handle_control(message)
         del buffer[:at]
@@ -267,7 +273,7 @@ class Endpoint:
         match message:
             case Grant(amount):
                 if self.credit + amount > MAX_U64:
-                    raise RemoteProtocolError("more credit for proposals than 64 bits hold")
+                    raise RemoteProtocolError("the peer granted more credit for proposals than 64 bits hold")
                 self.credit += amount
             case Proposal():
                 self._take_proposal(message)
@@ -279,12 +285,16 @@ class Endpoint:
     def _take_proposal(self, proposal: Proposal) -> None:
         self._ids.spend()
         if proposal.id % 2 != self.proactive:
-            raise RemoteProtocolError(f"proposal {proposal.id} has an id of ours")
+            raise RemoteProtocolError(
+                f"the peer proposed under id {proposal.id}, but {'odd' if self.proactive else 'even'} ids are its own"
+            )
         before = self.exchanges.get(proposal.id)
         if before is not None:
             needed = Said.CANCEL_SENT | Said.MARKER_SENT | Said.CANCEL_RECEIVED
             if not before.has(needed):
-                raise RemoteProtocolError(f"proposal {proposal.id} lives")
+                raise RemoteProtocolError(
+                    f"the peer proposed under id {proposal.id}, but the proposal of that id is not over"
+                )
             self._ids.reuse(proposal.id)
             self.free(before)
         if (problem := what_is_wrong(proposal)) is not None:
@@ -326,11 +336,11 @@ class Endpoint:
         if exchange is None:
             if message.id in self._ids.tombstones:
                 return
-            raise RemoteProtocolError(f"an adjustment of proposal {message.id}, which there is not")
+            raise RemoteProtocolError(f"the peer adjusted proposal {message.id}, which does not exist")
         is_confirmation = exchange.is_ours and not exchange.has(Said.CONFIRMED)
         exchange.advance(Step.ADJUSTED, is_peers=True)
         if is_confirmation and message.eagerness is None:
-            raise RemoteProtocolError("a confirmation that does not say what is wanted")
+            raise RemoteProtocolError(f"the peer confirmed proposal {message.id} without saying what it wants")
         problem = exchange.range_problem(message) or exchange.theirs.adjust(message)
         if problem is not None:
             raise RemoteProtocolError(problem)
@@ -357,7 +367,7 @@ class Endpoint:
         if exchange is None:
             if message.id in self._ids.tombstones:
                 return
-            raise RemoteProtocolError(f"a cancellation of proposal {message.id}, which there is not")
+            raise RemoteProtocolError(f"the peer cancelled proposal {message.id}, which does not exist")
         entries = check_cancel(exchange.proposal, message)
         exchange.advance(Step.CANCELLED, is_peers=True)
         self._ids.settle(self.exchanges)
@@ -384,13 +394,13 @@ class Endpoint:
     def receive_data(self, data: Buffer) -> list[Event]:
         """Take bytes of the data channel. ``RemoteProtocolError`` as ``receive_control``."""
         if self.modes is None:
-            raise LocalProtocolError("data before the peer's setup was read")
+            raise LocalProtocolError("data of the peer was handed in before its setup")
         return self._guarded(self.receiver.take, data)
 
     def expect_end(self) -> None:
         """The peer ends a channel: ``RemoteProtocolError`` in the middle of a message."""
         if self._control_in or (self.receiver.is_inside_a_message and not self.receiver.is_held):
-            raise RemoteProtocolError("the peer ends a channel in the middle of a message")
+            raise RemoteProtocolError("the peer ended a channel in the middle of a message")
 
     def wake(self, logs: Iterable[Log]) -> None:
         """The store has changed what it holds of these logs."""

@@ -46,7 +46,7 @@ class Exchange(Scope):
         """Something was said. If it may not be: ``RemoteProtocolError`` if it is the peer's, else a local one."""
         if not is_allowed(self.said, event):
             kind = RemoteProtocolError if is_peers else LocalProtocolError
-            raise kind(refusal(self.id, event, self.said))
+            raise kind(refusal(self.id, event, self.said, is_peers=is_peers))
         self.said = after(self.said, event, is_ours=self.is_ours)
 
     @property

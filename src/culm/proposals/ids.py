@@ -45,7 +45,7 @@ class PeerIds:
         elif self._forgiven:
             self._forgiven -= 1
         else:
-            raise RemoteProtocolError("a proposal without credit for it")
+            raise RemoteProtocolError("the peer made a proposal without credit for it")
 
     def give_back(self) -> int:
         """A proposal of the peer is over: the credit to give it now, once that is as much as it has left."""

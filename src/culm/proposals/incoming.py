@@ -88,16 +88,16 @@ class Incoming:
 
     def _item(self) -> Item:
         if self.is_wrong:
-            raise RemoteProtocolError("something else than an apology after a wrong item")
+            raise RemoteProtocolError("the peer sent a wrong item, and something else than an apology behind it")
         if self.index >= self._scope.total:
-            raise RemoteProtocolError("an item behind the last one")
+            raise RemoteProtocolError("the peer sent an item behind the last one")
         return self._scope.sequence.item(self.index)
 
     def _payload_item(self, source: Source) -> Item:
         """The payload the cursor is at, what is known of it looked up."""
         item = self._item()
         if not item.is_payload:
-            raise RemoteProtocolError(f"bytes of a payload, where the metadata of entry {item.seq} is due")
+            raise RemoteProtocolError(f"the peer sent bytes of a payload; expected: the metadata of entry {item.seq}")
         if self._payload.seq != item.seq:
             self._know(item.seq, source)
         return item
@@ -135,7 +135,7 @@ class Incoming:
         self._item()
         scope = self._scope
         if count > scope.total - self.index:
-            raise RemoteProtocolError(f"a notice of {count} items, where {scope.total - self.index} are left")
+            raise RemoteProtocolError(f"the peer told of {count} items, but {scope.total - self.index} are left")
         first_new = max(self.index, self._cursor.highest[0])
         self._check_notice(first_new, self.index + count)
         self._pass(count)
@@ -153,10 +153,10 @@ class Incoming:
         for index in range(low, min(high, low + _LOOKED_AT)):
             item = self._scope.sequence.item(index)
             if not item.is_payload:
-                raise RemoteProtocolError(f"a notice of entry {item.seq}, which is to be sent")
+                raise RemoteProtocolError(f"the peer only told of entry {item.seq}, but has to send it")
             size = self._payload.size if self._payload.seq == item.seq and self._payload.is_agreed else None
             if size is not None and not ours.ever_took_notice(size):
-                raise RemoteProtocolError(f"a notice of the payload of entry {item.seq}, which is to be sent")
+                raise RemoteProtocolError(f"the peer only told of the payload of entry {item.seq}, but has to send it")
 
     def skip(self, why: Why, source: Source, events: list[Event]) -> None:
         """The peer leaves out the payload, or the rest of it."""
@@ -164,12 +164,18 @@ class Incoming:
         ours, size = self._scope.ours, self._payload.size if self._payload.is_agreed else None
         if why is Why.NOT_AVAILABLE:
             if not ours.may_skip:
-                raise RemoteProtocolError(f"the payload of entry {item.seq} is left out, which may not be")
+                raise RemoteProtocolError(
+                    f"the peer left out the payload of entry {item.seq}, but payloads are mandatory"
+                )
         else:
             if size is not None and why is Why.TOO_SMALL and size >= ours.least:
-                raise RemoteProtocolError(f"a payload of {size} bytes is called too small")
+                raise RemoteProtocolError(
+                    f"the peer called a payload of {size} bytes too small; asked for: {ours.least} or more"
+                )
             if size is not None and why is Why.TOO_LARGE and size <= ours.greatest:
-                raise RemoteProtocolError(f"a payload of {size} bytes is called too large")
+                raise RemoteProtocolError(
+                    f"the peer called a payload of {size} bytes too large; asked for: {ours.greatest} or less"
+                )
             self._pass()
         self._move()
         self._sent = None
@@ -183,7 +189,9 @@ class Incoming:
         if highest[0] >= self.index:
             most = highest[1] if highest[0] == self.index else size or MAX_U64  # not known of a fork
         if count and self.offset + count > min(most, size or most):
-            raise RemoteProtocolError(f"bytes of the payload of entry {item.seq} are left out that we have not sent")
+            raise RemoteProtocolError(
+                f"the peer left out bytes of the payload of entry {item.seq} that we have not sent"
+            )
         self.offset += count
         if count:
             self._payload.check.lose()
@@ -198,9 +206,9 @@ class Incoming:
         item = self._item()
         scope, seq = self._scope, item.seq
         if item.is_payload:
-            raise RemoteProtocolError(f"metadata, where the payload of entry {seq} is due")
+            raise RemoteProtocolError(f"the peer sent metadata; expected: the payload of entry {seq}")
         if not scope.ours.ever_took_metadata():
-            raise RemoteProtocolError("metadata, though only notices were asked for")
+            raise RemoteProtocolError("the peer sent metadata, but only notices were asked for")
         self._check_form(seq, message)
         entry = self._assembled(seq, message, source)
         index, self._sent = self.index, _Sent(self.index, 0, is_right=entry is not None)
@@ -223,9 +231,11 @@ class Incoming:
         """Whether the backlink is there exactly where it has to be."""
         if not has_lipmaalink(seq) or self._last_metadata == seq - 1:
             if message.backlink is not None:
-                raise RemoteProtocolError(f"entry {seq} comes with a backlink that is known")
+                raise RemoteProtocolError(
+                    f"the peer sent the backlink of entry {seq}, which is known and has to be left out"
+                )
         elif message.backlink is None and seq - 1 not in self._cursor.sent:
-            raise RemoteProtocolError(f"entry {seq} comes without its backlink, which was not sent before")
+            raise RemoteProtocolError(f"the peer left out the backlink of entry {seq}, which was not sent before")
 
     def _assembled(self, seq: int, message: Metadata, source: Source) -> Entry | None:
         """The entry, None if a link is not known."""
@@ -332,11 +342,13 @@ class Incoming:
         """The item that the peer sent last was wrong: it was never sent."""
         sent, scope = self._sent, self._scope
         if not greedy:
-            raise RemoteProtocolError("an apology, though nothing may be sent that needs one")
+            raise RemoteProtocolError(
+                "the peer apologised, but without greedy mode nothing may be sent that needs an apology"
+            )
         if sent is None or sent.is_right:
-            raise RemoteProtocolError("an apology for nothing, or for what was right")
+            raise RemoteProtocolError("the peer apologised, but it sent nothing before, or what it sent was right")
         if self._apologised == sent.index:
-            raise RemoteProtocolError("a second apology for the same item")
+            raise RemoteProtocolError("the peer apologised twice for the same item")
         self._apologised = sent.index
         item = scope.sequence.item(sent.index)
         if item.is_payload and self._payload.entry is not None and not self.is_wrong:

@@ -146,7 +146,7 @@ class Receiver:
             except Truncated:
                 break
             except EncodingError as error:
-                raise RemoteProtocolError(f"a data message breaks the format: {error}") from None
+                raise RemoteProtocolError(f"the peer sent a data message that breaks the format: {error}") from None
             if self._handle(message):
                 at += size
         self._buffer = buffer[at:]
@@ -163,12 +163,12 @@ class Receiver:
             return True
         exchange = self._current
         if exchange is None and not self._is_lost:
-            raise RemoteProtocolError("an item of no proposal")
+            raise RemoteProtocolError("the peer sent an item of no proposal: it has switched to none")
         if exchange is not None and not exchange.has(Said.CONFIRMED):
             if exchange.is_ours and not exchange.has(Said.ANSWERED):
                 self._is_waiting = True
                 return False
-            raise RemoteProtocolError(f"an item of proposal {exchange.id}, which was not confirmed")
+            raise RemoteProtocolError(f"the peer sent an item of proposal {exchange.id}, which was not confirmed")
         if exchange is None or exchange.incoming.lost:
             self._begin_body(message, None)
             return True
@@ -185,9 +185,11 @@ class Receiver:
             self._is_lost = True
         elif exchange is None:
             if proposal_id not in self._ids.tombstones:
-                raise RemoteProtocolError(f"a switch to proposal {proposal_id}, which there is not")
+                raise RemoteProtocolError(f"the peer switched to proposal {proposal_id}, which does not exist")
         elif exchange.has(Said.MARKER_RECEIVED):
-            raise RemoteProtocolError(f"a switch to proposal {proposal_id}, which the peer has ended")
+            raise RemoteProtocolError(
+                f"the peer switched to proposal {proposal_id}, but has sent the marker that ends it"
+            )
         else:
             self._current = exchange
 
@@ -202,7 +204,7 @@ class Receiver:
             is_theirs = proposal_id % 2 == self._proactive
             is_next = exchange is None or exchange.has(Said.CANCEL_SENT | Said.MARKER_SENT)
             if not (is_theirs and is_next and self._ids.mark_early(proposal_id)):
-                raise RemoteProtocolError(f"a marker of proposal {proposal_id}, which there is not")
+                raise RemoteProtocolError(f"the peer sent a marker of proposal {proposal_id}, which does not exist")
             return
         exchange.advance(Step.MARKED, is_peers=True)
         self.leave(exchange)

@@ -65,20 +65,27 @@ ANSWERS = {
 _HAPPENED = {
     Said.CONFIRMED: "was confirmed before",
     Said.CANCEL_SENT: "was cancelled by this side",
-    Said.CANCEL_RECEIVED: "was cancelled by the peer",
+    Said.CANCEL_RECEIVED: "was cancelled by the peer before",
     Said.MARKER_SENT: "was ended by a marker of this side",
-    Said.MARKER_RECEIVED: "was ended by a marker of the peer",
+    Said.MARKER_RECEIVED: "was ended by a marker of the peer before",
+}
+_MESSAGES = {
+    Event.CONFIRM: "a confirmation",
+    Event.ADJUST: "an adjustment",
+    Event.ADJUSTED: "an adjustment",
+    Event.CANCEL: "a cancellation",
+    Event.CANCELLED: "a cancellation",
+    Event.MARK: "a marker",
+    Event.MARKED: "a marker",
 }
 
 
-def refusal(proposal_id: int, event: Event, said: int) -> str:
+def refusal(proposal_id: int, event: Event, said: int, *, is_peers: bool) -> str:
     """Why an event may not happen now, as a message."""
-    rule = RULES[event]
-    if said & rule.before:
-        why = next(words for bit, words in _HAPPENED.items() if said & rule.before & bit)
-    else:
-        why = "is not being cancelled"
-    return f"{event.name} of proposal {proposal_id} cannot be now: the proposal {why}"
+    stops = said & RULES[event].before
+    why = next((words for bit, words in _HAPPENED.items() if stops & bit), "is not being cancelled")
+    who = "the peer sent" if is_peers else "cannot send"
+    return f"{who} {_MESSAGES[event]} for proposal {proposal_id}, but that proposal {why}"
 
 
 def is_allowed(said: int, event: Event) -> bool:

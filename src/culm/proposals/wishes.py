@@ -60,9 +60,9 @@ class Wishes:
     def adjust(self, message: Adjust) -> str | None:
         """Note a change; what is wrong with it, if anything."""
         if message.least is not None and message.least < self.least:
-            return "a minimum below the one before"
+            return f"a least payload size of {message.least} after one of {self.least}: it can only grow"
         if message.greatest is not None and message.greatest > self.greatest:
-            return "a maximum above the one before"
+            return f"a greatest payload size of {message.greatest} after one of {self.greatest}: it can only shrink"
         is_first = self.eagerness is None
         if message.eagerness is not None:
             self.be(message.eagerness)

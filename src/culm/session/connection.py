@@ -176,7 +176,7 @@ class Connection:
             for message in self._discovery.feed(data):
                 yield from self._take_discovery(*decode_discovery(message))
         else:
-            raise RemoteProtocolError(f"there is no stream {number} in a session")
+            raise RemoteProtocolError(f"the peer wrote to stream {number}, which a session does not have")
         self._held[number] = self._held.get(number, 0) + len(data)
         if not self._holds:
             self.hold(holds=False)
@@ -193,7 +193,7 @@ class Connection:
         kind = _TYPES[type(message)]
         following = CONTROL.get((self._phase, kind))
         if following is None:
-            raise RemoteProtocolError(f"{kind.name} came while {self._phase.name.lower()}")
+            raise RemoteProtocolError(f"{kind.name} came while the session was {self._phase.name.lower()}")
         match message:
             case Challenge(nonce):
                 self._prove(nonce)
@@ -241,7 +241,7 @@ class Connection:
     def _take_discovery(self, kind: Discovery, body: bytes) -> Iterator[made.Event]:
         before, following = self._round, RECEIVED.get((self._round, kind))
         if following is None or (self.calls and before is Round.IDLE):
-            raise RemoteProtocolError(f"{kind.name} came while {before.name.lower()}")
+            raise RemoteProtocolError(f"{kind.name} came while the discovery was {before.name.lower()}")
         self._round = following
         match kind:
             case Discovery.RECONCILE:
@@ -254,7 +254,7 @@ class Connection:
                 yield made.Named(decode_names(body))
             case Discovery.END:
                 if body:
-                    raise RemoteProtocolError("bytes behind the end of a discovery")
+                    raise RemoteProtocolError("the peer ended a discovery with bytes behind the message")
                 yield made.Ended(self.rounds)
 
     # -- out ---------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class Connection:
 
     def _expect_open(self) -> None:
         if not self.is_open:
-            raise LocalProtocolError("the session is not open yet")
+            raise LocalProtocolError("the session is not open yet: both sides have to prove themselves first")
 
     @property
     def _room(self) -> int:
@@ -278,7 +278,9 @@ class Connection:
         """
         self._expect_open()
         if len(interests) > self.their_limits.max_interests:
-            raise LocalProtocolError(f"the peer takes {self.their_limits.max_interests} interests at most")
+            raise LocalProtocolError(
+                f"{len(interests)} interests are too many: the peer accepts {self.their_limits.max_interests}"
+            )
         told = list(interests)
         if sum(len(ranges.encode()) for _, ranges in told) > INTEREST_BYTES:  # more is told than is wanted, never less
             told = [(key, _stretch(ranges)) for key, ranges in told]
@@ -309,7 +311,7 @@ class Connection:
         if self._round is Round.IDLE:
             self._expect_open()
             if not self.calls:
-                raise LocalProtocolError("the caller begins a discovery")
+                raise LocalProtocolError("only the side that called can begin a discovery")
             self.rounds += 1
         self._discover(Discovery.RECONCILE, message)
 
@@ -339,7 +341,7 @@ class Connection:
     def _discover(self, kind: Discovery, body: bytes = b"") -> None:
         following = SENT.get((self._round, kind))
         if following is None:
-            raise LocalProtocolError(f"{kind.name} cannot be said while {self._round.name.lower()}")
+            raise LocalProtocolError(f"{kind.name} cannot be sent while the discovery is {self._round.name.lower()}")
         self._round = following
         self._mux.write(DISCOVERY_STREAM, encode_discovery(kind, body))
 

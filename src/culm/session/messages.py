@@ -146,9 +146,11 @@ class Deframer:
                 except Truncated:
                     break
                 except EncodingError as error:
-                    raise RemoteProtocolError(f"not a message's length: {error}") from None
+                    raise RemoteProtocolError(
+                        f"the peer sent no message: its length breaks the format: {error}"
+                    ) from None
                 if not 0 < size <= self.limit:
-                    raise RemoteProtocolError(f"a message of {size} bytes; 1 to {self.limit} are taken")
+                    raise RemoteProtocolError(f"the peer sent a message of {size} bytes; accepted: 1 to {self.limit}")
                 if len(self._data) < start + size:
                     break
                 at = start + size
@@ -250,7 +252,7 @@ def decode(data: bytes) -> Message:
         message, end = _decode(view, at, count, kind)
         cbor.expect_end(view, end)
     except EncodingError as error:
-        raise RemoteProtocolError(f"not a control message: {error}") from None
+        raise RemoteProtocolError(f"the peer sent a control message that breaks the format: {error}") from None
     return message
 
 
@@ -258,7 +260,7 @@ def _decode(view: memoryview, at: int, count: int, kind: int) -> tuple[Message, 
     try:
         known = Control(kind)
     except ValueError:
-        raise RemoteProtocolError(f"a control message of type {kind}, which there is not") from None
+        raise RemoteProtocolError(f"the peer sent a control message of type {kind}, which does not exist") from None
     expected, pull = _DECODERS[known]
     if count != expected:
         raise EncodingError(f"{known.name} with {count} items", 0)
@@ -288,7 +290,7 @@ def _pull_welcome(view: memoryview, at: int) -> tuple[Message, int]:
 def _pull_interests(view: memoryview, at: int) -> tuple[Message, int]:
     reset, at = cbor.pull_unsigned(view, at)
     if reset > 1:
-        raise EncodingError("neither 0 nor 1", at)
+        raise EncodingError("a flag that is neither 0 nor 1", at)
     items, at = _pull_items(view, at)
     return InterestsMessage(bool(reset), items), at
 
@@ -384,7 +386,9 @@ def decode_discovery(data: bytes) -> tuple[Discovery, bytes]:
     try:
         return Discovery(data[0]), data[1:]
     except ValueError:
-        raise RemoteProtocolError(f"a discovery message of kind {data[0]}, which there is not") from None
+        raise RemoteProtocolError(
+            f"the peer sent a discovery message of kind {data[0]}, which does not exist"
+        ) from None
 
 
 def decode_names(body: bytes) -> list[Offer]:
@@ -394,14 +398,16 @@ def decode_names(body: bytes) -> list[Offer]:
         offers, at = _pull_offer_array(view, 0)
         cbor.expect_end(view, at)
     except EncodingError as error:
-        raise RemoteProtocolError(f"not names: {error}") from None
+        raise RemoteProtocolError(f"the peer sent names that break the format: {error}") from None
     return offers
 
 
 def decode_heads(body: bytes) -> list[bytes]:
     """The heads in an ``ASK``."""
     if not body or len(body) % ID_BYTES:
-        raise RemoteProtocolError(f"{len(body)} bytes are no heads")
+        raise RemoteProtocolError(
+            f"the peer asked for heads with {len(body)} bytes, which is no multiple of {ID_BYTES}"
+        )
     return [body[at : at + ID_BYTES] for at in range(0, len(body), ID_BYTES)]
 
 

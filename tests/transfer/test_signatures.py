@@ -1,0 +1,30 @@
+"""Signatures of the entries among events."""
+
+from __future__ import annotations
+
+from culm.bamboo import Entry
+from culm.testing import build_log
+from culm.transfer import EntryReceived, PayloadReceived, bad_entries
+
+ENTRIES = build_log(5).entries
+
+
+def forged(entry: Entry) -> Entry:
+    """An entry with the signature of nobody."""
+    return Entry.assemble(
+        entry.log, entry.seq, entry.is_end, entry.lipmaalink, entry.backlink, entry.size, entry.payload_hash, bytes(64)
+    )
+
+
+def test_bad_signatures_are_found_in_order() -> None:
+    """All entries with a bad signature are found, and no event without an entry of its own is looked at."""
+    entries = [forged(entry) if entry.seq in {2, 4} else entry for entry in ENTRIES]
+    events: list[object] = [EntryReceived(0, entry, verified=True) for entry in entries]
+    events.insert(1, PayloadReceived(0, forged(ENTRIES[0]), 0, b"", complete=True, checked=True))
+    assert bad_entries(events) == [entries[1], entries[3]]
+
+
+def test_nothing_bad() -> None:
+    """Where all is well, or there are no entries, nothing is found."""
+    assert bad_entries([EntryReceived(0, entry, verified=False) for entry in ENTRIES]) == []
+    assert bad_entries([]) == []

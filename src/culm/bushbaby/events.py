@@ -1,4 +1,4 @@
-"""What a connection tells its owner."""
+"""What a connection tells its owner. All events are given in the order of the messages that made them."""
 
 from __future__ import annotations
 

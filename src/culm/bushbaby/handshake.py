@@ -2,7 +2,8 @@
 
 Each side sends its long-term Ed25519 key, an X25519 key made for this connection, and a MAC that shows it knows the
 clump. Each direction has a key of its own: the sender's ephemeral secret with the receiver's long-term key, hashed.
-Only the owner of the long-term secret can compute it, and proves so by signing it in AUTH.
+Besides the sender, only the owner of the long-term secret can compute it. AUTH proves that the peer is that owner: it
+signs the key by which it receives.
 
 Departure, ``deployed`` dialect: the deployed peer keys the MAC with the clump and hashes the ephemeral key; the
 document has it the other way round.

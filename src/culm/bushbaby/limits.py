@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # The longest plaintext for which the deployed peer's cipher is the standard one: 256 blocks of 64 bytes, less the 32
-# bytes that make the key of the tag.
+# bytes that make the key of the tag. Behind it the deployed peer repeats its keystream (``salsa_tail``).
 MAX_PLAINTEXT = 256 * 64 - 32
 
 
@@ -20,8 +20,8 @@ class Limits:
     each; a connection that reaches the bound has to be made anew.
     """
 
-    max_message: int = 32 * 1024 * 1024
-    max_entries_per_message: int = 16_384
-    max_have_items: int = 262_144
-    max_want_items: int = 65_536
-    max_boxes: int = 131_072
+    max_message: int = 32 * 1024 * 1024  # An entry and its payload go in one message, so this bounds payloads, too.
+    max_entries_per_message: int = 16_384  # Entries without payload are small: a message could hold 150,000 of them.
+    max_have_items: int = 262_144  # A longer list takes several messages, so that what one decodes to is bounded.
+    max_want_items: int = 65_536  # Requests make work for the store, announcements do not, so fewer are taken.
+    max_boxes: int = 131_072  # 13 MB of nonces in each direction.

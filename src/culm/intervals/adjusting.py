@@ -1,6 +1,9 @@
 """Adjustments: the request that takes over from another one (docs/specs/intervals.md, "Adjustments").
 
-A response is where it is (C) when its request is adjusted, and the adjustment may name a position (P)::
+A request that only listens to announcements (lazy) can turn into one that gets data (eager), and back. The requester
+cannot know where the response is at the moment its message arrives. So it names the position it means, P, and the
+responder compares that with where the response is, C; both ends compute the same result, because both know C once the
+old response has ended::
 
     lazy -> eager     P <= C: eager from P      P > C: lazy from C, eager from P      no P: eager from C
     eager -> lazy     P <= C: lazy from C       P > C: eager from C, lazy from P      no P: lazy from C

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 EAGER, LAZY, END, REQUEST_CREDIT, RESPONSE_CREDIT, CANCEL, ACTIVATE, ADJUST = range(0x80, 0x100, 0x10)
 _SUBTRACT, _WITH_SEQ, _WITH_OFFSET = 0x08, 0x08, 0x04
-MAX_MESSAGE = 1024  # more than any head or other message has: the longest is a full fork proof
+MAX_MESSAGE = 1024  # Bytes to look at for one message: more than the longest has, which is a full fork proof.
 
 
 class Context(Protocol):

@@ -1,7 +1,11 @@
 """What two endpoints have told each other of a log on one connection (docs/specs/intervals.md, "Confirmations").
 
-So that nothing is sent back to where it came from: an item that the peer sent us is confirmed to it, not sent. And a
-confirmation of the peer is only right for items that it had, or heard of, from us.
+Two nodes that follow the same log ask each other for the same entries. Without a memory, each entry that one sends
+would come back from the other. So both remember, for each log, what was sent and announced in either direction. An item
+that came from the peer is *confirmed* to it: a few bytes say that we have it, too. A confirmation by the peer can be
+checked with the same memory, because the peer may only confirm what it got, or heard of, from us.
+
+The memory is made of runs of sequence numbers, so a log that was exchanged from end to end takes as much as one entry.
 """
 
 from __future__ import annotations

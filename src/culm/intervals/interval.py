@@ -21,7 +21,7 @@ from culm.bamboo import MAX_U64
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.bamboo.yamf import YAMF_BYTES
 
-FULL_POOL = 255  # no path is longer than 122 steps
+FULL_POOL = 255  # Steps that stand for the whole pool, because no path is longer than 122.
 
 
 def _check_seq(seq: int) -> None:

@@ -1,4 +1,8 @@
-"""What one connection may cost."""
+"""What one connection may cost.
+
+The peer decides how many requests it makes and how fast it sends; these numbers decide how much of that we hold. None
+of them is told to the peer as a number: it is granted credit, and what exceeds its credit ends the connection.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,9 @@ class Limits:
     one has its turn. ``logs``: logs without an open request of which is remembered what was exchanged.
     """
 
-    requests: int = 1024
-    window: int = 512 * 1024
-    chunk: int = 128 * 1024
-    logs: int = 4096
+    requests: int = (
+        1024  # A request that waits for news takes a kilobyte or two, so a peer costs a few megabytes at most.
+    )
+    window: int = 512 * 1024  # Enough to keep a fast link busy while a batch is stored; what a peer may make us hold.
+    chunk: int = 128 * 1024  # Long enough that turns cost little, short enough that news wait for one chunk only.
+    logs: int = 4096  # To forget one costs sending its entries again where they would have been confirmed.

@@ -1,5 +1,9 @@
 """How far a response is: what both of its ends keep, and must agree on.
 
+The bytes of a response name no sequence numbers. Both ends count items from the same start instead, so that each knows
+which entry the next bytes belong to. If they ever counted differently, everything behind that would be misread; so the
+one class that counts is shared by the requester and the responder.
+
 Specification: docs/specs/intervals.md, "Responses", "The end of a response".
 """
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from culm.transfer import HeldLog, Kept, Source
 
 _PIECE = 64 * 1024  # Stores keep large payloads in pieces of this size, so data that ends with one is cheapest to read.
-_LAZY_ITEMS = 100_000  # announced at once where the sizes of payloads have to be looked at
+_LAZY_ITEMS = 100_000  # Items that one announcement passes if sizes have to be looked up, so that a turn stays short.
 
 
 class Data(NamedTuple):

@@ -1,7 +1,13 @@
 """The requests of the peer, and whose turn it is to be answered (docs/specs/intervals.md, "Fairness and bounds").
 
-Only requests that may have something to be sent wait for a turn: new ones, those that sent a part last time, and those
-whose log has changed. The others cost nothing.
+A peer may keep a thousand requests open, most of them for news that come once a day. To ask every request whether it
+has something to send would cost a look into the store each time, and to answer one request until nothing is left would
+let a large log hold up all others.
+
+So requests take turns, like people at a counter who may hand over one parcel and then queue again. Three kinds stand in
+the queue: new requests, requests that sent a part in their last turn, and requests whose log has changed since. All
+others are paused, stand nowhere, and cost nothing. A request that could send if the peer had granted more bytes goes
+back into the queue, because a grant wakes nobody.
 """
 
 from __future__ import annotations
@@ -20,7 +26,11 @@ if TYPE_CHECKING:
 
 
 class Turns:
-    """``requests`` are those open, by id; ``ids`` all ids that were ever used. Its length: how many wait for a turn."""
+    """The queue; its length says how many wait for a turn.
+
+    ``requests`` are the open ones, by id. ``ids`` are all ids that the peer ever used, because it may cancel or adjust
+    a request that ended in the meantime, but not one that never was.
+    """
 
     def __init__(self) -> None:
         self.requests: dict[int, TheirRequest] = {}
@@ -61,13 +71,13 @@ class Turns:
             self._queue.append(request_id)
 
     def next(self) -> TheirRequest | None:
-        """The request whose turn it is; None if it is over meanwhile."""
+        """Take the first of the queue; None if that request has ended while it waited."""
         request_id = self._queue.popleft()
         self._queued.discard(request_id)
         return self.requests.get(request_id)
 
     def wake(self, logs: Iterable[Log]) -> None:
-        """Logs have changed: those who wait for them get a turn."""
+        """These logs have changed: all requests for them get a turn."""
         for log in logs:
             for request_id in self._by_log.get(log, ()):
                 self.requests[request_id].advance(TheirEvent.WOKEN)

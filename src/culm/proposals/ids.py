@@ -1,5 +1,11 @@
 """The peer's ids: its credit for new proposals, and what is left of ids under which none lives.
 
+A proposal is spoken of on two channels that do not wait for each other, and both sides may propose at once. So messages
+about an id can arrive when nothing lives under it, without anybody having broken a rule: its marker overtakes the
+proposal, the id is used again before the last marker of its first use has come, or the proposal lost against an
+overlapping one of ours. For each of these cases the ids that it concerns are remembered. Each memory is bounded by the
+credit, because the peer could otherwise make us remember as many ids as it can count.
+
 Specification: docs/specs/proposals.md, "Ids and credit", "Overlapping proposals", "Markers".
 """
 

@@ -3,6 +3,13 @@
 Messages carry no sequence numbers, and not those links whose targets the receiver has: these follow from the place and
 from what was sent before. A message that is not legal at its place ends the connection.
 
+*Apologies.* In safe mode a peer sends only what it has verified, so anything wrong is an offence. In greedy mode it may
+pass on the bytes of a payload before it has all of them; then it cannot know yet that they are right, and neither can
+we. When it finds out that they are not, it apologises: the item counts as never sent, and the cursor goes back to where
+the item began. We may find out first, because we have the last byte; then the only thing that the peer can say next is
+the apology (``is_wrong``). For one item an apology is accepted once, because a peer that sends wrong bytes and
+apologises for ever would cost as much as it likes.
+
 Specification: docs/specs/proposals.md, "Cursors", "Payloads", "Links", "Greedy sending".
 """
 
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
     from culm.proposals.scope import Cursor, Scope
     from culm.transfer import Source
 
-_LOOKED_AT = 64  # items that are looked at to judge one message
+_LOOKED_AT = 64  # Items that are looked at to judge one notice; it may be of 2^64, and the first few tell enough.
 
 
 @dataclass(slots=True)

@@ -1,4 +1,8 @@
-"""What one connection may cost."""
+"""What one connection may cost.
+
+A peer decides how many proposals it makes and what it sends; these numbers decide how much of that we hold. Its credit
+follows from them, so a peer that keeps to the protocol never meets them.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,11 @@ class Limits:
     ``hashes``: of entries that came, remembered of one proposal before those that can matter no more are dropped.
     """
 
-    proposals: int = 1024
-    window: int = 512 * 1024
-    chunk: int = 64 * 1024
-    runs: int = 4096
-    hashes: int = 256
+    proposals: int = 1024  # A proposal that lives takes some kilobytes, most of them hashes.
+    window: int = 512 * 1024  # Enough to keep a fast link busy while a batch is stored.
+    chunk: int = 64 * 1024  # A proposal with news waits for one chunk of a large payload only.
+    runs: int = 4096  # A peer that sends every other item makes a run of each; what is dropped may be sent twice.
+    hashes: int = 256  # Later entries link to about a hundred of them at most; collecting more makes dropping rare.
 
 
 SMALL = Limits(proposals=16, window=32 * 1024, chunk=8 * 1024, runs=64, hashes=128)

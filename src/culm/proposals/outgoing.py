@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from culm.proposals.scope import Cursor, Scope
     from culm.transfer import Kept, Source
 
-_NOTICES = 4096  # items told of at once
+_NOTICES = 4096  # Items that one notice tells of at most, so that looking them up takes a bounded time.
 
 
 class Step(NamedTuple):

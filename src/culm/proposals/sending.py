@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from culm.transfer import Source
     from culm.types import Log
 
-_LEAST_PIECE = 4096  # bytes of a payload that are sent at once at least, if there are so many
-_LEVEL = 5  # of compression
-_LEAST_COMPRESSED = 16  # bytes of a payload that are worth trying
+_LEAST_PIECE = 4096  # Bytes of a payload that a turn sends at least, because each piece has a head and a turn its cost.
+_LEVEL = 5  # Of compression, 1 (fast) to 9 (small): in the middle, since a node serves many peers at once.
+_LEAST_COMPRESSED = 16  # Bytes of a payload that are worth compressing: shorter ones grow by the longer head.
 
 
 class Sender:

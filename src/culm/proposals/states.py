@@ -1,7 +1,12 @@
 """The life of a proposal, in one table (docs/specs/proposals.md, "State").
 
-What was said of a proposal is a set of words; an event needs some, must come before others, and adds its own. When all
-four words of a cancellation were said the proposal is over and its id is free.
+Two sides and two channels talk about one proposal, and none waits for another. A diagram of states would have to name
+every order in which confirmations, cancellations and markers can cross, and there are dozens. But what may happen next
+never depends on the order, only on what was said so far. So the state is the *set* of what was said, and an event is a
+rule: it needs some words to have been said, others not to have been said, and adds its own.
+
+A cancellation needs four words: each side cancels on the control channel, and sends a marker on the data channel, to
+say that no more data of the proposal comes. When all four were said, the proposal is over and its id is free.
 """
 
 from __future__ import annotations

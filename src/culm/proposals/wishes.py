@@ -1,7 +1,12 @@
 """What an endpoint wants of a proposal, now and before (docs/specs/proposals.md, "Eagerness").
 
-Settings change while data is under way, and nothing acknowledges them. So what is sent follows the latest ones, and
-what comes is wrong only if none of those that were ever said allows it.
+An endpoint may change what it wants at any time, and nothing acknowledges the change. So at any moment data may be
+under way that was sent by rules that no longer hold, and the receiver cannot tell which rules its sender knew.
+
+Therefore the two directions are judged differently. What *we send* follows the latest wishes of the peer, because
+those are what it wants. What *comes* is an offence only if no wishes that we ever told would have allowed it; so the
+extremes of everything that was ever told are kept, not only the last state. Sizes make this easy: bounds on the size of
+payloads may only get narrower, so the first ones that were told are the widest.
 """
 
 from __future__ import annotations

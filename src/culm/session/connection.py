@@ -54,10 +54,17 @@ if TYPE_CHECKING:
 
 CONTROL_STREAM, DISCOVERY_STREAM, TRANSFER_STREAM = range(3)
 CONTROL_CREDIT = 16 * 1024
-"""Bytes that each side may write to the control stream from the start; to the others nothing."""
+"""Bytes that each side may write to the control stream from the start: enough for the handshake.
+
+To the other streams it may write nothing, so that a stranger can make us hold no more than this.
+"""
 WINDOWS = {CONTROL_STREAM: 240 * 1024, DISCOVERY_STREAM: 256 * 1024, TRANSFER_STREAM: 1024 * 1024}
-"""Credit that is given once the peer has proved itself."""
-_ROOM = 64  # of a message, for what is around its items
+"""Bytes of credit that are given once the peer has proved itself.
+
+Data gets the most, because a fast link needs it. News and discoveries have credit of their own, so that they never wait
+behind data.
+"""
+_ROOM = 64  # Bytes of a message that are left for what stands around its items: type, counts, flags.
 
 _TYPES: dict[type, Control] = {
     Challenge: Control.CHALLENGE,
@@ -70,7 +77,11 @@ _TYPES: dict[type, Control] = {
 
 
 class Connection:
-    """One side. Make it by ``calling`` or ``listening``; ``peer`` is the other side's key once that is known."""
+    """One side of a session. Make it by ``calling`` or ``listening``.
+
+    ``peer`` is the other side's key: for the caller from the start, for the listener once it is proved. ``rounds``
+    counts the discoveries that were begun.
+    """
 
     def __init__(
         self,
@@ -182,7 +193,10 @@ class Connection:
             self.hold(holds=False)
 
     def hold(self, *, holds: bool) -> None:
-        """Whether the peer is to wait before it says more on the control and the discovery stream."""
+        """Hold back the peer's credit on the control and the discovery stream, or give all of it that was held back.
+
+        This is how an owner with too much to do stops a peer from telling it even more.
+        """
         self._holds = holds
         if not holds:
             for number, amount in self._held.items():
@@ -231,9 +245,9 @@ class Connection:
             self._mux.grant(number, window)
 
     def close(self) -> None:
-        """The connection is over: what the peer told is let go, and what had come of a message.
+        """The connection is over: forget what the peer told, and the parts of messages that came.
 
-        Whoever made the connection may be kept in memory by an error for a while.
+        The traceback of an error may keep the connection in memory for a while, and this would stay with it.
         """
         self.their_interests.clear()
         self._control, self._discovery = Deframer(HANDSHAKE_BYTES), Deframer(HANDSHAKE_BYTES)

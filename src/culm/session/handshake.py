@@ -1,8 +1,12 @@
 """Who calls, and that both know the clump (docs/specs/culm.md, "The handshake").
 
-The listener's key is the one of its TLS certificate, which the caller knew before. The caller signs that key, the
-listener's nonce, its own nonce and its own key: the signature is worth nothing to anybody else, nor a second time.
-Each side shows by a MAC keyed with the clump that it knows it, the caller first.
+TLS proves the listener: its key is the one of the certificate, and the caller knew that key before. TLS does not prove
+the caller, because that would tell its identity to whoever answers. So the caller proves itself inside: it signs the
+listener's key, the listener's nonce, its own key and its own nonce. The listener's key makes the signature worthless to
+anybody else, and the listener's nonce makes it worthless a second time.
+
+Both sides show with a MAC, keyed with the clump, that they know the clump. The caller goes first: a stranger who calls
+gets no MAC from which it could guess the clump at leisure.
 """
 
 from __future__ import annotations

@@ -1,19 +1,24 @@
-"""How much of a peer is taken (docs/specs/culm.md, "Limits")."""
+"""How much of a peer is taken (docs/specs/culm.md, "Limits").
+
+What the peer may send before it has proved who it is has limits of its own, far below the others, because anybody can
+connect.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 HANDSHAKE_BYTES = 512
-"""Of a message before the peer has proved who it is."""
+"""Bytes of a message before the peer has proved who it is: the longest honest one, a PROOF, takes less than half."""
 INTEREST_BYTES = 4 * 1024 * 1024
-"""Of the interests that are kept of a peer, as they came."""
+"""Bytes of a peer's interests, as they came, that are kept: a few thousand logs with many ranges each."""
 ID_BYTES = 32
+"""Bytes of the hash that stands for the head of a log in a discovery."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Both are told to the peer. ``max_message``: bytes of a message on the control and the discovery stream.
+    """What we accept; both numbers are told to the peer. ``max_message``: bytes of a control or discovery message.
 
     ``max_interests``: interests that are kept of a peer: each the default, an author's or a log's.
     """
@@ -23,4 +28,4 @@ class Limits:
 
 
 LEAST_MESSAGE = 4096
-"""What every side takes, so that what is said can always be cut into messages."""
+"""Bytes of a message that every side has to accept. Less would not hold one offer, so lists could not be cut."""

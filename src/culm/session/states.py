@@ -1,4 +1,10 @@
-"""All transitions of a session (docs/specs/culm.md, "States")."""
+"""All transitions of a session (docs/specs/culm.md, "States").
+
+A session has two machines that run beside each other. The *phase* is that of the handshake: it goes one way and ends in
+``OPEN``. The *round* is that of a discovery, which the caller may begin again and again. In a round exactly one side
+has the next word at any time, so two tables suffice: what may be received, and what may be sent. What is in neither is
+refused, for the peer as a broken protocol, for ourselves as a mistake.
+"""
 
 from __future__ import annotations
 

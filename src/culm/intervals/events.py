@@ -1,4 +1,4 @@
-"""What a connection tells its owner."""
+"""What a connection tells its owner, besides the entries and payloads it brings (``culm.transfer``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EntryDropped:
-    """An entry in an unverified response has a bad signature. The response goes on; it is better cancelled."""
+    """An entry in an unverified response has a bad signature. The response goes on; the owner had better cancel it."""
 
     id: int
     seq: int
@@ -60,14 +60,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """The peer asks for something. It is answered by itself, with what the source shows."""
+    """The peer asks for something. ``respond`` answers it, with what the source shows."""
 
     request: Request
 
 
 @dataclass(frozen=True, slots=True)
 class RequestEnded:
-    """A request of the peer is over. ``doubted``: number of an entry of which it seems to hold another one than we."""
+    """A request of the peer is over. ``doubted``: the number of an entry where the peer seems to hold another one."""
 
     id: int
     log: tuple[bytes, int]

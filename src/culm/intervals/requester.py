@@ -147,7 +147,7 @@ class OurRequest(Progress):
         return self._take_metadata(data, at, seq, events)
 
     def _pass_empty_end(self) -> None:
-        """A payload of which nothing is left is passed, if it is the last item: no byte follows that could do so.
+        """Pass a payload that has no bytes left, if it is the last item, because no byte follows that could do so.
 
         The same goes for the last item before a switch.
         """
@@ -340,7 +340,7 @@ class OurRequest(Progress):
             raise RemoteProtocolError("the peer confirmed bytes that it does not have from us")
 
     def _is_other_branch(self, entry: Entry) -> bool:
-        """Whether a single entry that was asked for contradicts ours: then what we hold is not what came."""
+        """Whether a single entry that was asked for contradicts ours: the peer has another branch, so it lacks ours."""
         if not isinstance(self.request.interval, MetadataOnly):
             return False
         held = self._source.variants(self.request.log, entry.seq)

@@ -161,7 +161,10 @@ class TheirRequest(Progress):
         return part
 
     def pause(self) -> bool:
-        """Nothing can follow what was just sent: wait. False if the request is to be asked once more all the same."""
+        """Pause, if nothing can follow what was just sent; False if the request has to get another turn all the same.
+
+        That saves the turn in which the request would find that out.
+        """
         if self.stateless or self.stream is None or self.request.has_filter or self._has_ended or self.is_at_end:
             return False
         if not self._is_drained or self.index >= self.stream.total:
@@ -335,7 +338,7 @@ class TheirRequest(Progress):
     # -- data --------------------------------------------------------------------------------------------------
 
     def _data(self, source: Source, horizon: Horizon, held: HeldLog, room: int) -> Data | Over | None:
-        """As much data as there is room for. A payload of which nothing is left is passed by the next byte."""
+        """As much data as there is room for. The next byte passes a payload that has no bytes left."""
         stream, chunk = horizon.stream, _Chunk()
         behind = Position(self.index, self.offset)  # where all the data so far has come to
         available = 0

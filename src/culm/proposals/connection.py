@@ -1,6 +1,8 @@
 """A connection over one stream of bytes: setup, then bymux with a stream for each channel.
 
-Control is stream 0, without limits; data is stream 1, with credit for what can be dealt with at once.
+The two channels must not wait for each other: a cancellation has to get through while the data channel is full. So each
+is a stream of its own. Control is stream 0, with endless credit, because what the peer may say there is bounded by its
+credit for proposals. Data is stream 1, with credit for as much as can be dealt with at once.
 
 Specification: docs/specs/proposals.md, "Session".
 """
@@ -125,12 +127,12 @@ class Connection:
             self.is_closing = True
 
     def refill(self) -> None:
-        """What came is dealt with: the peer may send more."""
+        """Everything that was received is dealt with: let the peer send as much again."""
         self._mux.consumed(DATA, self._to_consume)
         self._to_consume = 0
 
     def ping(self) -> None:
-        """Ask for a sign of life, as long as there may be one: a peer may have ended everything but a channel."""
+        """Ask for a sign of life, which ``answers`` counts, on anything that the peer has not ended yet."""
         for stream in (None, DATA, CONTROL) if self._mux.streams else ():
             if self._mux.may_ping(stream):
                 self._mux.ping(stream)

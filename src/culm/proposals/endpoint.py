@@ -1,9 +1,9 @@
 """One endpoint of Point-2-Point with proposals. Does no I/O.
 
 Bytes of the two channels go in by ``receive_control`` and ``receive_data``, and come out of ``control_to_send`` and
-``data_to_send``. Whoever owns the connection is told of what came and of what the peer proposes; it says what to
-propose, and confirms or refuses. Everything else goes by itself: items are sent as they are there and as they are
-wanted, what the peer has is caught up with, what has come to its end is cancelled, forks are shown.
+``data_to_send``; ``culm.proposals.connection`` runs both over one stream. The owner decides two things: what to
+propose, and how to answer what the peer proposes. Everything else goes by itself: items are sent once the store has
+them and the peer wants them, a proposal that has come to its end is cancelled, and a fork is shown to the peer.
 
 Specification: docs/specs/proposals.md, "Overlapping proposals", "Cancellations", "What is refused".
 """
@@ -113,7 +113,7 @@ class Endpoint:
         return proposal.id
 
     def is_offered(self, proposal_id: int) -> bool:
-        """Whether a proposal of the peer waits for an answer: it may have been taken back since."""
+        """Whether a proposal of the peer still waits for an answer: the peer may have cancelled it by now."""
         exchange = self.exchanges.get(proposal_id)
         return exchange is not None and not exchange.is_ours and not exchange.has(Said.ANSWERED)
 
@@ -176,7 +176,10 @@ class Endpoint:
         self._ids.settle(self.exchanges)
 
     def _mark(self, exchange: Exchange) -> None:
-        """Send the marker, if it is time for it; and forget the proposal if everything was said."""
+        """Send the marker, if it is time for it; and forget the proposal if everything was said.
+
+        The marker of a proposal of ours waits until the peer has answered the proposal.
+        """
         answered = not exchange.is_ours or exchange.has(Said.ANSWERED)
         if exchange.has(Said.CANCEL_SENT) and not exchange.has(Said.MARKER_SENT) and answered:
             exchange.advance(Step.MARK, is_peers=False)
@@ -350,7 +353,7 @@ class Endpoint:
             self._ids.settle(self.exchanges)
             self._mark(exchange)
         if exchange.has(Said.CANCEL_SENT):
-            pass  # it crossed our cancellation, and changes nothing
+            pass  # The adjustment crossed our cancellation on the wire, and changes nothing any more.
         elif not in_time:
             exchange.cursor.index = exchange.total
             self.receiver.lose(exchange, Code.END_OF_RANGE)
@@ -398,7 +401,7 @@ class Endpoint:
         return self._guarded(self.receiver.take, data)
 
     def expect_end(self) -> None:
-        """The peer ends a channel: ``RemoteProtocolError`` in the middle of a message."""
+        """The peer ended a channel: ``RemoteProtocolError`` if that was in the middle of a message."""
         if self._control_in or (self.receiver.is_inside_a_message and not self.receiver.is_held):
             raise RemoteProtocolError("the peer ended a channel in the middle of a message")
 
@@ -415,7 +418,7 @@ class Endpoint:
         return self.sender.data_to_send()
 
     def go_on(self) -> list[Event]:
-        """Go on with data that ``receive_data`` has left for later (``Receiver.is_held``), when it is dealt with."""
+        """Go on with data that ``receive_data`` has left for later (``Receiver.is_held``), after its events."""
         return self._guarded(lambda _: self.receiver.go_on(), b"")
 
     def take_events(self) -> list[Event]:

@@ -1,4 +1,4 @@
-"""What a connection tells its owner, besides what it brings (``culm.transfer``)."""
+"""What a connection tells its owner, besides the entries and payloads it brings (``culm.transfer``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The peer proposes something: it is to be confirmed or cancelled."""
+    """The peer proposes something: confirm or cancel it."""
 
     proposal: Proposal
 

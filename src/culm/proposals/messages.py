@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Wish(IntEnum):
-    """How much of what there is one wants to be sent. The numbers are those on the wire."""
+    """How much of what the sender holds the receiver wants to get. The numbers are those on the wire."""
 
     NOTIFY = 1  # to be told of it
     LIMITED = 2  # metadata, and payloads up to a size

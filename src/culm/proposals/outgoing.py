@@ -58,11 +58,11 @@ class Outgoing:
         kept = self._pages.get(seq)
         if kept is None:
             log, is_sparse = self._scope.proposal.log, self._scope.sequence.path is not None
-            if source.held(log).entries_around(seq) is None:  # or it is not for others
+            if source.held(log).entries_around(seq) is None:  # not held, or not to be shown to this peer
                 return None
             kept = self._pages.read_anew(source, seq, limit=1 if is_sparse else PAGE_ENTRIES)
         if kept is not None and self._incoming.contradicts(kept.entry):
-            return None  # the log is forked, which shows once what came is stored
+            return None  # The log is forked. That comes to light when the entries that came are stored.
         return kept
 
     def step(self, source: Source, room: int, *, greedy: bool) -> Step | None:
@@ -191,7 +191,9 @@ class Outgoing:
 
     def _bytes(self, kept: Kept, index: int, offset: int, source: Source, room: int) -> Step | None:
         incoming, size = self._incoming, kept.entry.size
-        held = size if kept.complete else min(kept.payload_held, size - 1)  # the last byte waits for the check
+        held = (
+            size if kept.complete else min(kept.payload_held, size - 1)
+        )  # The last byte waits until the hash is checked.
         messages: tuple[DataMessage, ...] = ()
         if incoming.index == index and incoming.offset > offset:  # the peer is ahead in the same payload
             if incoming.offset >= held:
@@ -205,7 +207,7 @@ class Outgoing:
             return None
         small = kept.small
         body = source.payload(kept, offset, wanted) if small is None else small[offset : offset + wanted]
-        if not body:  # it was forgotten meanwhile
+        if not body:  # the payload was forgotten since the page was read
             self._pages.clear()
             return None
         return Step((*messages, Raw(len(body))), body)

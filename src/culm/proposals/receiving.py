@@ -1,5 +1,9 @@
 """The peer's side of the data channel: the current proposal, markers, bytes of payloads.
 
+Data can overtake the control channel: the peer may confirm a proposal of ours and at once send items of it, and the
+items arrive first. So an item of a proposal that we made and that nobody answered yet is no offence; reading stops in
+front of it until the control channel has said more. Credit bounds what waits meanwhile.
+
 What an item means on its proposal is the matter of ``culm.proposals.incoming``.
 
 Specification: docs/specs/proposals.md, "Data channel", "Markers", "Compression".

@@ -64,7 +64,7 @@ class Scope:
         return self.sequence.total if self._cut is None else self._cut
 
     def end_at(self, seq: int, *, is_peers: bool) -> None:
-        """The log ends with an entry: there is nothing behind its payload. ``is_peers``: the peer said so."""
+        """The log ends with this entry, so that nothing follows its payload. ``is_peers``: the peer said so."""
         self.ended_by_us_alone = not is_peers
         index = self.sequence.index_of(seq, is_payload=True)
         if index is None:

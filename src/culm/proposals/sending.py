@@ -29,7 +29,7 @@ _LEAST_COMPRESSED = 16  # Bytes of a payload that are worth compressing: shorter
 
 
 class Sender:
-    """Writes the items of all proposals that are confirmed. ``cancel`` is called to end one."""
+    """Writes the items of all confirmed proposals, which take turns, a chunk each. ``cancel`` is called to end one."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Sender:
         return len(self._turns)
 
     def queue(self, exchange: Exchange) -> None:
-        """There may be something to send of a proposal."""
+        """Give a proposal a turn, because there may be something to send for it now."""
         if exchange.id not in self._turns:
             self._turns.append(exchange.id)
 

@@ -83,11 +83,11 @@ class Wishes:
     # -- what to send ------------------------------------------------------------------------------------------
 
     def takes_metadata(self) -> bool:
-        """Whether metadata is to be sent now, not only told of."""
+        """Whether to send metadata now, and not only a notice of it."""
         return self.eagerness is not None and self.eagerness.wish is not Wish.NOTIFY
 
     def takes_payload(self, size: int) -> bool:
-        """Whether the bytes of a payload within the bounds are to be sent now, not only told of."""
+        """Whether to send the bytes of a payload within the bounds now, and not only a notice of it."""
         if self.eagerness is None or self.eagerness.wish is Wish.NOTIFY:
             return False
         return self.eagerness.wish is Wish.ALL or size <= self.eagerness.limit
@@ -105,7 +105,7 @@ class Wishes:
         return Wish.ALL in self.said or size <= self.greatest_limit
 
     def ever_took_notice(self, size: int | None) -> bool:
-        """Whether a payload may be told of instead of being sent; ``size`` is None if it is not known."""
+        """Whether a notice of a payload may come instead of its bytes; ``size`` is None if it is not known."""
         if Wish.NOTIFY in self.said:
             return True
         if size is None:

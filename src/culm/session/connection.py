@@ -371,7 +371,7 @@ class Connection:
 
     @property
     def offers_queued(self) -> int:
-        """Bytes on the control stream that wait: who does not take them is told no more for now."""
+        """Bytes on the control stream that wait for credit. Offer no more while they are many: the peer takes none."""
         return self._mux.queued(CONTROL_STREAM)
 
     def consumed(self, amount: int) -> None:

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EntryReceived:
-    """An entry came whole, its links put back, its signature checked. ``verified``: the request asked for such only."""
+    """An entry came whole. The links that were left out are back in it, and its signature is checked.
+
+    ``verified``: the request asked for entries only that the peer has verified.
+    """
 
     id: int
     entry: Entry
@@ -22,8 +25,8 @@ class EntryReceived:
 class PayloadReceived:
     """Bytes of an entry's payload came, from ``offset`` on. ``complete``: they are the last.
 
-    ``checked``: and the whole payload is what the entry names. It cannot be checked here if its beginning was held
-    before and nothing was said of it (``Connection.request``).
+    ``checked``: and the whole payload is the one that the entry names. That cannot be checked here if the beginning was
+    held before and its hash was not handed in with the request; then the store has to check it.
     """
 
     id: int
@@ -36,9 +39,10 @@ class PayloadReceived:
 
 @dataclass(frozen=True, slots=True)
 class PayloadFailed:
-    """All of a payload came, and it is not the one that its entry names: what was kept of it is worth nothing.
+    """All of a payload came, and it is not the one that its entry names: drop whatever was kept of it.
 
-    ``is_theirs``: all of it came from this peer. Else its beginning was held before: nobody knows whose fault it is.
+    ``is_theirs``: all of it came from this peer, so the peer is to blame. Otherwise its beginning was held before, and
+    nobody knows which part is wrong.
     """
 
     id: int

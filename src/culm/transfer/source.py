@@ -53,7 +53,7 @@ class HeldLog(Held, Protocol):
 
 
 class Source(Protocol):
-    """The entries that may be shown to a peer. A log that may not is one of which nothing is held."""
+    """The entries that may be shown to one peer. Each call may read from a disk."""
 
     def held(self, log: Log) -> HeldLog:
         """What is held of a log at this moment."""
@@ -62,7 +62,7 @@ class Source(Protocol):
         """The first ``limit`` verified entries from ``seq`` on, in either direction."""
 
     def payload(self, kept: Kept, offset: int, size: int) -> bytes:
-        """Some bytes of a payload from ``offset`` on: at most ``size``, and none only if there are none."""
+        """Some bytes of a payload from ``offset`` on, at most ``size``; ``b""`` only if the store has none there."""
 
     def misfit(
         self, log: Log, low: int, high: int, least: int | None, greatest: int | None, *, ascending: bool
@@ -73,10 +73,10 @@ class Source(Protocol):
         """The fork proofs of a log."""
 
     def variants(self, log: Log, seq: int) -> list[Entry]:
-        """All authentic entries of a number that are held, whatever is thought of them."""
+        """All entries of a number with a good signature that are held, verified or not: of a forked log, several."""
 
     def end_of_log(self, log: Log) -> Entry | None:
         """The verified entry that ends a log, if there is one."""
 
     def expects(self, log: Log, seq: int) -> bool:
-        """Whether the payload of an entry is just being fetched, so that it will be there soon."""
+        """Whether the payload of an entry is being fetched from another peer just now, so it will be there soon."""

@@ -178,7 +178,8 @@ class Endpoint:
     def _mark(self, exchange: Exchange) -> None:
         """Send the marker, if it is time for it; and forget the proposal if everything was said.
 
-        The marker of a proposal of ours waits until the peer has answered the proposal.
+        The marker of a proposal of ours waits for the peer's answer: the data channel may overtake the control channel,
+        and the peer is to know the id when the marker arrives.
         """
         answered = not exchange.is_ours or exchange.has(Said.ANSWERED)
         if exchange.has(Said.CANCEL_SENT) and not exchange.has(Said.MARKER_SENT) and answered:

@@ -4,6 +4,11 @@ Data can overtake the control channel: the peer may confirm a proposal of ours a
 items arrive first. So an item of a proposal that we made and that nobody answered yet is no offence; reading stops in
 front of it until the control channel has said more. Credit bounds what waits meanwhile.
 
+*Lost mode.* Sometimes the meaning of what comes on one proposal is lost, though nobody broke a rule: an entry that only
+we think ends the log, bytes of a payload whose size we do not know, an id that is in use again. All messages delimit
+themselves, so they are still read, and compressed bytes still feed the history that later ones refer to; but nothing is
+kept and no place is checked, until the peer's marker ends the proposal.
+
 What an item means on its proposal is the matter of ``culm.proposals.incoming``.
 
 Specification: docs/specs/proposals.md, "Data channel", "Markers", "Compression".

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from culm.bushbaby.pacing import Pacer
-    from culm.wire.stlv import Buffer
+    from culm.types import Buffer
 
 
 class Outbox:

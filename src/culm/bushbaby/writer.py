@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from culm.bushbaby.handshake import Dialect
-    from culm.wire.stlv import Buffer
+    from culm.types import Buffer
 
 BAMBOO = 8
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from culm.intervals.stream import Stream
-    from culm.transfer import Log
+    from culm.types import Log
 
 
 class Items:

@@ -11,7 +11,7 @@ from culm.transfer.hashes import LinkHashes, linked_later
 from culm.transfer.pages import PAGE_ENTRIES, Pages, kept_at
 from culm.transfer.payloads import PayloadCheck
 from culm.transfer.signatures import bad_entries
-from culm.transfer.source import Held, HeldLog, Kept, Log, Run, Source
+from culm.transfer.source import Held, HeldLog, Kept, Run, Source
 
 __all__ = [
     "PAGE_ENTRIES",
@@ -20,7 +20,6 @@ __all__ = [
     "HeldLog",
     "Kept",
     "LinkHashes",
-    "Log",
     "Pages",
     "PayloadCheck",
     "PayloadFailed",

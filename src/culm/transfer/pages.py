@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from culm.transfer.source import Kept, Log, Source
+    from culm.transfer.source import Kept, Source
+    from culm.types import Log
 
 PAGE_ENTRIES = 128  # Many enough that reading them costs little for each, few enough that hundreds of readers may wait.
 

@@ -67,6 +67,7 @@ class BushbabySession(Session[Event]):
     def __init__(self, context: Context, streams: Streams, purpose: Purpose) -> None:
         config = context.config
         guarded = bool(config.policy.allow_peers)
+        waits = not purpose.called
         connection = Connection(
             context.needed_identity(),
             config.clump,
@@ -76,9 +77,8 @@ class BushbabySession(Session[Event]):
                 config.protocol_limits,
                 ask_first=True,
                 # Only a listener may wait: if both sides waited for the other one's HELLO, none would speak.
-                wait_for_hello=not purpose.called
-                and (guarded if config.wait_for_hello is None else config.wait_for_hello),
-                wait_for_auth=not purpose.called and (guarded if config.wait_for_auth is None else config.wait_for_auth),
+                wait_for_hello=waits and (guarded if config.wait_for_hello is None else config.wait_for_hello),
+                wait_for_auth=waits and (guarded if config.wait_for_auth is None else config.wait_for_auth),
                 paced=True,
             ),
         )

@@ -216,5 +216,5 @@ def test_what_cannot_work_is_refused_before_spark_starts(tmp_path: Path, monkeyp
             run_forks(*call)
     with pytest.raises(ConfigError, match="inside the output"):
         run_forks([inside], output, overwrite=True)
-    with pytest.raises(ConfigError, match="signatures can be all or heads"):
+    with pytest.raises(ConfigError, match="signatures must be all or heads"):
         run_forks([inside], tmp_path / "new", signatures="some")

@@ -164,7 +164,7 @@ def test_every_row_is_packed_or_rejected() -> None:
 def test_an_unknown_payload_state_is_a_wrong_call() -> None:
     """Rows that somebody made up must use the known states."""
     row = ("a", 1, build_log(1).entries[0].encoded, "complete", None, None)
-    with pytest.raises(ConfigError, match="'complete' is not a payload state"):
+    with pytest.raises(ConfigError, match="the column payload_state has 'complete'"):
         local.packed([row])
 
 

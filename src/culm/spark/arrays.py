@@ -1,4 +1,4 @@
-"""numpy's columns as Arrow's arrays."""
+"""Columns of numpy as arrays of Arrow, without a Python object for each value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def decimals(numbers: Numbers) -> pa.Array:
 
 
 def names(of: Sequence[str], codes: npt.NDArray[np.int8]) -> pa.Array:
-    """Strings that were written as their positions."""
+    """The strings at the positions ``codes`` of ``of``, as an array of strings."""
     import pyarrow as pa
 
     if len(codes) and (codes == codes[0]).all():
@@ -35,7 +35,7 @@ def names(of: Sequence[str], codes: npt.NDArray[np.int8]) -> pa.Array:
 
 
 def hashes(digests: Bytes) -> pa.Array:
-    """YAMF-hashes of digests (n rows of 64 bytes)."""
+    """Digests (n rows of 64 bytes) as YAMF-hashes of 66 bytes."""
     whole = np.empty((len(digests), YAMF_BYTES), np.uint8)
     whole[:, : len(YAMF_PREFIX)] = np.frombuffer(YAMF_PREFIX, np.uint8)
     whole[:, len(YAMF_PREFIX) :] = digests
@@ -43,7 +43,7 @@ def hashes(digests: Bytes) -> pa.Array:
 
 
 def fixed_binary(rows: Bytes) -> pa.Array:
-    """Rows of bytes as a binary array."""
+    """Rows of bytes, all of one width, as a binary array."""
     import pyarrow as pa
 
     count, width = rows.shape

@@ -1,8 +1,9 @@
-"""Rows on their way between Spark and Python: their columns, and turning them into Arrow batches and back.
+"""Rows on their way between Spark and Python: their columns, and how they become Arrow batches and rows again.
 
-Spark has no unsigned 64-bit type, and decimals are slow to sort and to join by. Log ids, sequence numbers and sizes
-therefore travel 2^63 lower, as signed longs that keep their order up to 2^64 - 1 (``culm.store.schema.to_sql``,
-``from_sql``). Only what is handed out has decimals: see ``unsigned``.
+Log ids, sequence numbers and sizes go up to 2^64 - 1. Spark has no unsigned 64-bit type; its decimals hold them, but
+are slow to sort and to join by. Between the steps these numbers are therefore signed longs, 2^63 lower, which keep
+their order (``culm.store.schema.to_sql``, ``from_sql``): 1 becomes -2^63 + 1. Only tables for users have decimals
+(``unsigned``).
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 UNSIGNED = "DECIMAL(20,0)"
-"""The SQL type of an unsigned 64-bit number in what is handed out."""
+"""The SQL type of an unsigned 64-bit number in tables for users."""
 
-_BATCH_ROWS = 2000  # a few hundred bytes each
+# Rows in one Arrow batch. Larger batches hold more rows in a worker at once; smaller ones cost more for each row,
+# because Arrow and Spark do some work for each batch.
+_BATCH_ROWS = 2000
 
 
 class Columns:
@@ -32,12 +35,12 @@ class Columns:
 
     @property
     def ddl(self) -> str:
-        """The columns as Spark takes a schema."""
+        """The columns as a schema in SQL: ``author BINARY, log BIGINT``."""
         return ", ".join(f"{name} {kind}" for name, kind in self.types.items())
 
     @property
     def arrow(self) -> dict[str, pa.DataType]:
-        """The columns' types as Arrow has them."""
+        """The columns' Arrow types by name. ``KeyError`` for an SQL type that no step uses so far."""
         import pyarrow as pa
 
         kinds = {
@@ -51,12 +54,12 @@ class Columns:
         return {name: kinds[kind] for name, kind in self.types.items()}
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
-        """The rows of Arrow batches that have at least these columns."""
+        """The rows of Arrow batches. The batches may have further columns, in any order."""
         for batch in batches:
             yield from zip(*(batch.column(name).to_pylist() for name in self.names), strict=True)
 
     def batches(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of the rows, made as the rows come."""
+        """Arrow batches of the rows, each as soon as its rows are there."""
         import pyarrow as pa
 
         schema = pa.schema(list(self.arrow.items()))
@@ -69,7 +72,7 @@ class Columns:
 
 
 def unsigned(column: Column) -> Column:
-    """The unsigned number (``DECIMAL(20,0)``) that travelled as a signed long."""
+    """The unsigned number (``DECIMAL(20,0)``) of a column that has it as a signed long."""
     from pyspark.sql import functions
 
     return (column.cast(UNSIGNED) + functions.lit(Decimal(2**63))).cast(UNSIGNED)

@@ -1,7 +1,10 @@
 """Many entries decoded at once (docs/specs/bamboo.md, "Entries"): arrays of fields instead of an object for each.
 
-``Entry.decode`` is the rule. What is found well-formed here is so there, field by field; of everything else only that
-it is not is said here, and ``Entry.decode`` says why. A thousand entries cost here what ten cost there.
+``Entry.decode`` looks at one entry at a time, so Python's overhead is paid for every field of every entry. Here all
+entries of a batch are decoded together, column by column with numpy: a thousand entries cost here what ten cost there.
+
+``Entry.decode`` stays the rule. ``Fields.decode`` finds the same records well-formed, with the same fields. Of the
+others it only says that they are not entries; ``why_not`` asks ``Entry.decode`` for the reason.
 """
 
 from __future__ import annotations
@@ -28,20 +31,28 @@ if TYPE_CHECKING:
     Offsets = npt.NDArray[np.int64]
     Numbers = npt.NDArray[np.uint64]
 
-DIGEST_BYTES = 64
-PADDING = 512  # bytes behind the last record, so that looking ahead of a cut one stays inside the array
-_LOG_AT = 1 + AUTHOR_BYTES
-_DIRECT = 247  # a VarU64 up to here is its own first byte
-_GREATEST_SPINE = 41  # the last place of SPINE whose number is below 2^64
+DIGEST_BYTES = 64  # of a BLAKE2b hash: a YAMF-hash without its two bytes of prefix
+
+# Bytes behind the last record. Records are decoded without asking after each field whether the record has ended, so a
+# record that is cut short is read beyond its end. An entry has fewer bytes than this, so reading stays in the array.
+PADDING = 512
+
+_LOG_AT = 1 + AUTHOR_BYTES  # where the log id begins, behind the tag and the author
+_DIRECT = 247  # a VarU64 up to here is one byte; greater first bytes say how many bytes follow
+_GREATEST_SPINE = 41  # the index of the last number of SPINE below 2^64, so the last that fits into a uint64
 
 
 def padded(*parts: bytes | memoryview) -> Bytes:
-    """Bytes, one part behind the other, as the array that ``Fields.decode`` looks at."""
+    """Bytes, one part behind the other, and then ``PADDING`` zeros: the array that ``Fields.decode`` takes."""
     return np.frombuffer(b"".join([*parts, bytes(PADDING)]), np.uint8)
 
 
 def lipmaa_of(seqs: Numbers) -> Numbers:
-    """``culm.bamboo.lipmaa`` of each of many sequence numbers, none of which is 0."""
+    """``culm.bamboo.lipmaa`` of each of many sequence numbers, none of which may be 0.
+
+    All numbers walk down the scales of the spine together, one scale for each round of the loop. A number that ends a
+    copy of the pattern at some scale has found its target there, and takes no part in the rounds that follow.
+    """
     within = seqs.copy()
     found = np.zeros(len(seqs), np.uint64)
     if not len(seqs):
@@ -86,10 +97,10 @@ class Fields:
 
     @classmethod
     def decode(cls, data: Bytes, start: Offsets, end: Offsets) -> Fields:
-        """Decode the records that stand from ``start`` to before ``end`` in ``data`` (see ``padded``)."""
+        """Decode the records from ``start`` to before ``end`` in ``data``, which must be ``padded``. Never raises."""
         length = end - start
         good = (length > _LOG_AT) & (length <= MAX_ENTRY_BYTES)
-        base = np.where(good, start, 0)  # what is looked at in records of a wrong length does not matter
+        base = np.where(good, start, 0)  # a record of a wrong length is decoded somewhere safe, and stays not good
         tag = data[base]
         good &= tag <= TAG_END_OF_LOG
         log_id, at = _varu64(data, base + _LOG_AT, good)
@@ -122,7 +133,7 @@ class Fields:
         return len(self.start)
 
     def take(self, rows: Offsets | Flags | slice) -> Fields:
-        """Some of the records, in the order given; the bytes stay where they are."""
+        """Some of the records, in the order given; ``data`` is shared, not copied."""
         return Fields(
             self.data,
             self.start[rows],
@@ -153,7 +164,7 @@ class Fields:
 
     @classmethod
     def joined(cls, parts: Sequence[Fields], data: Bytes, start: Offsets) -> Fields:
-        """The fields of several, one behind the other, whose records begin at ``start`` in ``data``."""
+        """The fields of several parts, one behind the other; their records begin at ``start`` in ``data``."""
         names = [field.name for field in fields(cls) if field.name != "data"]
         columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         return cls(data=data, **columns).moved(data, start)
@@ -164,16 +175,19 @@ class Fields:
 
 
 def why_not(encoded: bytes) -> str:
-    """Why some bytes, of which ``Fields`` says that they are no entry, are none."""
+    """Why ``Entry.decode`` refuses bytes that ``Fields.decode`` found not ``good``.
+
+    ``AssertionError`` if it takes them: then the two decoders differ, which is a bug of this module.
+    """
     try:
         Entry.decode(encoded)
     except EncodingError as error:
         return f"not an entry: {error}"
-    raise AssertionError("an entry that was not taken for one")
+    raise AssertionError("Fields.decode refuses an entry that Entry.decode takes")
 
 
 def cut(data: Bytes, at: Offsets, size: int) -> Bytes:
-    """Pieces of ``size`` bytes: a row for each offset."""
+    """The ``size`` bytes at each offset, a row for each, as a copy."""
     windows = np.lib.stride_tricks.sliding_window_view(data, size)
     return windows[at]
 

@@ -1,6 +1,7 @@
-"""What is known of the entries of a segment once it was judged on its own: columns, packed into one cell.
+"""Findings: what is known of a segment's entries after the segment was judged on its own, as one cell of a table.
 
-All that verdicts are made of stands here, without the entries themselves, which are thrice as large.
+They hold all that verdicts are made of, but not the entries themselves, which are three times as large. So the step
+that writes verdicts moves a third of the bytes, and the entries move on only where a state or a proof needs them.
 
 ::
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from culm.spark.fields import Bytes, Flags, Numbers
     from culm.spark.records import Records
 
-_COUNT_BYTES = 4
+_COUNT_BYTES = 4  # a u32: a segment has far fewer entries, and never 2^32 - 1 (see culm.spark.slices)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +51,7 @@ class Findings:
 
     @classmethod
     def of(cls, records: Records) -> Findings:
-        """What is known of the entries among some records."""
+        """The findings of the entries among some records; payload frames are left out."""
         pack, decoded = records.pack, records.fields
         rows = slice(None) if records.only_entries else records.is_entry.nonzero()[0]
         return cls(
@@ -80,7 +81,7 @@ class Findings:
 
     @classmethod
     def decode(cls, data: bytes) -> Findings:
-        """Read what ``encode`` wrote."""
+        """Read what ``encode`` or ``parts`` wrote; the columns are views of ``data``, not copies."""
         count, at = int.from_bytes(data[:_COUNT_BYTES], "little"), _COUNT_BYTES
         columns = []
         for kind, width in _KINDS.values():

@@ -1,9 +1,12 @@
 """Finding the proof of each fork, and how far each forked log can be trusted (docs/specs/bamboo.md, "Forks").
 
-The lowest position at which a log contradicts itself is known from its segments (``culm.spark.merge``). What proves it
-are two entries that say different things about that number: an entry of that number says it is itself, a link to it
-says what it expects there. Of all such pairs the lowest is chosen, by numbers and then by bytes, so that the same
-entries give the same proof wherever they stood. Where all agree, the entry ends its log and another one follows.
+The lowest position at which a log contradicts itself is known from its segments (``culm.spark.merge``). The proof is
+two entries that say different things about that position: an entry of that number says it by its own hash, an entry
+that links to it by the hash in the link. If all agree, the entry at the position ends its log and another one follows.
+
+Many pairs may prove the same fork, and the two entries may lie in segments of different workers. So each segment of a
+forked log sends its *witnesses*, a few entries, to one task. There the pair with the lowest numbers, then the lowest
+bytes, becomes the proof: the same entries give the same proof, however the inputs were divided.
 """
 
 from __future__ import annotations
@@ -48,14 +51,14 @@ FORKS = Columns(
 JUDGED_FORKS = Columns(
     author="BINARY", log="BIGINT", summary="BINARY", findings="BINARY", packed="BINARY", outcome="BINARY"
 )
-"""A segment of a forked log, with its entries and its outcome."""
+"""A segment of a forked log, with its entries (``packed``) and its outcome."""
 
 _WITNESSES = Columns(author="BINARY", log="BIGINT", position="BIGINT", seq="BIGINT", record="BINARY", run_to="BIGINT")
-"""An entry that says something about the position, or a stretch of verified entries from ``seq`` to ``run_to``."""
+"""A witness, or a stretch of verified entries. A witness has ``record``, its bytes; a stretch goes to ``run_to``."""
 
 
 def forks(segments: DataFrame, outcomes: DataFrame) -> DataFrame:
-    """The lowest fork of each forked log; ``segments`` must have kept their entries.
+    """The lowest fork of each forked log, with its proof; ``segments`` must be made with ``keep=True``.
 
     ============  =============  ====================================================================================
     author        BINARY         32 bytes
@@ -79,7 +82,7 @@ def forks(segments: DataFrame, outcomes: DataFrame) -> DataFrame:
 
 
 def witnesses(rows: Iterable[Row]) -> Iterator[Row]:
-    """Of each segment of a forked log: the entries that may be part of the proof, and the start of what is valid."""
+    """``JUDGED_FORKS`` to ``_WITNESSES``: entries that may be part of the proof, and the first verified stretch."""
     for author, log, summary, findings, packed, outcome in rows:
         decided = Outcome.decode(outcome)
         position = decided.forked_at
@@ -95,7 +98,7 @@ def witnesses(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def first_stretch(found: Findings, judged: JudgedSegment) -> tuple[int, int] | None:
-    """The first verified entries of a segment that have neighbouring numbers: the lowest number and the greatest."""
+    """First and last number of a segment's first stretch of neighbouring verified entries; None if none is verified."""
     valid = found.seq[judged.verdict == 0]
     if not len(valid):
         return None
@@ -104,7 +107,10 @@ def first_stretch(found: Findings, judged: JudgedSegment) -> tuple[int, int] | N
 
 
 def _concerned(records: Records, position: int) -> Iterator[int]:
-    """The authentic entries of a number, those that link to it, and the first one above it."""
+    """The authentic entries that can be part of a proof: those of a number, those that link to it, the first above it.
+
+    The first one above it proves the fork if the entry of that number ends its log.
+    """
     signature, fields = records.pack.signature, records.fields
     authentic = (signature == Signature.GOOD) | (signature == Signature.TIED)
     number = np.uint64(position)
@@ -152,7 +158,6 @@ class _Lowest:
         self._after: Entry | None = None
 
     def add(self, entry: Entry, position: int) -> None:
-        """Take the next entry."""
         if entry.seq == position and entry.is_end and self._end is None:
             self._end = entry
         if entry.seq > position and self._after is None:
@@ -166,9 +171,8 @@ class _Lowest:
             self._second = entry
 
     def proof(self) -> ForkProof:
-        """The proof of what was found."""
         one, other = (self._first, self._second) if self._second is not None else (self._end, self._after)
         proof = ForkProof.of(one, other) if one is not None and other is not None else None
         if proof is None:
-            raise AssertionError("a fork that nothing proves")
+            raise AssertionError("no two entries prove the fork that the segments found")
         return proof

@@ -1,8 +1,8 @@
 """The first step, in a worker: rows as they were read become packs (``culm.spark.pack``), and rejects.
 
-Entries are decoded here for the first time, and what is none is sorted out, with the reason. Rows are collected up to
-some megabytes; what of those is of one block goes into one pack. Logs that stand together in their files make large
-packs, and rows in any other order are sorted first.
+Entries are decoded here for the first time. Rows that are not entries become rejects, with the reason. Rows are
+collected up to some megabytes, and those of one block go into one pack. Inputs that keep a log together need no
+sorting; rows in any other order are sorted first, because many small packs would cost as much as many rows.
 """
 
 from __future__ import annotations
@@ -42,16 +42,26 @@ PACKS = Columns(
     high="BIGINT",
     packed="BINARY",
 )
-"""A pack, log id and lowest and highest number as ``to_sql`` gives them; or a reject, whose ``block`` spreads them."""
+"""A pack, or a reject.
 
+Log id, lowest and highest number of a pack are signed longs (``to_sql``). A reject has no block; its ``block`` is its
+offset, so that the rejects are spread over the tasks of the next step.
+"""
+
+# Rows are collected up to this many bytes before they are packed. Less makes more and smaller packs, more takes memory
+# of each worker: several times as much, since rows, sorted copies and packs are there at once.
 _COLLECTED_BYTES = 16 * 1024 * 1024
-_SHORT_RUNS = 16  # rows that are of one block and follow each other; if there are fewer on average, they are sorted
+
+# Rows are sorted if fewer than this many of one block follow each other on average: below that, the packs of
+# unsorted rows would hold so few entries that moving packs costs what moving entries does.
+_SHORT_RUNS = 16
 
 
 def gather(batches: Iterable[pa.RecordBatch], folder: Path | None = None) -> Iterator[pa.RecordBatch]:
-    """Batches with the columns of ``culm.spark.read.FOUND`` to batches of ``PACKS``. Never fails for bytes.
+    """Batches with the columns of ``culm.spark.read.FOUND`` to batches of ``PACKS``.
 
-    The packs themselves lie in a file in ``folder``, if there is one (``culm.spark.slices``).
+    Never fails because of the bytes of an entry; those become rejects. ``ConfigError`` for an unknown payload state.
+    With a ``folder`` the packs are written there, and the rows say where (``culm.spark.slices``).
     """
     import pyarrow as pa
 
@@ -69,7 +79,6 @@ def gather(batches: Iterable[pa.RecordBatch], folder: Path | None = None) -> Ite
 
 
 def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[Row]:
-    """The packs and the rejects of some rows."""
     payload = _ranks(table.column("payload_state"))
     records = _Records.of(table.column("encoded"))
     packs: dict[Key, list[Pack]] = {}
@@ -97,7 +106,7 @@ def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[Row]:
 
 
 def _frame_of(data: bytes | None, frame: bytes | None, reason: str | None) -> PayloadFrame:
-    """The payload's frame that a row is which is no entry; ``EncodingError`` says why it is nothing at all."""
+    """The payload frame in a row that is not an entry; ``EncodingError`` with the reason if the row is a reject."""
     if reason is None and data is not None:
         reason = why_not(data)
     if reason is None and frame is not None:
@@ -109,7 +118,10 @@ def _frame_of(data: bytes | None, frame: bytes | None, reason: str | None) -> Pa
 
 
 class _Records:
-    """The entries among some rows, in an order in which those of one block follow each other."""
+    """The entries among some rows, ordered so that those of one block follow each other.
+
+    ``order`` is the permutation that was applied to the rows, None if they stand as they were given.
+    """
 
     def __init__(self, fields: Fields, order: Offsets | None) -> None:
         self.fields = fields
@@ -119,7 +131,6 @@ class _Records:
 
     @classmethod
     def of(cls, encoded: pa.ChunkedArray) -> _Records:
-        """The records of a binary column."""
         records = cls(_decoded(encoded), None)
         good = records.fields.good
         starts = records._starts()
@@ -143,7 +154,7 @@ class _Records:
         return changed.nonzero()[0]
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """Where entries of one block follow each other: the first row, and the one behind the last."""
+        """The stretches of entries of one block: the first row, and the one behind the last."""
         starts = self._starts().tolist()
         good = self.fields.good
         for low, high in zip(starts, [*starts[1:], len(good)], strict=True):
@@ -156,17 +167,15 @@ class _Records:
         return rows if self._order is None else self._order[rows]
 
     def key(self, row: int) -> Key:
-        """The block of a row."""
         return self._authors[row].tobytes(), int(self.fields.log_id[row]), int(self._blocks[row])
 
     def pack(self, low: int, high: int, payload: npt.NDArray[np.int8]) -> Pack:
-        """The rows from ``low`` to before ``high``."""
         of_rows = payload[low:high] if self._order is None else payload[self._order[low:high]]
         return Pack.of_entries(self.fields.take(slice(low, high)), of_rows)
 
 
 def _decoded(encoded: pa.ChunkedArray) -> Fields:
-    """The fields of the values of a binary column; null is no entry."""
+    """The fields of the values of a binary column; null counts as an empty value, and so is not an entry."""
     values, lengths = [], [np.zeros(0, np.int64)]
     for chunk in encoded.chunks:
         data, bounds = _values(chunk)
@@ -198,7 +207,7 @@ def _indices(order: Offsets) -> pa.Array:
 
 
 def _ranks(states: pa.ChunkedArray) -> npt.NDArray[np.int8]:
-    """The ranks of payload states; unknown ones are the caller's mistake."""
+    """The ranks of payload states; ``ConfigError`` for an unknown one, since the caller's table is then wrong."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -206,7 +215,7 @@ def _ranks(states: pa.ChunkedArray) -> npt.NDArray[np.int8]:
     ranks = compute.index_in(known, pa.array(STATES))
     if ranks.null_count:
         wrong = known.filter(compute.is_null(ranks))[0].as_py()
-        raise ConfigError(f"{wrong!r} is not a payload state ({', '.join(STATES)})")
+        raise ConfigError(f"the column payload_state has {wrong!r}; the states are {', '.join(STATES)}")
     return np.asarray(ranks.combine_chunks()).astype(np.int8)
 
 

@@ -1,8 +1,13 @@
-"""Records of one block of a log, packed into one cell of a table.
+"""Packs: the records of one block of a log as one cell of a table.
 
-Spark's cost is by the row, so that moving, sorting and writing entries one by one would cost more than hashing them.
-Entries therefore travel in packs: all that a task has seen of one *block*, ``BLOCK`` neighbouring sequence numbers of
-one log. Blocks are also what bounds the work and the memory of a task, however long a log is.
+The simple way is a row for each entry. But Spark's cost is by the row: moving, sorting and writing entries one by one
+costs more than hashing them. Entries therefore travel in *packs*: all that a task has seen of one *block*, which is
+``BLOCK`` neighbouring sequence numbers of one log. Blocks also bound the work and the memory of a task, because a block
+has at most so many numbers, however long its log is.
+
+For example, a task that reads the entries 1 to 10,000 of a log makes three packs, of the blocks 0 (1 to 4095), 1 (4096
+to 8191) and 2. If another task reads copies of the entries 5000 to 6000, its pack meets the first task's pack of
+block 1 later, and the copies are merged.
 
 ::
 
@@ -37,12 +42,16 @@ if TYPE_CHECKING:
 
 BLOCK_BITS = 12
 BLOCK = 1 << BLOCK_BITS
-"""How many neighbouring sequence numbers share a block."""
+"""How many neighbouring sequence numbers share a block.
 
-_HEAD = struct.Struct("<IB")
-_JUDGED = 1
-_DECODED = 2
-_MOST_COPIES = 2**32 - 1
+Smaller blocks mean more rows for Spark, more summaries in the task of a long log, and with ``heads`` more signatures.
+Larger ones mean that a task holds more of a log at once. A state is bound to the value it was made with.
+"""
+
+_HEAD = struct.Struct("<IB")  # how many records, and which of the optional columns follow
+_JUDGED = 1  # bit 0: what was found out about the records in this run or an earlier one
+_DECODED = 2  # bit 1: the entries' fields, so that the next step need not decode them again
+_MOST_COPIES = 2**32 - 1  # the column is 32 bits wide; sums stop there rather than wrap around
 
 
 class Signature(IntEnum):
@@ -84,7 +93,7 @@ class Pack:
 
     @classmethod
     def of_new(cls, data: Bytes, start: Offsets, end: Offsets, payload: npt.NDArray[np.int8]) -> Pack:
-        """Records as they were read, each of them once."""
+        """Records that were just read: one copy of each, and nothing known of them but ``payload``."""
         count = len(payload)
         return cls(
             data,
@@ -99,13 +108,13 @@ class Pack:
 
     @classmethod
     def of_record(cls, record: bytes, payload: int) -> Pack:
-        """One record that was read."""
+        """One record that was just read."""
         data = np.frombuffer(record, np.uint8)
         return cls.of_new(data, np.array([0]), np.array([len(record)]), np.array([payload], np.int8))
 
     @classmethod
     def of_entries(cls, fields: Fields, payload: npt.NDArray[np.int8]) -> Pack:
-        """Entries as they were read, each of them once."""
+        """Decoded entries that were just read; ``fields`` must all be good and of one log."""
         return replace(cls.of_new(fields.data, fields.start, fields.end, payload), fields=fields)
 
     def __len__(self) -> int:
@@ -116,7 +125,7 @@ class Pack:
         return self.data[self.start[row] : self.end[row]].tobytes()
 
     def encode(self) -> bytes:
-        """The pack as bytes, to be kept: without what can be found out by decoding its records."""
+        """The pack as bytes, to be kept: without ``fields``, since decoding the records gives those again."""
         return b"".join(replace(self, fields=None).parts())
 
     def parts(self) -> list[bytes | memoryview]:
@@ -143,7 +152,7 @@ class Pack:
 
     @classmethod
     def decode(cls, packed: bytes) -> Pack:
-        """Read what ``encode`` wrote, or ``parts``; the records stay where they are."""
+        """Read what ``encode`` or ``parts`` wrote. The records are not copied: the pack keeps ``packed`` alive."""
         count, columns = _HEAD.unpack_from(packed)
         at = _HEAD.size
 
@@ -176,7 +185,10 @@ class Pack:
 
     @classmethod
     def joined(cls, packs: Sequence[Pack]) -> Pack:
-        """The records of several packs, one pack behind the other; digests and fields are kept if all have them."""
+        """The records of several packs, one pack behind the other. Digests and fields are kept if all packs have them.
+
+        The bytes are copied, unless there is one pack only.
+        """
         if len(packs) == 1:
             return packs[0]
         data = np.concatenate([_bytes_of(pack) for pack in packs])
@@ -221,7 +233,7 @@ class Pack:
 
 
 def added_copies(copies: npt.NDArray[np.uint32], first: Offsets) -> npt.NDArray[np.uint32]:
-    """The sums of the copies of the groups that begin at ``first``; they stop at the greatest number there is."""
+    """The sums of the copies of the groups of rows that begin at ``first``, each at most ``_MOST_COPIES``."""
     sums = np.add.reduceat(copies.astype(np.uint64), first)
     return np.minimum(sums, _MOST_COPIES).astype(np.uint32)
 
@@ -239,7 +251,7 @@ def _bytes_of(pack: Pack) -> Bytes:
 # -- what was decoded -------------------------------------------------------------------------------------------
 
 _NUMBERS = {"is_end": "?", "seq": "<u8", "target": "<u8", "size": "<u8"}
-_PLACES = {"lipmaalink": "u1", "backlink": "u1", "payload_hash": "u1"}  # all in an entry's first 195 bytes
+_PLACES = {"lipmaalink": "u1", "backlink": "u1", "payload_hash": "u1"}  # a byte does: all begin in the first 195
 _FIELDS = _NUMBERS | _PLACES
 
 

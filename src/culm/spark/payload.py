@@ -1,8 +1,11 @@
-"""What is known of a payload: the states an entry's payload can be in, and payloads that came without their entry.
+"""What is known of a payload: the states an entry's payload can be in, and payloads that come without their entry.
 
-A payload is judged where its bytes are at hand, by whoever reads the file or the store; only the judgement travels.
-In a bundle a payload stands apart from its entry and belongs to a *place*, to whichever entry of that number it fits.
-Its ``PayloadFrame`` travels then, and meets the entries of its place when their log is audited.
+Payloads can be large, so their bytes do not travel through Spark. The task that reads a file or a store hashes each
+payload there and then, and sends on only its state.
+
+In a bundle a payload stands apart from its entry. It belongs to a *place* (author, log, number), and to whichever entry
+of that place names its hash; that entry may be in another file. So its hash and size travel as a ``PayloadFrame``,
+which is compared with the entries of its place once they are together (``culm.spark.records``).
 """
 
 from __future__ import annotations
@@ -20,15 +23,18 @@ if TYPE_CHECKING:
 ABSENT = "absent"
 FORGOTTEN = "forgotten"  # deleted on purpose
 MISMATCH = "mismatch"  # bytes of another hash stand in its place
-PARTIAL = "partial"  # only its beginning is there
+PARTIAL = "partial"  # only a beginning of it is held
 HELD = "held"
 SIZE_MISMATCH = "size_mismatch"  # the right hash and another size: the author lied, the log is invalid from here on
 
 STATES = (ABSENT, FORGOTTEN, MISMATCH, PARTIAL, HELD, SIZE_MISMATCH)
-"""All states, ascending: where copies of an entry differ, the greatest is what is known of its payload."""
+"""All states, ascending. Where copies of an entry differ, the greatest state is what is known of its payload.
+
+``SIZE_MISMATCH`` is the greatest because it is proof of a lie, which no copy can take back.
+"""
 
 _RANKS = {state: rank for rank, state in enumerate(STATES)}
-_FRAME_TAG = 2  # behind the tags that entries have: one byte tells the two apart
+_FRAME_TAG = 2  # entries begin with 0 or 1, so that the first byte tells a frame from an entry
 _EMPTY = yamf_hash(b"")
 
 
@@ -37,11 +43,11 @@ def rank(state: str) -> int:
     try:
         return _RANKS[state]
     except KeyError:
-        raise ValueError(f"{state!r} is not a payload state ({', '.join(STATES)})") from None
+        raise ValueError(f"{state!r} is not a payload state; the states are {', '.join(STATES)}") from None
 
 
 def better(one: str, other: str) -> str:
-    """What two copies together tell: the greater of two states."""
+    """The state that two copies together tell: the greater one. ``KeyError`` if one is not a state."""
     return one if _RANKS[one] >= _RANKS[other] else other
 
 
@@ -53,13 +59,13 @@ def judged(entry: Entry, payload_hash: bytes, size: int) -> str:
 
 
 def without_bytes(entry: Entry) -> str:
-    """The state of a payload no byte of which is at hand: an empty one is there all the same."""
+    """The state of an entry's payload when no bytes are at hand. The empty payload is held all the same."""
     return HELD if entry.size == 0 and entry.payload_hash == _EMPTY else ABSENT
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadFrame:
-    """A payload that is there for the entries of one place: its YAMF-hash and its size in bytes."""
+    """A payload that was read apart from its entry: its place, its YAMF-hash and its size in bytes."""
 
     author: bytes
     log_id: int
@@ -68,7 +74,7 @@ class PayloadFrame:
     size: int
 
     def encode(self) -> bytes:
-        """The frame as bytes: equal frames, and only they, have equal ones. No entry begins like them."""
+        """The frame as bytes. Equal frames have equal bytes, and no entry begins with the same byte."""
         numbers = encode_varu64(self.log_id) + encode_varu64(self.seq) + encode_varu64(self.size)
         return bytes([_FRAME_TAG]) + self.author + self.payload_hash + numbers
 
@@ -88,5 +94,5 @@ class PayloadFrame:
 
 
 def is_frame(record: bytes) -> bool:
-    """Whether bytes that are an entry or a payload frame are the latter."""
+    """Whether a record is a payload frame; otherwise it is an entry."""
     return record[0] == _FRAME_TAG

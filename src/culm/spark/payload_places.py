@@ -1,8 +1,11 @@
-"""Where the bytes of payloads are, and reading them there: tables of entries do not carry them.
+"""Where the bytes of payloads are, and how they are read there.
 
-A *place* is a source and an offset in it, as ``read_entries`` tells them: the row of an entry in a store, the entry
-before its payload in an export file, in a bundle also a payload's own frame. A payload is known by its hash, so that
-any copy serves, of whichever entry.
+Tables of entries have no payloads, because payloads can be large and most are never asked for. Where one is needed,
+for a bundle, it is read from the store or file it was found in. A *place* here is that source and an offset in it, as
+``read_entries`` gives them: the row of an entry in a store, the byte where an entry begins in an export file, in a
+bundle also the byte where a payload's own frame begins.
+
+A payload is known by its hash. So any copy serves, even one that stands beside another entry.
 """
 
 from __future__ import annotations
@@ -34,27 +37,32 @@ if TYPE_CHECKING:
     Place = tuple[str, int]
 
 NOTED = Columns(source="STRING", offset="BIGINT", encoded="BINARY", payload_state="STRING", payload_frame="BINARY")
-"""What ``culm.spark.read.FOUND`` has that tells of places."""
+"""The columns of ``culm.spark.read.FOUND`` that places are found by."""
 
 PLACES = Columns(payload_hash="BINARY", source="STRING", offset="BIGINT")
-"""A place where a payload is, or was when that was noted."""
+"""A place where a payload was when the inputs were read; the source may have changed since."""
 
-WHOLE_BYTES = 1024 * 1024  # payloads up to this size are read once and as a whole, larger ones twice, piece by piece
-_OPEN = 16  # sources kept open
-_SQLITE_MAGIC = b"SQLite format 3\x00"
+# Payloads up to this many bytes are read into memory, checked, and handed out. Larger ones are read twice, piece by
+# piece: once to check them, once to hand them out, so that a payload of any size passes in little memory.
+WHOLE_BYTES = 1024 * 1024
+
+# Sources that are kept open. Payloads of one log mostly lie in one source, so few are enough; too many would use up
+# file descriptors where a table names thousands of files.
+_OPEN = 16
+_SQLITE_MAGIC = b"SQLite format 3\x00"  # how every SQLite file begins, and so every store
 
 
 # -- noting places --------------------------------------------------------------------------------------------------
 
 
 def placed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches of entries, ``NOTED``, to ``PLACES``. Empty payloads have none and need none."""
+    """Batches of ``NOTED`` to batches of ``PLACES``. Empty payloads have no place, since there is nothing to read."""
     for batch in batches:
         yield from PLACES.batches(places_of(batch))
 
 
 def places_of(batch: pa.RecordBatch) -> Iterator[tuple[bytes, str, int]]:
-    """The places that a batch of entries, ``NOTED``, tells of."""
+    """The payloads that a batch of ``NOTED`` says are held: YAMF-hash, source and offset of each."""
     columns = (batch.column(name).to_pylist() for name in ("source", "offset", "encoded", "payload_state"))
     held = [
         (source, offset, encoded)
@@ -95,15 +103,15 @@ class Payloads:
         self.close()
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close all sources; they are opened again when they are needed."""
         while self._sources:
             self._sources.popitem()[1].close()
 
     def find(self, places: Iterable[Place], size: int, payload_hash: bytes) -> Iterator[bytes] | None:
         """The pieces of the payload of this size and YAMF-hash, from the first place that has it; None if none has.
 
-        What is read was checked. A payload of more than ``WHOLE_BYTES`` is read once more for its pieces:
-        ``PayloadMismatch`` if it has changed since.
+        Size and hash are checked before the first piece is handed out. A payload of more than ``WHOLE_BYTES`` is read
+        a second time for its pieces: ``PayloadMismatch`` after the last one if it has changed in between.
         """
         for source, offset in places:
             try:
@@ -125,7 +133,7 @@ class Payloads:
                 break
             yield piece
         if hasher.size != size or hasher.hash != payload_hash:
-            raise PayloadMismatch(f"{source}: the payload at {offset} is not there any more")
+            raise PayloadMismatch(f"{source}: the payload at {offset} is missing or has changed since it was read")
 
     def _source(self, path: str) -> _Store | _File:
         found = self._sources.pop(path, None)

@@ -1,7 +1,12 @@
-"""How far each log can be trusted: the number up to which all its entries are there and verified.
+"""How far each log can be trusted: the number up to which all its entries are held and verified.
 
-A segment says which of its entries come first without a gap; what it says joins on to what the segments below it said,
-or to nothing. So this, too, needs of a log only a few numbers for each segment.
+The simple way is to collect a log's verdicts and count up from entry 1. The log may be larger than a worker, though.
+So each segment only tells where its first stretch of neighbouring verified entries begins and ends. Those pairs of a
+log meet in one task, in ascending order. A stretch that begins right above the prefix found so far makes it longer;
+any other stretch has a gap below it and changes nothing.
+
+For example, from segments that tell 1 to 4095, 4096 to 5000 and 8192 to 9000 the prefix is 1 to 5000. A segment's
+further stretches need not be told: there is a gap within the segment before them.
 """
 
 from __future__ import annotations
@@ -41,14 +46,14 @@ STRETCHES = Columns(
 
 
 def prefixes(segments: DataFrame, outcomes: DataFrame) -> DataFrame:
-    """What is valid of each log, forked or not.
+    """How far each log is held and verified, forked or not; from ``culm.spark.verify.segments`` and ``outcomes``.
 
     =========  =============  =======================================================================================
     author     BINARY         32 bytes
     log_id     DECIMAL(20,0)
     entries    BIGINT         distinct entries, those with a bad signature included
     newest     DECIMAL(20,0)  the greatest number of an entry with a good signature; 0 if there is none
-    valid_to   DECIMAL(20,0)  entries 1 to here are all there and verified; 0 if entry 1 is not
+    valid_to   DECIMAL(20,0)  entries 1 to here are all held and verified; 0 if entry 1 is not
     forked_at  DECIMAL(20,0)  the lowest position of a fork; null if there is none
     =========  =============  =======================================================================================
     """

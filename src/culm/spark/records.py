@@ -1,4 +1,9 @@
-"""The records of a block, decoded, each of them once."""
+"""The records of a block, decoded, each of them once.
+
+Copies of an entry come from several inputs, and each may know something else of it: one has its payload, one checked
+its signature in an earlier run. ``distinct`` merges them. What is known of payloads and signatures is therefore kept
+as numbers that grow with knowledge, so that the greatest of the copies' numbers is what is known in all.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +28,16 @@ if TYPE_CHECKING:
 
 
 class Records:
-    """The records of a pack, decoded: entries, and the frames of payloads with no more than number, hash and size.
+    """The records of a pack, decoded: entries and payload frames. Row n is record n of the pack.
 
-    Rows are those of the pack. ``digest`` holds the digests of the entries' hashes, n rows of 64 bytes.
+    ``digest`` holds the records' hashes without the YAMF prefix, n rows of 64 bytes. ``frames`` has the payload frames
+    by row; of the columns of ``fields`` only ``seq`` is meaningful in those rows. ``ValueError`` if the pack has no
+    digests.
     """
 
     def __init__(self, pack: Pack) -> None:
         if pack.digest is None:
-            raise ValueError("a pack whose records were not hashed")
+            raise ValueError("the pack has no digests; hash its records first (distinct does that)")
         self.pack = pack
         self.digest: Bytes = pack.digest
         self.fields = pack.fields or Fields.decode(padded(pack.data.data), pack.start, pack.end)
@@ -45,21 +52,21 @@ class Records:
 
     @property
     def only_entries(self) -> bool:
-        """Whether no payload's frame is among the records."""
+        """Whether there are no payload frames among the records."""
         return not self.frames
 
     @property
     def ascending(self) -> bool:
-        """Whether every number is greater than the one before."""
+        """Whether every number is greater than the one before: no copies, no forks, nothing to sort."""
         return bool((self.seq[1:] > self.seq[:-1]).all())
 
     @cached_property
     def digests(self) -> Bytes:
-        """The 64 bytes at each offset of the records' bytes."""
+        """A view of the records' bytes: row n is the 64 bytes from offset n on (``digests[fields.backlink]``)."""
         return np.lib.stride_tricks.sliding_window_view(self.fields.data, DIGEST_BYTES)
 
     def payload(self) -> npt.NDArray[np.int8]:
-        """What is known of each entry's payload, ranks, with the payloads that came apart from their entries."""
+        """What is known of each entry's payload, as ranks, after the payload frames were compared with the entries."""
         ranks = self.pack.payload
         if not self.frames:
             return ranks
@@ -71,7 +78,10 @@ class Records:
         return ranks
 
     def _match(self, entries: list[int], frames: list[int], ranks: npt.NDArray[np.int8]) -> None:
-        """The payloads of one number: each is that of the entries it fits; one that fits none is wrong for all."""
+        """Compare the payload frames of one number with its entries, and raise the entries' ranks.
+
+        A payload belongs to the entries that name its hash. One that no entry names is a mismatch for all of them.
+        """
         fields = self.fields
         for row in frames:
             frame = self.frames[row]
@@ -98,7 +108,10 @@ class Records:
 
 
 def distinct(packs: Sequence[Pack]) -> Records:
-    """The records of packs of one log, each once, ascending; of copies all that is known is put together."""
+    """The records of packs of one log, each once, ascending by number and digest. Copies are merged into one record.
+
+    Hashes the records of packs that have no digests yet.
+    """
     pack = Pack.joined([_hashed(pack) for pack in packs])
     records = Records(pack)
     if records.ascending:

@@ -1,15 +1,27 @@
-"""The second step, in a worker: all packs of one block become a segment, judged as far as it can be on its own.
+"""The second step, in a worker: all packs of one block become a segment, verified as far as it can be on its own.
 
-A *segment* is a stretch of a log, from ``low`` to ``high``, that overlaps no other segment of that log, with all that
-is there of it: each record once, in ascending order. Here the costly things happen, hashes and signatures. What cannot
-be known here, because it depends on the rest of the log, is put down in the segment's *summary*, which is small since
-few links cross a number (``culm.bamboo.lipmaa``): what the segment's entries expect below it (``externals``), what
-entries above may link to in it (``exports``), and into which *pieces* it falls: which externals an entry can reach. An
-entry has a path to entry 1 if its piece reaches entry 1, or an external that is there and has such a path itself.
+A *segment* is a stretch of a log, from ``low`` to ``high``, that overlaps no other segment of that log. It has every
+record of that stretch once, in ascending order. Hashing and signatures, the costly work, happen here.
 
-Signatures. *Strict* checks them all. *Heads* goes down from the last entry and checks only those that no authentic
-entry of the segment links to: whoever signed a link has signed for all bytes of the entry that it leads to, its
-signature included, though nobody looked at that signature.
+The verdict on an entry also depends on entries in other segments. One could send the segment's entries on to where
+the rest of the log is, but then some worker would need the whole log. Instead the segment leaves a *summary*:
+
+- ``externals``: the numbers below the segment that its entries link to, and the hashes expected there;
+- ``exports``: the numbers in the segment that entries above can link to, and the hashes found there;
+- ``pieces``: which externals an entry can reach by links within the segment. Entries that reach the same ones are one
+  piece.
+
+The summary is small because links never cross (``culm.bamboo.lipmaa``). Take blocks of 8 numbers: the segment of the
+entries 8 to 15 links to 4 and 7 and to nothing else below, and entries above it can link to 13 and 15 only. If 10 is
+missing, 11 has no link left that leads down, but 12 has one to 8. So 8, 9, 12, 13, 14 and 15 are one piece, which
+reaches 4 and 7, and 11 is the piece that reaches nothing. An entry has a path to entry 1 if its piece reaches entry 1,
+or reaches an external that is held and has such a path itself. ``culm.spark.merge`` finds that out.
+
+*Signatures.* ``STRICT`` checks every signature. ``HEADS`` saves most of that work: a link is the hash of all bytes of
+the entry it leads to, so whoever signed an entry also vouched for the entries it links to. It is enough to check the
+*heads*, the entries that no authentic entry of the segment links to, going down from the last entry. In a block
+without gaps that is one signature. The price: an author can link to an entry that they never signed properly, and
+``HEADS`` takes that entry for verified, because nobody looks at its signature. Nobody but the author can do that.
 """
 
 from __future__ import annotations
@@ -41,11 +53,11 @@ if TYPE_CHECKING:
 ROOT = 1
 """The bit of a piece that reaches entry 1 within the segment; external number j has the bit 2 << j."""
 
-_SUMMARY = struct.Struct("<QQQQQQIII")
+_SUMMARY = struct.Struct("<QQQQQQIII")  # six positions, then how many externals, exports and pieces follow
 
 
 class Signatures(Enum):
-    """Which signatures are checked."""
+    """Which signatures are checked; the values are the names on the command line."""
 
     STRICT = "all"
     HEADS = "heads"
@@ -53,13 +65,14 @@ class Signatures(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Summary:
-    """What the rest of a log has to know of a segment. Positions are 0 where there is none.
+    """What the rest of a log has to know of a segment. A position is 0 where there is no such entry.
 
-    ``greatest`` is the greatest authentic number, ``end_at`` the lowest end-of-log entry, ``forked_at`` the lowest
-    position at which entries of the segment contradict each other (it may lie below the segment), ``lied_at`` the
-    lowest entry that has a payload of another size than it claims. ``externals`` are pairs of a number below and the
-    digest expected there, ``exports`` a number, the digest found or expected there, whether an authentic entry is
-    held, and its piece. ``pieces`` are masks of bits (``ROOT``).
+    ``greatest`` is the greatest number of an authentic entry, ``end_at`` the lowest end-of-log entry. ``forked_at`` is
+    the lowest position at which entries of the segment contradict each other; it may lie below the segment, since two
+    entries can expect different things of it. ``lied_at`` is the lowest entry whose payload has another size than the
+    entry claims. ``externals`` are pairs: a number below the segment and the digest expected there. An export is a
+    number, the digest found or expected there, whether an authentic entry of that number is held, and the index of its
+    piece. ``pieces`` are masks of bits (``ROOT``).
     """
 
     low: int
@@ -73,7 +86,7 @@ class Summary:
     pieces: list[int]
 
     def encode(self) -> bytes:
-        """The summary as bytes."""
+        """The summary as bytes; ``decode`` reads them. All numbers are little-endian."""
         width = self._mask_bytes(len(self.externals))
         head = _SUMMARY.pack(
             self.low,
@@ -121,7 +134,7 @@ class Summary:
 
 
 def segment_of(packs: Sequence[Pack], signatures: Signatures) -> tuple[Records, Summary]:
-    """The segment that the packs of one block make: its records with what was found, and its summary."""
+    """The segment that the packs of one block make: its records with signatures and pieces, and its summary."""
     return _Judge(distinct(packs)).judged(signatures)
 
 
@@ -153,7 +166,12 @@ class _Links:
 
 
 class _Judge:
-    """Judges one segment. ``quick`` is the usual case: entries only, one of each number, no contradiction."""
+    """Judges one segment.
+
+    In the usual case the segment has only entries, one of each number, all authentic, and no two contradict each other.
+    That case is judged with whole columns at once (``_links``, ``_quick_paths``). Every other case goes entry by entry,
+    which is slower by far; both ways give the same result.
+    """
 
     def __init__(self, records: Records) -> None:
         self._pack = records.pack
@@ -170,7 +188,6 @@ class _Judge:
         self._externals: list[int] = []
 
     def judged(self, signatures: Signatures) -> tuple[Records, Summary]:
-        """The records with signatures and pieces, and the summary."""
         signature = self._checked(signatures)
         authentic = (signature == Signature.GOOD) | (signature == Signature.TIED)
         forked_at = 0
@@ -202,7 +219,7 @@ class _Judge:
         return Signature.GOOD if is_signed(record, record[1 : 1 + AUTHOR_BYTES]) else Signature.BAD
 
     def _tie_at_once(self, signature: Bytes) -> bool:
-        """Check the heads; if they are all good, so is what they lead to. False, with nothing changed, if not."""
+        """Check the heads. If all are good, so is all they lead to; if one is bad, return False and change nothing."""
         linked = np.zeros(len(signature), np.bool_)
         for links in self._links:
             linked[links.row[links.fits]] = True
@@ -214,7 +231,11 @@ class _Judge:
         return True
 
     def _tie_downwards(self, signature: Bytes) -> None:
-        """The same for any segment, entry by entry."""
+        """Do the same for any segment, entry by entry.
+
+        From the last entry down, because only an authentic entry may vouch for others: each entry is settled before the
+        entries it links to are reached.
+        """
         records = self._records
         row_of = {digest.tobytes(): row for row, digest in enumerate(records.digest)}
         tied = set()
@@ -232,7 +253,7 @@ class _Judge:
     # -- contradictions
 
     def _agree(self) -> bool:
-        """Whether no two links, and no link and entry, contradict each other; notes what is expected elsewhere."""
+        """Whether all links agree with each other and with the entries held; notes what they expect of others."""
         if any(((links.row >= 0) & ~links.fits).any() for links in self._links):
             return False
         for links in self._links:
@@ -270,7 +291,10 @@ class _Judge:
         return self._high - self._low + 1 == len(self._records)
 
     def _masks_of_run(self) -> list[int]:
-        """Pieces where no number is left out: whatever an entry reaches, the next one reaches through it."""
+        """The pieces of a segment without gaps: an entry reaches all that the entry before it reaches.
+
+        So the mask only changes at the few entries that link out of the segment, and needs no walk along the links.
+        """
         bits = {target: ROOT << 1 + number for number, target in enumerate(self._externals)}
         found = (
             [
@@ -299,7 +323,10 @@ class _Judge:
         return paths
 
     def _paths(self, authentic: Flags, forked_at: int) -> dict[int, list[tuple[int, int]]]:
-        """The same for any segment; only of what can be valid, which is consistent in itself."""
+        """The same for any segment, without what is forged or lies at or above a fork.
+
+        What is left has one entry of each number, so that a number stands for its row.
+        """
         records = self._records
         rows = [int(row) for row in authentic.nonzero()[0] if not forked_at or records.seq[row] < forked_at]
         row_of = {int(records.seq[row]): row for row in rows}

@@ -1,16 +1,16 @@
-"""Bytes that lie in a file, while Spark moves rows that say where.
+"""Slips: the bytes of a row lie in a file, and Spark moves a row that says where.
 
 Bytes that only pass through Spark are copied some eight times on their way from one worker to the next, and compressed
-and sorted with their rows. Where all machines see one folder, a task puts the bytes of its rows into a file there, and
-into the cell a *slip*::
+and sorted with their rows. Where all machines see one folder, a task writes the bytes of its rows into a file there,
+and puts a *slip* into the cell, like a cloakroom that hands out a ticket for a coat::
 
     slip = FF FF FF FF, offset u64, size u64, path of the file
 
-Numbers are little-endian. Packs and findings, which are what cells hold otherwise, begin with how many records they
-have, and never have that many. What is short stays in its cell.
+Numbers are little-endian. A cell without a slip holds a pack or findings. Those begin with how many records they have,
+which is never 2^32 - 1, so the first four bytes tell the two apart. Short bytes stay in their cell.
 
-Every task that begins makes a file of its own, also one that Spark runs twice or again: what the rows name that Spark
-goes on with is what counts.
+Spark may run a task twice, or again after it failed. Each attempt makes a file of its own, because two attempts may
+run at the same time. Only the rows of one attempt go on, and they name only that attempt's file.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 
 _MARK = b"\xff\xff\xff\xff"
 _SLIP = struct.Struct("<4sQQ")
-_SHORT = 4096  # bytes that cost Spark less than opening a file would cost here
+_SHORT = 4096  # Up to this many bytes stay in the cell: Spark copies them faster than the next step opens a file.
 
 
 class Shelf(AbstractContextManager["Shelf"]):
-    """Where a task puts the bytes of its rows: a new file in ``folder``, or with None the cells themselves."""
+    """Where a task puts the bytes of its rows: a new file in ``folder``, made with the first bytes that need it.
+
+    With None there is no file, and all bytes stay in their cells.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         self._path = None if folder is None else folder / secrets.token_hex(8)
@@ -39,12 +42,12 @@ class Shelf(AbstractContextManager["Shelf"]):
         self._size = 0
 
     def __exit__(self, *_: object) -> None:
-        """Close the file. What was put into it can be fetched before, too."""
+        """Close the file. Bytes can be fetched before that, too, since nothing is buffered."""
         if self._file is not None:
             self._file.close()
 
     def put(self, parts: Sequence[bytes | memoryview]) -> bytes:
-        """What stands for these bytes, one part behind the other, in a cell: they themselves, or a slip."""
+        """The cell for these bytes, one part behind the other: the bytes themselves, or a slip."""
         size = sum(len(part) for part in parts)
         if self._path is None or size <= _SHORT:
             return b"".join(parts)
@@ -60,7 +63,7 @@ class Shelf(AbstractContextManager["Shelf"]):
 
 
 def fetched(cell: bytes) -> bytes:
-    """The bytes that a cell holds, or stands for; ``OSError`` if they are not where its slip says."""
+    """The bytes that a cell holds, or that its slip leads to. ``OSError`` if the file is missing or too short."""
     if not cell.startswith(_MARK):
         return cell
     _, offset, size = _SLIP.unpack_from(cell)
@@ -71,6 +74,6 @@ def fetched(cell: bytes) -> bytes:
         while len(data) < size:
             more = file.read(size - len(data))
             if not more:
-                raise OSError(f"{path}: ends before what was put there")
+                raise OSError(f"{path}: the file is shorter than when it was written; was its folder changed?")
             data += more
     return data

@@ -44,7 +44,7 @@ SEGMENTS = Columns(
     findings="BINARY",
     packed="BINARY",
 )
-"""A segment, ``packed`` only if it is to be kept; or a reject that passes through."""
+"""A segment, or a reject that passes through. ``packed``, the entries, is null unless a later step needs them."""
 
 SUMMARIES = Columns(author="BINARY", log="BIGINT", low="BIGINT", summary="BINARY")
 OUTCOMES = Columns(author="BINARY", log="BIGINT", low="BIGINT", outcome="BINARY", forked_at="BIGINT")
@@ -57,7 +57,11 @@ JUDGED = Columns(
     outcome="BINARY",
     previous="BINARY",
 )
-"""A segment with its outcome, and the one it had before: null if it is new, empty if that does not matter."""
+"""A segment with its outcome, and the outcome of the run before.
+
+``previous`` is null for a segment that was made in this run: its entries themselves remember what was said of them.
+It is empty to have all verdicts, changed or not.
+"""
 
 VERDICTS = Columns(
     author="BINARY",
@@ -86,13 +90,15 @@ COUNTS = Columns(
 )
 """How many entries of a segment there are, and of which verdict."""
 
-_WAITING_BYTES = 64 * 1024 * 1024  # of one block's packs, before copies among them are put together
+# Packs of one block wait until they have this many bytes; then copies of entries among them are merged. This bounds a
+# worker's memory when one block comes in very many copies. A smaller value would sort the same entries more often.
+_WAITING_BYTES = 64 * 1024 * 1024
 
 
 def mapped(
     columns: Columns, step: Callable[[Iterable[Row]], Iterator[Row]], result: Columns
 ) -> Callable[[Batches], Batches]:
-    """A step over rows as ``mapInArrow`` takes it."""
+    """A function for ``mapInArrow`` that reads rows of ``columns``, applies a step, and writes rows of ``result``."""
 
     def run(batches: Batches) -> Batches:
         return result.batches(step(columns.rows(batches)))
@@ -103,9 +109,9 @@ def mapped(
 def segmented(
     signatures: Signatures, *, keep: bool = False, folder: Path | None = None
 ) -> Callable[[Batches], Batches]:
-    """``PACKS``, sorted by block, to ``SEGMENTS``; ``keep`` the entries themselves.
+    """``PACKS``, sorted by block, to ``SEGMENTS``; ``keep``: with the entries themselves.
 
-    Findings and entries lie in a file in ``folder``, if there is one (``culm.spark.slices``).
+    With a ``folder`` findings and entries are written there, and the rows say where (``culm.spark.slices``).
     """
     return mapped(PACKS, lambda rows: segment_rows(rows, signatures, keep=keep, folder=folder), SEGMENTS)
 
@@ -127,7 +133,7 @@ def segment_rows(
 
 
 def _collected(packed: Iterable[bytes]) -> list[Pack]:
-    """The packs of one block; copies of what is there are put together whenever there is too much of it."""
+    """The packs of one block, merged whenever they exceed ``_WAITING_BYTES``."""
     packs: list[Pack] = []
     size = 0
     for data in map(fetched, packed):
@@ -145,7 +151,7 @@ def merged() -> Callable[[Batches], Batches]:
 
 
 def pronounced(batches: Batches) -> Batches:
-    """``JUDGED`` to ``VERDICTS``: the entries of which something else was said before, or nothing."""
+    """``JUDGED`` to ``VERDICTS``: the entries that are new, or whose verdict differs from that of the run before."""
     for table, _ in pronounced_and_counted(batches):
         yield table
 

@@ -1,7 +1,12 @@
-"""The last step, in a worker: a segment and what the rest of its log makes of it become verdicts, a row for each entry.
+"""The last step, in a worker: a segment's findings and its outcome become verdicts, a row for each entry.
 
-What is said of an entry is kept with it as one byte, so that a later run can tell what has changed: 0 where there was
-nothing, else 1 + 8 * verdict + payload.
+The rules, in this order: an entry with a bad signature is invalid; an entry at or above the limit of its log (a fork,
+or a payload of a wrong size) is invalid; an entry whose piece is connected to entry 1 is verified; any other entry is
+unverified, and the reason names the entries that would connect it.
+
+A run on top of a state writes only what changed. So what is said of an entry is kept with it as one byte: 0 for an
+entry that was not there, else 1 + 8 * verdict + payload (a rank). Reasons are not compared, because keeping them would
+cost more than writing an unchanged row again: an entry that is not verified is therefore always written.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ BAD_SIGNATURE = "bad signature"
 
 
 class JudgedSegment:
-    """A segment of a log whose verdicts are known. Rows are those of its findings."""
+    """A segment with its verdicts. Row n is entry n of its findings; ``verdict`` has positions in ``VERDICTS``."""
 
     def __init__(self, author: bytes, log_id: int, findings: Findings, summary: Summary, outcome: Outcome) -> None:
         self._author = author
@@ -55,12 +60,12 @@ class JudgedSegment:
         return codes
 
     def changed(self, before: Bytes) -> Flags:
-        """The entries of which something else was said before, or, if they are not verified, may have been."""
+        """The entries of which ``before`` says something else, and all that are not verified (see above)."""
         changed: Flags = (before != self.said) | (self.verdict != 0)
         return changed
 
     def counts(self) -> tuple[int, ...]:
-        """How many entries there are, of each verdict, and of those whose payload is wrong."""
+        """How many entries there are, how many of each verdict, and how many whose payload is wrong."""
         wrong = np.isin(self._findings.payload, [rank(MISMATCH), rank(SIZE_MISMATCH)])
         of_each = np.bincount(self.verdict, minlength=len(VERDICTS))
         return len(self._findings), *of_each.tolist(), int(wrong.sum())
@@ -107,7 +112,7 @@ class JudgedSegment:
         return pa.array(reasons, pa.string())
 
     def _needs(self, seq: int) -> str:
-        """What would give an entry its path: the link targets not held, and those held that have no path either."""
+        """The reason of an unverified entry: the targets of its links that are missing, and those without a path."""
         targets = dict.fromkeys((seq - 1, lipmaa(seq)))
         missing = " or ".join(str(target) for target in targets if not self._holds(target))
         stuck = " or ".join(str(target) for target in targets if self._holds(target))
@@ -117,7 +122,7 @@ class JudgedSegment:
         return f"no path to entry 1: needs {', or '.join(needs)}"
 
     def _holds(self, target: int) -> bool:
-        """Whether an authentic entry of a number below is there."""
+        """Whether an authentic entry of a number is held, be it in this segment or below it."""
         if target < self._summary.low:
             numbers = [number for number, _ in self._summary.externals]
             return target in numbers and self._outcome.held[numbers.index(target)]

@@ -1,17 +1,25 @@
-"""Verifying entries with Spark: the verdicts of a node's store, for more logs than one machine takes.
+"""Verifying entries with Spark: the verdicts of a node's store, for more logs than one machine can hold.
+
+The verdict on an entry depends on its whole log: the entry needs a path of links down to entry 1, and no fork may lie
+below it. The simple way is to bring each log to one worker, which walks it from entry 1. That fails as soon as one log
+is large: a log with half of all entries keeps one worker busy while the others wait, and may not fit into its memory.
+Joining entries with the entries they link to has no such limit, but shuffles every entry twice.
+
+So a log is cut into *blocks* of 4,096 sequence numbers (``culm.spark.pack``), which are verified apart from each
+other. That works because links never cross (``culm.bamboo.lipmaa``): few links leave a block, however many entries it
+has. Of the entries 4096 to 8191, for example, all links that lead out of the block go to the five entries 3280, 4008,
+4088, 4092 and 4095. What the block expects of these, and what it offers to the blocks above, is its *summary*: a few
+kilobytes at most. Only the summaries of a log meet in one task.
 
 Four steps, each a function from rows to rows::
 
     packed      bytes -> packs of entries of one block of a log, and rejects    culm.spark.gather
     segments    each entry once; hashes, signatures, links within the block     shuffle by block; culm.spark.segment
-    outcomes    what the segments of a log make of each other: paths, forks     shuffle of summaries; culm.spark.merge
+    outcomes    paths and forks between the segments of a log                   shuffle of summaries; culm.spark.merge
     judged      verdicts, a row for each entry                                  small join; culm.spark.verdicts
 
-No step needs a whole log in one place. Blocks have a bounded number of entries, so that one log that holds half of
-all entries is spread as evenly as many small ones; of a log only summaries meet in one task.
-
-What ``segments`` gives is used twice, so it must not be computed twice: ``verify`` keeps it on the executors' disks,
-``culm.spark.job`` in a Parquet table, which outlives an executor.
+Two steps use what ``segments`` gives. It must not be computed twice, because that would check every signature twice:
+``verify`` keeps it on the executors' disks, ``culm.spark.job`` in a Parquet table, which outlives an executor.
 """
 
 from __future__ import annotations
@@ -40,8 +48,9 @@ def verify(spark: SparkSession, entries: DataFrame, *, signatures: str = "all") 
     """The verdict on every distinct entry.
 
     ``entries`` is what ``read_entries`` or ``spark.read.format("culm")`` gives, or any DataFrame with a binary column
-    ``encoded``; the other columns may be missing. What is no entry is left out: ``rejects`` has it. ``signatures`` is
-    ``all`` or ``heads`` (``culm.spark.segment``).
+    ``encoded``; the other columns may be missing. Rows that are not entries are left out: see ``rejects``.
+    ``signatures`` is ``all`` or ``heads`` (``culm.spark.segment``). ``ConfigError`` if the column is missing or
+    ``signatures`` is something else.
 
     ============  =============  ==================================================================================
     author        BINARY         32 bytes
@@ -57,8 +66,9 @@ def verify(spark: SparkSession, entries: DataFrame, *, signatures: str = "all") 
     copies        BIGINT         how many rows held this entry
     ============  =============  ==================================================================================
 
-    Lazy, as DataFrames are; with the first action the segments are kept on disk until the session ends or its cache
-    is cleared, so that signatures are checked once.
+    Lazy, as DataFrames are. The first action keeps the segments on disk until the session ends or its cache is
+    cleared, so that later actions check no signature again. ``spark`` is not used; it is the first argument so that
+    ``verify`` is called like every other function of this package.
     """
     from pyspark import StorageLevel
 
@@ -72,19 +82,22 @@ def rejects(entries: DataFrame) -> DataFrame:
 
 
 def chosen(signatures: str) -> Signatures:
-    """The way of checking signatures of that name; ``ConfigError`` if there is none."""
+    """The way of checking signatures that ``all`` or ``heads`` names; ``ConfigError`` for any other name."""
     try:
         return Signatures(signatures)
     except ValueError:
         names = " or ".join(way.value for way in Signatures)
-        raise ConfigError(f"signatures can be {names}, not {signatures!r}") from None
+        raise ConfigError(f"signatures must be {names}, not {signatures!r}") from None
 
 
 # -- the steps ---------------------------------------------------------------------------------------------------
 
 
 def packed(entries: DataFrame) -> DataFrame:
-    """The entries of each block that a task has seen, as packs; and what is no entry, with the reason."""
+    """The entries of each block that a task has seen, as packs; and rejects, each with its reason.
+
+    ``ConfigError`` if the DataFrame has no column ``encoded``.
+    """
     from pyspark.sql import functions
 
     given = set(entries.columns)
@@ -98,9 +111,9 @@ def packed(entries: DataFrame) -> DataFrame:
 
 
 def packed_splits(spark: SparkSession, splits: list[Split], folder: Path | None = None) -> DataFrame:
-    """``packed`` for inputs that were looked at before; rows do not pass through Spark between reading and packing.
+    """``packed`` for splits of inputs. Rows do not pass through Spark between reading and packing.
 
-    The packs lie in files in ``folder``, if there is one (``culm.spark.slices``).
+    With a ``folder`` the bytes of the packs are written there, and the rows say where (``culm.spark.slices``).
     """
     return from_splits(spark, splits, partial(gather, folder=folder), PACKS)
 
@@ -113,7 +126,8 @@ def rejected(table: DataFrame) -> DataFrame:
 def by_block(packs: DataFrame, tasks: int | None = None) -> DataFrame:
     """The packs of each block together: what ``culm.spark.steps.segmented`` takes.
 
-    ``tasks`` says how many tasks there are; Spark cannot know how much work there is in packs that lie in files.
+    ``tasks``: how many tasks share the work. None leaves that to Spark, which goes by the size of the rows. Name a
+    number where the packs lie in files, because their rows are then small and say nothing about the work.
     """
     block = ("author", "log", "block")
     spread = packs.repartition(*block) if tasks is None else packs.repartition(tasks, *block)
@@ -121,7 +135,7 @@ def by_block(packs: DataFrame, tasks: int | None = None) -> DataFrame:
 
 
 def segments(packs: DataFrame, signatures: Signatures, *, keep: bool = False) -> DataFrame:
-    """The segments that the packs make, with the entries themselves if they are to be kept; rejects pass through."""
+    """The segments that the packs make; rejects pass through. ``keep``: with the entries themselves, for proofs."""
     return by_block(packs).mapInArrow(segmented(signatures, keep=keep), SEGMENTS.ddl)
 
 
@@ -133,7 +147,7 @@ def by_log(segments: DataFrame, tasks: int | None = None) -> DataFrame:
 
 
 def outcomes(segments: DataFrame) -> DataFrame:
-    """What the rest of its log makes of each segment."""
+    """The outcome of each segment: what of it has a path to entry 1, and from where on its log is invalid."""
     return by_log(segments).mapInArrow(merged(), OUTCOMES.ddl)
 
 

@@ -146,7 +146,7 @@ class Selected:
         self.gaps = self._missing(pieces)
 
     def _paged(self) -> dict[Row, list[dict[str, Any]]]:
-        rows = [{**row, "page": select_pages.page_of(row["block"])} for row in self._blocks.values()]
+        rows = [{**row, "page": row["block"] >> select_pages.PAGE_BITS} for row in self._blocks.values()]
         rows.sort(key=lambda row: (row["author"], row["log"], row["block"]))
         pages: dict[Row, list[dict[str, Any]]] = defaultdict(list)
         for row in _step(rows, select_pages.UNPAGED, select_pages.paged, select_pages.PAGES):

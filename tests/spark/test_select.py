@@ -361,7 +361,7 @@ class TestWithSpark:
             ("a", author, Decimal(3), RangeSet([Range(3, metadata=False)]).encode()),
         ]
         requests = spark.createDataFrame(rows, "requester STRING, author BINARY, log_id DECIMAL(20,0), ranges BINARY")
-        found = select_entries(spark, entries, requests, signatures="heads", encoded=False)
+        found = select_entries(entries, requests, signatures="heads", encoded=False)
         items = found.items.collect()
         assert sorted((int(row.seqnum), row.metadata, row.payload, row.certificate) for row in items) == [
             (1, True, False, True),

@@ -46,9 +46,9 @@ def entries(spark: SparkSession, data: DataSet) -> DataFrame:
 
 
 @pytest.fixture(scope="module")
-def verdicts(spark: SparkSession, entries: DataFrame) -> Rows:
+def verdicts(entries: DataFrame) -> Rows:
     """The verdicts on them."""
-    return by_hash(verify(spark, entries))
+    return by_hash(verify(entries))
 
 
 def test_every_defect(data: DataSet, verdicts: Rows) -> None:
@@ -71,7 +71,7 @@ def test_every_distinct_entry_is_there_once(data: DataSet, verdicts: Rows) -> No
 
 def test_the_fields_are_the_entries(spark: SparkSession, entries: DataFrame, data: DataSet, verdicts: Rows) -> None:
     """Author, log, number, size, payload hash and end are those of the entry, unsigned numbers as decimals."""
-    assert spark.createDataFrame([], VERDICTS.ddl).dtypes == verify(spark, entries).dtypes
+    assert spark.createDataFrame([], VERDICTS.ddl).dtypes == verify(entries).dtypes
     for key, row in verdicts.items():
         entry = data.expected[key].entry
         assert (entry.author, entry.payload_hash, entry.is_end) == (row.author, row.payload_hash, row.is_end)
@@ -112,16 +112,16 @@ def test_a_store_says_the_same(data: DataSet, verdicts: Rows, tmp_path: Path) ->
         assert (payload_state is PayloadState.SIZE_MISMATCH) == (row.payload == states.SIZE_MISMATCH), place
 
 
-def test_neither_order_nor_partitions_matter(spark: SparkSession, entries: DataFrame, verdicts: Rows) -> None:
+def test_neither_order_nor_partitions_matter(entries: DataFrame, verdicts: Rows) -> None:
     """The same rows in another order and other partitions give the same table."""
     shuffled = entries.orderBy("payload_state", "encoded").repartition(5)
-    assert verdicts == by_hash(verify(spark, shuffled))
+    assert verdicts == by_hash(verify(shuffled))
 
 
 def test_random_logs(spark: SparkSession, tmp_path: Path) -> None:
     """For many logs with anything wrong in them the verdicts are the definition's, a store's and the auditor's."""
     logs = WorseLogs(seed=7, count=150)
-    found = by_hash(verify(spark, read_entries(spark, logs.write(tmp_path))))
+    found = by_hash(verify(read_entries(spark, logs.write(tmp_path))))
     in_store = states_of([*logs.items, *((entry, None) for entry in logs.forged)], tmp_path / "all")
     assert {entry.hash for entry, _ in logs.items} == in_store.keys()
     assert found.keys() - in_store.keys() == {entry.hash for entry in logs.forged}
@@ -147,7 +147,7 @@ def test_any_rows_can_be_verified(spark: SparkSession, data: DataSet) -> None:
     entry = next(iter(data.expected.values())).entry
     rows: list[tuple[Any]] = [(entry.encoded,), (entry.encoded,), (b"",), (b"\x02",), (None,), (entry.encoded + b".",)]
     entries = spark.createDataFrame(rows, "encoded BINARY")
-    (row,) = verify(spark, entries).collect()
+    (row,) = verify(entries).collect()
     assert (entry.hash, 2, states.ABSENT) == (row.entry_hash, row.copies, row.payload)
     reasons = sorted(row.reason for row in rejects(entries).collect())
     assert ["a row without an entry", *["not an entry"] * 3] == [reason.split(":")[0] for reason in reasons]
@@ -158,10 +158,10 @@ def test_nothing_is_verified_of_nothing(spark: SparkSession, tmp_path: Path) -> 
     with SQLiteStore(tmp_path / "empty"):
         pass
     entries = read_entries(spark, [tmp_path / "empty"])
-    assert [] == verify(spark, entries).collect() == rejects(entries).collect()
+    assert [] == verify(entries).collect() == rejects(entries).collect()
 
 
 def test_rows_without_entries_are_a_wrong_call(spark: SparkSession) -> None:
     """Without the column of entries there is nothing to verify."""
     with pytest.raises(ConfigError, match="'encoded'"):
-        verify(spark, spark.range(1))
+        verify(spark.range(1))

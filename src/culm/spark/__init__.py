@@ -6,7 +6,7 @@
 
     session = spark.session()
     entries = session.read.format("culm").load(["node-1.culm", "node-2.culm", "export.bundle"])
-    verdicts = spark.verify(session, entries)
+    verdicts = spark.verify(entries)
 
 ``run`` does the whole, from paths to a folder of Parquet tables, on top of an earlier run if there is a ``State``.
 What else there is has modules of its own: ``forks`` and ``forks_job``, ``select``, ``fingerprint``, ``reconcile``,

@@ -46,11 +46,6 @@ def rank(state: str) -> int:
         raise ValueError(f"{state!r} is not a payload state; the states are {', '.join(STATES)}") from None
 
 
-def better(one: str, other: str) -> str:
-    """The state that two copies together tell: the greater one. ``KeyError`` if one is not a state."""
-    return one if _RANKS[one] >= _RANKS[other] else other
-
-
 def judged(entry: Entry, payload_hash: bytes, size: int) -> str:
     """The state of a payload whose bytes have this YAMF-hash and this size."""
     if payload_hash != entry.payload_hash:
@@ -91,8 +86,3 @@ class PayloadFrame:
         if at != len(data):
             raise EncodingError("bytes follow a payload frame", at)
         return cls(data[1 : 1 + AUTHOR_BYTES], log_id, seq, payload_hash, size)
-
-
-def is_frame(record: bytes) -> bool:
-    """Whether a record is a payload frame; otherwise it is an entry."""
-    return record[0] == _FRAME_TAG

@@ -44,7 +44,7 @@ REJECTS = "source STRING, offset BIGINT, reason STRING"
 """The columns of ``rejects``."""
 
 
-def verify(spark: SparkSession, entries: DataFrame, *, signatures: str = "all") -> DataFrame:  # noqa: ARG001 - what every step here is given
+def verify(entries: DataFrame, *, signatures: str = "all") -> DataFrame:
     """The verdict on every distinct entry.
 
     ``entries`` is what ``read_entries`` or ``spark.read.format("culm")`` gives, or any DataFrame with a binary column
@@ -67,8 +67,7 @@ def verify(spark: SparkSession, entries: DataFrame, *, signatures: str = "all") 
     ============  =============  ==================================================================================
 
     Lazy, as DataFrames are. The first action keeps the segments on disk until the session ends or its cache is
-    cleared, so that later actions check no signature again. ``spark`` is not used; it is the first argument so that
-    ``verify`` is called like every other function of this package.
+    cleared, so that later actions check no signature again.
     """
     from pyspark import StorageLevel
 

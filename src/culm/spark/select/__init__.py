@@ -4,7 +4,7 @@
 
     from culm.spark.select import select_entries
 
-    found = select_entries(session, entries, requests)
+    found = select_entries(entries, requests)
     found.items.where("requester = 'alice'").show()
 
 The steps (``culm.spark.select.steps``), each a function from rows to rows, and the modules that have them::

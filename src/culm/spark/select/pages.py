@@ -25,11 +25,6 @@ UNPAGED = Columns(author="BINARY", log="BIGINT", page="BIGINT", block="BIGINT", 
 """Blocks with verified entries, and the greatest of those."""
 
 
-def page_of(block: int) -> int:
-    """The page that a block is in."""
-    return block >> PAGE_BITS
-
-
 def paged(rows: Iterable[Row]) -> Iterator[Row]:
     """``UNPAGED``, sorted, to ``PAGES``."""
     key: Row | None = None

@@ -23,7 +23,7 @@ from culm.spark.verify import segments as segments_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     Keep = Callable[[str, DataFrame, str], DataFrame]
 
@@ -59,7 +59,6 @@ class Selection:
 
 
 def select(
-    spark: SparkSession,  # noqa: ARG001 - what every step here is given
     segments: DataFrame,
     outcomes: DataFrame,
     requests: DataFrame,
@@ -94,7 +93,6 @@ def select(
 
 
 def missing(
-    spark: SparkSession,  # noqa: ARG001
     segments: DataFrame,
     outcomes: DataFrame,
     requests: DataFrame,
@@ -109,7 +107,6 @@ def rejects(requests: DataFrame) -> DataFrame:
 
 
 def select_entries(
-    spark: SparkSession,  # noqa: ARG001
     entries: DataFrame,
     requests: DataFrame,
     *,

@@ -33,7 +33,7 @@ def test_what_can_never_be_read_is_refused(tmp_path: Path) -> None:
     """A path that is missing, a directory, empty or no regular file is refused by name."""
     (tmp_path / "empty").touch()
     os.mkfifo(tmp_path / "pipe")
-    assert "a directory" in refused(tmp_path)
+    assert "a folder without Parquet files" in refused(tmp_path)
     assert "no such file" in refused(tmp_path / "missing")
     assert "empty" in refused(tmp_path / "empty")
     assert "not a regular file" in refused(tmp_path / "pipe")

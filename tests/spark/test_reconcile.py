@@ -227,7 +227,7 @@ class TestWithSpark:
         """A row without a number or a hash: one line, and neither an index nor what was begun of it."""
         number = None if seqnum is None else Decimal(seqnum)
         table = spark.createDataFrame([(number, digest)], "seqnum DECIMAL(20,0), entry_hash BINARY")
-        with pytest.raises(CulmError, match="a row is no entry"), one_line_failures():
+        with pytest.raises(CulmError, match="a row is not an entry"), one_line_failures():
             fingerprint(spark, table, tmp_path / "i")
         assert list(tmp_path.iterdir()) == []
 

@@ -512,7 +512,7 @@ def test_what_cannot_work_is_refused_before_spark_starts(tmp_path: Path, monkeyp
         report.run(str(tmp_path), tmp_path / "report")
     with pytest.raises(ConfigError, match="is there already"):
         report.run(str(results), results)
-    with pytest.raises(ConfigError, match="an input inside the output"):
+    with pytest.raises(ConfigError, match="is inside the output"):
         report.run(str(results), results, overwrite=True)
     for logs in (0, report.MOST_LOGS + 1):
         with pytest.raises(ConfigError, match=f"^{logs} logs: a page shows 1 to 100"):

@@ -1,6 +1,7 @@
-"""The pipeline on Spark, when there are more logs than one machine takes. Needs the extra: ``culm[spark]``.
+"""The pipeline on Spark, for more logs than one machine can hold. Needs the extra: ``culm[spark]``.
 
-::
+A node verifies entry by entry as they arrive, in one store. The pipeline verifies what lies in many stores and files at
+once, and gives the same verdicts::
 
     from culm import spark
 
@@ -8,9 +9,10 @@
     entries = session.read.format("culm").load(["node-1.culm", "node-2.culm", "export.bundle"])
     verdicts = spark.verify(entries)
 
-``run`` does the whole, from paths to a folder of Parquet tables, on top of an earlier run if there is a ``State``.
-What else there is has modules of its own: ``forks`` and ``forks_job``, ``select``, ``fingerprint``, ``reconcile``,
-``plan``, ``simulate``, ``report``. Importing this loads neither Spark nor Arrow.
+``run`` does all of it, from paths to a folder of Parquet tables, on top of an earlier run if there is a ``State``.
+``culm.spark.verify`` explains how. Everything else has modules of its own: ``forks`` and ``forks_job``, ``select``,
+``fingerprint``, ``reconcile``, ``plan``, ``simulate``, ``report``. A command runs a module named ``job`` or ``*_job``.
+Importing this package loads neither Spark nor Arrow, so that ``culm`` starts without them.
 """
 
 from culm.spark.job import run

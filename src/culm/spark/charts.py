@@ -4,8 +4,9 @@
 
     svg = line_chart("Informed nodes", [Series("push", [(0, 0.1), (1, 0.4)])], x_label="round", y_label="share")
 
-Made for a light background, readable without scripts, styles or fonts from elsewhere. The same data give the same text.
-Every text is escaped; numbers that are not finite are left out.
+A chart is one self-contained SVG for a light background: it needs no scripts, styles or fonts from elsewhere, so it can
+be mailed or set into a page. The same data give the same text, so that results can be compared byte by byte. Every
+text is escaped, because names come from inputs; numbers that are not finite are left out.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 COLOURS = ("#0b5fa5", "#d1495b", "#2e8b57", "#b8860b", "#6a4c93", "#00798c", "#8c510a", "#555555")
-"""Of the series, in turn; apart in lightness, too."""
+"""The series take these in turn. They differ in lightness, too, so that a grey print tells them apart."""
 
 DASHES = ("", "6 3", "2 2", "8 3 2 3")
-"""When the colours are used up the series are told apart by these."""
+"""Dash patterns: the ninth series has the first colour again, with the second of these, and so on."""
 
 _FONT = "font-family:system-ui,sans-serif;font-size:12px"
 _INK, _FAINT, _GRID = "#222222", "#666666", "#e2e2e2"
-_LEFT, _RIGHT, _TOP, _BOTTOM = 72, 16, 34, 44  # room around the plot
-_LEGEND_ROW = 18
-_LETTER = 7  # pixels, about
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72, 16, 34, 44  # pixels around the plot, for the title, the ticks and the labels
+_LEGEND_ROW = 18  # pixels: a line of text of 12 pixels with some air
+_LETTER = 7  # Pixels, the mean width of a letter. An SVG cannot measure its text, so room for it is estimated.
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """From values to pixels, and where the ticks are."""
+    """One axis: values from ``low`` to ``high`` lie at the pixels from ``first`` to ``last``."""
 
     low: float
     high: float
@@ -67,7 +68,6 @@ class _Axis:
     is_log: bool
 
     def at(self, value: float) -> float:
-        """The pixel of a value."""
         low, high = self.low, self.high
         if self.is_log:
             value, low, high = math.log10(value), math.log10(low), math.log10(high)
@@ -86,9 +86,10 @@ def line_chart(
     width: int = 640,
     height: int = 360,
 ) -> str:
-    """Lines over two axes. On a logarithmic axis points that are not above 0 are left out.
+    """Lines over two axes, as SVG. On a logarithmic axis points that are not above 0 are left out.
 
-    ``y_from_zero``: the vertical axis begins at 0, unless it is logarithmic.
+    ``y_from_zero``: the vertical axis begins at 0, unless it is logarithmic. ``width`` and ``height`` are pixels; the
+    legend, if there are several series, comes on top of the height.
     """
     kept = [Series(one.name, [point for point in one.points if _fits(point, x_log, y_log)]) for one in series]
     points = [point for one in kept for point in one.points]
@@ -138,7 +139,10 @@ def strip_chart(
     width: int = 640,
     row_height: int = 18,
 ) -> str:
-    """Rows of shaded cells: coverage, or a share that changes. ``x_ticks``: numbers of cells, and what stands there."""
+    """Rows of shaded cells, for coverage or for a share that changes. ``x_ticks``: pairs of a cell and its label.
+
+    Neighbouring cells of one shade are drawn as one, so a long strip without changes is small.
+    """
     label_room = min(220, 12 + _LETTER * max((len(strip.label) for strip in strips), default=0))
     height = _TOP + _BOTTOM + row_height * len(strips)
     page = _Page(title, width, height, 0, left=label_room)
@@ -158,7 +162,7 @@ def strip_chart(
 
 
 def number_text(value: float) -> str:
-    """A number for people: few digits, thousands as k, M, G, T; small ones as they are."""
+    """A number with three digits, thousands as k, M, G or T: 12,345 is ``12.3k``."""
     for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= unit:
             return f"{value / unit:.3g}{name}" if abs(value) < 1000 * unit else f"{value:.3g}"
@@ -174,7 +178,7 @@ def _fits(point: tuple[float, float], x_log: bool, y_log: bool) -> bool:
 
 
 def _axis(values: Sequence[float], first: float, last: float, *, is_log: bool) -> _Axis:
-    """An axis that has room for all values, from the first of its ticks to the last."""
+    """An axis with room for all values. It begins and ends at a tick, so that the numbers at its ends are round."""
     if is_log:
         least = math.floor(math.log10(min(values, default=1)))
         most = max(least + 1, math.ceil(math.log10(max(values, default=10))))
@@ -190,7 +194,7 @@ def _axis(values: Sequence[float], first: float, last: float, *, is_log: bool) -
 
 
 def _nice(step: float) -> float:
-    """The least of 1, 2, 5, 10, ... that is not below a step."""
+    """The least of 1, 2, 5, 10, 20, ... (or 0.1, 0.2, ...) that is not below a step."""
     power = 10.0 ** math.floor(math.log10(step))
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= step * (1 - 1e-9))
 
@@ -211,7 +215,7 @@ def _equal_cells(values: Sequence[float]) -> Iterable[tuple[int, int, int]]:
 
 
 def _shade(shade: int) -> str:
-    """From nearly white to the first colour."""
+    """A shade from 0 to 255 as a colour, from nearly white to the first of ``COLOURS``."""
     light, dark = (0xF3, 0xF6, 0xF9), (0x0B, 0x5F, 0xA5)
     mixed = (a + (b - a) * shade // 255 for a, b in zip(light, dark, strict=True))
     return "#" + "".join(f"{part:02x}" for part in mixed)
@@ -234,7 +238,7 @@ def _legend_rows(names: Sequence[str], width: int) -> int:
 
 
 class _Page:
-    """The SVG under way. Pixels from the left and from the top."""
+    """An SVG while it is drawn. Coordinates are pixels from the left and from the top."""
 
     def __init__(self, title: str, width: int, height: int, legend_rows: int, left: int = _LEFT) -> None:
         self._width = width
@@ -247,7 +251,6 @@ class _Page:
         self.label(_LEFT if left == _LEFT else 8, 20, title, "start", weight="bold")
 
     def text(self) -> str:
-        """The whole, a line for each element."""
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(self._title)}"'
             f' viewBox="0 0 {self._width} {self._height}" width="{self._width}" height="{self._height}"'
@@ -265,7 +268,6 @@ class _Page:
         )
 
     def grid(self, vertical: _Axis, label: str) -> None:
-        """Lines at the ticks of the vertical axis, and its label."""
         for tick in vertical.ticks:
             y = vertical.at(tick)
             self._rule(self.left, y, self.right, y, _GRID)
@@ -274,7 +276,6 @@ class _Page:
         self.label(16, (self.top + self.bottom) / 2, label, "middle", turned=True)
 
     def axes(self, horizontal: _Axis, vertical: _Axis, x_label: str, y_label: str) -> None:
-        """Both axes with ticks, grid and labels."""
         self.grid(vertical, y_label)
         for tick in horizontal.ticks:
             x = horizontal.at(tick)
@@ -286,7 +287,7 @@ class _Page:
         self._parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"/>')
 
     def line(self, points: Sequence[tuple[float, float]], at: int, name: str) -> None:
-        """Series ``at``; a lone point is a dot."""
+        """Draw series number ``at``; a series of one point is a dot."""
         if not points:
             return
         hint = f"<title>{escape(name)}</title>"
@@ -301,7 +302,7 @@ class _Page:
         )
 
     def box(self, x: float, y: float, width: float, height: float, colour: str, hint: str) -> None:
-        """A filled rectangle that says what it is when pointed at."""
+        """A filled rectangle; browsers show ``hint`` when the pointer is on it."""
         self._parts.append(
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"'
             ' shape-rendering="crispEdges">'
@@ -309,7 +310,6 @@ class _Page:
         )
 
     def legend(self, names: Sequence[str]) -> None:
-        """What the colours stand for, above the plot."""
         for at, (name, (x, row)) in enumerate(zip(names, _legend_places(names, self._width), strict=True)):
             y = _TOP + row * _LEGEND_ROW
             colour, dash = _style(at)

@@ -1,8 +1,8 @@
-"""The process that Spark's Python workers are forked from, with what they need loaded already.
+"""The process that Spark's Python workers are forked from. It has imported everything they need.
 
 Spark starts a worker for each core, and again whenever one has been idle for a minute. Each would spend a second or two
-on importing Arrow, numpy and Culm; forked from here, they have them. Spark runs this by the setting
-``spark.python.daemon.module`` (``culm.spark.session``).
+on importing Arrow, numpy and Culm. A forked process has its parent's modules, so workers forked from here start at
+once. Spark runs this module because of the setting ``spark.python.daemon.module`` (``culm.spark.session``).
 """
 
 from __future__ import annotations
@@ -22,5 +22,6 @@ import culm.spark.source.rows
 LOADED = (pa, pd, pyspark, culm)
 
 if __name__ == "__main__":
-    gc.freeze()  # what is loaded stays: workers look for garbage after each task, and need not look at all of this
+    # Workers collect garbage after each task. Frozen objects are left out of that; the modules never become garbage.
+    gc.freeze()
     manager()

@@ -1,7 +1,7 @@
-"""What goes wrong inside Spark, told in one line.
+"""Errors of Spark as one line.
 
-Spark's errors carry pages of stack traces, of two languages and several processes. The cause stays chained to the
-error that is raised here, for whoever debugs.
+Spark's errors carry pages of stack traces, in two languages and from several processes. A user needs the one line that
+names the cause. The original error stays chained to the one raised here, so that a debugger still finds it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 NOT_INSTALLED = 'Spark is not installed: pip install "culm[spark]"'
 
-# An error that Culm raised in a worker; the last line of a traceback, or of a chain of Java's.
+# First an error that Culm raised in a worker: its message was written for users. Else the last line of a Python
+# traceback or of a chain of Java's causes, since the last one is the root cause.
 _OURS = re.compile(r"^(?:culm\.errors\.)\w+: (.+)$", re.MULTILINE)
 _RAISED = re.compile(r"^(?:Caused by: )?[\w.]+(?:Error|Exception|Exit): (.+)$", re.MULTILINE)
 
@@ -34,7 +35,10 @@ def check_installed() -> None:
 
 @contextmanager
 def one_line_failures() -> Iterator[None]:
-    """Raise ``CulmError`` with one line for everything that Spark raises; ``ConfigError`` if it is not installed."""
+    """Turn every error that Spark raises in this block into a ``CulmError`` of one line.
+
+    ``ConfigError`` if Spark is not installed.
+    """
     check_installed()
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -43,12 +47,12 @@ def one_line_failures() -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as error:
         raise CulmError(f"Spark: {first_cause(str(error))}") from error
-    except (ConnectionRefusedError, ConnectionResetError) as error:  # nobody is at its Java process's socket
-        raise CulmError("Spark: its process has ended") from error
+    except (ConnectionRefusedError, ConnectionResetError) as error:  # the socket of Spark's Java process is closed
+        raise CulmError("Spark: its Java process has ended; it may have been killed or run out of memory") from error
 
 
 def first_cause(text: str) -> str:
-    """The line of an error's text that tells most: the error raised in a worker, else the first line there is."""
+    """The line of an error's text that names the cause, else its first line, else ``no reason given``."""
     for pattern in (_OURS, _RAISED):
         found = pattern.findall(text)
         if found:

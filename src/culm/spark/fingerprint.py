@@ -1,8 +1,12 @@
 """Fingerprints of a table of entries with Spark: a record index, written once (docs/spark-fingerprint.md).
 
-The rows are spread by ranges of keys, timestamp and id, however long a log is or however many logs begin at number 1,
-and sorted; each task writes a file of its own, with its sums, as the rows pass by. A task may be done twice, or break
-off: every attempt has files of its own, and the manifest, written last, names those of the attempts that counted.
+An index has all records sorted by timestamp (the sequence number less one) and id. Dividing the rows by log would give
+one task half of the work if one log has half of the entries; dividing them by number would give one task all the
+entries 1. So the rows are divided by ranges of (timestamp, id) that Spark chooses by a sample. Each task sorts its
+range and writes it as one file of the index, with the sums of the ids.
+
+Spark may run a task twice, or again after it failed. Every attempt writes a file of its own, and the manifest, written
+last by the driver, names the files of the attempts that counted; the others are deleted.
 
 On a cluster, the folder must be under the same path on every machine.
 """
@@ -31,14 +35,15 @@ if TYPE_CHECKING:
 
     from culm.store import View
 
-_FILES = Columns(file="STRING")
+_FILES = Columns(file="STRING")  # a file's entry in the manifest, as JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What an index is of: equal fingerprints mean equal sets.
+    """A fingerprint, and the size of its index. Equal fingerprints mean equal sets.
 
-    ``fingerprint`` is negentropy's, of all records, in hex; ``files`` and ``bytes`` say how large the index is.
+    ``fingerprint`` is negentropy's, of all records, in hex. ``records`` counts entries, each once; ``files`` and
+    ``bytes`` are those of the index. ``seconds`` does not include Spark's start.
     """
 
     view: str
@@ -65,12 +70,12 @@ def fingerprint(
     """Write the record index of a table into a new folder: all of it or, on failure, none.
 
     ``entries`` has the columns ``seqnum`` (a number from 1 to 2^64 - 1) and ``entry_hash`` (66 bytes); if it has a
-    column ``verdict``, only verified rows count. The view ``payloads`` has those whose ``payload`` is ``held``. An
-    entry that is there several times counts once. ``block_records`` is how many records a block has on average, a
-    power of two.
+    column ``verdict``, only verified rows count. The view ``payloads`` takes only rows whose ``payload`` is ``held``.
+    An entry that is there several times counts once. ``block_records`` is how many records a block has on average, a
+    power of two; None takes the default. Fewer records in a block make a comparison read less, and the index larger.
 
-    ``ConfigError`` for a table without these columns and a folder that cannot be written; Spark's error if a row is
-    no entry.
+    ``ConfigError`` if the table lacks a column or the folder cannot be written. Spark's own error if a row is not an
+    entry, because rows are checked in the workers.
     """
     started = time.monotonic()
     block_records = checked_block_records(BLOCK_RECORDS if block_records is None else block_records)
@@ -92,9 +97,10 @@ def run(
     overwrite: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Fingerprint:
-    """Write the index of a table of Parquet files, or of the results of ``culm spark verify``. See ``culm.spark.run``.
+    """Write the index of a table of Parquet files, or of the results of ``culm spark verify``.
 
-    ``ConfigError``, before Spark is started, if there is no such table or the output cannot be written.
+    ``master``, ``overwrite`` and ``progress`` are those of ``culm.spark.run``. ``ConfigError``, before Spark is
+    started, if there is no such table or the output cannot be written.
     """
     say = progress or silent
     source = table_folder(table)
@@ -109,7 +115,7 @@ def _complete(folder: Path, files: list[IndexFile], view: View, block_records: i
     from culm.store.recordindex import IndexStorage
 
     names = {file.name for file in files}
-    for path in folder.iterdir():  # of attempts that did not count
+    for path in folder.iterdir():  # delete the files of attempts that did not count
         if path.name not in names:
             path.unlink(missing_ok=True)
     write_manifest(folder, files, view, block_records)
@@ -128,7 +134,8 @@ def _complete(folder: Path, files: list[IndexFile], view: View, block_records: i
 
 def _write_files(spark: SparkSession, keys: DataFrame, folder: Path, block_records: int) -> list[IndexFile]:
     tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or MAX_FILES)
-    # Without a number Spark makes fewer parts of few rows.
+    # Name a number of parts only where Spark would make more than an index may have files: without one, it makes fewer
+    # parts if there are few rows.
     spread = (
         keys.repartitionByRange("at", "id") if tasks <= MAX_FILES else keys.repartitionByRange(MAX_FILES, "at", "id")
     )
@@ -148,7 +155,7 @@ def _writer(folder: str, block_records: int) -> Callable[[Iterator[pa.RecordBatc
 
 
 def _written(batches: Iterator[pa.RecordBatch], folder: Path, label: str, block_records: int) -> Iterator[tuple[str]]:
-    """The file of the sorted records of one task, if there are any, as JSON."""
+    """Write one task's sorted records as a file; yields its entry in the manifest, or nothing if there are none."""
     from culm.store.recordindex.writer import FileWriter
 
     writer = FileWriter(folder, label, block_records)

@@ -8,7 +8,8 @@
     OUTPUT/rejects/        Parquet: source, offset, reason of what could not be read
     OUTPUT/summary.json    the counts, and the first forks
 
-The steps are those of a verification (``culm.spark.job``) but the last: no verdicts are written.
+The steps are those of a verification (``culm.spark.job``), except that no verdicts are written. The proofs are written
+twice: as a table for queries, and as a bundle that nodes take.
 """
 
 from __future__ import annotations
@@ -46,11 +47,12 @@ if TYPE_CHECKING:
 
 BUNDLE = "forks.bundle"
 MOST_SHOWN = 100
+"""Forks in ``summary.json`` and in what ``--json`` prints; the table has all. Inputs may have very many of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFork:
-    """A fork, as ``culm.spark.forks.forks`` has it."""
+    """A row of ``culm.spark.forks.forks``, without the proof's bytes."""
 
     author: bytes
     log_id: int
@@ -76,11 +78,11 @@ class FoundFork:
 
 @dataclass(frozen=True, slots=True)
 class Forks:
-    """What was looked at, and how many logs of it are forked.
+    """The summary: distinct entries, logs, and how many of the logs are forked.
 
-    ``entries`` are distinct ones. ``unproved`` forks are not in the file, since an entry that proves them has no good
-    signature of its own (``signatures="heads"`` only). ``rejects`` could not be read. ``first``: the first forks, by
-    author and log, at most ``MOST_SHOWN``.
+    ``unproved`` forks are not in the bundle, because an entry of their proof has no good signature of its own (with
+    ``signatures="heads"`` only). ``rejects`` counts what could not be read. ``seconds`` includes Spark's start.
+    ``first``: the first forks by author and log, at most ``MOST_SHOWN``.
     """
 
     entries: int
@@ -108,7 +110,7 @@ def run_forks(
 ) -> Forks:
     """Find the forks in stores, export files and tables of entries, and write the folder ``output``: all, or none.
 
-    All arguments, and the errors, are those of ``culm.spark.job.run``: small inputs go without Spark here, too.
+    Arguments and errors are those of ``culm.spark.job.run``. Small inputs go without Spark here, too.
     """
     started = time.monotonic()
     check_installed()
@@ -143,27 +145,27 @@ def run_forks(
 def _find(
     spark: SparkSession, splits: list[Split], signatures: Signatures, folder: Path, say: Callable[[str], None]
 ) -> None:
-    """Write the tables."""
+    """Write the tables, on Spark."""
     work = folder / "work"
     say(_reading(splits))
     found = kept(segments(packed_splits(spark, splits), signatures, keep=True), work / "segments", SEGMENTS.ddl)
     write_table(rejected(found), folder / "rejects")
     say("looking for paths and forks, log by log")
     reached = kept(outcomes(found), work / "outcomes", OUTCOMES.ddl)
-    say("looking how far each log can be trusted")
+    say("finding how far each log can be trusted")
     write_table(prefixes(found, reached), folder / "logs")
     say("writing the proofs of forks")
     write_table(forks(found, reached).orderBy("author", "log_id"), folder / "forks")
 
 
 def _find_here(splits: list[Split], signatures: Signatures, folder: Path, say: Callable[[str], None]) -> None:
-    """The same without Spark."""
+    """Write the tables, without Spark."""
     here = PlainRun(signatures, None, folder)
     say(_reading(splits))
     here.take(splits)
     say("looking for paths and forks, log by log")
     here.merge()
-    say("looking how far each log can be trusted")
+    say("finding how far each log can be trusted")
     here.write_prefixes()
     say("writing the proofs of forks")
     here.write_forks()
@@ -175,9 +177,10 @@ def _reading(splits: list[Split]) -> str:
 
 
 def write_bundle(table: Path, file: Path, *, checked: bool) -> int:
-    """Write the proofs of a table of forks as a bundle; how many were left out, for a signature that is not good.
+    """Write the proofs in a table of forks as a bundle; returns how many were left out because of a bad signature.
 
-    ``checked``: whether the signatures were all checked before.
+    ``checked``: all signatures were checked before, so none is checked here. Otherwise each proof is checked as a node
+    would check it, because the bundle is made for nodes.
     """
     left_out = 0
     with file.open("wb") as stream:
@@ -197,7 +200,6 @@ def write_bundle(table: Path, file: Path, *, checked: bool) -> int:
 
 
 def _first(table: Path) -> list[FoundFork]:
-    """The first forks by author and log."""
     return nsmallest(MOST_SHOWN, _rows(table), key=lambda fork: (fork.author, fork.log_id))
 
 

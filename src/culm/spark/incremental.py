@@ -1,4 +1,8 @@
-"""One more run on top of a state (``culm.spark.state``): what it looks at again, and what it leaves."""
+"""One more run on top of a state, on Spark: what it reads again, and what it adds (``culm.spark.state`` explains why).
+
+``culm.spark.plain`` does the same without Spark. Both must add the same generation, so a change to one of them is a
+change to both; ``tests/spark/test_state.py`` lets each go on from the other's state.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,11 @@ if TYPE_CHECKING:
 
     Row = tuple[Any, ...]
 
-MOST_SEGMENTS = 8  # of one block; with more of them they are put together when the block is next added to
+# Segments that a block may have. New entries that overlap none of them become a segment of their own, so that a log
+# that grows daily costs what is new. Each segment costs a summary that is read whenever its log changes, though. From
+# this many on, all segments of a block are merged into one when the block is next added to.
+MOST_SEGMENTS = 8
+
 LOADED = Columns(
     author="BINARY",
     log="BIGINT",
@@ -48,9 +56,9 @@ _COUNTED = [name for name in COUNTS.names if name not in _SEGMENT]
 
 
 class Increment:
-    """One run. ``work`` is a folder for its tables; ``take``, ``merge``, ``judged`` and ``write_index`` in this order.
+    """One run. Call ``take``, ``merge``, ``judged`` and ``write_index`` in this order.
 
-    The generation that it makes becomes part of the state only when that is committed.
+    ``work`` is a folder for tables of this run. The new generation becomes part of the state with ``State.commit``.
     """
 
     def __init__(self, spark: SparkSession, state: State, work: Path) -> None:
@@ -63,7 +71,7 @@ class Increment:
         self._stay = spark.createDataFrame([], INDEX.ddl)  # segments of the logs touched that are not looked at again
 
     def take(self, packs: DataFrame) -> Path:
-        """Put new packs together with the segments that they overlap; the table of the new segments, and rejects."""
+        """Merge new packs with the segments that they overlap; the folder of the new segments, with the rejects."""
         if self._state.generations:
             packs = kept(packs, self._work / "packs", PACKS.ddl)
             packs = packs.unionByName(self._overlapped(packs))
@@ -73,7 +81,11 @@ class Increment:
         return place
 
     def _overlapped(self, packs: DataFrame) -> DataFrame:
-        """The segments that the packs overlap, as packs; notes those that stay."""
+        """The segments that the packs overlap, as packs; notes those that stay.
+
+        With ``HEADS`` all segments of a touched block are taken, because which signatures count depends on the whole
+        block: a new entry may vouch for one that was a head before. Otherwise the order of the runs would matter.
+        """
         from pyspark.sql import functions
 
         new = packs.where("author IS NOT NULL")
@@ -96,7 +108,7 @@ class Increment:
         return loaded.mapInArrow(mapped(LOADED, reloaded, PACKS), PACKS.ddl)
 
     def merge(self) -> None:
-        """Find the outcomes of all segments of the logs that were touched."""
+        """Find the outcomes of all segments of the touched logs; segments that stay take part with their summaries."""
         every = self._made.select("author", "log", "low", "summary").unionByName(
             self._stay.select("author", "log", "low", "summary")
         )
@@ -116,7 +128,7 @@ class Increment:
         return new.unionByName(old.select(*JUDGED.names))
 
     def write_index(self, counts: DataFrame) -> None:
-        """Write the index of the generation."""
+        """Write the generation's index. ``counts`` has the segments judged in this run; others keep their counts."""
         from pyspark.sql import functions
 
         made = self._made.where("summary IS NOT NULL").withColumn("made", functions.lit(self._number).cast("BIGINT"))
@@ -129,12 +141,12 @@ class Increment:
 
     @property
     def indexes(self) -> tuple[list[Path], list[Path]]:
-        """The tables that have the index of the logs that were touched: as it was, and as it is."""
+        """The tables with the index of the touched logs: as it was before this run, and as it is now."""
         before = self._work / "touched"
         return [before] if before.exists() else [], [self._place / "index"]
 
     def forked(self) -> tuple[DataFrame, DataFrame]:
-        """The segments of forked logs, with their entries, and their outcomes; once the index is written."""
+        """The segments of the state's forked logs, with entries, and their outcomes; call ``write_index`` first."""
         from pyspark.sql import functions
 
         touched = self._index.select("author", "log").distinct()
@@ -148,7 +160,7 @@ class Increment:
 
 
 def reloaded(rows: Iterable[Row]) -> Iterator[Row]:
-    """``LOADED`` to ``PACKS``: segments as packs again, each entry with what was said of it."""
+    """``LOADED`` to ``PACKS``: segments become packs again. Each entry remembers its verdict, to find what changes."""
     for author, log, block, low, high, summary, findings, packed, outcome in rows:
         pack, found = Pack.decode(packed), Findings.decode(findings)
         judged = JudgedSegment(author, from_sql(log), found, Summary.decode(summary), Outcome.decode(outcome))

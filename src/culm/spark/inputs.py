@@ -1,9 +1,9 @@
-"""What there is to read: looking at the inputs, and cutting them into splits. Runs before any job, on one machine.
+"""Looking at the inputs and cutting them into splits: what one task reads. Runs before any job, on one machine.
 
 A path is a Culm store if it begins as SQLite files do, a table of entries if it is a Parquet file or a folder of them,
-and an export file (``culm.store.files``) otherwise. What can never be read is refused here, where it costs nothing. A
-store is cut by ranges of row ids, Parquet by row groups. An export file can only be read from its beginning, so it is
-one piece however large it is.
+and an export file (``culm.store.files``) otherwise. Inputs that nobody can read are refused here, before Spark takes
+ten seconds to start. A store is cut by ranges of row ids, Parquet by row groups. An export file can only be read from
+its beginning, because its records have no fixed length; it is one piece, however large it is.
 """
 
 from __future__ import annotations
@@ -20,12 +20,22 @@ from culm.store.opening import open_database
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_SQLITE_MAGIC = b"SQLite format 3\x00"
-_ROWS = 20_000  # rows of a store in one piece: seconds of work
-_MAX_PIECES = 4000  # pieces of one store; a huge one is cut into longer ranges
-_ROW_BYTES = 400  # how many bytes of a file are about as much work as a row
-_SPLIT_BYTES = 32 * 1024 * 1024  # small pieces share a task up to this
-_PARQUET_MAGIC = b"PAR1"
+_SQLITE_MAGIC = b"SQLite format 3\x00"  # how every SQLite file begins
+_PARQUET_MAGIC = b"PAR1"  # how every Parquet file begins
+
+# Rows of a store in one piece: some seconds of work. Shorter pieces would spread small stores over more tasks than
+# they are worth, longer ones would leave workers idle at the end of a job.
+_ROWS = 20_000
+
+# Pieces of one store. The driver keeps a record of each piece, so a huge store is cut into longer ranges instead.
+_MAX_PIECES = 4000
+
+# How many bytes of a file are about as much work as a row of a store: an entry with its links and its signature. It
+# lets pieces of stores and of files share a task by one measure.
+_ROW_BYTES = 400
+
+# Small pieces share a task up to this many bytes, because a task costs more than reading a small file.
+_SPLIT_BYTES = 32 * 1024 * 1024
 
 
 class Part(Enum):
@@ -39,9 +49,9 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Something to read in one go: an export file, the row ids ``low`` to ``high``, or the row groups of those numbers.
+    """Something to read in one go: an export file, or the row ids or row groups ``low`` to ``high``, both included.
 
-    ``size`` is about how many bytes that is.
+    ``size`` in bytes is an estimate of the work; it decides which pieces share a task.
     """
 
     path: str
@@ -58,12 +68,13 @@ Split = tuple[Piece, ...]
 def plan(paths: Iterable[str | os.PathLike[str]]) -> list[Split]:
     """The splits of all inputs. A path given twice is read once.
 
-    ``ConfigError`` or ``StoreError``, naming the path, for one that is missing, a directory, empty, unreadable, or an
-    SQLite file that is not a store. A damaged export file is no error: what can be read of it will be.
+    ``ConfigError`` or ``StoreError``, naming the path, for a path that is missing, empty or unreadable, for a folder
+    without Parquet files, and for an SQLite file that is not a store. A damaged export file is no error: the entries
+    before the damage are read, and a reject tells of the rest.
     """
     absolute = dict.fromkeys(Path(path).absolute() for path in paths)
     if not absolute:
-        raise ConfigError("there is nothing to read: no input was given")
+        raise ConfigError("no input was given: name at least one store, export file or Parquet table")
     return list(_packed(piece for path in absolute for piece in _pieces(path)))
 
 
@@ -71,14 +82,14 @@ def _pieces(path: Path) -> Iterator[Piece]:
     if path.is_dir():
         files = sorted(file for file in path.rglob("*.parquet") if not _hidden(file.relative_to(path)))
         if not files:
-            raise ConfigError(f"{path}: a directory, not a store or an export file, and no Parquet files are in it")
+            raise ConfigError(f"{path}: a folder without Parquet files; expected a store, an export file or a table")
         for file in files:
             yield from _table_pieces(file)
         return
     if not path.exists():
         raise ConfigError(f"{path}: there is no such file")
     if not path.is_file():
-        raise ConfigError(f"{path}: not a regular file")
+        raise ConfigError(f"{path}: not a regular file; copy its content into one")
     try:
         with path.open("rb") as stream:
             start = stream.read(len(_SQLITE_MAGIC))
@@ -138,7 +149,6 @@ def _store_pieces(path: Path) -> Iterator[Piece]:
 
 
 def _packed(pieces: Iterable[Piece]) -> Iterator[Split]:
-    """Pieces in order, small ones together: a task costs more than reading a small file."""
     split: list[Piece] = []
     weight = 0
     for piece in pieces:

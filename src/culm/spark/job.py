@@ -7,13 +7,13 @@
     OUTPUT/forks/          Parquet: the proof of each fork (columns: ``culm.spark.forks``), if that is asked for
     OUTPUT/summary.json    the counts
 
-Tables stand between the stages, in a folder ``work`` that is removed at the end. What was read is kept in the first of
-them: rejects and verdicts both come from it, so that inputs are read once, even those that change meanwhile, and
-signatures are never checked again, even if an executor dies. The bytes of packs and findings lie beside these tables
-(``culm.spark.slices``).
+Between the stages stand tables on disk, in a folder ``work`` that is removed at the end. Spark could keep them in
+memory or make them again when they are needed, but not here. Rejects and verdicts both come from the segments. If
+Spark made those twice, inputs that change meanwhile would give two answers; and if an executor died, Spark would check
+its signatures again. The bytes of packs and findings lie beside these tables (``culm.spark.slices``).
 
-With a state (``culm.spark.state``) only what is new is looked at: ``verdicts`` then holds the entries that are new or
-of which something else is said than before, and the counts are of everything that the state knows.
+With a state (``culm.spark.state``) a run reads only the parts of it that the inputs touch. ``verdicts`` then holds the
+entries that are new or whose verdict changed, and the counts are of everything that the state knows.
 
 On a cluster, inputs, output and state must be under the same paths on every machine.
 """
@@ -61,15 +61,24 @@ if TYPE_CHECKING:
     from culm.spark.inputs import Split
 
 SETTINGS = {
-    # Java only moves small rows here: compiling for speed costs it more than it gains in ten million entries.
+    # Java only moves small rows here. Its slower compiler is enough: with ten million entries the faster code of the
+    # other one does not make up for the time that compiling it takes.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
-    # A task checks some 100,000 signatures at most.
+    # Where Spark chooses the number of tasks: half of its default of 64 MiB of rows in each, so that a task checks some
+    # 100,000 signatures at most.
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "32m",
 }
-"""What a session for this job is started with, beyond ``culm.spark.session``."""
+"""Settings for a session of this job, beyond those of ``culm.spark.session``."""
 
-_FEWEST_TASKS, _MOST_TASKS = 8, 2000  # inputs may be payloads for the most part
-_JUDGED_BYTES = {Signatures.STRICT: 4 * 1024 * 1024, Signatures.HEADS: 16 * 1024 * 1024}  # in a task: a second or two
+# Bounds for the number of tasks of a step. At least so many that all cores have work, even if most of the inputs'
+# bytes are payloads and there are few entries; at most so many that Spark does not mostly start tasks.
+_FEWEST_TASKS, _MOST_TASKS = 8, 2000
+
+# Bytes of the inputs whose entries one task verifies: a second or two of work. With heads there are far fewer
+# signatures to check, so the same time takes more bytes. Longer tasks leave cores idle at the end of the step.
+_JUDGED_BYTES = {Signatures.STRICT: 4 * 1024 * 1024, Signatures.HEADS: 16 * 1024 * 1024}
+
+# Bytes of the inputs whose logs one task settles. Only summaries are read for that, a small part of these bytes.
 _MERGED_BYTES = 64 * 1024 * 1024
 
 
@@ -81,12 +90,11 @@ class _Task:
     say: Callable[[str], None]
 
     def tasks(self, of_bytes: int) -> int:
-        """How many tasks a step has that does so many bytes of the inputs in each."""
+        """How many tasks a step needs if each does this many bytes of the inputs."""
         size = sum(piece.size for split in self.splits for piece in split)
         return min(max(_FEWEST_TASKS, size // of_bytes), _MOST_TASKS)
 
     def say_reading(self) -> None:
-        """Tell that reading begins."""
         count = len(self.splits)
         self.say(f"reading the inputs ({count} {'task' if count == 1 else 'tasks'}), checking signatures")
 
@@ -104,15 +112,15 @@ def run(
 ) -> Summary:
     """Verify stores, export files and tables of entries, and write the folder ``output``: all of it, or none.
 
-    ``master`` is Spark's (``local[4]``, ``spark://host:7077``); a session that is active already is used instead and
-    left running. Without either, inputs of some ten thousand entries are verified without Spark (``culm.spark.plain``),
-    others on ``local[*]``. ``overwrite`` lets earlier results at ``output`` be replaced. ``signatures`` is ``all`` or
-    ``heads`` (``culm.spark.segment``). ``state`` is a folder that one run leaves to the next, made if it is not there.
-    ``with_forks`` writes the proofs of forks, too. ``progress`` is called with one line for each stage.
+    ``master`` is Spark's (``local[4]``, ``spark://host:7077``). A session that is active already is used instead, and
+    left running. Without either, inputs up to 32 MiB are verified without Spark (``culm.spark.plain``), larger ones on
+    ``local[*]``. ``overwrite`` allows to replace earlier results at ``output``. ``signatures`` is ``all`` or ``heads``
+    (``culm.spark.segment``). ``state`` is the folder of a state, made if it is not there; None verifies the inputs
+    alone. ``with_forks`` writes the proofs of forks, too. ``progress`` is called with one line for each stage.
 
-    ``ConfigError`` or ``StoreError``, before Spark is started, for inputs that cannot be read, a state that does not
-    fit and an output that cannot be written; ``ConfigError`` if Spark, Java or the master is not there; ``CulmError``
-    if Spark fails. The state is then as it was.
+    ``ConfigError`` or ``StoreError``, before Spark is started, if an input cannot be read, the state does not fit or
+    the output cannot be written. ``ConfigError`` if Spark, Java or the master is missing. ``CulmError`` if Spark fails.
+    After any error the state is as it was.
     """
     started = time.monotonic()
     check_installed()
@@ -122,7 +130,7 @@ def run(
     check_output(output, overwrite=overwrite)
     for path in [*inputs, *([] if state is None else [str(state)])] if overwrite else ():
         if Path(path).resolve().is_relative_to(output.resolve()):
-            raise ConfigError(f"{path}: is inside the output {output}, which is to be replaced")
+            raise ConfigError(f"{path}: is inside the output {output}, which would be replaced; name another output")
     if state is None:
         return _run(task, None, output, master, started)
     state = state.absolute()
@@ -150,7 +158,7 @@ def _run(task: _Task, known: State | None, output: Path, master: str | None, sta
 
 
 def _verify(spark: SparkSession, task: _Task, folder: Path) -> dict[str, int]:
-    """Verify the inputs, whatever was verified before."""
+    """Verify the inputs on Spark, without a state; the counts for the summary."""
     work = folder / "work"
     task.say_reading()
     packs = packed_splits(spark, task.splits, work / "packs")
@@ -171,7 +179,7 @@ def _verify(spark: SparkSession, task: _Task, folder: Path) -> dict[str, int]:
 
 
 def _verify_here(task: _Task, state: State | None, folder: Path) -> dict[str, int]:
-    """The same without Spark."""
+    """Verify the inputs without Spark, with a state or without; the counts for the summary."""
     here = PlainRun(task.signatures, state, folder)
     task.say_reading()
     rejects = here.take(task.splits)
@@ -187,7 +195,11 @@ def _verify_here(task: _Task, state: State | None, folder: Path) -> dict[str, in
 
 
 def _verify_more(spark: SparkSession, task: _Task, folder: Path, state: State) -> dict[str, int]:
-    """Verify the inputs as an addition to what a state knows; the state is not changed until it is committed."""
+    """Verify the inputs on Spark on top of a state; the counts of all that the state then knows.
+
+    The state takes that on only when it is committed. Its counts are not added up anew from everything: the touched
+    logs' counts as they were are taken away, and those as they are now added.
+    """
     work = folder / "work"
     task.say_reading()
     increment = Increment(spark, state, work)
@@ -210,7 +222,7 @@ def _verify_more(spark: SparkSession, task: _Task, folder: Path, state: State) -
 
 
 def _totals(places: Sequence[Path]) -> dict[str, int]:
-    """The sums over the segments of some tables with the columns ``COUNTS``."""
+    """The sums of the counts in some tables that have the columns of ``COUNTS``."""
     names = COUNTS.names[3:]
     sums = dict.fromkeys(names, 0)
     for place in places:
@@ -221,7 +233,7 @@ def _totals(places: Sequence[Path]) -> dict[str, int]:
 
 
 def _forked(places: Sequence[Path]) -> set[tuple[bytes, int]]:
-    """The forked logs in some tables of outcomes."""
+    """The forked logs in some tables that have the columns ``author``, ``log`` and ``forked_at``."""
     found: set[tuple[bytes, int]] = set()
     for place in places:
         for batch in read_batches(place, ["author", "log", "forked_at"]):
@@ -231,7 +243,7 @@ def _forked(places: Sequence[Path]) -> set[tuple[bytes, int]]:
 
 
 def _rejects(segments: Path, folder: Path) -> int:
-    """Write the rejects among a table of segments; how many there are."""
+    """Write the rejects of a table of segments; returns how many there are."""
     rows = (batch.filter(batch.column("reason").is_valid()) for batch in read_batches(segments, REJECTS.names))
     write_batches(rows, REJECTS, folder / "rejects")
     return count_rows(folder / "rejects")

@@ -1,7 +1,13 @@
-"""A folder of results that is either wholly there or not there.
+"""Folders of results that are complete or not there at all, and the Parquet tables in them.
 
-It is filled under another name beside its own, and renamed when it is complete. What a killed process leaves behind is
-a hidden folder ``.NAME.partial-*``, which nobody takes for a result.
+A job fills a folder under another name beside the final one, and renames it when it is complete. A reader therefore
+never sees half a result. A process that is killed leaves a hidden folder ``.NAME.partial-*`` behind, which nobody takes
+for a result and which can be deleted.
+
+Tables can be written in two ways. Spark's own way (``write_table``) sends every row from the Python worker to Java and
+on to the file. ``write_from_workers`` lets the Python workers write the files, and Spark only learns their names. It is
+quicker for tables that Python makes, but then Spark no longer sorts out what failed tasks left. So the files are
+written into a folder aside, and those that Spark's successful tasks name are moved to the table.
 """
 
 from __future__ import annotations
@@ -27,8 +33,11 @@ if TYPE_CHECKING:
     Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
     Counted = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[pa.RecordBatch, tuple[Any, ...]]]]
 
+# Bytes (uncompressed) that are collected before they are written as one row group. Until then they are in the worker's
+# memory; smaller row groups compress worse, and readers have more of them to open.
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
-_NAMES = Columns(table="BIGINT", name="STRING")
+
+_NAMES = Columns(table="BIGINT", name="STRING")  # which of a job's tables a file belongs to, and its name
 SUMMARY = "summary.json"
 """The file that every complete folder of results has."""
 
@@ -36,7 +45,8 @@ SUMMARY = "summary.json"
 def check_output(output: Path, *, overwrite: bool) -> None:
     """Raise ``ConfigError`` if results cannot be written to this folder.
 
-    One that is there may be overwritten only if it holds earlier results, or nothing.
+    Even with ``overwrite`` a folder is replaced only if it is empty or holds earlier results (``SUMMARY`` is in it), so
+    that a wrong path does not delete somebody's data.
     """
     if not output.parent.is_dir():
         raise ConfigError(f"{output}: there is no folder {output.parent}")
@@ -45,25 +55,28 @@ def check_output(output: Path, *, overwrite: bool) -> None:
     if not (output.exists() or output.is_symlink()):
         return
     if not overwrite:
-        raise ConfigError(f"{output}: is there already (results are overwritten only if asked for)")
+        raise ConfigError(f"{output}: is there already; name another folder, or use --overwrite to replace it")
     if output.is_symlink() or not output.is_dir() or not ((output / SUMMARY).is_file() or not any(output.iterdir())):
-        raise ConfigError(f"{output}: holds something else than earlier results: not overwritten")
+        raise ConfigError(f"{output}: holds something else than earlier results, so it is not overwritten")
 
 
 def check_not_inside(source: Path, output: Path, *, overwrite: bool) -> None:
-    """Raise ``ConfigError`` if the output cannot be written, or would replace what is to be read."""
+    """Raise ``ConfigError`` if the output cannot be written, or if replacing it would delete the source."""
     check_output(output.absolute(), overwrite=overwrite)
     if overwrite and source.resolve().is_relative_to(output.resolve()):
-        raise ConfigError(f"{source}: an input inside the output {output}, which is to be replaced")
+        raise ConfigError(f"{source}: is inside the output {output}, which would be replaced; name another output")
 
 
 def write_table(table: DataFrame, folder: Path) -> None:
-    """Write a DataFrame as Parquet files into a new folder of this machine's file system."""
+    """Write a DataFrame as Parquet files into a new folder. On a cluster all machines must see it at this path."""
     table.write.parquet(f"file://{folder.absolute()}")
 
 
 def kept(table: DataFrame, folder: Path, schema: str) -> DataFrame:
-    """The same rows, computed now, from the disk; ``schema`` in SQL."""
+    """Compute the rows now and write them into a folder; a DataFrame that reads them there. ``schema`` is in SQL.
+
+    Unlike a persisted DataFrame, the table outlives the executor that made it.
+    """
     write_table(table, folder)
     return read_table(table.sparkSession, folder, schema)
 
@@ -71,10 +84,11 @@ def kept(table: DataFrame, folder: Path, schema: str) -> DataFrame:
 def write_from_workers(
     table: DataFrame, step: Counted, columns: Columns, result: Columns, folder: Path, results: Path
 ) -> None:
-    """Write what a step makes of a DataFrame's batches as Parquet files into ``folder``, and its rows into ``results``.
+    """Write a step's batches as Parquet files into ``folder``, and the row that comes with each batch into ``results``.
 
-    The workers write the files themselves: rows that only pass through Spark cost it as much as everything else that
-    is done with them. What a task wrote that failed, or was run twice, is not among what Spark returns, and removed.
+    The workers write the files themselves, because rows that only pass through Spark cost it as much as everything else
+    that is done with them. Files of tasks that failed, or ran twice, are not among the names that Spark returns; they
+    are removed. ``ConfigError`` if a worker's file is not here, so if the machines do not share the folder.
     """
     made, counted = _aside(folder), _aside(results)
 
@@ -88,7 +102,7 @@ def write_from_workers(
 
 
 def kept_from_workers(table: DataFrame, step: Step, columns: Columns, folder: Path) -> DataFrame:
-    """What a step makes of a DataFrame's batches, computed now and written by the workers; read from the disk."""
+    """``kept`` for the batches that a step makes of a DataFrame's batches, written by the workers themselves."""
     made = _aside(folder)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,10 +116,10 @@ def kept_from_workers(table: DataFrame, step: Step, columns: Columns, folder: Pa
 
 
 def _collect(names: DataFrame, tables: Sequence[tuple[Path, Columns]]) -> None:
-    """Make tables of the files that the tasks of a job name.
+    """Run the job, and make tables of the files that its tasks name.
 
-    They are written beside a table's folder: a task that Spark has given up may write on for a while. ``ConfigError``
-    if a file that was written is not there.
+    The files are written beside a table's folder and moved into it, because a task that Spark has given up may go on
+    writing for a while, and readers take every file in the folder for a part of the table.
     """
     for folder, _ in tables:
         folder.mkdir(parents=True)
@@ -115,7 +129,9 @@ def _collect(names: DataFrame, tables: Sequence[tuple[Path, Columns]]) -> None:
         try:
             (_aside(folder) / name).rename(folder / name)
         except FileNotFoundError:
-            raise ConfigError(f"{folder}: is not the same folder on the machine of a worker") from None
+            raise ConfigError(
+                f"{folder}: a worker wrote a file that is not here; all machines must see this folder at the same path"
+            ) from None
     for folder, columns in tables:
         shutil.rmtree(_aside(folder), ignore_errors=True)
         whole_table(columns, folder)
@@ -128,7 +144,7 @@ def _aside(folder: Path) -> Path:
 def write_file(
     made: Iterable[tuple[pa.RecordBatch, tuple[Any, ...]]], columns: Columns, path: Path
 ) -> list[tuple[Any, ...]]:
-    """Write batches as one Parquet file, unless there is nothing in them; the rows that came with them."""
+    """Write batches as one Parquet file, unless they have no rows at all. Returns the rows beside the batches."""
     import pyarrow as pa
 
     writer, size = None, 0
@@ -152,7 +168,7 @@ def write_file(
 
 
 def read_batches(folder: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Some columns of a table of Parquet files, read without Spark: for tables that have few rows."""
+    """Some columns of a table of Parquet files, read without Spark, whose jobs take longer for small tables."""
     from pyarrow import parquet
 
     for path in sorted(folder.glob("*.parquet")):
@@ -162,7 +178,7 @@ def read_batches(folder: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]
 
 
 def count_rows(folder: Path) -> int:
-    """How many rows a table of Parquet files has, by what the files say of themselves."""
+    """How many rows a table of Parquet files has. Only the ends of the files are read."""
     from pyarrow import parquet
 
     return sum(parquet.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
@@ -174,20 +190,20 @@ def write_rows(rows: Iterable[tuple[Any, ...]], columns: Columns, folder: Path) 
 
 
 def write_batches(batches: Iterable[pa.RecordBatch], columns: Columns, folder: Path) -> None:
-    """The same for batches."""
+    """Write batches as a Parquet table into a new folder, without Spark."""
     folder.mkdir(parents=True)
     write_file(((batch, ()) for batch in batches), columns, new_file(folder))
     whole_table(columns, folder)
 
 
 def whole_table(columns: Columns, folder: Path) -> None:
-    """See to it that a table of no rows has its columns all the same."""
+    """Write a file without rows if a table has no file, so that readers find its columns all the same."""
     if not any(folder.iterdir()):
         _writer(new_file(folder), columns).close()
 
 
 def new_file(folder: Path) -> Path:
-    """A Parquet file of a folder that nobody else writes."""
+    """A path in a folder that no other task uses, by a random name."""
     return folder / f"part-{secrets.token_hex(8)}.parquet"
 
 
@@ -198,7 +214,8 @@ def _writer(path: Path, columns: Columns) -> parquet.ParquetWriter:
     repeated = [
         name for name, kind in columns.types.items() if kind == "STRING" or name in ("author", "log_id", "copies")
     ]
-    hashes = [name for name in columns.names if name.endswith("_hash")]  # neither shorter nor in any order
+    # Hashes are random: compressing them saves nothing, and their least and greatest values help no query.
+    hashes = [name for name in columns.names if name.endswith("_hash")]
     return parquet.ParquetWriter(
         path,
         pa.schema(list(columns.arrow.items())),
@@ -209,19 +226,23 @@ def _writer(path: Path, columns: Columns) -> parquet.ParquetWriter:
 
 
 def read_table(spark: SparkSession, folder: Path, schema: str) -> DataFrame:
-    """The rows of a folder of Parquet files; ``schema`` in SQL, so that no file is opened to find it out."""
+    """The rows of a folder of Parquet files. ``schema`` is in SQL; with it Spark opens no file to find the columns."""
     return spark.read.schema(schema).parquet(place_of(folder))
 
 
 def place_of(path: Path) -> str:
-    """A path of this machine's file system as Spark reads it: it would take some characters for a pattern."""
+    """A local path as Spark takes it. Characters that Spark would read as a pattern (``*``, ``[`` ...) are escaped."""
     escaped = re.sub(r"([\\\[\]{}*?,])", r"\\\1", str(path.absolute()))
     return f"file://{escaped}"
 
 
 @contextmanager
 def whole_folder(output: Path) -> Iterator[Path]:
-    """A new folder to fill, which takes the place of ``output`` at the end of the block unless that raises."""
+    """A new folder to fill, which takes the place of ``output`` at the end of the block. It is removed on an exception.
+
+    Earlier results at ``output`` stay until then. They are moved aside first, because a folder cannot be renamed onto
+    one that is not empty, and moved back if renaming fails.
+    """
     token = secrets.token_hex(4)
     folder = output.with_name(f".{output.name}.partial-{token}")
     folder.mkdir()

@@ -1,8 +1,13 @@
-"""The same verification in this process, for inputs that are not worth a cluster.
+"""The second engine: the verification in this process, without Spark, for inputs that are not worth a cluster.
 
-Spark takes ten seconds to start and some seconds for each table. A store of a few thousand entries, or a day's worth
-on top of a large state, is done in less. The steps are the same functions, over lists in place of tables; what is
-written cannot be told from what Spark writes, and either may go on from the other's state.
+Spark takes ten seconds to start and some seconds for each table. A store of a few thousand entries, or a day's worth on
+top of a large state, is verified in less time than that. Spark is needed where the inputs do not fit into one
+process. So there are two engines, and the size of the inputs decides (``SMALL_BYTES``).
+
+Two engines must not give two answers. The steps are therefore the same functions from rows to rows in both. The Spark
+engine (``culm.spark.job``, ``culm.spark.incremental``) runs them in tasks, with shuffles between them; here they run
+over lists, with sorts between them. The tables that come out have the same rows, and either engine can go on from a
+state of the other.
 """
 
 from __future__ import annotations
@@ -33,33 +38,41 @@ if TYPE_CHECKING:
     Segment = tuple[bytes, int, int]  # author, log and low
 
 SMALL_BYTES = 32 * 1024 * 1024
-"""Inputs up to about this size are done without Spark, unless a master is named."""
+"""Inputs up to about this size are verified without Spark, unless a master is named.
+
+All their entries are in this process's memory at once, on one core. With a much larger value Spark's start would be
+the smaller cost; with a much smaller one a user would wait for Spark's start for nothing.
+"""
 
 REJECTS = Columns(source="STRING", offset="BIGINT", reason="STRING")
 _PLACE = slice(3, 7)  # author, log, block and low of ``SEGMENTS``
 
 
 def is_small(splits: Iterable[Split]) -> bool:
-    """Whether these inputs are small enough."""
+    """Whether these inputs are small enough for this engine."""
     return sum(piece.size for split in splits for piece in split) <= SMALL_BYTES
 
 
 class PlainRun:
-    """One run, with a state or without. ``folder`` is where the results go."""
+    """One run, with a state or without; ``folder`` gets the results.
+
+    Call ``take`` first, then ``merge``, then ``write_verdicts`` and ``totals``, or ``write_prefixes``; ``write_forks``
+    any time after ``merge``.
+    """
 
     def __init__(self, signatures: Signatures, state: State | None, folder: Path) -> None:
         self._signatures = signatures
         self._state = state
         self._folder = folder
-        self._live: list[Row] = []  # the index of the logs touched, as it was
-        self._stay: dict[Segment, Row] = {}  # the index of the segments that are not looked at again
-        self._made: list[Row] = []
+        self._live: list[Row] = []  # the state's index of the logs that the inputs touch
+        self._stay: dict[Segment, Row] = {}  # the rows of it whose segments get no new entries
+        self._made: list[Row] = []  # the segments of this run, as ``SEGMENTS``
         self._outcomes: dict[Segment, tuple[bytes, int | None]] = {}
         self._counts: dict[Segment, Row] = {}
         self._place: Path | None = None
 
     def take(self, splits: list[Split]) -> int:
-        """Read the inputs and make their segments; how many rejects there are."""
+        """Read the inputs, make their segments, and write the rejects; returns how many rejects there are."""
         packs = list(PACKS.rows(gather(chain.from_iterable(map(split_batches, splits)))))
         rejects = sorted(row[:3] for row in packs if row[3] is None)
         write_rows(rejects, REJECTS, self._folder / "rejects")
@@ -72,14 +85,17 @@ class PlainRun:
         return len(rejects)
 
     def _overlapped(self, packs: list[Row]) -> Iterator[Row]:
-        """The segments of the state that the packs overlap, as packs; notes those that stay."""
-        assert self._state is not None  # noqa: S101 - asked for only with one
-        hulls: dict[Row, tuple[int, int]] = {}
+        """The segments of the state that the packs overlap, as packs; notes those that stay.
+
+        ``culm.spark.incremental`` has the same rules as joins, and the reasons for them.
+        """
+        assert self._state is not None  # noqa: S101 - called with a state only
+        hulls: dict[Row, tuple[int, int]] = {}  # lowest and highest new number of each block
         for row in packs:
             low, high = hulls.get(row[3:6], row[6:8])
             hulls[row[3:6]] = min(low, row[6]), max(high, row[7])
         live = self._live = self._state.index_of({block[:2] for block in hulls})
-        crowds: dict[Row, int] = {}
+        crowds: dict[Row, int] = {}  # segments of each block
         for row in live:
             crowds[row[:3]] = crowds.get(row[:3], 0) + 1
         overlapped: dict[tuple[bytes, int, int, int], bytes] = {}
@@ -96,14 +112,14 @@ class PlainRun:
         return reloaded((*row, overlapped[key]) for key, row in loaded)
 
     def merge(self) -> None:
-        """Find the outcomes of the logs that were touched."""
+        """Find the outcomes of the touched logs."""
         summaries = [(row[3], row[4], row[6], row[8]) for row in self._made]
         summaries += [(author, log, low, row[6]) for (author, log, low), row in self._stay.items()]
         for author, log, low, outcome, forked_at in merge_logs(sorted(summaries)):
             self._outcomes[author, log, low] = outcome, forked_at
 
     def write_verdicts(self) -> None:
-        """Write the verdicts that are new or changed."""
+        """Write the verdicts: all of them without a state, else those that are new or have changed."""
         folder = self._folder / "verdicts"
         folder.mkdir()
         judged = ((row[3], row[4], row[6], row[8], row[9], self._outcome(row), None) for row in self._made)
@@ -116,7 +132,7 @@ class PlainRun:
         return self._outcomes[row[3], row[4], row[6]][0]
 
     def _judged_again(self) -> Iterator[Row]:
-        """The segments of which something else holds now, though nothing was added to them."""
+        """The segments that got no new entries, but have another outcome than before."""
         changed = {(*key, row[5]): row[7] for key, row in self._stay.items() if row[7] != self._outcomes[key][0]}
         if self._state is None or not changed:
             return
@@ -124,7 +140,10 @@ class PlainRun:
             yield (*row, self._outcomes[key[:3]][0], changed[key])
 
     def totals(self) -> dict[str, int]:
-        """Write what the next run needs; what there is in all, segment by segment added up."""
+        """The counts of all verdicts, those of the state included. With a state this also writes the new generation.
+
+        Call ``write_verdicts`` first, which counts them.
+        """
         names = COUNTS.names[3:]
         if self._state is None or self._place is None:
             sums = [sum(column) for column in zip(*self._counts.values(), strict=True)] or [0] * len(names)
@@ -150,7 +169,7 @@ class PlainRun:
         return len({key[:2] for key, (_, forked_at) in self._outcomes.items() if forked_at is not None})
 
     def write_forks(self) -> None:
-        """Write the proofs of forks; with a state of all that it knows."""
+        """Write the proofs of forks; with a state those of all forked logs that it knows."""
         rows = [
             (row[3], row[4], row[8], row[9], row[10], outcome)
             for row in self._made
@@ -163,13 +182,13 @@ class PlainRun:
         write_rows(proofs(found), FORKS, self._folder / "forks")
 
     def write_prefixes(self) -> None:
-        """Write how far each log can be trusted, of the logs in these inputs."""
+        """Write how far each log of the inputs can be trusted."""
         rows = [(row[3], row[4], row[8], row[9], self._outcome(row)) for row in self._made]
         found = sorted(stretches(rows), key=lambda row: (*row[:2], row[2] is not None, row[2]))
         write_rows(joined(found), PREFIXES, self._folder / "logs")
 
     def _forked_before(self) -> Iterator[Row]:
-        assert self._state is not None  # noqa: S101 - asked for only with one
+        assert self._state is not None  # noqa: S101 - called with a state only
         touched = {key[:2] for key in self._outcomes}
         forked = {
             (*key, row[5]): self._outcomes[key][0]

@@ -1,6 +1,7 @@
-"""Reading stores and export files into a DataFrame, in parallel.
+"""Reading stores, export files and tables of entries into a DataFrame, in parallel.
 
-The inputs are looked at here and cut into splits (``culm.spark.inputs``); workers read those (``culm.spark.scan``).
+The driver looks at the inputs and cuts them into splits (``culm.spark.inputs``). Each split is read by one task
+(``culm.spark.scan``), so the driver never holds an entry.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ FOUND = Columns(
 )
 """The columns of ``read_entries``: the fields of ``culm.spark.scan.Found``."""
 
-_SPLIT = Columns(id="BIGINT")
+_SPLIT = Columns(id="BIGINT")  # what ``spark.range`` has
+
+# Rows of a Parquet file in one batch: some megabytes of entries. More would take a worker more memory at once.
 _TABLE_ROWS = 20_000
 
 
@@ -55,7 +58,7 @@ def read_entries(spark: SparkSession, paths: Iterable[str | os.PathLike[str]]) -
 
 
 def read_splits(spark: SparkSession, splits: list[Split]) -> DataFrame:
-    """``read_entries`` for inputs that were looked at before: each split is read by one task."""
+    """``read_entries`` for splits that were made before, by ``culm.spark.inputs.plan``."""
     return from_splits(spark, splits, lambda batches: batches, FOUND)
 
 
@@ -65,11 +68,11 @@ def from_splits(
     step: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     columns: Columns,
 ) -> DataFrame:
-    """What a step makes of the rows of some splits, which are batches with the columns ``FOUND``."""
+    """What a step makes of the rows of some splits. The step runs in the task that reads, on batches of ``FOUND``."""
     if not splits:
         return spark.createDataFrame([], columns.ddl)
-    # A range has as many partitions as it is told to have, one number each: every split becomes a task. Rows of a
-    # small DataFrame would be spread by chance.
+    # A range has exactly as many partitions as it is told to have, with one number each, so every split becomes a task.
+    # Spark would put the rows of a small DataFrame into partitions by chance, several splits into one task.
     read = _reader(splits)
     return spark.range(0, len(splits), 1, len(splits)).mapInArrow(lambda batches: step(read(batches)), columns.ddl)
 
@@ -83,7 +86,7 @@ def _reader(splits: list[Split]) -> Callable[[Iterator[pa.RecordBatch]], Iterato
 
 
 def split_batches(split: Split) -> Iterator[pa.RecordBatch]:
-    """The rows of a split, as batches with the columns ``FOUND``."""
+    """The rows of a split, as batches of ``FOUND``. Rows of Parquet never become Python objects."""
     for is_table, pieces in groupby(split, key=lambda piece: piece.part is Part.TABLE):
         if is_table:
             yield from chain.from_iterable(map(_table_batches, pieces))
@@ -93,12 +96,11 @@ def split_batches(split: Split) -> Iterator[pa.RecordBatch]:
 
 
 def table_rows(piece: Piece) -> Iterator[Found]:
-    """The rows of some row groups of a Parquet file, as they are found elsewhere; without payloads."""
+    """The rows of some row groups of a Parquet file, in the form that ``scan`` gives; without payloads."""
     return (Found(*row) for row in FOUND.rows(_table_batches(piece)))
 
 
 def _table_batches(piece: Piece) -> Iterator[pa.RecordBatch]:
-    """The rows of some row groups of a Parquet file that has at least the column ``encoded``."""
     import pyarrow as pa
     from pyarrow import parquet
 

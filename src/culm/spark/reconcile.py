@@ -1,7 +1,11 @@
-"""Comparing two tables of entries with Spark, or tables with record indexes: what either has and the other lacks.
+"""Comparing two tables of entries, or tables with record indexes: what either has and the other lacks.
 
-Two tables are compared whole: one shuffle of both. With indexes (``culm.spark.fingerprint``) only what differs is read
-of those, which gives ids; the tables, if they are at hand, are then passed over once to tell which entries these are.
+Two tables are compared whole, with one shuffle of both: a group of equal rows that come from one side only is a
+difference. That reads everything, even if a single entry differs.
+
+Record indexes (``culm.spark.fingerprint``) know the sums of the ids in a range. Where two sums are equal, nothing of
+the range is read, so a comparison reads little more than what differs. It gives ids, not entries. The tables, if they
+are at hand, are then read once to tell which entries the ids stand for.
 """
 
 from __future__ import annotations
@@ -27,12 +31,19 @@ DIFFERENCES = "author BINARY, log_id DECIMAL(20,0), seqnum DECIMAL(20,0), id BIN
 """The columns of ``reconcile``."""
 
 _FIELDS = ("author", "log_id", "seqnum", "id", "entry_hash")
-_BROADCAST = 1_000_000  # so many differences go to every task, rather than the tables through a shuffle
-_BATCH = 10_000
+
+# Up to this many differences are sent to every task, so that the tables, which are larger, need no shuffle to meet
+# them. More differences may not fit beside a task's other memory.
+_BROADCAST = 1_000_000
+
+_BATCH = 10_000  # differences in one Arrow batch: some hundred kilobytes
 
 
 class Found(NamedTuple):
-    """A record of one side only, ``a`` or ``b``; the number of its entry if it is known."""
+    """A record that one side only has. ``side`` is ``a`` or ``b``, the side that has it.
+
+    ``seqnum`` is None if a session with a peer told the id only.
+    """
 
     side: str
     seqnum: int | None
@@ -60,9 +71,11 @@ def reconcile(
     side            STRING         ``a`` or ``b``: which table has the entry
     ==============  =============  ================================================================================
 
-    Given the ``indexes`` of both tables, they are compared in their place, now and not lazily; the tables only tell
-    which entries the ids stand for, and what they do not have stays null. The differences, not the sets, must then fit
-    into this machine's memory.
+    With the ``indexes`` of both tables these are compared instead, at once and not lazily. The tables only tell which
+    entries the ids stand for; columns of entries that they do not have are null. The differences, not the sets, must
+    then fit into this machine's memory.
+
+    ``ConfigError`` if a table lacks a column.
     """
     if indexes is not None:
         return named(spark, differing(*indexes), a, b, view=view)
@@ -75,7 +88,7 @@ def reconcile(
 
 
 def differing(a: IndexStorage, b: IndexStorage) -> Iterator[Found]:
-    """What only one of two indexes has."""
+    """The records that only one of two indexes has, found while the iterator is read; ``StoreError`` for damage."""
     from culm.store.recordindex.compare import compare
 
     return (Found(side, timestamp + 1, identity) for side, timestamp, identity in compare(a, b))
@@ -84,7 +97,10 @@ def differing(a: IndexStorage, b: IndexStorage) -> Iterator[Found]:
 def named(
     spark: SparkSession, found: Iterable[Found], a: DataFrame | None, b: DataFrame | None, *, view: str = "entries"
 ) -> DataFrame:
-    """The table of what was found, with the entries as far as the tables have them."""
+    """The records found as a table, with the columns of their entries as far as ``a`` and ``b`` have these.
+
+    ``None`` for a side without a table. Collects all that was found in this process's memory.
+    """
     import pyarrow as pa
     from pyspark.sql import DataFrame, functions
 
@@ -102,7 +118,6 @@ def named(
 
 
 def _entries(table: DataFrame, view: View, side: str) -> DataFrame:
-    """The rows of a view, with the columns of the result."""
     from pyspark.sql import functions
 
     lacking = {"author", "log_id", "seqnum", "entry_hash"} - set(table.columns)
@@ -130,7 +145,7 @@ def found_schema() -> pa.Schema:
 
 
 def found_batches(found: Iterable[Found]) -> Iterator[pa.RecordBatch]:
-    """What was found as rows of ``reconcile``, made as it comes; what is not known is null."""
+    """The records found as rows of ``reconcile``; columns that an index does not know are null."""
     import pyarrow as pa
 
     schema, rest = found_schema(), iter(found)

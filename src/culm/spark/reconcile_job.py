@@ -1,4 +1,4 @@
-"""Comparing from paths to a folder of results: what ``culm spark reconcile`` runs.
+"""A comparison, from paths to a folder of results: what ``culm spark reconcile`` runs.
 
 ::
 
@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How many records either side lacks. ``bytes_read`` of ``bytes``: how much of the indexes, if there are any."""
+    """The summary: how many records either side lacks.
+
+    ``bytes`` is the size of the indexes, ``bytes_read`` how much of it was read; both are 0 if there are none.
+    """
 
     view: str
     a_lacks: int
@@ -66,12 +69,12 @@ def run(
     """Compare two sides and write ``output``: ``differences/``, Parquet with the columns of ``reconcile``.
 
     A side is a folder: of a table, of the results of ``culm spark verify``, or a record index. ``b`` may also be a
-    function that finds the differences of an index with something else. Two tables are compared whole; a table beside
-    an index, or that function, has its own index made first. Without a table Spark is not started, and only ids and
-    numbers are known. ``view`` is by default the indexes', else the entries.
+    function that takes an index and finds its differences with something else, for instance with a peer. Two tables are
+    compared whole. Beside an index or such a function, a table gets an index of its own first. Without any table Spark
+    is not started, and only ids and numbers are known. ``view`` None: that of the indexes, else ``entries``.
 
-    ``ConfigError`` or ``StoreError``, before Spark is started, for sides that cannot be read and an output that cannot
-    be written.
+    ``ConfigError`` or ``StoreError``, before Spark is started, if a side cannot be read, the indexes are of different
+    views, or the output cannot be written.
     """
     started = time.monotonic()
     output = output.absolute()
@@ -88,7 +91,7 @@ def run(
 
 
 class _Side:
-    """What is compared: an index, else a table in a folder."""
+    """One side of the comparison: an index, or the folder of a table; ``table`` is set when an index is made of it."""
 
     def __init__(self, name: str, stack: ExitStack) -> None:
         from culm.store.recordindex import IndexStorage
@@ -107,7 +110,7 @@ def _view(sides: list[_Side], name: str | None) -> View:
     chosen = view_of(name or next((view.value for view in views.values()), "entries"))
     for folder, view in views.items():
         if view is not chosen:
-            raise ConfigError(f"{folder}: an index of the {view.value}, not the {chosen.value}")
+            raise ConfigError(f"{folder}: an index of the {view.value}, not the {chosen.value} that are compared")
     return chosen
 
 
@@ -121,7 +124,6 @@ class _Job:
         self._ask = ask
 
     def run(self, sides: list[_Side], folder: Path, stack: ExitStack, started: float) -> Comparison:
-        """Compare, and fill the folder."""
         target = folder / "differences"
         indexes: list[IndexStorage] = []
         if self.spark is not None and self._ask is None and all(side.index is None for side in sides):
@@ -130,7 +132,7 @@ class _Job:
             counts = self._keep(self.spark, reconcile(self.spark, a, b, view=self._view.value), target)
         else:
             indexes = [self._index(side, folder / "work", stack) for side in sides]
-            self.say("comparing")
+            self.say("looking for differences")
             found = differing(*indexes) if self._ask is None else self._ask(indexes[0])
             counts = self._keep_found(found, sides, target)
         size = sum(file.size for index in indexes for file in index.manifest.files)
@@ -173,7 +175,7 @@ class _Job:
 
 
 def _write_found(found: Iterable[Found], target: Path) -> dict[str, int]:
-    """Write what was found as Parquet; how many of each side."""
+    """Write the records found as Parquet, without Spark; returns how many each side has."""
     try:
         import pyarrow.parquet as pq
     except ImportError:

@@ -1,4 +1,4 @@
-"""A session for a job, whether one is active already or not."""
+"""A Spark session for a job: the active one, or one that is started for the job and stopped after it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def is_running() -> bool:
-    """Whether a session is active in this process; Spark is not loaded to find that out."""
+    """Whether a session is active in this process. Does not import Spark, so that runs without it need not."""
     module = sys.modules.get("pyspark.sql")
     return module is not None and module.SparkSession.getActiveSession() is not None
 
@@ -28,9 +28,10 @@ def is_running() -> bool:
 def running(master: str, say: Callable[[str], None], config: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """The active session, which is left running, or one at ``master`` for this block.
 
-    ``config`` adds to the settings of a session that is started here. ``say`` is told of the start, and of the tasks
-    done if it is a ``culm.spark.watching.Watcher``, too.
-    ``ConfigError`` if Spark, Java or the master is not there; ``CulmError`` with one line for whatever Spark raises.
+    ``config`` adds to the settings of a session that is started here. ``say`` is called with a line when that begins;
+    if it is a ``culm.spark.watching.Watcher`` too, it also learns how many tasks are done.
+
+    ``ConfigError`` if Spark, Java or the master is missing. ``CulmError`` with one line for every error of Spark's.
     """
     with one_line_failures():
         from pyspark.sql import SparkSession
@@ -51,4 +52,4 @@ def running(master: str, say: Callable[[str], None], config: Mapping[str, str] |
 
 
 def silent(_line: str) -> None:
-    """Tell nobody."""
+    """For callers that want no progress lines: does nothing."""

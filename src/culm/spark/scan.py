@@ -1,7 +1,7 @@
-"""Reading one piece of an input, in a worker: entries come out as rows, payloads only as what was found out about them.
+"""Reading one piece of an input, in a worker. Entries come out as rows; of a payload only its state does.
 
-Payloads are hashed where they lie, piece by piece, so that a row stays small however large the payload is. Where a
-file or a store turns out to be damaged, what was read before stands, and a reject tells what the rest was.
+Payloads are hashed where they lie, part by part, so that a row stays small however large its payload is. Where a file
+or a store turns out to be damaged, the rows before the damage stand, and a reject tells what could not be read.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ if TYPE_CHECKING:
     from culm.store.database import Database
 
 _ANY_STATE = Column("the state of a payload", frozenset({int}))  # one that does not exist is judged as absent
-_PAGE = 500  # rows of a store read in one short snapshot
+# Rows of a store that are read in one snapshot. A node may write to the store meanwhile, and while a snapshot is open
+# SQLite cannot shorten its write-ahead log; so snapshots are short.
+_PAGE = 500
 
 
 class Found(NamedTuple):
-    """A row of what was read: an entry with its payload's state, a payload's frame, or a reject with its reason.
+    """A row that was read: an entry with its payload's state, a payload frame, or a reject with its reason.
 
-    ``offset`` is a byte of a file, or the row id in a store. A reject may have the bytes that were no entry.
-    ``payload`` is there if it was asked for, is not too large, and is the entry's.
+    ``offset`` is a byte of a file, or the row id in a store. A reject may have the bytes that are not an entry.
+    ``payload`` is None unless payloads were asked for, and this one is the entry's and not too large.
     """
 
     source: str
@@ -47,7 +49,10 @@ class Found(NamedTuple):
 
 
 def scan(piece: Piece, payload_limit: int = -1) -> Iterator[Found]:
-    """The rows of one piece, with payloads of up to some size (-1: none). ``CulmError`` only if it cannot be opened."""
+    """The rows of one piece. ``payload_limit``: the most bytes of a payload in a row; -1 for no payloads at all.
+
+    ``CulmError`` if the file or store cannot be opened. Damage within it is a reject.
+    """
     if piece.part is Part.FILE:
         return _scan_file(piece.path, payload_limit)
     return _scan_entries(piece, payload_limit) if piece.part is Part.ENTRIES else _scan_forks(piece)
@@ -90,7 +95,7 @@ def _scan_file(path: str, limit: int) -> Iterator[Found]:
 
 
 class _Payload:
-    """A payload as it is read: hashed, and kept if it is not too large."""
+    """A payload while it is read: hashed, and kept in memory up to ``limit`` bytes."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -98,7 +103,6 @@ class _Payload:
         self.hasher = PayloadHasher()
 
     def read(self, pieces: Iterable[bytes]) -> _Payload:
-        """Read it to its end."""
         for data in pieces:
             self.hasher.update(data)
             if self.hasher.size <= self._limit:
@@ -108,22 +112,20 @@ class _Payload:
         return self
 
     def state(self, entry: Entry) -> str:
-        """What it is for an entry."""
         return judged(entry, self.hasher.hash, self.hasher.size)
 
     def bytes_for(self, entry: Entry) -> bytes | None:
-        """Its bytes, if they are the entry's and were kept."""
+        """The bytes, if they were kept and are the payload of this entry; else None."""
         if self.hasher.size > self._limit or self.state(entry) != HELD:
             return None
         return b"".join(self._kept)
 
     def frame(self, place: Place) -> bytes:
-        """Its frame."""
         return PayloadFrame(place.author, place.log_id, place.seq, self.hasher.hash, self.hasher.size).encode()
 
 
 class _Waiting:
-    """An entry of a bundle, which its payload may follow."""
+    """An entry of a bundle that waits for the next record, which may be its payload."""
 
     def __init__(self, path: str, record: EntryRecord) -> None:
         self._path = path
@@ -131,11 +133,14 @@ class _Waiting:
         self.entry = record.entry
 
     def alone(self) -> Found:
-        """No payload came."""
         return Found(self._path, self._offset, self.entry.encoded, without_bytes(self.entry))
 
     def joined(self, record: PayloadRecord, limit: int) -> Iterator[Found]:
-        """A payload of its place came: the entry's, if it has its hash."""
+        """The rows for the entry and the payload that follows it.
+
+        If that payload is of the same place but has another hash, it may belong to another entry of this place. It then
+        goes on as a frame of its own.
+        """
         try:
             payload = _Payload(limit).read(record.payload)
         except EncodingError:
@@ -205,7 +210,7 @@ def _entry_page(database: Database, low: int, piece: Piece, limit: int) -> list[
 
 
 def _payloads(database: Database, row_ids: list[int], limit: int) -> dict[int, _Payload]:
-    """The payloads of these rows (ascending), read in one pass over their pieces; an empty one has no pieces."""
+    """The payloads of these rows (ascending), read in one pass over their pieces. An empty payload has no pieces."""
     connection = database.connection
     read = {row_id: _Payload(limit) for row_id in row_ids}
     if read:
@@ -228,9 +233,9 @@ _STATES: dict[int, str] = {
 
 
 def _row_of(path: str, row_id: int, encoded: bytes | None, state: int, payload: _Payload | None) -> Found:
-    """What holds of a row: only a payload that the store calls complete is looked at."""
+    """One row of a store as a ``Found``. ``payload`` is None unless the store calls it complete."""
     if encoded is None:
-        return Found(path, row_id, reason="the row of an entry holds none: the store is damaged")
+        return Found(path, row_id, reason="the row has no entry: the store is damaged; culm doctor says what to do")
     if payload is None:
         return Found(path, row_id, encoded, _STATES.get(state, ABSENT))
     try:

@@ -1,7 +1,7 @@
 """A Spark session that suits Culm: quiet, on this machine's loopback, with this interpreter in its workers.
 
-Whoever wants it otherwise points ``SPARK_CONF_DIR`` to a folder of their own. What its ``spark-defaults.conf`` says
-wins over what is set here, and its ``log4j2.properties`` says what is logged.
+To change that, point ``SPARK_CONF_DIR`` to a folder of your own. Its ``spark-defaults.conf`` wins over the settings
+here, and its ``log4j2.properties`` says what is logged.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# Off: a task that fails fills the screen otherwise, and what went wrong is in the exception, too. The gateway's own
-# level keeps Spark from announcing that it sets one.
+# Logging is off, because a task that fails would fill the screen with stack traces; the exception says it as well. The
+# gateway's level is set apart, because Spark would otherwise announce that it changes it.
 _LOG4J = """status = error
 rootLogger.level = off
 rootLogger.appenderRef.stderr.ref = stderr
@@ -38,21 +38,31 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %p %c{1}: %m%n
 """
 
-_CONNECT_SECONDS = 5
+_CONNECT_SECONDS = 5  # until a master counts as unreachable: long for a network, short beside Spark's own minute
+
 _SETTINGS = {
+    # Loopback only: Spark would otherwise listen at the machine's name, and fail where that name does not resolve.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    # For Java, which in a local session also does the work of the executors; the Python workers are beside it.
     "spark.driver.memory": "2g",
+    # Workers are forked from a process that has imported everything already.
     "spark.python.daemon.module": "culm.spark.daemon",
+    # Times in tables must not depend on where a job runs.
     "spark.sql.session.timeZone": "UTC",
+    # Half of Spark's default of 10,000 rows: our rows may be packs, so that batches of rows are large anyway.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    # No web page, which would open a port, and no progress bar, since Culm draws its own.
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
 
 
 def check_reachable(master: str) -> None:
-    """Raise ``ConfigError`` if no ``spark://`` master or ``sc://`` server listens; Spark tries for over a minute."""
+    """Raise ``ConfigError`` if no ``spark://`` master or ``sc://`` server listens at this address.
+
+    Spark itself tries for more than a minute before it says so. Other masters are not checked.
+    """
     scheme, _, rest = master.partition("://")
     if scheme not in ("spark", "sc"):
         return
@@ -68,9 +78,11 @@ def check_reachable(master: str) -> None:
 
 
 def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[str, str] | None = None) -> SparkSession:
-    """Start a session, or return the one that runs. ``config`` adds to the settings, or changes them.
+    """Start a session, or return the one that is active in this process.
 
-    ``master`` is Spark's, or ``sc://HOST:PORT`` of a Spark Connect server, which needs no Java here.
+    ``master`` is Spark's, or ``sc://HOST:PORT`` of a Spark Connect server, which needs no Java here. ``config`` adds to
+    the settings and wins over them; an active session is returned as it is, and a Connect server takes only settings
+    that begin with ``spark.sql.``.
 
     Takes about ten seconds. ``ConfigError`` if Spark or Java is missing or the master cannot be reached.
     """
@@ -103,7 +115,7 @@ def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[st
 
 
 def _own_settings(folder: str | None, scratch: Path) -> dict[str, str]:
-    """What somebody's own configuration says; its file for the logs takes the place of ours."""
+    """The settings of the user's own configuration; its ``log4j2.properties`` replaces ours in ``scratch``."""
     if folder is None or Path(folder) == scratch:
         return {}
     logs, defaults = Path(folder) / "log4j2.properties", Path(folder) / "spark-defaults.conf"

@@ -1,17 +1,24 @@
-"""What one run leaves for the next, so that a daily run costs what is new.
+"""What one run leaves for the next, so that a daily run costs what is new and not what is there.
 
-::
+The simple way is to verify everything again each day, which soon takes longer than the day. The next way is to verify
+the new entries only, and to add their verdicts. That is wrong: a new entry can give old ones the path to entry 1 that
+they lacked, or prove a fork below them. So a run has to know what is there, without reading it.
+
+A state keeps the segments of earlier runs (``culm.spark.segment``)::
 
     STATE/manifest.json              what the state is, and which generations there are
     STATE/NUMBER/segments/           Parquet: the segments that run made, with their entries
     STATE/NUMBER/index/              Parquet: for each log that run touched, all of its segments
 
-Each run adds a *generation*. Of a log, the index of the latest generation that has it is what counts, so that nothing
-is ever changed in place: the manifest, replaced in one step, is what makes a generation part of the state.
+A run merges new entries with those segments that they overlap, which gives new segments. All other segments stay as
+they are. Then it settles each log that got new entries once more, from the summaries of all its segments; these are
+small, and stand in the index. Only segments whose outcome has changed are read again, to write their new verdicts.
+For example, a late entry 5,000 in a log of a million entries costs reading one segment of up to 4,096 entries, the
+log's summaries, and the segments whose verdicts it changes.
 
-New packs are put together with those segments of their block that they overlap. All others stay as they are; only
-their summaries are looked at again, log by log. So entries that come late, or prove a fork far below, cost the segment
-they fall into, and the verdicts that they change.
+Each run adds a *generation* and changes no file of earlier ones. The index of a generation has all segments of the
+logs that the run touched, so the latest generation that has a log is right about it. The manifest, replaced in one
+step, makes a generation part of the state: a run that fails before that leaves the state as it was.
 """
 
 from __future__ import annotations
@@ -40,7 +47,7 @@ if TYPE_CHECKING:
 
     from culm.spark.segment import Signatures
 
-FORMAT = 1
+FORMAT = 1  # of the files; a state of another format is refused, because old and new segments would not fit together
 INDEX = Columns(
     author="BINARY",
     log="BIGINT",
@@ -57,16 +64,20 @@ INDEX = Columns(
     invalid="BIGINT",
     payload_mismatches="BIGINT",
 )
-"""A segment of a log: where it is (``made``: in the segments of which generation), and what was found."""
+"""A segment of a log: where it is, its summary and outcome, and the counts of its verdicts.
+
+``made`` is the number of the generation whose ``segments`` have it.
+"""
 
 _MANIFEST = "manifest.json"
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Keep all other runs from a folder of state, which is made if it is not there.
+    """Lock a folder of state against other runs during this block. The folder is made if it is not there.
 
-    ``ConfigError`` if another run holds it, or it cannot be made. On a file system that has no locks nobody is kept.
+    The lock is released when the process ends, even after SIGKILL. ``ConfigError`` if another run has the lock, or the
+    folder cannot be made. Some network file systems have no locks; two runs at once are then not noticed.
     """
     _check_parent(folder)
     try:
@@ -78,14 +89,14 @@ def held(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError(f"{folder}: another run is at work on this state") from None
+            raise ConfigError(f"{folder}: another run is at work on this state; try again when it has ended") from None
         except OSError as error:
             if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
                 raise
         try:
             yield
         finally:
-            if not any(folder.iterdir()):  # nothing came of it
+            if not any(folder.iterdir()):  # the run failed before it wrote anything, so do not leave an empty folder
                 folder.rmdir()
     finally:
         os.close(descriptor)
@@ -98,7 +109,10 @@ def _check_parent(folder: Path) -> None:
 
 @dataclass(slots=True)
 class State:
-    """A folder of state; one that is new has no generations."""
+    """A folder of state: its kind of ``signatures``, its generations in order, and the counts of all it knows.
+
+    A new state has no generations.
+    """
 
     folder: Path
     signatures: str
@@ -107,17 +121,18 @@ class State:
 
     @classmethod
     def open(cls, folder: Path, signatures: Signatures | None = None) -> State:
-        """The state in a folder. If it is not there it is made, unless ``signatures`` is None: then it is only read.
+        """The state in a folder, to read it (``signatures`` is None) or to add to it with this kind of signatures.
 
-        ``ConfigError`` for a folder that holds something else, state of another format, or verdicts that were found
-        with the other kind of signatures.
+        A state to add to may be new; nothing is written before ``begin``. ``ConfigError`` if there is no state to read,
+        if the folder holds something else or a state of another format, and if the state was made with the other kind
+        of signatures: an entry that ``heads`` takes for verified may be invalid for ``all``.
         """
         manifest = folder / _MANIFEST
         if not manifest.exists():
             if signatures is None:
-                raise ConfigError(f"{folder}: there is no state")
+                raise ConfigError(f"{folder}: there is no state, since it has no {_MANIFEST}")
             if folder.is_dir() and any(not path.name.isdigit() for path in folder.iterdir()):
-                raise ConfigError(f"{folder}: holds something else than a state")
+                raise ConfigError(f"{folder}: holds something else than a state; name another folder")
             _check_parent(folder)
             return cls(folder, signatures.value)
         try:
@@ -125,18 +140,18 @@ class State:
             of_format = (facts["format"], facts["block_bits"])
             state = cls(folder, facts["signatures"], list(facts["generations"]), dict(facts["totals"]))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ConfigError(f"{manifest}: cannot be read as a state's manifest") from error
+            raise ConfigError(f"{manifest}: cannot be read: not the manifest of a state, or damaged") from error
         if of_format != (FORMAT, BLOCK_BITS):
-            raise ConfigError(f"{folder}: a state of another format")
+            raise ConfigError(f"{folder}: a state of another format; verify all inputs again into a new state")
         if signatures is not None and state.signatures != signatures.value:
             raise ConfigError(
-                f"{folder}: was made with --signatures {state.signatures}; verdicts of both kinds do not go together"
+                f"{folder}: was made with --signatures {state.signatures}; use the same, or another state folder"
             )
         return state
 
     @property
     def next_number(self) -> int:
-        """The number of the generation to come."""
+        """The number of the next generation; the first one has 1."""
         return max(self.generations, default=0) + 1
 
     def place(self, number: int) -> Path:
@@ -144,7 +159,7 @@ class State:
         return self.folder / str(number)
 
     def begin(self) -> Path:
-        """A folder for the next generation; what runs that did not end left behind is removed."""
+        """Make the folder for the next generation. Folders that failed runs left behind are removed."""
         self.folder.mkdir(exist_ok=True)
         for path in self.folder.iterdir():
             if path.name.isdigit() and int(path.name) not in self.generations:
@@ -154,7 +169,7 @@ class State:
         return place
 
     def commit(self, totals: dict[str, int]) -> None:
-        """Make the next generation part of the state; ``totals`` are the counts of all that it then knows."""
+        """Make the next generation part of the state; ``totals`` are the counts of all that the state then knows."""
         self.generations.append(self.next_number)
         self.totals = totals
         facts: dict[str, Any] = {"format": FORMAT, "block_bits": BLOCK_BITS}
@@ -175,7 +190,7 @@ class State:
     def segments_of(
         self, keys: Collection[tuple[bytes, int, int, int]], names: Sequence[str]
     ) -> Iterator[tuple[tuple[bytes, int, int, int], tuple[Any, ...]]]:
-        """Some columns of ``SEGMENTS`` of the segments with these keys (author, log, low, made), each with its key."""
+        """Some columns of ``SEGMENTS`` for the segments with these keys (author, log, low, made), each with its key."""
         for number in self.generations:
             some = {key[:3] for key in keys if key[3] == number}
             if some:
@@ -193,7 +208,7 @@ class State:
         return every.join(latest, ["author", "log", "generation"]).select(*INDEX.names)
 
     def segments(self, spark: SparkSession) -> DataFrame:
-        """All segments that were ever made, as ``SEGMENTS`` with ``made``: those in the index are what counts."""
+        """All segments ever made, as ``SEGMENTS`` with ``made``. Only those that ``index`` names are current."""
         return self._union(spark, "segments", SEGMENTS).withColumnRenamed("generation", "made")
 
     def verdicts(self, spark: SparkSession) -> DataFrame:

@@ -1,4 +1,8 @@
-"""Reading the tables of a state without Spark: only what concerns some logs, the rest is passed over."""
+"""Reading the tables of a state without Spark, for small runs.
+
+A day's worth of entries on top of a large state concerns few logs. Keys are read first, and of the entries, which are
+most of a state, only the row groups that have a wanted segment.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +24,10 @@ if TYPE_CHECKING:
 def index_rows(
     folders: Sequence[Path], names: Sequence[str], logs: Collection[Log] | None, *, forked: bool
 ) -> list[Row]:
-    """The rows of some logs (None: all) in the latest of several indexes, oldest first; ``forked``: only those.
+    """The rows of some logs (None: all), each log's from the latest of the indexes that has it.
 
-    ``names`` begin with author and log.
+    ``folders`` are the indexes, oldest first. ``forked``: only rows of segments in forked logs. ``names`` are the
+    columns; they must begin with author and log.
     """
     latest: dict[Log, list[Row]] = {}
     for folder in folders:
@@ -36,7 +41,7 @@ def index_rows(
 
 
 def segment_rows(folder: Path, names: Sequence[str], keys: Collection[Row]) -> Iterator[tuple[Row, Row]]:
-    """The columns ``names`` of the segments with these keys (author, log, low), each with its key."""
+    """The columns ``names`` of the segments with these keys (author, log, low), each row with its key."""
     from pyarrow import parquet
 
     for path in sorted(folder.glob("*.parquet")):
@@ -50,7 +55,7 @@ def segment_rows(folder: Path, names: Sequence[str], keys: Collection[Row]) -> I
 
 
 def _chosen(batch: pa.RecordBatch, logs: Collection[Log] | None, *, forked: bool) -> pa.RecordBatch:
-    """The rows that may be of some logs."""
+    """The rows whose author has one of the logs; ``index_rows`` compares the log ids of those that are left."""
     import pyarrow as pa
     from pyarrow import compute
 

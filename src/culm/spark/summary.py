@@ -1,4 +1,4 @@
-"""What a verification adds up to, as numbers, as JSON, and as a table to read."""
+"""The counts of a verification, for ``summary.json`` and for the terminal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LINES = (
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """How many distinct entries there are, and of which verdict.
+    """How many distinct entries there are, and how many of each verdict.
 
-    ``forks`` counts the logs that are forked, ``payload_mismatches`` the entries whose payload was at hand and is not
-    the one they name, by its hash or its size, ``rejects`` what could not be read and is no entry. ``seconds`` is the
-    time it all took, Spark's start included.
+    ``forks`` counts forked logs. ``payload_mismatches`` counts entries whose payload was read and has another hash or
+    size than the entry names. ``rejects`` counts rows and parts of inputs that could not be read as entries.
+    ``seconds`` is the time of the whole run, Spark's start included.
     """
 
     entries: int
@@ -38,7 +38,7 @@ class Summary:
         return asdict(self)
 
     def table(self) -> str:
-        """The counts as aligned lines; the same data give the same text, so the time is not in it."""
+        """The counts as aligned lines. The time is left out, so that the same inputs give the same text."""
         values = self.as_dict()
         rows = [(label, f"{values[name]:,}") for name, label in _LINES]
         left = max(len(label) for label, _ in rows)

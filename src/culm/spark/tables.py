@@ -1,4 +1,8 @@
-"""Tables of verdicts that were written before, and which of their rows count as records of a view."""
+"""Tables of verdicts that were written before, and which of their rows are records of a view.
+
+A *view* is the set that negentropy compares: all verified entries, or those whose payload is held. A *record* stands
+for one entry in it: a timestamp (the sequence number less one) and an id (the first 32 bytes of the entry's digest).
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,12 @@ if TYPE_CHECKING:
 
 VIEWS = (View.ENTRIES.value, View.PAYLOADS.value)
 
-# A row that has a record: the number from 1 to 2^64 - 1, and the hash a YAMF-hash.
+# A row has a record if its number is from 1 to 2^64 - 1 and its hash is a YAMF-hash.
 _IS_ENTRY = (
     "CAST(seqnum AS DECIMAL(20,0)) BETWEEN 1 AND 18446744073709551615"
     " AND length(entry_hash) = 66 AND substring(entry_hash, 1, 2) = X'0040'"
 )
-_NO_ENTRY = "a row is no entry: its seqnum is not from 1 to 2^64 - 1, or its entry_hash no YAMF-hash"
+_NO_ENTRY = "a row is not an entry: seqnum must be 1 to 2^64 - 1, and entry_hash a YAMF-hash of 66 bytes"
 
 RECORD_ID = (
     f"CASE WHEN {_IS_ENTRY} THEN substring(entry_hash, 3, 32) ELSE CAST(raise_error('{_NO_ENTRY}') AS BINARY) END"
@@ -32,17 +36,17 @@ RECORD_AT = f"CASE WHEN {_IS_ENTRY} THEN CAST(CAST(seqnum AS DECIMAL(20,0)) - 92
 
 
 def table_folder(name: str | Path) -> Path:
-    """Where the Parquet files are: the folder ``verdicts`` in what ``culm spark verify`` wrote, else the folder itself.
+    """The folder with the Parquet files: ``verdicts`` in the results of ``culm spark verify``, else the folder itself.
 
-    ``ConfigError`` if there are none.
+    ``ConfigError`` if there is no such folder, or no Parquet file in it.
     """
     path = Path(name).absolute()
     if not path.is_dir():
-        raise ConfigError(f"{path}: there is no folder of a table")
+        raise ConfigError(f"{path}: there is no folder; expected Parquet files or the results of culm spark verify")
     if (path / "verdicts").is_dir():
         path /= "verdicts"
     if not any(path.glob("**/*.parquet")):
-        raise ConfigError(f"{path}: no Parquet files, nor the results of culm spark verify")
+        raise ConfigError(f"{path}: no Parquet files are in it; expected some, or the results of culm spark verify")
     return path
 
 
@@ -54,12 +58,12 @@ def read_folder(spark: SparkSession, folder: Path) -> DataFrame:
 def view_of(name: str) -> View:
     """The view of that name; ``ConfigError`` if a table has no such view."""
     if name not in VIEWS:
-        raise ConfigError(f"a table's view can be {' or '.join(VIEWS)}, not {name!r}")
+        raise ConfigError(f"the view of a table must be {' or '.join(VIEWS)}, not {name!r}")
     return View(name)
 
 
 def counted(table: DataFrame, view: View) -> DataFrame:
-    """The rows of a view: those that are verified, if the table has verdicts; of payloads, those that are held.
+    """The rows of a view: the verified ones, if the table has verdicts; for payloads those whose payload is held.
 
     ``ConfigError`` if the table lacks a column that this needs.
     """

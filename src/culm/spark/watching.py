@@ -1,4 +1,8 @@
-"""How far Spark is, for whoever waits: the tasks of the stages that run, and how many of them are done."""
+"""How far Spark is: the number of tasks of the running stages, and how many of them are done.
+
+A session of this process has to be asked, so a thread asks it several times a second. A Spark Connect server has no
+such interface, but calls a handler.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +15,22 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_SECONDS = 0.2  # between two looks
+_SECONDS = 0.2  # Between two questions to Spark: often enough for a bar that moves, too seldom to cost anything.
 
 
 class Watcher(Protocol):
-    """Who is told."""
+    """Somebody who wants to know how far Spark is."""
 
     def tasks(self, done: int, total: int) -> None:
-        """So many tasks are done of those of the stages that run now; 0 of 0 where nothing runs."""
+        """Called with the tasks of the stages that run now, and how many of them are done; 0 of 0 if none runs.
+
+        Called on a thread of its own.
+        """
 
 
 @contextmanager
 def watched(spark: SparkSession, watcher: Watcher | None) -> Iterator[None]:
-    """Tell the watcher from time to time, on another thread, for the time of this block."""
+    """Keep the watcher informed during this block; with None do nothing."""
     if watcher is None:
         yield
         return
@@ -56,7 +63,7 @@ def _look(spark: SparkSession, watcher: Watcher, over: threading.Event) -> None:
     while not over.wait(_SECONDS):
         try:
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        except Exception:  # noqa: BLE001 - Spark has ended: whoever waits for it learns why
+        except Exception:  # noqa: BLE001 - Spark has ended; the job itself reports why
             return
         found = [stage for stage in stages if stage is not None]
         watcher.tasks(sum(stage.numCompletedTasks for stage in found), sum(stage.numTasks for stage in found))

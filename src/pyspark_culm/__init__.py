@@ -1,6 +1,7 @@
-"""What Spark finds by the name of the format: ``spark.read.format("culm")`` imports this, without registration.
+"""The module that makes ``spark.read.format("culm")`` work without registration.
 
-The source itself is ``culm.spark.source``.
+For a format it does not know, PySpark looks for modules whose names begin with ``pyspark_`` and registers the class
+``DefaultSource`` in each. The source itself is ``culm.spark.source``.
 """
 
 from culm.spark.source import CulmSource as DefaultSource

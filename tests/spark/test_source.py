@@ -115,11 +115,11 @@ def test_payloads(spark: SparkSession, store: Path) -> None:
     [
         ({"from": "3"}, "no option 'from'"),
         ({"fromSeqnum": "0"}, "not a sequence number"),
-        ({"payloads": "yes"}, "payloads can be"),
-        ({"rejects": "some"}, "rejects can be"),
+        ({"payloads": "yes"}, "payloads must be true or false"),
+        ({"rejects": "some"}, "rejects must be"),
         ({"logs": "x"}, "not AUTHOR/LOG"),
-        ({"wait": "0"}, "not a time to wait"),
-        ({"wait": "soon"}, "not a time to wait"),
+        ({"wait": "0"}, "is not a time; expected seconds"),
+        ({"wait": "soon"}, "is not a time; expected seconds"),
     ],
 )
 def test_wrong_options(options: dict[str, str], message: str) -> None:

@@ -8,9 +8,11 @@
     spark.readStream.format("culm").load("node.culm")              # a store that grows
     spark.readStream.format("culm").option("logs", "AUTHOR/1").load("intervals://alice.example:7979")
 
-Spark finds it by its name where Culm is installed. Rows are ``culm.spark.source.rows.ENTRIES``: entries as they were
-found, unverified, and rejects. Options are ``culm.spark.source.options``. Filters are not pushed down: PySpark 4.3.0
-gives wrong rows for a source that takes them. Ranges are options instead.
+Spark finds the source by its name where Culm is installed. Rows are ``culm.spark.source.rows.ENTRIES``: entries as they
+were found, unverified, and rejects. Options are ``culm.spark.source.options``.
+
+A filter such as ``WHERE seqnum > 100`` reads everything first. Spark could tell the source about it, but in PySpark
+4.3.0 a second query on the same DataFrame then returns rows of the first one. So authors, logs and numbers are options.
 """
 
 from __future__ import annotations

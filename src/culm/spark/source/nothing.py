@@ -1,4 +1,7 @@
-"""Holding nothing: who only follows a peer has nothing to show it."""
+"""A source without entries. A stream only follows a peer, so it has nothing to show when the peer asks.
+
+The connection of ``culm.intervals`` needs a source to answer from. This one answers every question with nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class NoLog:
-    """Nothing of a log."""
+    """A log of which nothing is held."""
 
     is_forked = False
 
     def entries_around(self, seq: int) -> Run | None:
-        """None."""
+        """None: no entry of the log is held."""
         return None
 
     payloads_around = entries_around
 
     def payload_extent(self) -> Run | None:
-        """None."""
+        """None: no payload of the log is held."""
         return None
 
 
@@ -30,15 +33,15 @@ class Nothing:
     """A ``culm.transfer.Source`` without entries."""
 
     def held(self, log: Log) -> NoLog:
-        """Nothing."""
+        """The same for every log."""
         return NoLog()
 
     def page(self, log: Log, seq: int, *, ascending: bool, limit: int) -> list[Kept]:
-        """Nothing."""
+        """No entries."""
         return []
 
     def payload(self, kept: Kept, offset: int, size: int) -> bytes:
-        """Nothing."""
+        """No bytes; never called, since ``page`` gives no entries."""
         return b""
 
     def misfit(
@@ -51,21 +54,21 @@ class Nothing:
         *,
         ascending: bool,
     ) -> int | None:
-        """Nothing."""
+        """None: no payload is of a wrong size."""
         return None
 
     def proofs(self, log: Log) -> list[ForkProof]:
-        """Nothing."""
+        """No fork proofs."""
         return []
 
     def variants(self, log: Log, seq: int) -> list[Entry]:
-        """Nothing."""
+        """No entries of that number."""
         return []
 
     def end_of_log(self, log: Log) -> Entry | None:
-        """Nothing."""
+        """None: no log is known to have ended."""
         return None
 
     def expects(self, log: Log, seq: int) -> bool:
-        """Nothing."""
+        """False: no payload is on its way from another peer."""
         return False

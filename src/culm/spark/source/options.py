@@ -1,4 +1,4 @@
-"""The options of ``format("culm")``: what is wanted of the inputs.
+"""The options of ``format("culm")``: which rows of the inputs are wanted.
 
 =================  ===================================================================================================
 ``authors``        authors, comma separated, in base62 or hex; default: all
@@ -9,9 +9,11 @@
 ``maxPayload``     the most bytes of a payload that is put into a row; default 1048576. Larger ones are left out
 ``rejects``        ``true`` (default): also a row for everything that could not be read; ``only``; ``false``
 ``batch``          streaming: the most entries of a batch, of each store or log; default 100000
+``wait``           following a peer: seconds of silence after which it has nothing to add; default 1, at most 600
 =================  ===================================================================================================
 
-Rejects are of no author and log: they come whatever else is chosen.
+``authors`` and ``logs`` together take what either names. A reject belongs to no author and no log, so rejects come
+whatever else is chosen.
 """
 
 from __future__ import annotations
@@ -32,14 +34,14 @@ if TYPE_CHECKING:
     from culm.spark.fields import Fields, Flags
 
 _NAMES = ("authors", "logs", "fromseqnum", "toseqnum", "payloads", "maxpayload", "rejects", "batch", "wait")
-_OF_SPARK = ("path", "paths", "checkpointlocation", "mode")
-_LONGEST_WAIT = 600.0
+_OF_SPARK = ("path", "paths", "checkpointlocation", "mode")  # options that Spark itself adds
+_LONGEST_WAIT = 600.0  # Seconds. A batch waits at least so long for a silent peer, so a slip of the finger is refused.
 _REJECTS = ("true", "false", "only")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options, checked."""
+    """The options after they were checked. None: all authors, or all logs."""
 
     authors: frozenset[bytes] | None = None
     logs: frozenset[tuple[bytes, int]] | None = None
@@ -58,7 +60,7 @@ class Options:
         options = {name.lower(): value for name, value in given.items()}
         for name in options:
             if name not in (*_NAMES, *_OF_SPARK):
-                raise ConfigError(f"format culm has no option {name!r}")
+                raise ConfigError(f"format culm has no option {name!r}; it has {', '.join(_NAMES)}")
         authors, logs = options.get("authors"), options.get("logs")
         found = cls(
             None if authors is None else frozenset(map(parse_author, _listed(authors))),
@@ -71,11 +73,11 @@ class Options:
             _seconds(options.get("wait", "1")),
         )
         if found.rejects not in _REJECTS:
-            raise ConfigError(f"rejects can be {', '.join(_REJECTS)}, not {found.rejects!r}")
+            raise ConfigError(f"the option rejects must be {' or '.join(_REJECTS)}, not {found.rejects!r}")
         return found
 
     def chosen(self, fields: Fields) -> Flags:
-        """Which of some entries are wanted."""
+        """Which of these entries are wanted, by author, log and number; never those that are not ``good``."""
         rows: Flags = fields.good & (fields.seq >= np.uint64(self.low)) & (fields.seq <= np.uint64(self.high))
         if self.authors is not None or self.logs is not None:
             for at in rows.nonzero()[0]:
@@ -84,14 +86,14 @@ class Options:
         return rows
 
     def wants(self, author: bytes, log_id: int) -> bool:
-        """Whether a log is wanted."""
+        """Whether the entries of a log are wanted."""
         if self.authors is None and self.logs is None:
             return True
         return author in (self.authors or ()) or (author, log_id) in (self.logs or ())
 
 
 def paths_of(given: Mapping[str, str]) -> list[str]:
-    """The paths that were given to ``load``; ``ConfigError`` if there are none."""
+    """The paths given to ``load`` or ``save``; ``ConfigError`` if there are none."""
     options = {name.lower(): value for name, value in given.items()}
     if "paths" in options:
         return [str(path) for path in json.loads(options["paths"])]
@@ -110,12 +112,12 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0.0 < seconds <= _LONGEST_WAIT:
-        raise ConfigError(f"{text!r} is not a time to wait; expected seconds, up to {_LONGEST_WAIT:g}")
+        raise ConfigError(f"the option wait: {text!r} is not a time; expected seconds above 0, up to {_LONGEST_WAIT:g}")
     return seconds
 
 
 def _switch(options: Mapping[str, str], name: str) -> bool:
     value = options.get(name, "false").lower()
     if value not in ("true", "false"):
-        raise ConfigError(f"{name} can be true or false, not {value!r}")
+        raise ConfigError(f"the option {name} must be true or false, not {value!r}")
     return value == "true"

@@ -1,12 +1,15 @@
 """Following logs of a live peer that speaks Point-2-Point with intervals (docs/specs/intervals.md).
 
-A log is read in ascending order: an offset says, for each log, the last sequence number that was read. The peer is
-first asked how far it can show the log without a gap, then for exactly that. What lies between two offsets can be asked
-for again, from this peer or another: so a query that is stopped, or dies, goes on where it was, and no entry comes
-twice. Signatures are checked on the way; what the entries are worth together is for ``verify`` to say.
+Spark wants to know the end of a batch before it reads the batch, and may read the same batch again after a failure. So
+each log is read in ascending order, and an offset is the last sequence number that was read of each log. The peer is
+first asked how far it can show a log without a gap, and that is the end of the batch; then it is asked for exactly
+those entries. The numbers mean the same for every peer, so a query that is stopped, or dies, goes on where it was.
 
-The protocol sends entries with their payloads, and waits at one that the peer has not got. After a while that entry
-counts as one without its payload, and what is behind it is asked for.
+Signatures are checked on the way. Whether the entries fit together is for ``culm.spark.verify`` to say.
+
+The protocol sends each entry with its payload, and waits if the peer has the entry but not its payload. A stream would
+then stand still, perhaps for ever. After ``wait`` seconds the entry therefore counts as one without its payload, the
+request is cancelled, and a new one asks for the entries above it.
 """
 
 from __future__ import annotations
@@ -41,16 +44,23 @@ if TYPE_CHECKING:
     Offset = dict[str, int]
     Row = tuple[object, ...]
 
-_CONNECT_SECONDS = 10.0
-_ANSWER_SECONDS = 30.0  # without a byte, in the middle of a response, beyond the wait that the user chose
+_CONNECT_SECONDS = 10.0  # until an address counts as unreachable; the query fails then, and Spark may start it again
+
+# Seconds without a byte in the middle of a response, on top of the wait that the user chose. That wait is for a peer
+# that has nothing to say; a peer that owes an answer gets this much more before the query fails.
+_ANSWER_SECONDS = 30.0
+
+# At the end of a question: how long, and for how many reads, the peer's last bytes are taken from the socket. Closing a
+# socket with unread bytes resets the connection, and the peer would report that as an error.
 _FAREWELL_SECONDS = 1.0
-_READ_BYTES = 64 * 1024
 _FAREWELL_READS = 64
-_MOST_LOGS = 1000
+
+_READ_BYTES = 64 * 1024  # asked of the socket at a time; more would only make a larger buffer
+_MOST_LOGS = 1000  # Each log is a request of its own in every batch, and an offset names all logs.
 
 
 class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what a peer has got since. ``ConfigError`` for a wrong address, and without the option ``logs``."""
+    """Reads what a peer got since an offset. ``ConfigError`` for a wrong address, and without the option ``logs``."""
 
     def __init__(self, url: str, options: Options) -> None:
         parts = urlsplit(url)
@@ -62,27 +72,27 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Before everything that is wanted."""
+        """Before the first number that is wanted of each log."""
         return {log_text(log): self._options.low - 1 for log in sorted(self._options.logs or ())}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Nothing to prepare: the query ends when the peer has nothing more, also of what it got meanwhile.
+        """Do nothing: the query ends when the peer has nothing more, even if it got entries meanwhile.
 
-        How far it can go is not known beforehand: behind a payload that it has not got it has to be asked again.
+        Its end cannot be noted beforehand, because the peer announces a log only up to a payload that it lacks.
         """
 
     def read(self, start: Offset) -> tuple[Iterator[Row], Offset]:
-        """What there is behind an offset, and the offset behind that."""
+        """The rows above an offset, at most ``batch`` of each log, and the offset behind them."""
         with _Peer(self._address, self._options.wait) as peer:
             reaches = peer.reaches(start)
         end = {
             log: max(seq, min(reaches.get(log, 0), seq + self._options.batch, self._options.high))
             for log, seq in start.items()
         }
-        return iter(list(self.readBetweenOffsets(start, end))), end  # Spark copies the iterator
+        return iter(list(self.readBetweenOffsets(start, end))), end  # a list, because Spark copies the iterator
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[Row]:  # noqa: N802 - Spark's name
-        """What lies between two offsets."""
+        """The rows between two offsets; ``NetworkError`` if the peer no longer has them all."""
         spans = {log: (seq + 1, end[log]) for log, seq in start.items() if end[log] > seq}
         if not spans:
             return
@@ -93,10 +103,10 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Peer:
-    """A connection to a peer, for the time of one question."""
+    """A connection to a peer, for one question. ``NetworkError`` if the peer cannot be reached."""
 
     def __init__(self, address: tuple[str, int], wait: float) -> None:
-        self._wait = wait  # a peer that did not say how far it can show a log has then nothing new of it
+        self._wait = wait  # seconds; a peer that announced nothing of a log by then has nothing new of it
         self._name = f"{address[0]}:{address[1]}"
         self._connection = Connection(Nothing())
         try:
@@ -108,7 +118,7 @@ class _Peer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Say goodbye, and let the peer hang up first, so that it has no broken connection to report."""
+        """End our direction, and let the peer close the connection, so that it has no error to report."""
         with self._socket, suppress(OSError):
             self._socket.settimeout(_FAREWELL_SECONDS)
             self._socket.shutdown(socket.SHUT_WR)
@@ -117,7 +127,7 @@ class _Peer:
                     break
 
     def _events(self, seconds: float) -> list[Event] | None:
-        """Send what is to be sent, and the events of what comes back within some time; None if nothing does."""
+        """Send what waits, and return the events of the bytes that arrive; None if none arrive in this time."""
         try:
             self._socket.settimeout(seconds)
             self._socket.sendall(self._connection.data_to_send())
@@ -127,18 +137,22 @@ class _Peer:
         except OSError as error:
             raise NetworkError(f"the connection to {self._name} broke: {error.strerror or error}") from error
         if not data:
-            raise NetworkError(f"{self._name} ended the connection")
+            raise NetworkError(f"{self._name} closed the connection before it had answered")
         events = list(self._connection.receive_data(data, time.monotonic()))
         self._connection.refill()
         return events
 
     def reaches(self, start: Offset) -> Offset:
-        """How far the peer can show each log without a gap; no number for those of which it has nothing new."""
+        """The last number to which the peer can show each log without a gap; logs without news are left out.
+
+        A peer does not say that it has nothing new; it stays silent. So this waits until the peer was silent for
+        ``wait`` seconds, or for a fifth of that once it has announced every log.
+        """
         asked: dict[int, str] = {}
         waiting = [(log, seq) for log, seq in start.items() if seq < MAX_U64]
         found: Offset = {}
         last = time.monotonic()
-        short = self._wait / 5  # one that said so of every log has little to add
+        short = self._wait / 5  # after an answer for every log, only higher numbers could follow
         while waiting or time.monotonic() - last < (self._wait if len(found) < len(asked) else short):
             while waiting and self._connection.request_credit:
                 log, seq = waiting.pop()
@@ -149,7 +163,7 @@ class _Peer:
                 if isinstance(event, Announced) and event.seq:
                     found[asked[event.id]] = event.seq
             if waiting and time.monotonic() - last > self._wait + _ANSWER_SECONDS:
-                raise NetworkError(f"{self._name} took too long")
+                raise NetworkError(f"{self._name} took too long to allow more requests")
         return found
 
     def _request(self, log: Log, low: int, high: int, *, lazy: bool) -> int:
@@ -162,13 +176,15 @@ class _Peer:
             begun = entries.reached
             yield from self._fetched(entries, log, high)
             if entries.reached == begun:
-                raise NetworkError(f"{self._name} has not got all of {log_text(log)} from {low} to {high}")
+                raise NetworkError(
+                    f"{self._name} sent {log_text(log)} up to {begun} only; {low} to {high} were asked for"
+                )
 
     def _fetched(self, entries: _Arriving, log: Log, high: int) -> Iterator[Found]:
-        """What one request brings: all of it, or up to a payload that does not come."""
+        """The entries that one request brings: all of them, or those up to a payload that does not come."""
         while not self._connection.request_credit:
             if self._events(_ANSWER_SECONDS) is None:
-                raise NetworkError(f"{self._name} took too long")
+                raise NetworkError(f"{self._name} took too long to allow another request")
         request = self._request(log, entries.reached + 1, high, lazy=False)
         while True:
             events = self._events(self._wait if entries.waits else self._wait + _ANSWER_SECONDS)
@@ -177,7 +193,7 @@ class _Peer:
                 self._connection.cancel(request)
                 return
             if events is None:
-                raise NetworkError(f"{self._name} took too long")
+                raise NetworkError(f"{self._name} took too long to answer")
             for event in events:
                 if getattr(event, "id", None) != request:
                     continue
@@ -187,7 +203,7 @@ class _Peer:
 
 
 class _Arriving:
-    """Entries as they come, each with its payload if that follows."""
+    """Entries as they arrive, each joined with its payload. ``reached`` is the last number that arrived."""
 
     def __init__(self, url: str, payload_limit: int, reached: int) -> None:
         self._url = url
@@ -198,11 +214,11 @@ class _Arriving:
 
     @property
     def waits(self) -> bool:
-        """Whether an entry came whose payload has not come."""
+        """Whether an entry has arrived and its payload has not, or not all of it."""
         return self._entry is not None
 
     def take(self, event: Event) -> Iterator[Found]:
-        """Take an event: an entry that is complete with it."""
+        """Take an event; yields the entry that is complete with it, if one is."""
         if isinstance(event, EntryReceived):
             yield from self.close()
             self._entry, self.reached = event.entry, event.entry.seq
@@ -217,12 +233,12 @@ class _Arriving:
             yield from self.close()
 
     def close(self) -> Iterator[Found]:
-        """The last entry, if its payload has not come."""
+        """Yield the entry that waits for its payload, if there is one, as an entry without it."""
         if self._entry is not None:
             state = without_bytes(self._entry)
             yield self._found(state, b"" if state == HELD and self._limit >= 0 else None)
 
     def _found(self, state: str, payload: bytes | None) -> Found:
         entry, self._entry = self._entry, None
-        assert entry is not None  # noqa: S101 - asked for only if there is one
+        assert entry is not None  # noqa: S101 - called only while an entry waits
         return Found(self._url, to_sql(entry.seq), entry.encoded, state, payload=payload)

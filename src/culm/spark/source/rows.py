@@ -1,4 +1,4 @@
-"""Rows of ``format("culm")``: what was found, with the fields of each entry in columns of their own."""
+"""Rows of ``format("culm")``: what ``culm.spark.scan`` found, with the fields of each entry in columns of their own."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ payload there (``culm.spark.payload.STATES``). ``payload_frame``: a payload that
 have no other fields.
 """
 
-_ROWS = 4000
+_ROWS = 4000  # Rows in one Arrow batch, about as many as a session's batches. With payloads a row may have megabytes.
 
 
 def entry_batches(found: Iterable[Found], options: Options) -> Iterator[pa.RecordBatch]:
-    """Batches of ``ENTRIES`` of what was found and is wanted."""
+    """Batches of ``ENTRIES`` with those of the rows that the options want; no batch is empty."""
     rows = iter(found)
     while page := list(islice(rows, _ROWS)):
         batch = _batch(page, options)
@@ -95,7 +95,7 @@ def _batch(page: Sequence[Found], options: Options) -> pa.RecordBatch:
 
 
 def _judged(row: Found, *, good: bool) -> Found:
-    """A row whose bytes are no entry is a reject; they stay in it."""
+    """A row whose bytes are not an entry becomes a reject; ``encoded`` keeps the bytes."""
     if row.encoded is None or good or row.reason is not None:
         return row
     return row._replace(reason=why_not(row.encoded), payload_state=None)
@@ -113,7 +113,7 @@ def _digests(fields: Fields, at: Offsets, good: Flags) -> pa.Array:
 
 
 def _some(array: pa.Array, rows: Flags) -> pa.Array:
-    """An array with null in all other rows."""
+    """The array with null in all rows but these."""
     import pyarrow as pa
     from pyarrow import compute
 

@@ -1,4 +1,4 @@
-"""The data source that Spark is given, and reading with it."""
+"""The class that Spark asks for readers and writers of ``format("culm")``, and the reader of a whole input."""
 
 from __future__ import annotations
 
@@ -29,47 +29,47 @@ if TYPE_CHECKING:
 
 
 class CulmSource(DataSource):
-    """``format("culm")``. ``ConfigError`` for wrong options, and for inputs that can never be read."""
+    """``format("culm")``. ``ConfigError`` or ``StoreError`` for wrong options and for inputs that nobody can read."""
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """The name in ``format("culm")``."""
         return "culm"
 
     def schema(self) -> str:
-        """The columns of what is read."""
+        """``ENTRIES``, whatever the options are: Spark selects columns, but never tells the source which."""
         return ENTRIES.ddl
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - there is one schema only
-        """Read stores, export files and tables of entries."""
+        """A reader of stores, export files and tables of entries."""
         return EntriesReader(plan(paths_of(self.options)), Options.parse(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Write bundles into a folder."""
+        """A writer of bundles into a folder."""
         (path,) = paths_of(self.options)
         return BundlesWriter(path, schema.names, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
-        """Follow stores."""
+        """A stream of what stores get. For a peer this raises, and Spark then asks for ``simpleStreamReader``."""
         from pyspark.errors import PySparkNotImplementedError
 
         paths = paths_of(self.options)
-        if all("://" in path for path in paths):  # Spark then asks for a simple reader
+        if all("://" in path for path in paths):
             raise PySparkNotImplementedError(
                 errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "streamReader"}
             )
         return StoreStream(paths, Options.parse(self.options))
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: ARG002, N802
-        """Follow logs of a peer."""
+        """A stream of what one peer gets; it is read by one task, since a peer has one connection."""
         paths = paths_of(self.options)
         if len(paths) != 1:
-            raise ConfigError("one peer at a time can be followed")
+            raise ConfigError(f"{len(paths)} addresses: a stream follows one peer; make a stream for each")
         return PeerStream(paths[0], Options.parse(self.options))
 
 
 class EntriesReader(DataSourceReader):
-    """Reads splits in parallel."""
+    """Reads splits in parallel, each in a task of its own."""
 
     def __init__(self, splits: Sequence[Split], options: Options) -> None:
         self._splits = splits

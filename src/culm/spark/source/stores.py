@@ -1,8 +1,8 @@
-"""Following stores: entries and fork proofs that arrive are read once each, in the order of their arrival.
+"""Following stores: entries and fork proofs are read once each, in the order in which they arrive.
 
-Both have row ids that only grow. An offset says how far each table of each store was read; it goes into Spark's
-checkpoint, so that a query that is stopped, or dies, goes on where it was, and no entry comes twice. What is not told
-is what becomes of an entry later: a payload that arrives, or is forgotten.
+Both tables of a store have row ids that only grow. An offset is the last row id that was read of each table. Spark
+keeps it in its checkpoint, so a query that is stopped, or dies, goes on where it was, and no entry comes twice. Changes
+of a row do not change its id: a stream does not tell when a payload arrives later, or is forgotten.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     Offset = dict[str, int]
 
 _TABLES = (Part.ENTRIES, Part.FORKS)
-_ROWS = 20_000  # rows of one task
+_ROWS = 20_000  # rows of a store in one task, as for reading whole stores (``culm.spark.inputs``)
 
 
 class StoreStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what stores have got since. ``ConfigError`` for anything that is no store."""
+    """Reads the rows that stores got since an offset. ``ConfigError`` for a path that is not a file."""
 
     def __init__(self, paths: Sequence[str], options: Options) -> None:
         self._paths = [str(Path(path).absolute()) for path in paths]
@@ -43,18 +43,18 @@ class StoreStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: Offset | None = None
         for path in self._paths:
             if "://" in path or not Path(path).is_file():
-                raise ConfigError(f"{path}: only a store, or logs of one peer, can be followed")
+                raise ConfigError(f"{path}: cannot be followed; a stream reads stores, or logs of an intervals:// peer")
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Before everything."""
+        """Before the first row of every table."""
         return {_key(path, part): 0 for path in self._paths for part in _TABLES}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """What is there now is all that will be read."""
+        """Note how far the stores go now; the query ends there, even if they grow meanwhile."""
         self._until = self._greatest()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802 - Spark's name
-        """How far the next batch goes."""
+        """The end of the next batch: at most ``batch`` row ids further in each table."""
         latest = self._until or self._greatest()
         return {key: min(latest[key], start.get(key, 0) + self._options.batch) for key in latest}
 
@@ -71,7 +71,7 @@ class StoreStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return latest
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """The rows between two offsets, cut into tasks."""
+        """The row ids between two offsets, cut into tasks."""
         return [
             InputPartition(Piece(path, part, low, min(low + _ROWS - 1, end[_key(path, part)])))
             for path in self._paths

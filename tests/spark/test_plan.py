@@ -551,5 +551,5 @@ def test_paths_that_cannot_work(tmp_path: Path) -> None:
         read_rows(None, tmp_path / "x.txt")  # type: ignore[arg-type]
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "summary.json").touch()
-    with pytest.raises(ConfigError, match="an input inside the output"):
+    with pytest.raises(ConfigError, match="is inside the output"):
         run_plan(str(tmp_path / "out"), str(tmp_path), tmp_path / "out", overwrite=True)

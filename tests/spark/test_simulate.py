@@ -206,14 +206,14 @@ def test_what_is_sent_is_what_is_learned_and_duplicates() -> None:
 @pytest.mark.parametrize(
     ("parameters", "reason"),
     [
-        ({"nodes": 1}, "nodes 1: 2 to"),
+        ({"nodes": 1}, "nodes 1; accepted: 2 to"),
         ({"loss": 1.5}, "loss 1.5"),
         ({"degree": 3}, "degree of 3"),
         ({"nodes": 10, "degree": 10}, "degree of 10 among 10"),
         ({"protocol": "smoke"}, "no protocol 'smoke'"),
         ({"direction": "up"}, "no direction 'up'"),
-        ({"origins": 7}, "not the same number"),
-        ({"origins": 64, "entries": 10}, "not more than"),
+        ({"origins": 7}, "cannot be divided evenly"),
+        ({"origins": 64, "entries": 10}, "accepted: not more than"),
     ],
 )
 def test_scenarios_that_cannot_be(parameters: dict[str, Any], reason: str) -> None:

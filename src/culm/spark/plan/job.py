@@ -57,7 +57,7 @@ def run_plan(
     check_output(output, overwrite=overwrite)
     for path, found in inputs.items() if overwrite else ():
         if found.resolve().is_relative_to(output.resolve()):
-            raise ConfigError(f"{path}: an input inside the output {output}, which is to be replaced")
+            raise ConfigError(f"{path}: is inside the output {output}, which would be replaced; name another output")
     with running(master, say) as spark, whole_folder(output) as folder:
         tables = {path: read_rows(spark, found) for path, found in inputs.items()}
         say("comparing what is held and what is wanted")

@@ -1,10 +1,14 @@
 """What a session costs in a scenario, measured on the real protocol objects.
 
-For each protocol two endpoints hold the same few logs, and some of them have new entries on one side. They talk, in
-memory, with the messages that a node sends (``culm.spark.simulate.talk``), until neither has more to say, and every
-byte is counted. Sessions of two and three logs, of which none, one or two have grown, by one or many entries, give the
-cost of a session, of each log, of each log that has grown, and of each entry; what the scenario has follows by
-proportion. The tests hold that against larger real sessions. TCP and IP are not counted.
+A formula for each protocol would have to be kept right whenever a protocol changes, and nobody would notice if it were
+wrong. So real sessions are held. For each protocol two endpoints have the same few logs, some of which have new entries
+on one side. They talk in memory, with the messages that a node sends (``culm.spark.simulate.talk``), until both are
+silent, and every byte is counted.
+
+Sessions as large as a scenario's would take too long, so the cost is taken for linear. Sessions of two and of three
+logs differ by the cost of a log; sessions in which one and two logs have grown, by the cost of a log with news; and so
+on. From these few sessions follow the costs of a session, a log, a log with news and an entry. The tests compare the
+result with larger real sessions. TCP and IP are not counted.
 
 ================  ==================================================================================================
 bushbaby          handshake, HAVE of all logs both ways, WANT, BAMBOO, the HAVE that says "that is all"
@@ -13,8 +17,8 @@ proposals         one proposal for each log, confirmed; a ping, everything cance
 negentropy        all entries of both sides are compared; then what differs is asked for with interval requests
 ================  ==================================================================================================
 
-Negentropy's messages are measured with as many entries as the scenario has, up to ``MOST_COMPARED``, at the sequence
-numbers where they would be.
+Negentropy's cost is not linear in the number of entries, so its messages are measured with as many entries as the
+scenario has, up to ``MOST_COMPARED``, at the sequence numbers where they would be.
 """
 
 from __future__ import annotations
@@ -41,9 +45,14 @@ if TYPE_CHECKING:
 
     from culm.spark.simulate.model import Scenario
 
-MOST_COMPARED = 200_000  # entries that the two sides of a negentropy session have in common
+# Entries that the two sides of a measured negentropy session have in common, and entries that one side lacks. Larger
+# sets would take the driver seconds for each kind of session. Beyond these numbers the cost counts as constant.
+MOST_COMPARED = 200_000
 MOST_DIFFERING = 50_000
-_MOST_ENTRIES, _MOST_PAYLOAD = 65, 64 * 1024  # of a log in the sessions that are measured
+
+# New entries of a log, and bytes of a payload, in the sessions that are measured. What a scenario has beyond that is
+# added in proportion: more entries cost what one costs, and a payload's bytes cost themselves.
+_MOST_ENTRIES, _MOST_PAYLOAD = 65, 64 * 1024
 _TALKS: dict[str, Callable[[Logs, Logs], Talk]] = {
     "bushbaby": talk_bushbaby,
     "intervals": talk_intervals,
@@ -53,10 +62,10 @@ _TALKS: dict[str, Callable[[Logs, Logs], Talk]] = {
 
 
 class Costs(NamedTuple):
-    """The cost of a session by how many logs one side knows more of than the other: from none to all that grew.
+    """The cost of a session. Position n of a tuple is for sessions that bring n logs up to date.
 
-    ``bytes`` both ways, everything included; ``messages``: what one side says before the other answers. ``log_bytes``:
-    of the new entries of one log with their payloads, as they are stored.
+    ``bytes`` are both ways, everything included. A message is all that one side says before the other answers.
+    ``log_bytes`` is the size of the new entries of one log with their payloads, as they are stored.
     """
 
     bytes: tuple[int, ...]
@@ -65,7 +74,7 @@ class Costs(NamedTuple):
 
 
 def costs_of(scenario: Scenario) -> Costs:
-    """The costs in a scenario. Some tenths of a second for each new kind; then it is remembered."""
+    """The costs in a scenario. Takes some tenths of a second for each new combination, which is then remembered."""
     return _costs(
         scenario.protocol,
         scenario.origins,
@@ -127,7 +136,10 @@ def _parts(protocol: str, entries: int, payload: int) -> _Parts:
 
 
 def _comparing(origins: int, entries: int, held: int, log_entries: int) -> list[Talk]:
-    """Negentropy sessions of two sides with ``held`` entries in common: the cost by the number of logs that differ."""
+    """Negentropy sessions of two sides with ``held`` entries in common, by the number of logs that differ.
+
+    Measured for powers of two; numbers between are interpolated, because up to 65 sessions would take too long.
+    """
     measured = sorted({0, 1, *(2**power for power in range(1, origins.bit_length())), origins})
     talks = [compare(min(held, MOST_COMPARED), log_entries, min(grown * entries, MOST_DIFFERING)) for grown in measured]
     sizes = np.interp(range(origins + 1), measured, [talk.bytes for talk in talks])
@@ -137,7 +149,7 @@ def _comparing(origins: int, entries: int, held: int, log_entries: int) -> list[
 
 @lru_cache(256)
 def compare(held: int, log_entries: int, differing: int) -> Talk:
-    """One real session over sets as a store has them; the initiator lacks the ``differing`` newest entries."""
+    """One real negentropy session over sets like a store's; the initiator lacks the ``differing`` newest entries."""
     rng = np.random.Generator(np.random.PCG64(1))
     count = held + differing
     timestamps = np.concatenate(

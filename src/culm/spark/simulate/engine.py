@@ -1,8 +1,10 @@
 """Running one scenario: all nodes of a round at once.
 
-What a node knows is a word with a bit for each log that grew. A session is then two words, what goes either way is
-``theirs & ~mine``, and what it costs follows from the number of bits (``culm.spark.simulate.costs``). A million nodes
-take about 100 MB, and a round some tenths of a second.
+The simple way is an object for each node and a loop over its calls; in Python a round of a million nodes would take
+seconds. Here what a node knows is one 64-bit word, with a bit for each log that grew. A session compares two words: the
+caller gets ``theirs & ~mine``, and its cost follows from the number of bits that move (``culm.spark.simulate.costs``).
+All sessions of a round are a few operations on arrays. A million nodes take about 100 MB, and a round some tenths of a
+second.
 """
 
 from __future__ import annotations
@@ -26,12 +28,13 @@ if TYPE_CHECKING:
 
 
 class RoundResult(NamedTuple):
-    """The network after a round, and what the round cost; round 0 is the beginning.
+    """The network after a round, and the cost of the round; round 0 is the beginning.
 
     ``informed``: nodes that know everything; ``coverage``: the mean share of the new entries that nodes know.
-    ``sessions`` and ``failed`` calls, ``messages``, and all ``bytes`` are those of the round. ``entry_bytes``: of new
-    entries and payloads, as often as they were sent; ``duplicate_bytes``: of those that came more than once to a node.
-    ``busiest_bytes``: of the node that sent and received most. ``seconds``: since the beginning.
+    ``seconds``: the simulated time since the beginning. All others are of this round: ``sessions``, ``failed`` calls,
+    ``messages``, ``bytes`` of everything; ``entry_bytes`` of new entries and payloads, as often as they were sent;
+    ``duplicate_bytes`` of those among them that their receiver got from another node as well; ``busiest_bytes`` of the
+    node that sent and received most.
     """
 
     round: int
@@ -50,7 +53,7 @@ class RoundResult(NamedTuple):
 
 
 def simulate(scenario: Scenario, costs: Costs) -> Iterator[RoundResult]:
-    """The rounds of a scenario, from the beginning to when everybody knows everything, or ``max_rounds``."""
+    """The rounds of a scenario, until every node knows everything or ``max_rounds`` are over."""
     chance = Chance(scenario)
     knows = np.zeros(scenario.nodes, np.uint64)
     for bit, node in enumerate(chance.origins):
@@ -64,7 +67,7 @@ def simulate(scenario: Scenario, costs: Costs) -> Iterator[RoundResult]:
 
 
 class _Traffic:
-    """What is sent in one round."""
+    """The sums of one round: sessions, messages and bytes, and the bytes of each node."""
 
     def __init__(self, nodes: int, costs: Costs) -> None:
         self._costs = costs
@@ -74,7 +77,7 @@ class _Traffic:
         self.sessions = self.failed = self.delivered = self.messages = self.bytes = self.longest = 0
 
     def add(self, callers: Nodes, called: Nodes, moved: npt.NDArray[np.uint8]) -> None:
-        """Sessions between these nodes, in which so many logs were brought up to date."""
+        """Add sessions between these nodes; ``moved`` is how many logs each session brought up to date."""
         counts = np.bincount(moved, minlength=len(self._bytes))
         self.sessions += len(callers)
         self.delivered += int(counts @ np.arange(len(counts)))
@@ -83,7 +86,7 @@ class _Traffic:
         if len(moved):
             self.longest = max(self.longest, int(self._trips[np.flatnonzero(counts)].max()))
         each = self._bytes[moved]
-        self.of_node[callers] += each  # nobody calls twice
+        self.of_node[callers] += each  # no node is among the callers twice, so none of these additions is lost
         self.of_node += np.bincount(called, each, len(self.of_node)).astype(np.int64)
 
 
@@ -101,7 +104,7 @@ class _Network:
         return bool((self._knows == self._everything).all())
 
     def step(self, number: int, round_: Round) -> RoundResult:
-        """One round."""
+        """Run one round. All sessions see the nodes as they were before it, so their order does not matter."""
         scenario = self._scenario
         before, after = self._knows, self._knows.copy()
         traffic = _Traffic(scenario.nodes, self._costs)
@@ -121,7 +124,6 @@ class _Network:
         return self.result(number, round_.online, traffic, learned)
 
     def result(self, number: int, online: npt.NDArray[np.bool_], traffic: _Traffic, learned: int = 0) -> RoundResult:
-        """The network as it is now."""
         scenario = self._scenario
         informed = self._knows == self._everything
         known = int(np.bitwise_count(self._knows).sum(dtype=np.int64))

@@ -26,15 +26,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_SCENARIOS = 100_000
+"""Scenarios of a sweep. Each is a task of Spark and a row on the driver; a few more values for each option multiply to
+far more than anybody wants to wait for, so the mistake is caught here."""
 
 
 def sweep_of(parameters: Mapping[str, Sequence[Any]]) -> list[Scenario]:
-    """A scenario for every combination of the values; ``ConfigError`` if there are too many, or one cannot be."""
+    """A scenario for every combination of the values.
+
+    ``ConfigError`` if there are more than ``MOST_SCENARIOS``, or if one of them makes no sense.
+    """
     count = 1
     for values in parameters.values():
         count *= len(values)
     if count > MOST_SCENARIOS:
-        raise ConfigError(f"{count} scenarios; at most {MOST_SCENARIOS} are taken")
+        raise ConfigError(f"the options combine to {count} scenarios; accepted: at most {MOST_SCENARIOS}")
     return [Scenario(**dict(zip(parameters, values, strict=True))) for values in product(*parameters.values())]
 
 
@@ -46,14 +51,14 @@ def run_simulations(
     overwrite: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Run scenarios and write the folder ``output``: all of it or, on failure, none. The rows of ``convergence``.
+    """Run scenarios and write the folder ``output``: all of it or, on failure, none. Returns ``convergence``'s rows.
 
     ``master``, ``overwrite``, ``progress`` and the errors are those of ``culm.spark.job.run``.
     """
     say = progress or (lambda _line: None)
     output = output.absolute()
     if not scenarios:
-        raise ConfigError("nothing to simulate: no scenario")
+        raise ConfigError("nothing to simulate: no scenario was given")
     check_output(output, overwrite=overwrite)
     with running(master, say) as spark, whole_folder(output) as folder:
         say("measuring what sessions cost")
@@ -64,7 +69,7 @@ def run_simulations(
         write_table(convergence(spark, scenarios, rounds).coalesce(1), folder / "convergence")
         found = [row.asDict() for row in read_table(spark, folder / "convergence", CONVERGENCE).collect()]
         found.sort(key=lambda row: int(row["scenario"]))
-        say("drawing")
+        say("drawing the charts")
         for name, svg in charts((row.asDict() for row in rounds.collect()), found).items():
             (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
         (folder / SUMMARY).write_text(json.dumps({"scenarios": found}, indent=2) + "\n", encoding="utf-8")

@@ -1,7 +1,7 @@
-"""What a simulated network of nodes is, and what happens in it by chance.
+"""The model: what a simulated network of nodes is, and what happens in it by chance.
 
-Rounds are in step. At the beginning every node is online and knows the entries of ``logs`` logs; then some of these
-have grown, each at one node. In a round
+All nodes act in rounds, in step. At the beginning every node is online and knows the entries of ``logs`` logs. Then
+``origins`` of these logs have grown, each at one node. In a round
 
 1. online nodes leave with probability ``leave``, offline ones come back with ``rejoin``;
 2. every online node calls ``fanout`` others: neighbours in a fixed random graph where all have ``degree`` of them,
@@ -10,10 +10,11 @@ have grown, each at one node. In a round
    the beginning of the round. ``direction``: ``both`` ways, as the protocols do; or ``push``, the caller gives; or
    ``pull``, it gets.
 
-Whatever is sent twice in a round to one node, by different callers, counts as duplicate. Nodes forget nothing while
-they are offline. It ends when all nodes, the offline ones included, know everything.
+What several callers send to one node in the same round counts once as news and otherwise as duplicate. Nodes forget
+nothing while they are offline. The simulation ends when all nodes, the offline ones included, know everything.
 
-All chance is in ``Chance``: an engine only reckons what follows from it.
+All chance is drawn in ``Chance``; an engine only computes what follows from it. So the tests can run a second engine,
+without vectors, on the same chance, and compare the two.
 """
 
 from __future__ import annotations
@@ -35,17 +36,18 @@ if TYPE_CHECKING:
 
 PROTOCOLS = ("bushbaby", "intervals", "proposals", "negentropy")
 DIRECTIONS = ("both", "push", "pull")
-MOST_NODES = 10_000_000
-MOST_ORIGINS = 64  # a node's knowledge is a word of so many bits
+MOST_NODES = 10_000_000  # A round holds several arrays of one value for each node in the memory of one task.
+MOST_ORIGINS = 64  # What a node knows is one 64-bit word, with a bit for each log that grew.
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One run. ``entries`` new entries with payloads of ``payload`` bytes, in ``origins`` logs, each at another node.
+    """One run: ``entries`` new entries with payloads of ``payload`` bytes, in ``origins`` logs, each at another node.
 
-    ``logs`` and ``log_entries``: what everybody has before, which costs bytes in every session. ``bandwidth``: bytes a
-    second that a node can send and receive in all. ``latency``: seconds for one way. ``interval``: seconds from round
-    to round, at least. ``max_rounds``: where it ends if not before.
+    ``logs`` and ``log_entries``: how many logs all nodes hold at the beginning, and entries in each; announcing them
+    costs bytes in every session. ``bandwidth``: bytes a second that a node can send and receive together. ``latency``:
+    seconds for one way. ``interval``: the least seconds from round to round. ``max_rounds``: the simulation ends there
+    even if some node lacks something. ``_BOUNDS`` has the range of each number; ``ConfigError`` for anything else.
     """
 
     nodes: int = 1000
@@ -68,21 +70,21 @@ class Scenario:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        """Check everything; ``ConfigError`` for what cannot be."""
+        """Check all parameters; ``ConfigError`` names the one that is wrong."""
         for name, least, most in _BOUNDS:
             value = getattr(self, name)
             if not least <= value <= most:
-                raise ConfigError(f"a simulation with {name} {value}: {least} to {most} may be")
+                raise ConfigError(f"a simulation with {name} {value}; accepted: {least} to {most}")
         if self.protocol not in PROTOCOLS:
-            raise ConfigError(f"no protocol {self.protocol!r}; there are {', '.join(PROTOCOLS)}")
+            raise ConfigError(f"there is no protocol {self.protocol!r}; choose one of {', '.join(PROTOCOLS)}")
         if self.direction not in DIRECTIONS:
-            raise ConfigError(f"no direction {self.direction!r}; there are {', '.join(DIRECTIONS)}")
+            raise ConfigError(f"there is no direction {self.direction!r}; choose one of {', '.join(DIRECTIONS)}")
         if self.degree % 2 or (self.degree and self.degree >= self.nodes):
-            raise ConfigError(f"a degree of {self.degree} among {self.nodes} nodes: an even number below theirs, or 0")
+            raise ConfigError(f"a degree of {self.degree} among {self.nodes} nodes; accepted: 0 or a lower even number")
         if self.origins > min(self.entries, self.nodes, self.logs):
-            raise ConfigError(f"{self.origins} origins: not more than entries, nodes or logs")
+            raise ConfigError(f"{self.origins} origins; accepted: not more than entries, nodes or logs")
         if self.entries % self.origins:
-            raise ConfigError(f"{self.entries} entries in {self.origins} logs: not the same number in each")
+            raise ConfigError(f"{self.entries} entries cannot be divided evenly among {self.origins} origins")
 
     def as_dict(self) -> dict[str, int | float | str]:
         """The parameters by name."""
@@ -90,11 +92,14 @@ class Scenario:
 
     @property
     def entries_each(self) -> int:
-        """New entries of each log that grew."""
+        """How many new entries each log that grew has."""
         return self.entries // self.origins
 
 
 NAMES = tuple(field.name for field in fields(Scenario))
+
+# The range of each number. The lower bounds are what makes sense. The upper ones keep arrays within a worker's memory
+# (nodes, degree, fanout), or refuse what can only be a slip of the keyboard.
 _BOUNDS = (
     ("nodes", 2, MOST_NODES),
     ("degree", 0, 256),
@@ -116,7 +121,10 @@ _BOUNDS = (
 
 
 class Calls(NamedTuple):
-    """Calls of one round that did not fail: who calls whom. No node calls twice; ``failed`` counts the others."""
+    """One call of every online node: callers and called of those that succeeded, ``failed`` counts the others.
+
+    No node is among the callers twice, so that arrays can be indexed by them.
+    """
 
     callers: Nodes
     called: Nodes
@@ -124,7 +132,7 @@ class Calls(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What chance made of a round: who is online, and ``fanout`` times calls."""
+    """The chance of one round: which nodes are online, and ``fanout`` times the calls."""
 
     online: Bools
     calls: list[Calls]
@@ -140,7 +148,7 @@ class Chance:
         self._neighbours = _graph(scenario.nodes, scenario.degree, self._rng)
 
     def rounds(self) -> Iterator[Round]:
-        """Round after round, without end."""
+        """The chance of round after round, without end."""
         scenario, rng = self._scenario, self._rng
         online = np.ones(scenario.nodes, np.bool_)
         while True:
@@ -164,7 +172,11 @@ class Chance:
 
 
 def _graph(nodes: int, degree: int, rng: np.random.Generator) -> npt.NDArray[np.int32] | None:
-    """The neighbours of each node, ``degree`` of them: the union of random circles, so that all are connected."""
+    """The neighbours of each node, ``degree`` of them, or None if there is no graph.
+
+    The graph is the union of ``degree / 2`` random circles through all nodes. Each circle gives every node two
+    neighbours, and connects all of them, so that news can always reach everybody.
+    """
     if not degree:
         return None
     neighbours = np.empty((nodes, degree), np.int32)

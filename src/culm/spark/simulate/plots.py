@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
 
-_WORDS = {"leave": "churn", "log_entries": "entries a log"}
-MOST_LINES = 24  # in one chart; of more the first are shown
+_WORDS = {"leave": "churn", "log_entries": "entries a log"}  # parameters whose names on the command line are clearer
+MOST_LINES = 24  # in one chart, which has 8 colours and 4 kinds of dashes; of more scenarios the first are shown
 
 
 def charts(rounds: Iterable[Row], convergence: Sequence[Row]) -> dict[str, str]:
-    """All charts, by the names of their files without ``.svg``."""
+    """All charts as SVG, by the names of their files without ``.svg``.
+
+    Those by the number of nodes are made only if the scenarios have several.
+    """
     named = {row["scenario"]: row for row in convergence}
     of_scenario: defaultdict[int, list[Row]] = defaultdict(list)
     for row in sorted(rounds, key=lambda row: (row["scenario"], row["round"])):
@@ -49,7 +52,7 @@ def varied(convergence: Iterable[Row]) -> list[str]:
 
 
 def label(row: Row, names: Iterable[str]) -> str:
-    """What tells a scenario from the others; the protocol if nothing does."""
+    """The name of a scenario in a legend: its values of these parameters; the protocol if there are none."""
     return ", ".join(_said(name, row[name]) for name in names) or str(row["protocol"])
 
 
@@ -60,14 +63,14 @@ def _said(name: str, value: float | str) -> str:
 
 
 def spread_chart(named: Mapping[int, Row], of_scenario: Mapping[int, Sequence[Row]]) -> str:
-    """The share of informed nodes by round."""
+    """A line chart: the share of nodes that know everything, by round."""
     lines = _means(named, of_scenario, lambda scenario, row: row["informed"] / scenario["nodes"])
     series = [Series(name, list(enumerate(values))) for name, values in lines.items()]
     return line_chart("Nodes that know everything", series[:MOST_LINES], x_label="round", y_label="share of all nodes")
 
 
 def coverage_chart(named: Mapping[int, Row], of_scenario: Mapping[int, Sequence[Row]]) -> str:
-    """The mean share of the new entries that nodes know, by round."""
+    """A strip chart: the mean share of the new entries that nodes know, by round."""
     lines = _means(named, of_scenario, lambda _scenario, row: row["coverage"])
     longest = max(map(len, lines.values()))
     strips = [
@@ -82,7 +85,7 @@ def coverage_chart(named: Mapping[int, Row], of_scenario: Mapping[int, Sequence[
 
 
 def by_nodes(convergence: Sequence[Row], title: str, y_label: str, value: Callable[[Row], float | None]) -> str:
-    """Something about whole scenarios by the number of nodes; scenarios that never got there are left out."""
+    """A line chart of a value of each scenario, by the number of nodes; scenarios whose value is None are left out."""
     names = [name for name in varied(convergence) if name not in ("nodes", "degree")]
     found: defaultdict[str, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in convergence:
@@ -104,7 +107,7 @@ def _rounds(row: Row) -> float | None:
 def _means(
     named: Mapping[int, Row], of_scenario: Mapping[int, Sequence[Row]], value: Callable[[Row, Row], float]
 ) -> dict[str, list[float]]:
-    """The mean of runs that differ in the seed only, by round; a run that is over stays as it was."""
+    """The mean of the runs that differ in their seed only, by round. A run that has ended keeps its last value."""
     names = varied(named.values())
     runs: defaultdict[str, list[list[float]]] = defaultdict(list)
     for number, rows in of_scenario.items():

@@ -1,4 +1,8 @@
-"""Scenarios on Spark: the rounds of each, and what they add up to."""
+"""Scenarios on Spark: the rounds of each, and the sums over a scenario's rounds.
+
+A scenario cannot be divided, since each round needs the one before. So each is one task, and a sweep is as quick as its
+cores are many.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +40,16 @@ CONVERGENCE = (
     " seconds_99 DOUBLE, seconds_all DOUBLE, share DOUBLE, sessions BIGINT, failed BIGINT, messages BIGINT,"
     " bytes BIGINT, bytes_bound BIGINT, duplicate_bytes BIGINT, busiest_bytes BIGINT"
 )
-"""The columns of ``convergence``: the parameters, and what they led to.
+"""The columns of ``convergence``: the parameters of a scenario, and its results.
 
-``rounds``: how many were run. ``rounds_half``, ``rounds_99``, ``rounds_all``, ``seconds_99``, ``seconds_all``: until so
-many of all nodes knew everything; null if they never did. ``share``: of the nodes that did in the end. ``bytes_bound``:
-of the new entries and payloads to every node that learned of them, once each. ``busiest_bytes``: the most that a node
-sent and received in one round. The others are sums.
+``rounds``: how many were run. ``rounds_half``, ``rounds_99``, ``rounds_all``, ``seconds_99``, ``seconds_all``: when
+half, 99 % and all of the nodes knew everything; null if that never happened. ``share``: the share of nodes that knew
+everything at the end. ``bytes_bound``: the bytes of the new entries and payloads, once for each node that learned of
+them; no protocol needs fewer. ``busiest_bytes``: the most that one node sent and received in one round. The others are
+sums over the rounds.
 """
 
-_BATCH_ROWS = 1000
+_BATCH_ROWS = 1000  # rounds in one Arrow batch; most scenarios have fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +61,21 @@ class Simulation:
 
 
 def run_scenarios(spark: SparkSession, scenarios: Sequence[Scenario]) -> Simulation:
-    """Run scenarios; they are numbered from 0. Lazy, except that costs are measured at once.
+    """Run scenarios; they are numbered from 0. Lazy, except that the costs of sessions are measured at once.
 
-    The rounds are computed again by each action, unless they are written or kept.
+    Each action computes the rounds again, unless you write or persist them. ``ConfigError`` if there is no scenario.
     """
     if not scenarios:
-        raise ConfigError("nothing to simulate: no scenario")
+        raise ConfigError("nothing to simulate: no scenario was given")
     rounds = rounds_of(spark, scenarios)
     return Simulation(rounds, convergence(spark, scenarios, rounds))
 
 
 def rounds_of(spark: SparkSession, scenarios: Sequence[Scenario]) -> DataFrame:
-    """The rounds of scenarios. The largest begin first, so that none is begun last."""
+    """The rounds of scenarios, as ``ROUNDS``.
+
+    The largest scenarios begin first. One that began last would run alone while the other cores are idle.
+    """
     order = sorted(range(len(scenarios)), key=lambda at: (-scenarios[at].nodes, at))
     tasks = [(at, scenarios[at], costs_of(scenarios[at])) for at in order]
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_runner(tasks), ROUNDS)
@@ -97,7 +105,7 @@ def _batches(rows: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
 
 
 def convergence(spark: SparkSession, scenarios: Sequence[Scenario], rounds: DataFrame) -> DataFrame:
-    """What the rounds of each scenario add up to."""
+    """The results of each scenario from its rounds, as ``CONVERGENCE``."""
     rows = [
         (at, *(getattr(scenario, name) for name in NAMES), costs_of(scenario).log_bytes)
         for at, scenario in enumerate(scenarios)

@@ -1,7 +1,8 @@
-"""Real sessions between two endpoints in memory, to count what they send.
+"""Real sessions between two endpoints in memory, to count the bytes that they send.
 
-The endpoints are the protocol objects of ``culm.bushbaby``, ``culm.intervals`` and ``culm.proposals``; what they are
-told to say is what ``culm.node`` has them say in a one-time sync (docs/specs). Payloads are dots.
+The endpoints are the protocol objects of ``culm.bushbaby``, ``culm.intervals`` and ``culm.proposals``. What they are
+told to say is what ``culm.node`` has them say in a one-time sync (docs/specs). Nothing is stored: the logs are lists of
+entries, and every payload is dots.
 """
 
 from __future__ import annotations
@@ -23,33 +24,33 @@ if TYPE_CHECKING:
     from culm.bamboo import ForkProof
     from culm.types import Log
 
-BASE_ENTRIES = 40  # of each log, before it grew
-_CLUMP = b"simulated"
-_WINDOW = 1 << 18  # bytes of answers written at once
+# Entries of each log before it grew: enough for lipmaalinks of several lengths, few enough to be signed at once.
+BASE_ENTRIES = 40
+
+_CLUMP = b"simulated"  # the name of the group in Bushbaby's handshake; any will do
+_WINDOW = 1 << 18  # bytes of answers written at once; it does not change how many bytes a session has
 
 
 class Talk(NamedTuple):
-    """What was sent: bytes both ways, and messages. A message is all that one side says before the other answers."""
+    """The size of a session: bytes both ways, and messages. A message is all that one side says before an answer."""
 
     bytes: int
     messages: int
 
 
 class _Held(Items):
-    """What is held of a log."""
-
     is_forked = False
 
 
 class Logs:
-    """Complete beginnings of logs in memory, as the protocols want to read them."""
+    """Logs in memory, each complete from entry 1 on: a ``culm.transfer.Source`` for the protocols to read from."""
 
     def __init__(self) -> None:
         self.entries: dict[Log, list[Entry]] = {}
         self._held: dict[Log, _Held] = {}
 
     def put(self, entry: Entry) -> None:
-        """The next entry of its log, with its payload. One that is there already is left alone."""
+        """Add the next entry of its log, with its payload. An entry that is held already changes nothing."""
         of_log = self.entries.setdefault(entry.log, [])
         if entry.seq == len(of_log) + 1:
             of_log.append(entry)
@@ -58,27 +59,27 @@ class Logs:
             held.payloads.add(entry.seq, entry.seq)
 
     def held(self, log: Log) -> _Held:
-        """What is held of a log."""
+        """The numbers of the entries and payloads held of a log."""
         return self._held.setdefault(log, _Held())
 
     def page(self, log: Log, seq: int, *, ascending: bool, limit: int) -> list[Kept]:
-        """Entries from a number on."""
+        """At most ``limit`` entries from a number on, upwards or downwards."""
         of_log = self.entries.get(log, [])
         last = min(seq + limit - 1, len(of_log)) if ascending else max(1, seq - limit + 1)
         numbers = range(seq, last + 1) if ascending else range(min(seq, len(of_log)), last - 1, -1)
         return [Kept(of_log[at - 1], of_log[at - 1].size, True, None, 0) for at in numbers]
 
     def payload(self, kept: Kept, offset: int, size: int) -> bytes:
-        """Bytes of a payload."""
+        """Dots, as many as are left of the payload from ``offset`` on, at most ``size``."""
         return b"." * min(size, kept.entry.size - offset)
 
     def misfit(
         self, log: Log, low: int, high: int, least: int | None, greatest: int | None, *, ascending: bool
     ) -> int | None:
-        """Nobody asks by size here."""
+        """None, since these sessions do not ask for payloads by size."""
 
     def proofs(self, log: Log) -> list[ForkProof]:  # noqa: ARG002 - nothing is forked here
-        """No fork proofs."""
+        """No fork proofs, since no log is forked here."""
         return []
 
     def variants(self, log: Log, seq: int) -> list[Entry]:
@@ -86,15 +87,15 @@ class Logs:
         return self.entries.get(log, [])[seq - 1 : seq]
 
     def end_of_log(self, log: Log) -> Entry | None:
-        """No log has ended."""
+        """None, since no log ends here."""
 
     def expects(self, log: Log, seq: int) -> bool:  # noqa: ARG002 - payloads come with their entries here
-        """Nothing is under way."""
+        """False, since every payload comes with its entry here."""
         return False
 
 
 def two_sides(logs: int, grown: int, more: int, payload: int) -> tuple[Logs, Logs]:
-    """Two sides with the same logs; on the first side ``grown`` of them have ``more`` entries."""
+    """Two sides with the same logs; on the first side ``grown`` of the logs have ``more`` new entries each."""
     sides = Logs(), Logs()
     payload_hash = yamf_hash(b"." * payload)
     for log_id in range(logs):
@@ -119,11 +120,11 @@ class _Side(Protocol):
         """Receive bytes, and do what they ask for."""
 
     def give(self) -> bytes:
-        """What there is to say now."""
+        """The next bytes to send, empty if there are none now."""
 
 
 def _talk(one: _Side, other: _Side) -> Talk:
-    """Let them talk, in turns, until both are silent."""
+    """Let two sides talk, in turns, until neither has more to say."""
     total = messages = silent = 0
     speaker, listener = one, other
     while silent < 2:
@@ -191,7 +192,7 @@ class _Bushbaby:
 
 
 def talk_bushbaby(one: Logs, other: Logs) -> Talk:
-    """A whole session."""
+    """A whole Bushbaby session."""
     return _talk(_Bushbaby(one, b"one"), _Bushbaby(other, b"other"))
 
 
@@ -199,7 +200,7 @@ def talk_bushbaby(one: Logs, other: Logs) -> Talk:
 
 
 class _Intervals:
-    """``asks``: what to ask for each log."""
+    """One side of an intervals session. ``asks`` sends the requests for one of the logs that it ``follows``."""
 
     def __init__(
         self, logs: Logs, follows: Iterable[Log], asks: Callable[[intervals.Connection, Logs, Log], None]
@@ -230,7 +231,7 @@ class _Intervals:
 
 
 def _follow(connection: intervals.Connection, logs: Logs, log: Log) -> None:
-    """Two questions, and what is behind the newest entry, announced and sent: as ``culm.node.intervals.follower``."""
+    """Ask as ``culm.node.intervals.follower`` does: for the last entry, for forks, for all news, announced and sent."""
     newest = logs.entries[log][-1]
     own = intervals.MetadataOnly(newest.seq, ascending=False, dist=0, own=newest.hash)
     last = intervals.Regular(intervals.FromGreatest(1), intervals.FromGreatest(0))
@@ -241,19 +242,22 @@ def _follow(connection: intervals.Connection, logs: Logs, log: Log) -> None:
 
 
 def _news(logs: Logs, log: Log) -> intervals.Interval:
-    """Everything behind the newest entry; the hash of the first link below spares the certificate pool."""
+    """The interval of everything above the newest entry.
+
+    It names the hash that the first new entry links to, so that the peer need not send the certificate pool below.
+    """
     of_log = logs.entries[log]
     seq = len(of_log) + 1
     return intervals.Regular(intervals.At(seq, 0, of_log[lipmaa(seq) - 1].hash), intervals.FromGreatest(0))
 
 
 def talk_intervals(one: Logs, other: Logs) -> Talk:
-    """A whole session; both follow all logs."""
+    """A whole intervals session in which both sides follow all logs."""
     return _talk(_Intervals(one, one.entries, _follow), _Intervals(other, other.entries, _follow))
 
 
 def talk_fetching(one: Logs, other: Logs) -> Talk:
-    """A session in which it is known which logs the other side lacks something of, and only that is asked for."""
+    """The intervals session after a comparison: the second side knows what it lacks, and asks for nothing else."""
 
     def fetch(connection: intervals.Connection, logs: Logs, log: Log) -> None:
         connection.request(*log, _news(logs, log), lazy=False)
@@ -307,18 +311,16 @@ class _Proposals:
         self._session.endpoint.wake([entry.log])
 
     def ping(self) -> None:
-        """Ask for a sign of life."""
         self._session.ping()
 
     def end(self) -> None:
-        """Cancel everything and close."""
         for proposal_id in list(self._session.endpoint.exchanges):
             self._session.endpoint.cancel(proposal_id)
         self._session.close()
 
 
 def talk_proposals(one: Logs, other: Logs) -> Talk:
-    """A whole session with its farewell: a ping, everything cancelled, both channels closed."""
+    """A whole proposals session with its end: a ping, all proposals cancelled, both channels closed."""
     sides = _Proposals(one, proactive=True), _Proposals(other, proactive=False)
     talk = _talk(*sides)
     sides[0].ping()

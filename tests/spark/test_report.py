@@ -345,7 +345,7 @@ class TestPage:
         assert 40 <= shown <= 80
         assert f"{shown} of {len(made.logs):,} logs are shown. " in made.page.text
         assert "numbers/logs" in made.page.text
-        assert len(made.page.table("What is no entry")) == 50
+        assert len(made.page.table("What could not be read")) == 50
         assert any("50 of 310 rows" in caption for caption, _ in made.page.tables)
 
     def test_it_says_what_it_is_about(self, made: Made) -> None:
@@ -389,7 +389,7 @@ def test_what_is_no_verdict_is_one_line_on_spark(tmp_path: Path) -> None:
     """A number that no entry can have ends the report with one line, and leaves nothing."""
     results = tmp_path / "verified"
     add_rows(results, [verdict(bytes(32), 0, 0)])
-    with pytest.raises(CulmError, match=r"^Spark: .*its seqnum is not from 1 to 2\^64 - 1"):
+    with pytest.raises(CulmError, match=r"^Spark: .*its seqnum must be 1 to 2\^64 - 1"):
         report.run(str(results), tmp_path / "report")
     assert [results] == list(tmp_path.iterdir())
 
@@ -397,11 +397,11 @@ def test_what_is_no_verdict_is_one_line_on_spark(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"seqnum": 0}, "its seqnum is not from 1"),
-        ({"seqnum": 2**64}, "its seqnum is not from 1"),
-        ({"seqnum": None}, "its seqnum is not from 1"),
-        ({"verdict": "good"}, "'good' is no verdict"),
-        ({"payload": None}, "None is no state of a payload"),
+        ({"seqnum": 0}, "its seqnum 1 to"),
+        ({"seqnum": 2**64}, "its seqnum 1 to"),
+        ({"seqnum": None}, "its seqnum 1 to"),
+        ({"verdict": "good"}, "'good' is not a verdict"),
+        ({"payload": None}, "None is not a state of a payload"),
     ],
 )
 def test_what_is_no_verdict_is_one_line(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
@@ -485,7 +485,7 @@ class TestStates:
         assert found.entries < said
         told = page.index("This page covers a part only.")
         assert told < page.index("wrong payloads")
-        assert f"counts {said:,} entries, its table has {found.entries:,}" in " ".join(page.split())
+        assert f"counts {said:,} entries, but its table has {found.entries:,}" in " ".join(page.split())
         assert "culm spark report STATE" in page
 
 
@@ -515,7 +515,7 @@ def test_what_cannot_work_is_refused_before_spark_starts(tmp_path: Path, monkeyp
     with pytest.raises(ConfigError, match="is inside the output"):
         report.run(str(results), results, overwrite=True)
     for logs in (0, report.MOST_LOGS + 1):
-        with pytest.raises(ConfigError, match=f"^{logs} logs: a page shows 1 to 100"):
+        with pytest.raises(ConfigError, match=f"^{logs} logs; accepted: 1 to 100"):
             report.run(str(results), tmp_path / "report", logs=logs)
     for text in ("[]", "{", "[" * 100_000):
         (results / "summary.json").write_text(text)

@@ -1,4 +1,4 @@
-"""A page for people, and tables, on what a verification found.
+"""A report on what a verification found: a page for people, and the same numbers as tables.
 
 ::
 
@@ -6,11 +6,14 @@
 
     made = report.run("results", Path("report"))
 
-``source`` is what a report is about: the folder of a verification, or a state. ``counting`` is what is asked for, of
-Spark (``sql``, ``tables``) or of this process (``plain``, ``entries``, ``sums``): tables of logs, authors and forks,
-and counts that stay small (``counts``, ``strips``); ``numbers`` says what they are called and how they are kept.
-``page`` sets them (``sections``, ``logs``, ``charts``, ``html``, ``style``). ``job`` is the whole: what ``culm spark
-report`` runs.
+The page must stay small and the driver must not run out of memory, whatever the inputs. So everything that can be large
+(logs, authors, forks, rejects) is written as a table, and only some rows of it come to the page; everything else is
+counts by a few hundred kinds.
+
+``source`` is the subject of a report: the folder of a verification, or a state. ``counting`` is the interface of the
+two engines that count, Spark (``sql``, ``tables``) and this process (``plain``, ``entries``, ``sums``), which give the
+same numbers. ``counts`` and ``strips`` work on what either counted; ``numbers`` names all columns. ``page`` makes the
+HTML (``sections``, ``logs``, ``charts``, ``html``, ``style``). ``job`` does all of it: ``culm spark report`` runs it.
 """
 
 from culm.spark.report.job import DEFAULT_LOGS, MOST_LOGS, PAGE, Report, run

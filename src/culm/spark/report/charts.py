@@ -1,4 +1,4 @@
-"""The charts of a report's page, each with its numbers as a table below."""
+"""The charts of a report's page, each with its numbers as a table below, for readers who cannot see the chart."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
     from culm.spark.report.numbers import CompletenessNumbers, CopiesNumbers, GrowthNumbers, LengthNumbers
 
-_WIDE = 960
-_LOGARITHMIC_FROM = 1000
+_WIDE = 960  # pixels: the width of the page's text on a large screen
+_LOGARITHMIC_FROM = 1000  # Greatest value from which an axis is logarithmic: below it, a linear axis still shows all.
 
 
 def completeness(rows: Sequence[CompletenessNumbers]) -> Html:
-    """How much of the logs is held and verified."""
+    """Logs by the share of their numbers that is held and verified."""
     texts = [_percent(row.percent) for row in rows]
     svg = bar_chart(
         "Logs by how much of them is held and verified (percent of the numbers up to the newest)",
@@ -41,7 +41,7 @@ def _percent(percent: int | None) -> str:
 
 
 def lengths(rows: Sequence[LengthNumbers]) -> Html:
-    """How long the logs are: what is held of them, and what numbers they have reached."""
+    """Logs by length: by how many entries are held, and by the newest number."""
     svg = bar_chart(
         "Logs by length, in powers of ten",
         [_power(row.low) for row in rows],
@@ -64,8 +64,8 @@ def growth(rows: Sequence[GrowthNumbers]) -> Html:
     """Entries and bytes of all logs up to a sequence number."""
     x_log = rows[-1].seqnum > _LOGARITHMIC_FROM
     note = (
-        "All logs laid over each other: how many entries, and how many bytes of payloads, have a sequence number up to"
-        " the one below. The bytes claimed are what entries say; anybody can sign any size."
+        "The entries of all logs together: how many of them, and how many bytes of payloads, have a sequence number up"
+        " to the one on the horizontal axis. Bytes claimed are what entries say; an author can sign any size."
     )
     entries = line_chart(
         "Entries up to a sequence number",
@@ -104,7 +104,7 @@ def growth(rows: Sequence[GrowthNumbers]) -> Html:
 
 
 def copies(rows: Sequence[CopiesNumbers]) -> Html:
-    """How often entries were found."""
+    """Entries by how many copies of them the inputs have."""
     texts = [f"{row.low:,}" if row.low == row.high else f"{row.low:,} to {row.high:,}" for row in rows]
     svg = bar_chart(
         "Entries by how many times they were found in the inputs",

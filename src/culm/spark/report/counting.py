@@ -1,4 +1,4 @@
-"""What a report asks for, whoever counts it: Spark (``sql``), or this process (``plain``)."""
+"""The interface of the two engines that count for a report: Spark (``sql``), and this process (``plain``)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 class Counting(Protocol):
-    """The counts of one report. ``logs`` comes first: authors and forks are made from it.
+    """The counts of one report. Call ``logs`` first, because authors and forks are counted from its table.
 
-    Kinds are rows as ``culm.spark.report.tables.kinds_of_logs`` and ``kinds_of_entries`` describe them. The large
-    tables are written on the way.
+    ``logs``, ``authors``, ``forks`` and ``rejects`` also write their large tables. Kinds are rows as
+    ``culm.spark.report.tables.kinds_of_logs`` and ``kinds_of_entries`` describe them.
     """
 
     def logs(self, most: int) -> CountedLogs:
-        """The logs with most trouble and the largest, at most ``most`` of each; how many logs are of each kind."""
+        """The logs with most trouble and the largest logs, at most ``most`` of each; how many logs each kind has."""
 
     def authors(self) -> tuple[list[AuthorNumbers], int]:
-        """Those with most entries, and how many there are."""
+        """The authors with most entries, and how many authors there are."""
 
     def entries(self) -> CountedEntries:
-        """Entries by kind; the most frequent reasons; copies: their digits, the first digit, entries."""
+        """Entries by kind; the most frequent reasons; entries by copies: rows of digits, first digit and entries."""
 
     def forks(self) -> tuple[list[ForkNumbers], int]:
         """The first forks, and how many there are."""
@@ -39,4 +39,4 @@ class Counting(Protocol):
         """The most frequent kinds of rejects, and how many kinds there are."""
 
     def strips(self, newest: Mapping[Log, int]) -> dict[Log, Strip]:
-        """The strips of some logs, whose newest numbers are given."""
+        """The strips of the logs that ``newest`` has, with their newest numbers (0: none)."""

@@ -1,4 +1,8 @@
-"""From the few rows that Spark counted to the small tables of a report. Plain functions of plain values."""
+"""From the few rows that either engine counted to the small tables of a report. Plain functions of plain values.
+
+Counts by sequence number or by copies can have 2^64 kinds. They are taken together by *magnitude*, the number of digits
+and the first digit: 1, 2, ... 9, 10 to 19, 20 to 29 and so on. That is fewer than 200 kinds for any inputs.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +29,11 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
 
-MOST_STAGES = 40
+MOST_STAGES = 40  # of the verification in the page's table of costs; the summary is a file that could name any number
 
 
 def totals(entries: Sequence[Row], logs: Sequence[Row], authors: int, rejects: int) -> Totals:
-    """What rows of ``kinds_of_entries`` and ``kinds_of_logs`` add up to."""
+    """The totals, from rows of ``kinds_of_entries`` and ``kinds_of_logs``."""
     verdicts: Counter[str] = Counter()
     for row in entries:
         verdicts[row["verdict"]] += row["entries"]
@@ -48,7 +52,7 @@ def totals(entries: Sequence[Row], logs: Sequence[Row], authors: int, rejects: i
 
 
 def payloads(entries: Iterable[Row]) -> list[PayloadNumbers]:
-    """Entries by verdict and payload state, in the order of both."""
+    """Entries by verdict and payload state, in the order of ``VERDICTS`` and ``STATES``; none without entries."""
     counts: Counter[tuple[str, str]] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
     for row in entries:
@@ -60,12 +64,12 @@ def payloads(entries: Iterable[Row]) -> list[PayloadNumbers]:
 
 
 def magnitude(digits: int, digit: int) -> tuple[int, int]:
-    """The least and the greatest unsigned 64-bit number of so many digits that begins with this one."""
+    """The least and the greatest unsigned 64-bit number with this many digits and this first digit."""
     return digit * 10 ** (digits - 1), min(MAX_U64, (digit + 1) * 10 ** (digits - 1) - 1)
 
 
 def growth(entries: Iterable[Row]) -> list[GrowthNumbers]:
-    """Sums over all sequence numbers up to those at which the first digit changes."""
+    """Sums over all entries up to each sequence number at which the first digit changes."""
     steps: dict[tuple[int, int], Counter[str]] = {}
     for row in entries:
         step = steps.setdefault((row["digits"], row["digit"]), Counter())
@@ -85,12 +89,12 @@ def growth(entries: Iterable[Row]) -> list[GrowthNumbers]:
 
 
 def copies(counted: Iterable[tuple[Any, ...]]) -> list[CopiesNumbers]:
-    """From digits, first digit and entries."""
+    """Entries by how often they were found; ``counted`` has rows of digits, first digit and entries."""
     return [CopiesNumbers(*magnitude(digits, digit), count) for digits, digit, count in sorted(counted)]
 
 
 def completeness(logs: Sequence[Row]) -> list[CompletenessNumbers]:
-    """Logs by tens of percent, all that there can be; at the end those without a number, if there are any."""
+    """Logs by tens of percent, also those that no log has; at the end logs without a number, if there are any."""
     counts: Counter[int | None] = Counter()
     for row in logs:
         counts[row["percent"]] += row["logs"]
@@ -99,7 +103,7 @@ def completeness(logs: Sequence[Row]) -> list[CompletenessNumbers]:
 
 
 def lengths(logs: Sequence[Row]) -> list[LengthNumbers]:
-    """Logs by powers of ten, from 1 to the greatest there is."""
+    """Logs by powers of ten, from 1 to the greatest power that any log has."""
     by_entries: Counter[int] = Counter()
     by_newest: Counter[int] = Counter()
     for row in logs:
@@ -113,7 +117,7 @@ def lengths(logs: Sequence[Row]) -> list[LengthNumbers]:
 
 
 def cost(said: Mapping[str, object]) -> list[CostNumbers]:
-    """The stages that a verification's summary tells of, the first ``MOST_STAGES``; what is none is left out."""
+    """The stages in a verification's summary, at most ``MOST_STAGES``. What does not look like a stage is left out."""
     stages = said.get("stages")
     found = [stage for stage in stages if isinstance(stage, dict)] if isinstance(stages, list) else []
     return [
@@ -123,7 +127,7 @@ def cost(said: Mapping[str, object]) -> list[CostNumbers]:
 
 
 def seconds(said: Mapping[str, object], name: str) -> float | None:
-    """A number of seconds, if there is one."""
+    """A number of seconds in a summary or stage; None if it is missing or not a finite number."""
     value = said.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         return None

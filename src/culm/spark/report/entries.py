@@ -1,4 +1,9 @@
-"""The verdicts of a report as columns in this process: some 40 bytes an entry, sorted by log, number and verdict."""
+"""The verdicts as columns of numpy in this process: some 40 bytes an entry, sorted by log, number and verdict.
+
+Authors, verdicts, payload states and reasons repeat, so a row has small numbers for them, and lists have their texts.
+Sorted so, neighbouring rows answer most questions: where a log begins, which numbers follow each other, which of
+several entries of a number has the best verdict.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +26,19 @@ if TYPE_CHECKING:
     from culm.types import Log
 
 
-NO_ENTRY = "a row is no entry: its seqnum is not from 1 to 2^64 - 1"
+NO_ENTRY = "a row is not an entry: its numbers must be whole, its seqnum 1 to 2^64 - 1"
 _FORK = re.compile(r"fork at ([0-9]{1,20})")
 _PLACE = re.compile(r" at [0-9]+$")
-_MOST_LETTERS = 80  # of a reason
+_MOST_LETTERS = 80  # Of a reason's words. A table can hold anything there; longer texts would break the page's table.
 
 
 class Entries:
-    """All entries. ``logs`` ascend; the columns have a row for each entry, those of a log begin at ``starts``.
+    """All entries. ``logs`` ascend; the other columns have a row for each entry, and a log's rows begin at ``starts``.
 
-    ``log`` is the position in ``logs``, ``state`` that of the verdict in ``VERDICTS``, ``payload`` that in ``STATES``,
-    ``forked_at`` the number that the reason names (0: none), ``reason`` the position in ``reasons`` of its words.
-    ``is_bad``: the signature is.
+    ``log`` is a position in ``logs``, ``state`` one in ``VERDICTS``, ``payload`` one in ``STATES``, ``reason`` one in
+    ``reasons``. ``forked_at`` is the fork that the reason names, 0 if it names none. ``is_bad``: the signature is bad.
+
+    ``CulmError`` for a row that is not an entry, and for a verdict or payload state that is unknown.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
@@ -84,7 +90,7 @@ class Runs:
         self.last: Numbers = number[np.append(starts[1:], len(log)) - 1] if len(starts) else number
 
     def of_log(self, log: int) -> slice:
-        """The runs of the log at that position."""
+        """The runs of the log at a position in ``Entries.logs``."""
         return slice(int(np.searchsorted(self.log, log)), int(np.searchsorted(self.log, log, "right")))
 
 
@@ -104,7 +110,7 @@ def unsigned_of(column: pa.Array) -> Numbers:
 
 
 class _Read:
-    """Batches one after the other; logs and reasons get numbers as they come."""
+    """Reads batch after batch; logs and reasons are numbered in the order in which they first appear."""
 
     def __init__(self) -> None:
         self.logs: dict[Log, int] = {}
@@ -112,11 +118,10 @@ class _Read:
         self._columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in _KINDS}
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """What was read, as one array for each column."""
+        """One array for each column, of all batches."""
         return {name: np.concatenate([np.empty(0, kind), *self._columns[name]]) for name, kind in _KINDS.items()}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the rows of a batch."""
         number = unsigned_of(batch.column("seqnum"))
         if not number.all():
             raise CulmError(NO_ENTRY)
@@ -136,7 +141,7 @@ class _Read:
             self._columns[name].append(column.astype(_KINDS[name]))
 
     def _logs(self, authors: pa.Array, ids: Numbers) -> npt.NDArray[np.int32]:
-        """The number of each row's log. Rows of one log mostly stand together."""
+        """The number of each row's log. Rows of one log mostly follow each other, so a loop over the runs is quick."""
         indices, values = _encoded(authors)
         begins = np.ones(len(ids), np.bool_)
         begins[1:] = (indices[1:] != indices[:-1]) | (ids[1:] != ids[:-1])
@@ -148,7 +153,7 @@ class _Read:
         return np.repeat(np.array(found, np.int32), np.diff(np.append(starts, len(ids))))
 
     def _reasons(self, column: pa.Array) -> tuple[npt.NDArray[Any], Numbers, Flags]:
-        """Of each row the number of its reason's words, the position of the fork, whether the signature is bad."""
+        """For each row the number of its reason's words, the fork it names (0: none), whether the signature is bad."""
         indices, values = _encoded(column)
         words = np.array([self.reasons.setdefault(_words(text), len(self.reasons)) for text in values], np.int32)
         forks = np.array([_fork(text) for text in values], np.uint64)
@@ -170,23 +175,23 @@ _KINDS: dict[str, Any] = {
 
 
 def _encoded(column: pa.Array) -> tuple[Offsets, list[Any]]:
-    """Of each row the position of its value among the distinct ones; null is one of them."""
+    """For each row the position of its value in the list of distinct values, in which null is a value."""
     found = column.dictionary_encode("encode")
     return np.asarray(found.indices).astype(np.int64), found.dictionary.to_pylist()
 
 
 def _codes(column: pa.Array, names: Sequence[str], what: str) -> npt.NDArray[np.int8]:
-    """The positions of names; ``CulmError`` for one that is not known."""
+    """The positions of a column's values in ``names``; ``CulmError`` for any other value."""
     indices, values = _encoded(column)
     unknown = set(values) - set(names)
     if unknown:
-        raise CulmError(f"{min(unknown, key=repr)!r} is no {what}")
+        raise CulmError(f"{min(unknown, key=repr)!r} is not a {what}; expected {', '.join(names)}")
     codes: npt.NDArray[np.int8] = np.array([names.index(value) for value in values], np.int8)[indices]
     return codes
 
 
 def _words(reason: str | None) -> str:
-    """A reason without its numbers: of ``fork at 7`` and the like the words alone."""
+    """A reason without its numbers, so that ``fork at 7`` and ``fork at 9`` are counted together."""
     if reason is None:
         return "no reason given"
     return _PLACE.sub("", reason.split(":")[0])[:_MOST_LETTERS]

@@ -1,8 +1,9 @@
-"""The pieces of a page: text that is safe to set, tables, figures, and small drawings as SVG.
+"""The pieces of a page: escaped text, tables, numbers, and small drawings as SVG.
 
-What is ``Html`` is set as it is, everything else is escaped. Text from elsewhere (reasons, names of files) goes through
-``foreign``: it is cut, and what a reader would not see in it, as control characters or a change of direction, is shown
-as its number.
+Names of files and reasons come from inputs that anybody may have made, and a page opened in a browser must not run or
+fake anything because of them. So the type says what is safe: ``Html`` goes into the page as it is, and everything else
+is escaped. Foreign text goes through ``foreign``, which also cuts it and shows control characters, and characters that
+change the direction of writing, as numbers.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ if TYPE_CHECKING:
 
     from culm.spark.report.strips import Cell, Strip
 
-_MOST_LETTERS = 300
-_WIDTH, _HEIGHT = 9600, 24  # of a strip's drawing, in its own units
-_BREAK = 200  # the room of a break
-_LEAST = 2  # of these: what there is, is seen
-_BAR = 1000
+_MOST_LETTERS = 300  # of a foreign text; a longer one would fill the page
+_WIDTH, _HEIGHT = 9600, 24  # of a strip, in units of its own drawing: 100 for each of 96 cells, 24 steps of filling
+_BREAK = 200  # the width of a break in a strip, in the same units: two cells
+_LEAST = 2  # the least width or height of a part that is not 0, in units of its drawing, so that it is seen
+_BAR = 1000  # the width of a bar, in units of its drawing: shares are exact to 0.1 %
 
 
 class Html(str):
-    """Text that needs no escaping."""
+    """Text that goes into the page as it is; make it only of escaped parts."""
 
     __slots__ = ()
 
 
 class Figure(Html):
-    """A number in words or with a unit, aligned like one."""
+    """A number with a unit or a sign (``3.5 MiB``, ``12 %``); tables align it like a number."""
 
     __slots__ = ()
 
 
 def safe(value: object) -> Html:
-    """A value as it stands on the page: numbers with separators, nothing for None."""
+    """A value as it stands on the page: escaped, integers with separators, a dash for None."""
     if isinstance(value, Html):
         return value
     if value is None:
@@ -51,7 +52,7 @@ def safe(value: object) -> Html:
 
 
 def foreign(text: str | None) -> Html:
-    """Text that somebody else wrote."""
+    """Text from the inputs: cut, escaped, with numbers for what a reader would not see; a dash for None."""
     if text is None:
         return safe(None)
     cut = text if len(text) <= _MOST_LETTERS else text[:_MOST_LETTERS] + "…"
@@ -60,12 +61,12 @@ def foreign(text: str | None) -> Html:
 
 
 def join(parts: Iterable[str], separator: str = "\n") -> Html:
-    """Pieces of a page, one after the other."""
+    """Pieces of a page, one after the other. They must be safe already: they are not escaped here."""
     return Html(separator.join(parts))
 
 
 def element(name: str, content: object, kind: str = "") -> Html:
-    """An element, with a class if one is given."""
+    """An element with escaped content; ``kind`` is its class."""
     attribute = f' class="{kind}"' if kind else ""
     return Html(f"<{name}{attribute}>{safe(content)}</{name}>")
 
@@ -76,7 +77,7 @@ def log_name(author: bytes, log_id: int) -> Html:
 
 
 def claimed_author(author: bytes) -> str:
-    """What a row names as its author: in base62, or in hex if it is not 32 bytes and so nobody's key."""
+    """The author that a row names, in base62; in hex if it does not have 32 bytes, and so is nobody's key."""
     return author_text(author) if len(author) == 32 else author.hex()
 
 
@@ -103,12 +104,12 @@ def _kind(value: object) -> str:
 
 
 def details(summary: object, content: Html) -> Html:
-    """What is shown when it is asked for."""
+    """Content that a reader opens by its summary."""
     return Html(f"<details><summary>{safe(summary)}</summary>\n{content}\n</details>")
 
 
 def chart(svg: str) -> Html:
-    """A drawing of ``culm.spark.charts``, as it can stand in a page, scrolled where it is wide."""
+    """A chart of ``culm.spark.charts``, set into the page; narrow screens scroll it."""
     inside = svg.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)
     return Html(f'<div class="wide chart">{inside}</div>')
 
@@ -117,7 +118,7 @@ def chart(svg: str) -> Html:
 
 
 def share(part: int, whole: int) -> str:
-    """A share in percent; 0 % and 100 % only if that is exact."""
+    """A share in percent. Only exact ones are 0 % and 100 %: one bad entry in a million must not look like none."""
     if not whole:
         return "–"  # noqa: RUF001 - a dash
     percent = Fraction(100 * part, whole)
@@ -131,12 +132,12 @@ def share(part: int, whole: int) -> str:
 
 
 def bytes_text(size: int) -> Figure:
-    """A number of bytes with its unit."""
+    """A number of bytes with its unit: B, KiB and so on."""
     return Figure(size_text(size))
 
 
 def number(value: float | None) -> Html:
-    """A number that is not whole."""
+    """A number with one decimal, a dash for None."""
     return safe(None) if value is None else Figure(f"{value:,.1f}")
 
 
@@ -144,7 +145,7 @@ def number(value: float | None) -> Html:
 
 
 def bar(title: str, parts: Sequence[tuple[str, int]]) -> Html:
-    """One bar of parts, each with its class; what is there at all is seen."""
+    """One bar of parts, each with its class and count. A part that is not 0 has at least a visible width."""
     drawn, left = [], 0
     for (kind, _), width in zip(parts, portions([count for _, count in parts], _BAR), strict=True):
         if width:
@@ -154,13 +155,16 @@ def bar(title: str, parts: Sequence[tuple[str, int]]) -> Html:
 
 
 def meter(part: int, whole: int) -> Html:
-    """A small bar for one number of several."""
+    """A small bar: how much of a whole one part is."""
     width = portions([part, max(0, whole - part)], 100)[0]
     return _stretched("meter", share(part, whole), "0 0 100 10", Html(f'<rect class="a" width="{width}" height="10"/>'))
 
 
 def portions(counts: Sequence[int], room: int, least: int = _LEAST) -> list[int]:
-    """Whole units for counts, in proportion; at least ``least`` for each that is not 0, at the cost of the greatest."""
+    """``room`` units divided in proportion to counts. Each count that is not 0 gets at least ``least``.
+
+    The greatest count pays for that, so the units add up to ``room``.
+    """
     whole = sum(counts)
     if not whole:
         return [0] * len(counts)
@@ -171,9 +175,10 @@ def portions(counts: Sequence[int], room: int, least: int = _LEAST) -> list[int]
 
 
 def strip(title: str, drawn: Strip) -> Html:
-    """The coverage of a log: from below verified, unverified, invalid; what is missing is left free.
+    """The coverage of a log as SVG. Each cell is filled from below: verified, unverified, invalid; the rest is missing.
 
-    Neighbouring cells that look the same are one shape. Breaks are a zigzag.
+    Neighbouring cells that look the same are one shape, so that a page with many strips stays small. A break is a
+    zigzag.
     """
     paths: dict[str, list[str]] = {"v": [], "u": [], "i": [], "z": []}
     breaks = [bool(at or piece[0].first > 1) for at, piece in enumerate(drawn.pieces)]
@@ -200,7 +205,7 @@ def _units(cell: Cell) -> list[int]:
 
 
 def swatch(kind: str) -> Html:
-    """The colour of a class, for a legend."""
+    """A square in the colour of a class, for a legend."""
     square = f'<rect class="{kind}" width="10" height="10"/>'
     return Html(f'<svg class="swatch" viewBox="0 0 10 10" aria-hidden="true">{square}</svg>')
 

@@ -10,9 +10,9 @@
     OUTPUT/numbers/*.parquet   the small tables of the page (``culm.spark.report.numbers.SMALL``)
     OUTPUT/summary.json        the counts
 
-Up to ``SMALL_ENTRIES`` are counted in this process (``plain``), where that takes seconds. Of more of them Spark counts
-(``sql``): the verdicts are read four times, each time a few of their columns, and all that comes to this process is
-bounded: some rows of the large tables, and counts by a few hundred kinds.
+Up to ``SMALL_ENTRIES`` are counted in this process (``plain``), where that takes seconds. Spark counts larger inputs
+(``sql``), which reads the verdicts four times, each time a few of their columns. What comes to this process is bounded:
+some rows of the large tables, and counts by a few hundred kinds.
 """
 
 from __future__ import annotations
@@ -43,14 +43,17 @@ if TYPE_CHECKING:
 
 PAGE = "report.html"
 DEFAULT_LOGS, MOST_LOGS = 25, 100
+"""Logs that a page shows, twice (largest, and most troubled). More than 100 would make a page that nobody reads and
+that no longer can be mailed."""
 
 SMALL_ENTRIES = 2_000_000
-"""Up to so many entries and rejects are counted without Spark, unless a master is named: in 250 bytes each."""
+"""Entries and rejects that are counted without Spark, unless a master is named. Each takes 250 bytes of memory, so this
+many take half a gigabyte; with a much lower value Spark's start would take longer than the counting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report(Totals):
-    """What was reported on; the counts are those of the page's headline, ``page_bytes`` is its size."""
+    """The summary: the counts of the page's headline, the size of the page in bytes, the time in seconds."""
 
     page_bytes: int
     seconds: float
@@ -69,19 +72,19 @@ def run(
     overwrite: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
-    """Report on what a verification wrote, or on a state, and write the folder ``output``: all of it, or none.
+    """Report on the results of a verification, or on a state, and write the folder ``output``: all of it, or none.
 
-    ``logs``: of how many logs the page shows the coverage: the largest ones, and as many of those with most trouble.
+    ``logs``: the page shows the coverage of so many of the largest logs, and of as many with most trouble, 1 to 100.
     ``master`` is Spark's; a session that is active already is used instead. Without either, up to ``SMALL_ENTRIES``
     are counted without Spark, more on ``local[*]``. ``overwrite`` and ``progress`` are those of ``culm.spark.job.run``.
 
     ``ConfigError``, before Spark is started, if ``results`` is no such folder, ``logs`` is out of range, or the output
-    cannot be written; ``ConfigError`` if Spark, Java or the master is not there; ``CulmError`` if Spark fails, or a
-    table cannot be read.
+    cannot be written. ``ConfigError`` if Spark, Java or the master is missing. ``CulmError`` if Spark fails, or a table
+    cannot be read.
     """
     started = time.monotonic()
     if not 1 <= logs <= MOST_LOGS:
-        raise ConfigError(f"{logs} logs: a page shows 1 to {MOST_LOGS}")
+        raise ConfigError(f"{logs} logs; accepted: 1 to {MOST_LOGS}, since a page must stay small")
     check_installed()
     source = source_of(Path(results).absolute())
     output = output.absolute()
@@ -102,7 +105,7 @@ def run(
 
 @contextmanager
 def _counting(source: Source, folder: Path, master: str | None, say: Callable[[str], None]) -> Iterator[Counting]:
-    """Whoever counts: this process, or Spark."""
+    """The engine that counts: this process, or Spark."""
     entries = source.entries()
     looking = f"looking for gaps in the logs ({entries:,} entries)"
     if master is None and entries + source.rejected() <= SMALL_ENTRIES and not is_running():
@@ -121,7 +124,7 @@ def _counting(source: Source, folder: Path, master: str | None, say: Callable[[s
 
 
 def _numbers(source: Source, counts: Counting, most: int, started: float, say: Callable[[str], None]) -> Numbers:
-    """Everything the page shows."""
+    """Everything that the page shows. ``most``: the largest and the most troubled logs to draw, of each."""
     say("counting log by log")
     troubled, largest, log_kinds = counts.logs(most)
     authors, authors_in_all = counts.authors()

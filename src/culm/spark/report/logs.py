@@ -1,4 +1,4 @@
-"""The part of a report's page that shows single logs: a strip for each, and what is known of it."""
+"""The part of a report's page that shows single logs: a strip of its numbers for each, and its counts in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEGEND = (("v", VERIFIED), ("u", UNVERIFIED), ("i", INVALID), ("m", "missing"))
 
 
 def logs(numbers: Numbers) -> Html:
-    """The logs with most trouble, and the largest of the others."""
+    """The logs with most trouble, and the largest ones that are not among those."""
     if not numbers.largest:
         return element("p", "There are no logs.")
     troubled = {(log.author, log.log_id) for log in numbers.troubled}
@@ -26,16 +26,16 @@ def logs(numbers: Numbers) -> Html:
         element(
             "p",
             Html(
-                f"{said} Each strip is a log's sequence numbers from 1 to its newest; how high it is filled says how"
+                f"{said} Each strip shows a log's sequence numbers from 1 to its newest. How high it is filled says how"
                 " many of the numbers there are held. A zigzag stands for missing numbers that are left out. A number"
-                " that several entries have counts once. Entries with a bad signature have no part in this: anybody"
+                " that several entries have counts once. Entries with a bad signature do not count, because anybody"
                 " can make them. All logs are in <code>numbers/logs</code>."
             ),
         ),
         element("p", join((f"<span>{swatch(kind)}{name}</span>" for kind, name in _LEGEND), "\n"), "legend"),
     ]
     if troubled:
-        parts.append(element("h3", "Most trouble: forked, or with entries not trusted or payloads wrong"))
+        parts.append(element("h3", "Most trouble: forks, entries that are not verified, wrong payloads"))
         parts += [_log(log, numbers.strips[log.author, log.log_id]) for log in numbers.troubled]
     if others:
         parts.append(element("h3", "The largest of the others" if troubled else "The largest logs"))
@@ -73,7 +73,7 @@ def _span(first: int, last: int) -> str:
 def _numbers(log: LogNumbers) -> str:
     if not log.newest:
         return "No entry has a good signature."
-    whole = f"1 to {log.contiguous:,} whole and verified" if log.contiguous else "entry 1 is not verified"
+    whole = f"1 to {log.contiguous:,} complete and verified" if log.contiguous else "entry 1 is not verified"
     fork = "" if log.forked_at is None else f"; forked at {log.forked_at:,}"
     return (
         f"Newest {log.newest:,}; {whole}; {log.missing:,} missing ({share(log.held_verified, log.newest)} held and"
@@ -86,11 +86,11 @@ def _entries(log: LogNumbers) -> str:
     bad = f" ({log.bad_signatures:,} with a bad signature)" if log.bad_signatures else ""
     verdicts = f"{log.verified:,} verified, {log.unverified:,} unverified, {log.invalid:,} invalid{bad}"
     entries = f"{log.entries:,} {'entry' if log.entries == 1 else 'entries'}"
-    return f"{entries}: {verdicts}. Payloads: {', '.join(states)}. Found {log.copies:,} times in all."
+    return f"{entries}: {verdicts}. Payloads: {', '.join(states)}. Copies in the inputs: {log.copies:,}."
 
 
 def _broken(drawn: Strip) -> str:
-    """What is left out of a strip."""
+    """A sentence that names the numbers left out of a strip; empty if none are."""
     gaps: list[str] = []
     free = 1
     for piece in drawn.pieces:

@@ -1,7 +1,7 @@
-"""The numbers of a report: what they are called, and how they are kept as Parquet.
+"""The numbers of a report: their names and meaning, and their columns as Parquet.
 
-Every table of the page is one of these. Those with a row for each log, author, fork or reject can be large and are only
-written by Spark; of them the page shows some rows. The others are small whatever the inputs.
+Every table of the page is one of these. The tables of logs, authors, forks and rejects can be large: they are only
+written, and the page shows some of their rows. All others are small whatever the inputs.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ SUM = "DECIMAL(38,0)"
 WRONG_PAYLOADS = (MISMATCH, SIZE_MISMATCH)
 
 MOST_AUTHORS, MOST_FORKS, MOST_REJECTS, MOST_REASONS = 25, 50, 50, 30
-"""How many rows of these tables a page shows."""
+"""How many rows of these tables a page shows. They bound the page's size; the tables beside it have all rows."""
 
 PROOF_BYTES = 4096
-"""How much of one proof a page shows; two entries have some 600."""
+"""How many bytes of a proof a page shows. A proof has some 600; a table that somebody made could hold anything."""
 
 
 class LogNumbers(NamedTuple):
-    """One log. Sequence numbers are those of entries with a good signature: others can be made by anybody.
+    """One log. Numbers of entries with a bad signature do not count, because anybody can make such entries.
 
-    ``newest`` is the greatest number held (0: none), ``held`` how many numbers are, ``held_verified`` how many by a
-    verified entry, ``contiguous`` the number up to which all are, ``missing`` how many up to ``newest`` are not held.
-    ``forked_at`` is the lowest position of a fork, None if there is none. Bytes are of payloads.
+    ``newest`` is the greatest number held (0: none), ``held`` counts the numbers that are held, ``held_verified`` those
+    of them that a verified entry has. Up to ``contiguous`` all numbers are held and verified. ``missing`` counts the
+    numbers up to ``newest`` that are not held. ``forked_at`` is the lowest position of a fork, None if there is none.
+    Bytes are of payloads: ``claimed_bytes`` as entries say, ``held_bytes`` of those that were read whole.
     """
 
     author: bytes
@@ -115,7 +116,7 @@ AUTHORS = Columns(
 
 
 class ForkNumbers(NamedTuple):
-    """One fork. Where no proof was written, only where it is and how far the log is whole."""
+    """One fork. ``case``, the two numbers and ``proof`` are None if the verification wrote no proofs."""
 
     author: bytes
     log_id: int
@@ -128,7 +129,7 @@ class ForkNumbers(NamedTuple):
 
 
 class RejectNumbers(NamedTuple):
-    """What could not be read of one source for one reason; numbers in the reason are ``#``."""
+    """The rejects of one source with one reason. Numbers in the reason are ``#``, so that like reasons count as one."""
 
     source: str | None
     reason: str | None
@@ -140,7 +141,7 @@ REJECTED = Columns(source="STRING", reason="STRING", rejects="BIGINT", first_off
 
 
 class ReasonNumbers(NamedTuple):
-    """Why entries are not verified."""
+    """How many entries have one verdict, not ``verified``, for one reason."""
 
     verdict: str
     reason: str
@@ -165,14 +166,17 @@ class CopiesNumbers(NamedTuple):
 
 
 class CompletenessNumbers(NamedTuple):
-    """Logs of which this share is held and verified: from ``percent`` on, below the next; None if none has a number."""
+    """Logs of which ``percent`` to just below ``percent`` + 10 of the numbers are held and verified.
+
+    100 means all; None means that the logs have no number at all, only entries with bad signatures.
+    """
 
     percent: int | None
     logs: int
 
 
 class LengthNumbers(NamedTuple):
-    """Logs with ``low`` to ``high`` entries, and logs whose newest number is in between."""
+    """How many logs have ``low`` to ``high`` entries, and how many have their newest number in that range."""
 
     low: int
     high: int
@@ -181,7 +185,7 @@ class LengthNumbers(NamedTuple):
 
 
 class GrowthNumbers(NamedTuple):
-    """Entries of all logs with numbers up to ``seqnum``; bytes of payloads that they claim, and that are held."""
+    """Entries of all logs with numbers up to ``seqnum``, and the bytes of their payloads, claimed and held."""
 
     seqnum: int
     entries: int
@@ -191,7 +195,7 @@ class GrowthNumbers(NamedTuple):
 
 
 class CoverageNumbers(NamedTuple):
-    """A stretch of a log's numbers, and how many of them are held by which entries."""
+    """One cell of a strip: a stretch of a log's numbers, and how many of them have which verdict."""
 
     author: bytes
     log_id: int
@@ -204,7 +208,7 @@ class CoverageNumbers(NamedTuple):
 
 
 class CostNumbers(NamedTuple):
-    """A stage of the verification."""
+    """A stage of the verification, as its summary tells of it; None for what it does not tell."""
 
     stage: str
     seconds: float | None
@@ -235,7 +239,7 @@ SMALL = {
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What everything adds up to. ``missing``: numbers not held, of all logs up to their newest."""
+    """The totals of all logs. ``missing``: numbers up to each log's newest that are not held."""
 
     entries: int
     verified: int
@@ -253,9 +257,10 @@ class Totals:
 class Numbers:
     """Everything that a page shows.
 
-    ``troubled`` and ``largest`` are rows of the table of logs, ``authors``, ``forks`` and ``rejects`` the first rows of
-    theirs; ``forks_in_all`` and ``rejects_in_all`` say how many rows those have, ``proofs`` whether there are proofs of
-    forks. ``said`` is what ``summary.json`` of the verification says, or a state; ``of_state``: it is a state.
+    ``troubled`` and ``largest`` are rows of the table of logs; ``authors``, ``forks`` and ``rejects`` are the first
+    rows of their tables, which have ``forks_in_all`` and ``rejects_in_all`` rows. ``proofs``: the verification wrote
+    proofs of forks. ``said`` has the counts and times of the verification's ``summary.json``, or of a state's manifest.
+    ``of_state``: the report is on a state. ``seconds``: the time until the page was drawn.
     """
 
     name: str
@@ -292,7 +297,7 @@ class Numbers:
 
 
 def write_small(numbers: Numbers, folder: Path) -> None:
-    """Write the small tables as Parquet files into a folder."""
+    """Write the small tables into a folder, each as a file ``NAME.parquet``."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -304,7 +309,7 @@ def write_small(numbers: Numbers, folder: Path) -> None:
 
 
 def schema_of(columns: Columns) -> pa.Schema:
-    """The columns of a table of numbers as Arrow has them."""
+    """The Arrow schema of a table of numbers."""
     import pyarrow as pa
 
     kinds = {

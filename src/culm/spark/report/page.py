@@ -1,7 +1,8 @@
 """The page of a report: from ``Numbers`` to HTML. The same numbers give the same page.
 
-Plain HTML with drawings inside, no scripts, nothing from elsewhere. Whatever the inputs, the page is small: it shows
-some rows of large tables, and says how many there are and where they all are.
+It is one file of plain HTML with drawings inside. It has no scripts and loads nothing from elsewhere, so that it can be
+mailed, printed and kept. It shows some rows of large tables, and says how many rows there are and where all of them
+are.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def page(numbers: Numbers) -> str:
-    """The whole page."""
+    """The page as HTML, from ``<!DOCTYPE html>`` on."""
     title = f"Verification report: {numbers.name}"
     sections = [(anchor, heading, section(numbers)) for anchor, heading, section in SECTIONS]
     links = join((f'<a href="#{anchor}">{heading}</a>' for anchor, heading, _ in sections), "\n")
@@ -45,7 +46,7 @@ def page(numbers: Numbers) -> str:
 {body}
 </main>
 <footer>
-<p>Made {safe(numbers.made)} by <code>culm spark report</code>. All numbers of this page stand as Parquet tables in the
+<p>Made {safe(numbers.made)} by <code>culm spark report</code>. All numbers on this page are also Parquet tables, in the
 folder <code>numbers</code> beside it. Authors are written in base62.</p>
 </footer>
 </body>
@@ -73,9 +74,9 @@ def _headline(numbers: Numbers) -> Html:
 
 
 _HONEST = (
-    "Verified says who wrote an entry, and that it stands in its log where it claims to. It does not say that what is"
-    " written there is true, and it is said of these inputs only: somebody may hold another branch of a log that shows"
-    " no fork here."
+    "Verified means that the author signed the entry, and that it belongs where it stands in its log. It does not mean"
+    " that its content is true. And it holds for these inputs only: somebody may have another branch of a log that"
+    " shows no fork here."
 )
 
 
@@ -84,7 +85,7 @@ def _sentence(numbers: Numbers) -> str:
     if not of_all.entries:
         if _in_all(numbers):
             return "No entries: the last run found nothing new, and nothing that changed."
-        return "No entries: there was nothing in the inputs that could be judged."
+        return "No entries: the inputs have none that could be read."
     trusted = share(of_all.verified, of_all.entries)
     return (
         f"{_counted(of_all.entries, 'entry', 'entries')} of {_counted(of_all.logs, 'log', 'logs')} by"
@@ -97,24 +98,24 @@ def _counted(count: int, one: str, several: str) -> str:
 
 
 def _in_all(numbers: Numbers) -> int:
-    """How many entries the verification's summary counts, if these are not the ones of its table; else 0."""
+    """How many entries the verification's summary counts, if its table has another number of them; else 0."""
     said = numbers.said.get("entries")
     return said if isinstance(said, int) and said != numbers.totals.entries else 0
 
 
 def _covers(numbers: Numbers) -> Html:
-    """What the page is about, if that is not simply the inputs of a verification."""
+    """A paragraph that says what the page covers, unless it is simply the inputs of a verification."""
     if numbers.of_state:
-        return element("p", "This page is about everything that the state knows, from all runs with it.", "covers")
+        return element("p", "This page covers everything that the state knows, from all runs with it.", "covers")
     said = _in_all(numbers)
     if not said:
         return Html("")
     return element(
         "p",
         Html(
-            f"This page covers a part only. The verification's summary counts {said:,} entries, its table has"
-            f" {numbers.totals.entries:,}: a run with a state writes those that are new or of which something else is"
-            " said now. Whatever is said here of coverage, missing numbers, growth and shares is said of these alone."
+            f"This page covers a part only. The verification's summary counts {said:,} entries, but its table has"
+            f" {numbers.totals.entries:,}, because a run with a state writes only entries that are new or whose verdict"
+            " changed. Coverage, missing numbers, growth and shares on this page are those of these entries alone."
             " For all entries make a report on the state itself: <code>culm spark report STATE</code>."
         ),
         "covers",

@@ -1,4 +1,8 @@
-"""Counting in this process, for verdicts that are not worth Spark. What is written cannot be told from Spark's."""
+"""Counting in this process, without Spark, for up to ``SMALL_ENTRIES`` verdicts.
+
+The tables and counts are the same as those of ``culm.spark.report.sql``; the tests compare the two. A change to what is
+counted is a change to both.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +52,15 @@ if TYPE_CHECKING:
     from culm.types import Log
 
 _NUMBER = re.compile(r"\b(0x[0-9a-f]+|[0-9a-f]*[0-9][0-9a-f]*)\b", re.ASCII)
-_DIGITS = 21  # numbers have 0 to 20
-_NO_PERCENT = 11
+_DIGITS = 21  # how many numbers of digits there are: a 64-bit number has 0 (none) to 20
+_NO_PERCENT = 11  # stands for null among the tens of percent, which go from 0 to 10
 
 
 class PlainCounts:
-    """``culm.spark.report.counting.Counting`` without Spark. ``place`` is the folder for tables."""
+    """``culm.spark.report.counting.Counting`` without Spark. ``place`` is the folder for the tables of the report.
+
+    All verdicts are read at once. ``CulmError`` if one makes no sense or a file cannot be read.
+    """
 
     def __init__(self, source: Source, place: Path) -> None:
         self._source = source
@@ -66,7 +73,7 @@ class PlainCounts:
     # -- logs
 
     def logs(self, most: int) -> CountedLogs:
-        """The logs, written, and what they add up to."""
+        """Write the table of logs; see ``Counting``."""
         counted = self._counted()
         held, verified, newest = self._held()
         forked_at, is_forked = self._forked()
@@ -98,7 +105,7 @@ class PlainCounts:
         )
 
     def _counted(self) -> dict[str, Any]:
-        """What the entries of each log add up to."""
+        """The columns of ``LOGS`` that are sums over the entries of a log."""
         entries, count = self._entries, len(self._entries.logs)
 
         def of_logs(chosen: Flags) -> Offsets:
@@ -118,7 +125,7 @@ class PlainCounts:
         }
 
     def _held(self) -> tuple[Numbers, Numbers, Numbers]:
-        """Of each log how many numbers are held, how many by a verified entry, and the greatest."""
+        """For each log how many numbers are held, how many of them by a verified entry, and the greatest."""
         runs, count = self._runs, len(self._entries.logs)
         length = runs.last - runs.first + np.uint64(1)
         held, verified, newest = (np.zeros(count, np.uint64) for _ in range(3))
@@ -135,7 +142,7 @@ class PlainCounts:
         return found
 
     def _forked(self) -> tuple[Numbers, Flags]:
-        """Of each log the lowest position of a fork, and whether there is one: as proofs say, else the reasons."""
+        """For each log the lowest position of a fork, and whether there is one. Proofs count before reasons."""
         entries, count = self._entries, len(self._entries.logs)
         position = np.full(count, 2**64 - 1, np.uint64)
         is_forked = np.zeros(count, np.bool_)
@@ -175,7 +182,7 @@ class PlainCounts:
     # -- authors
 
     def authors(self) -> tuple[list[AuthorNumbers], int]:
-        """The authors, written, and the first of them."""
+        """Write the table of authors; see ``Counting``."""
         numbers = {author: at for at, author in enumerate(self._authors)}
         group = np.array([numbers[author] for author, _ in self._entries.logs], np.int64)
         count = len(numbers)
@@ -194,7 +201,7 @@ class PlainCounts:
     # -- entries
 
     def entries(self) -> CountedEntries:
-        """What the entries add up to."""
+        """Count entries, reasons and copies; see ``Counting``."""
         entries = self._entries
         length, first = magnitudes(entries.number)
         columns = (entries.state.astype(np.int64), entries.payload.astype(np.int64), length, first)
@@ -232,7 +239,7 @@ class PlainCounts:
     # -- forks and rejects
 
     def forks(self) -> tuple[list[ForkNumbers], int]:
-        """The forks, written, and the first of them."""
+        """Write the table of forks; see ``Counting``."""
         rows = self._proofs
         if rows is None:
             forked = _rows(
@@ -258,7 +265,7 @@ class PlainCounts:
         return found, len(rows)
 
     def rejects(self) -> tuple[list[RejectNumbers], int]:
-        """The kinds of rejects, written, and the first of them."""
+        """Write the table of rejects by kind; see ``Counting``."""
         counts: Counter[tuple[str | None, str | None]] = Counter()
         first: dict[tuple[str | None, str | None], int | None] = {}
         for source, offset, reason in self._source.reject_rows():
@@ -275,7 +282,7 @@ class PlainCounts:
     # -- strips
 
     def strips(self, newest: Mapping[Log, int]) -> dict[Log, Strip]:
-        """The strips of some logs."""
+        """Count the cells of strips; see ``Counting``."""
         positions = {log: at for at, log in enumerate(self._entries.logs) if log in newest}
 
         def count(wanted: Mapping[Log, Sequence[Piece]]) -> dict[Log, list[Counted]]:
@@ -297,7 +304,11 @@ class PlainCounts:
 
 
 def _cells(number: int, piece: Piece, low: Numbers, high: Numbers, state: Any) -> list[Counted]:  # noqa: ANN401
-    """The cells of one piece. Runs are given by their offsets in it; one may reach into several cells."""
+    """The cells of one piece in which something is held.
+
+    ``low`` and ``high`` are the ends of the runs, counted from the piece's first number. A run that reaches into
+    several cells is cut into a part for each.
+    """
     width = np.uint64(piece.width)
     lows = np.array([cell * piece.width for cell in range(piece.cells)], np.uint64)
     highs = np.array([min((cell + 1) * piece.width, piece.numbers) - 1 for cell in range(piece.cells)], np.uint64)
@@ -353,7 +364,7 @@ def _write(table: pa.Table, folder: Path) -> None:
 
 
 def _rows(table: pa.Table, chosen: Offsets) -> list[tuple[Any, ...]]:
-    """Some rows, with Python's integers for decimals."""
+    """Some rows, with ``int`` for decimals."""
     from decimal import Decimal
 
     columns = [column.to_pylist() for column in table.take(chosen).columns]

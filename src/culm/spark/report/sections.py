@@ -1,4 +1,8 @@
-"""The sections of a report's page, one after the other: what each says of ``Numbers``, and in which words."""
+"""The sections of a report's page, in their order: tables, charts and the sentences that explain them.
+
+Readers of the page know nothing of this code, and perhaps little of Bamboo. So each section says what its words mean,
+and what follows from its numbers.
+"""
 
 from __future__ import annotations
 
@@ -38,22 +42,22 @@ MEANING = (
     (
         VERIFIED,
         (
-            "the author has signed the entry, and entries that are here link it, hash by hash, to entry 1 of its log."
-            " What is here shows no fork, and no lie about a payload's size, at its number or below."
+            "the author signed the entry, and a path of links leads from it, hash by hash, to entry 1 of its log. The"
+            " inputs show no fork, and no payload of another size than was signed, at its number or below."
         ),
     ),
     (
         UNVERIFIED,
         (
-            "the author has signed the entry, but entries that link it to entry 1 are missing. More entries can make it"
+            "the author signed the entry, but entries on its path to entry 1 are missing. More entries can make it"
             " verified, or invalid."
         ),
     ),
     (
         INVALID,
         (
-            "the signature is not the author's; or the log contradicts itself: it forks at this number or below, or a"
-            " payload there has not the size that was signed. Nothing that is added makes the entry good again."
+            "the signature is not the author's, or the log contradicts itself: it forks at this number or below, or a"
+            " payload there has another size than was signed. No further entry makes this one valid again."
         ),
     ),
 )
@@ -77,8 +81,8 @@ def _verdicts(numbers: Numbers) -> Html:
             ),
             element(
                 "p",
-                "Where only the signatures of heads were checked (--signatures heads), what lies below a head is"
-                " vouched for by its signature and the links between them.",
+                "With --signatures heads only the signatures of heads were checked. A head vouches for the entries"
+                " below it, because its links name their hashes.",
                 "faint",
             ),
         ]
@@ -105,8 +109,8 @@ def _reasons(numbers: Numbers) -> Html:
             table("Entries that are not verified, by reason", ("reason", "verdict", "entries", "share of them"), rows),
             element(
                 "p",
-                "“fork” stands for every entry at a fork's position or above it, “payload size mismatch” in the same"
-                f" way; “no path to entry 1” for entries whose links lead to something that is not here.{note}",
+                "“fork” counts every entry at a fork's position or above it, “payload size mismatch” every entry at or"
+                f" above such a payload. “no path to entry 1” means that linked entries are not in the inputs.{note}",
                 "faint",
             ),
         ]
@@ -151,15 +155,15 @@ def _forks(numbers: Numbers) -> Html:
     parts = [
         element(
             "p",
-            "A log is forked where its author has signed two things that contradict each other. Everything from that"
-            " number on is invalid; what is below can still be trusted. The proof are the two signed entries: whoever"
-            " has them can check them alone.",
+            "A log is forked where its author signed two things that contradict each other. Everything from that"
+            " number on is invalid; entries below can still be trusted. The proof is the two signed entries. Anybody"
+            " can check it, without the rest of the log.",
         ),
         table(_shown(len(numbers.forks), numbers.forks_in_all, "forks"), heads, map(_fork, numbers.forks)),
     ]
     if not numbers.proofs:
         text = (
-            "No proofs of forks were written by this verification: forks are those that the verdicts' reasons tell of."
+            "No proofs of forks were written (culm spark verify --forks does). The forks are those that reasons name."
         )
         parts.append(element("p", text, "faint"))
     return join(parts)
@@ -184,9 +188,9 @@ def _payloads(numbers: Numbers) -> Html:
     if not rows:
         return element("p", "There are no entries.")
     note = (
-        "Held: all bytes were there and have the hash that was signed. Partial: the beginning was there. Forgotten:"
-        " deleted on purpose. Absent: not in the inputs. Mismatch: bytes of another hash stood in its place. Size"
-        " mismatch: the right hash, and another size than was signed. Bytes are what entries claim: an author can claim"
+        "Held: all bytes were read and have the hash that was signed. Partial: only a beginning was there. Forgotten:"
+        " deleted on purpose. Absent: not in the inputs. Mismatch: bytes with another hash stood in its place. Size"
+        " mismatch: the right hash, but another size than was signed. Bytes are what entries claim: an author can claim"
         " any size."
     )
     return join(
@@ -213,11 +217,11 @@ def _rejects(numbers: Numbers) -> Html:
     if not numbers.rejects:
         if numbers.totals.rejects:
             count = f"{numbers.totals.rejects:,}, over all runs."
-            return element("p", f"{count} A state only counts them: the results of each run have them.")
+            return element("p", f"{count} A state only counts them; the results of each run list them.")
         return element("p", "Everything in the inputs could be read.")
     rows = [(foreign(row.source), foreign(row.reason), row.rejects, row.first_offset) for row in numbers.rejects]
     shown = _shown(len(rows), numbers.rejects_in_all, "rows")
-    caption = f"What is no entry, by source and reason (# stands for numbers): {shown}, those with most rejects first"
+    caption = f"What could not be read, by source and reason (# stands for numbers): {shown}, most rejects first"
     return table(caption, ("source", "reason", "rejects", "first at"), rows)
 
 
@@ -255,4 +259,4 @@ SECTIONS: tuple[tuple[str, str, Callable[[Numbers], Html]], ...] = (
     ("rejects", "Rejects", _rejects),
     ("cost", "Run cost", _cost),
 )
-"""The anchor, the heading and the content of each, in their order."""
+"""The anchor, the heading and the content of each section, in their order on the page."""

@@ -1,4 +1,8 @@
-"""What a report is about: the folder that a verification wrote, or all that a state knows."""
+"""The subject of a report: the results of one verification, or everything that a state knows.
+
+Both give the same tables to either engine: as DataFrames (``verdicts``, ``proofs``, ``rejects``) for Spark, as batches
+and rows (``batches``, ``proof_rows``, ``reject_rows``) for this process.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +26,15 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 READ = ("author", "log_id", "seqnum", "size", "payload", "verdict", "reason", "copies")
-"""The columns of verdicts that a report is made of."""
+"""The columns of verdicts that a report needs; no others are read."""
 
 
 class Source(Protocol):
-    """Verdicts, the proofs of forks and rejects: as Spark's tables, or read in this process."""
+    """Verdicts, the proofs of forks and rejects.
+
+    ``said`` has the counts and times in the summary of the verification or the manifest of the state; nothing in it is
+    to be relied on, since it is a file of JSON. ``of_state``: the subject is a state.
+    """
 
     folder: Path
     said: Mapping[str, object]
@@ -34,42 +42,42 @@ class Source(Protocol):
 
     @property
     def has_proofs(self) -> bool:
-        """Whether forks come with their proofs."""
+        """Whether there are proofs of forks, not only reasons that name forks."""
 
     def entries(self) -> int:
         """How many verdicts there are."""
 
     def rejected(self) -> int:
-        """How many rejects there were."""
+        """How many rejects there are; in a state those of all runs."""
 
     def verdicts(self, spark: SparkSession, work: Path) -> DataFrame:
-        """The verdicts (``culm.spark.steps.VERDICTS``); ``work`` is a folder for what is best kept."""
+        """The verdicts (``culm.spark.steps.VERDICTS``). ``work`` is a folder for tables that are costly to make."""
 
     def proofs(self, spark: SparkSession, work: Path) -> DataFrame | None:
-        """The proofs of forks (``culm.spark.forks.FORKS``), if there are any."""
+        """The proofs of forks (``culm.spark.forks.FORKS``); None if they were not written."""
 
     def rejects(self, spark: SparkSession) -> DataFrame:
-        """What could not be read, as far as that is known."""
+        """The rejects; none for a state, which only counts them."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The verdicts, at least the columns ``READ``."""
+        """The verdicts, with at least the columns ``READ``. ``CulmError`` if a file cannot be read."""
 
     def proof_rows(self) -> list[Row] | None:
-        """The rows of the proofs of forks."""
+        """The rows of ``FORKS``; None if they were not written."""
 
     def reject_rows(self) -> Iterator[Row]:
-        """Source, offset and reason of what could not be read."""
+        """Source, offset and reason of each reject; none for a state."""
 
 
 def source_of(folder: Path) -> Source:
-    """What lies in a folder. ``ConfigError`` if it is neither the results of a verification nor a state."""
+    """The subject in a folder. ``ConfigError`` if it holds neither the results of a verification nor a state."""
     if (folder / "manifest.json").is_file() and not (folder / SUMMARY).exists():
         return _Known(State.open(folder))
     return _Results(folder)
 
 
 class _Results:
-    """The folder of a verification, and what its summary says."""
+    """The results of one verification."""
 
     of_state = False
 
@@ -77,13 +85,13 @@ class _Results:
         self.folder = folder
         for needed in ("verdicts", "rejects", SUMMARY):
             if not (folder / needed).exists():
-                raise ConfigError(f"{folder}: not the results of culm spark verify: there is no {needed}")
+                raise ConfigError(f"{folder}: not the results of culm spark verify, nor a state: there is no {needed}")
         try:
             said = json.loads((folder / SUMMARY).read_bytes())
         except (ValueError, RecursionError):
             said = None
         if not isinstance(said, dict):
-            raise ConfigError(f"{folder / SUMMARY}: not a summary")
+            raise ConfigError(f"{folder / SUMMARY}: not a summary of culm spark verify, or damaged")
         self.said: Mapping[str, object] = said
 
     @property
@@ -117,7 +125,7 @@ class _Results:
 
 
 class _Known:
-    """A state: everything that runs with it have come to know."""
+    """A state: everything that it knows from all runs."""
 
     of_state = True
     has_proofs = True
@@ -170,15 +178,15 @@ def _batches(folder: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
             with parquet.ParquetFile(path) as file:
                 lacking = set(names) - set(file.schema_arrow.names)
                 if lacking:
-                    raise CulmError(f"{path}: a table without the column {min(lacking)!r}")
+                    raise CulmError(f"{path}: a table without the column {min(lacking)!r}; verify the inputs again")
                 for batch in file.iter_batches(columns=list(names)):
                     yield batch.select(list(names))
         except (pa.ArrowException, OSError) as error:
-            raise CulmError(f"{path}: not a Parquet file that can be read") from error
+            raise CulmError(f"{path}: not a Parquet file, or damaged; verify the inputs again") from error
 
 
 def rows_in(folder: Path) -> int:
-    """How many rows there are in a folder of Parquet files, as the ends of the files say."""
+    """How many rows a folder of Parquet files has; only the ends of the files are read. ``CulmError`` if that fails."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -187,5 +195,5 @@ def rows_in(folder: Path) -> int:
         try:
             rows += parquet.read_metadata(file).num_rows
         except (pa.ArrowException, OSError):
-            raise CulmError(f"{file}: not a Parquet file that can be read") from None
+            raise CulmError(f"{file}: not a Parquet file, or damaged; verify the inputs again") from None
     return rows

@@ -1,4 +1,4 @@
-"""Counting on Spark: the large tables are written by it, and some rows of them come to this process."""
+"""Counting on Spark: Spark writes the large tables, and some of their rows come to this process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,11 @@ if TYPE_CHECKING:
 
 
 class SqlCounts:
-    """``culm.spark.report.counting.Counting`` on Spark. ``place`` is the folder for tables, ``work`` one to work in."""
+    """``culm.spark.report.counting.Counting`` on Spark.
+
+    ``place`` is the folder for the tables of the report, ``work`` one for tables between the steps. The runs of all
+    logs are computed at once and kept, because logs and strips both need them.
+    """
 
     def __init__(self, spark: SparkSession, source: Source, place: Path, work: Path) -> None:
         self._spark = spark
@@ -51,7 +55,7 @@ class SqlCounts:
         self._runs = kept(tables.runs(self._verdicts), work / "runs", tables.RUNS.ddl)
 
     def logs(self, most: int) -> CountedLogs:
-        """The logs, written, and what they add up to."""
+        """Write the table of logs; see ``Counting``."""
         found = tables.logs(self._verdicts, self._runs, self._proofs, self._source.entries())
         self._logs = kept(found, self._place / "logs", LOGS.ddl)
         troubled = [LogNumbers(*row) for row in _plain(tables.most_troubled(self._logs, most))]
@@ -59,19 +63,19 @@ class SqlCounts:
         return troubled, largest, _named(tables.kinds_of_logs(self._logs))
 
     def authors(self) -> tuple[list[AuthorNumbers], int]:
-        """The authors, written, and the first of them."""
+        """Write the table of authors; see ``Counting``."""
         authors = kept(tables.authors(self._logs), self._place / "authors", AUTHORS.ddl)
         first = authors.orderBy(authors.entries.desc(), "author").limit(MOST_AUTHORS)
         return [AuthorNumbers(*row) for row in _plain(first)], rows_in(self._place / "authors")
 
     def entries(self) -> CountedEntries:
-        """What the entries add up to."""
+        """Count entries, reasons and copies; see ``Counting``."""
         kinds = _named(tables.kinds_of_entries(self._verdicts))
         reasons = [ReasonNumbers(*row) for row in _plain(tables.reasons(self._verdicts).limit(MOST_REASONS))]
         return kinds, reasons, _plain(tables.copies(self._verdicts))
 
     def forks(self) -> tuple[list[ForkNumbers], int]:
-        """The forks, written, and the first of them."""
+        """Write the table of forks; see ``Counting``."""
         found = tables.forked(self._logs) if self._proofs is None else self._proofs
         forks = kept(found, self._place / "forks", FORKS.ddl)
         names = [name if name != "proof" else f"left(proof, {PROOF_BYTES})" for name in FORKS.names]
@@ -79,19 +83,19 @@ class SqlCounts:
         return [ForkNumbers(*row) for row in _plain(first)], rows_in(self._place / "forks")
 
     def rejects(self) -> tuple[list[RejectNumbers], int]:
-        """The kinds of rejects, written, and the first of them."""
+        """Write the table of rejects by kind; see ``Counting``."""
         found = tables.rejected(self._source.rejects(self._spark))
         rejects = kept(found, self._place / "rejects", REJECTED.ddl)
         first = rejects.orderBy(rejects.rejects.desc(), "source", "reason").limit(MOST_REJECTS)
         return [RejectNumbers(*row) for row in _plain(first)], rows_in(self._place / "rejects")
 
     def strips(self, newest: Mapping[Log, int]) -> dict[Log, Strip]:
-        """The strips of some logs."""
+        """Count the cells of strips; see ``Counting``."""
         return strips(newest, counter(self._spark, self._runs))
 
 
 def _plain(table: DataFrame) -> list[tuple[Any, ...]]:
-    """The rows, with Python's integers for decimals, and bytes."""
+    """The rows with ``int`` for decimals and ``bytes`` for bytearrays, as the other engine gives them."""
     from decimal import Decimal
 
     def plain(value: object) -> object:
@@ -103,5 +107,4 @@ def _plain(table: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def _named(table: DataFrame) -> list[dict[str, Any]]:
-    """The rows as dictionaries."""
     return [dict(zip(table.columns, row, strict=True)) for row in _plain(table)]

@@ -1,11 +1,15 @@
-"""Which sequence numbers of a log are held, as a strip of at most ``CELLS`` cells, however far the numbers reach.
+"""Strips: which sequence numbers of a log are held, drawn in at most ``CELLS`` cells.
 
-A strip shows the numbers from 1 to the newest, to scale. If one stretch of missing numbers would take more than
-``WIDEST`` of it, as with entries 1 to 10 and one at 2^64 - 1, the strip is broken there; at most ``BREAKS`` times. The
-cells themselves tell where: each knows its lowest and its greatest number that is held. So cells are counted, the strip
-is broken if need be, and the pieces that remain are counted anew, which is finer.
+A strip shows the numbers from 1 to the newest, to scale. That fails for a log with the entries 1 to 10 and one entry at
+2^64 - 1: to scale, the ten entries are invisible. So a strip is broken where one stretch of missing numbers would take
+more than ``WIDEST`` of it, at most ``BREAKS`` times.
 
-Numbers are exact: Python's integers here, decimals in Spark.
+Where to break is not known before the numbers are counted, and counting goes over large tables. So it is done in
+rounds. The first counts the cells of the whole strip; each cell tells its lowest and its greatest number held, and the
+stretches between these are candidates. If the strip is broken, the pieces that remain are cut into finer cells and
+counted again, which may show a further stretch.
+
+Numbers are exact up to 2^64 - 1: Python's integers here, decimals in Spark.
 """
 
 from __future__ import annotations
@@ -19,14 +23,14 @@ if TYPE_CHECKING:
 
     from culm.types import Log
 
-CELLS = 96
-WIDEST = Fraction(9, 10)
-BREAKS = 4
+CELLS = 96  # of a strip: about 10 pixels each on a large screen; more would not be seen, and make the page larger
+WIDEST = Fraction(9, 10)  # of a strip that may be one stretch of missing numbers; the rest then still has 9 cells
+BREAKS = 4  # in a strip; each costs one more pass over the runs, and a log with more such gaps is seen to have gaps
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Numbers from ``first`` to ``last``, drawn in cells of ``width`` numbers; the last cell may have fewer."""
+    """A part of a strip: ``first`` to ``last``, drawn in cells of ``width`` numbers; the last cell may have fewer."""
 
     first: int
     last: int
@@ -34,20 +38,20 @@ class Piece:
 
     @property
     def numbers(self) -> int:
-        """How many numbers there are."""
+        """How many numbers the piece has."""
         return self.last - self.first + 1
 
     @property
     def cells(self) -> int:
-        """How many cells there are."""
+        """How many cells the piece has."""
         return -(-self.numbers // self.width)
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A cell in which something is held: the piece and the cell in it, from 0; how many numbers by verdict.
+    """A cell in which something is held: the piece, the cell in it (from 0), and how many numbers have which verdict.
 
-    ``low`` and ``high`` are the least and the greatest number held.
+    ``low`` and ``high`` are the least and the greatest number held in the cell.
     """
 
     piece: int
@@ -69,31 +73,31 @@ class Cell:
 
     @property
     def missing(self) -> int:
-        """How many are not held."""
+        """How many of its numbers are not held."""
         return self.last - self.first + 1 - sum(self.counts)
 
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """The cells of each piece. Numbers between pieces are missing, all of them, as are those before the first."""
+    """The cells of each piece. All numbers between pieces, and before the first piece, are missing."""
 
     pieces: tuple[tuple[Cell, ...], ...]
 
     @property
     def cells(self) -> list[Cell]:
-        """All cells."""
+        """The cells of all pieces, in order."""
         return [cell for piece in self.pieces for cell in piece]
 
 
 def cut(spans: Sequence[tuple[int, int]]) -> tuple[Piece, ...]:
-    """Pieces with about ``CELLS`` cells together, of one width as far as each has a cell of its own."""
+    """The spans as pieces with at most ``CELLS`` cells together. All cells have one width, so that lengths compare."""
     numbers = sum(last - first + 1 for first, last in spans)
     width = max(1, -(-numbers // (CELLS - len(spans) + 1)))
     return tuple(Piece(first, last, width) for first, last in spans)
 
 
 def broken(pieces: Sequence[Piece], counted: Iterable[Counted]) -> list[tuple[int, int]]:
-    """The spans that remain when what is missing and too wide is left out."""
+    """The spans that remain when the widest stretches of missing numbers are left out."""
     spans = [(piece.first, piece.last) for piece in pieces]
     held = sorted((cell.low, cell.high) for cell in counted)
     gaps = sorted(_gaps(spans, held), key=lambda gap: (gap[0] - gap[1], gap[0]))
@@ -141,9 +145,9 @@ def strip_of(pieces: Sequence[Piece], counted: Iterable[Counted]) -> Strip:
 def strips(
     newest: Mapping[Log, int], count: Callable[[Mapping[Log, Sequence[Piece]]], Mapping[Log, list[Counted]]]
 ) -> dict[Log, Strip]:
-    """The strips of some logs, whose newest numbers are given. ``count`` counts the cells of pieces of some logs.
+    """The strips of some logs. ``newest`` has their newest numbers; ``count`` counts the cells of pieces of some logs.
 
-    It is called again for the logs whose strip was broken, so once more than the most broken strip has breaks at most.
+    ``count`` is called again for the logs whose strip was broken, so at most ``BREAKS`` + 1 times.
     """
     made: dict[Log, Strip] = {log: Strip(()) for log, last in newest.items() if not last}
     waiting = {log: cut([(1, last)]) for log, last in newest.items() if last}

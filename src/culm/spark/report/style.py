@@ -1,4 +1,4 @@
-"""How a report looks: light, dark, on paper and on a small screen. Nothing is loaded from elsewhere."""
+"""The style sheet of a report: light and dark, on paper and on a small screen. It loads nothing, fonts included."""
 
 STYLE = """
 :root {

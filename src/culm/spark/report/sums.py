@@ -1,4 +1,9 @@
-"""Exact sums of unsigned 64-bit numbers with numpy, which has no wider integers: as two columns of 64 bits."""
+"""Exact sums of unsigned 64-bit numbers, and grouping by small numbers, with numpy.
+
+An author can claim a payload of any size, so a sum of sizes may exceed 64 bits, and numpy has no wider integers. Each
+number is therefore split into its lower and upper 32 bits. These are summed apart, which cannot overflow with less than
+2^32 values, and put together as 128 bits.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +22,7 @@ if TYPE_CHECKING:
 _HALF = np.uint64(32)
 _LOW = np.uint64(2**32 - 1)
 POWERS: Numbers = np.array([10**power for power in range(20)], np.uint64)
+"""The powers of ten that fit into 64 bits."""
 
 
 class Wide(NamedTuple):
@@ -26,11 +32,11 @@ class Wide(NamedTuple):
     high: Numbers
 
     def integers(self) -> list[int]:
-        """Python's."""
+        """The numbers as Python's ``int``."""
         return [(high << 64) + low for low, high in zip(self.low.tolist(), self.high.tolist(), strict=True)]
 
     def decimals(self) -> pa.Array:
-        """As ``DECIMAL(38,0)``; the numbers must be below 10^38."""
+        """The numbers as ``DECIMAL(38,0)``; they must be below 10^38, which is not checked."""
         import pyarrow as pa
 
         words = np.stack([self.low, self.high], axis=1).astype("<u8")
@@ -38,7 +44,7 @@ class Wide(NamedTuple):
 
 
 def wide_sums(values: Numbers, group: npt.NDArray[np.signedinteger[Any]], count: int) -> Wide:
-    """The sum of the values of each of ``count`` groups; there are less than 2^32 values."""
+    """The sum of the values of each of ``count`` groups. There must be less than 2^32 values."""
     low, high = np.zeros(count, np.uint64), np.zeros(count, np.uint64)
     np.add.at(low, group, values & _LOW)
     np.add.at(high, group, values >> _HALF)
@@ -63,7 +69,10 @@ def magnitudes(numbers: Numbers) -> tuple[Offsets, Offsets]:
 
 
 def grouped(columns: Sequence[Offsets], sizes: Sequence[int]) -> tuple[list[tuple[int, ...]], Offsets]:
-    """The combinations of small numbers that there are, each below its size; and of each row which one it has."""
+    """The combinations of small numbers that occur, and for each row the position of its combination.
+
+    A row's combination has one number of each column; the numbers of a column are below its size.
+    """
     code = np.zeros(len(columns[0]), np.int64)
     for column, size in zip(columns, sizes, strict=True):
         code = code * size + column

@@ -1,11 +1,13 @@
 """The aggregates of a report, in Spark SQL: from the verdicts to tables of logs and to counts that stay small.
 
-Nothing here takes a log to be small. Sequence numbers travel 2^63 lower, as signed longs (``culm.spark.columns``), in
-blocks of 2^16. Neighbours are found within blocks, which are spread over the tasks; each block leaves a few *runs*
-of neighbouring numbers of one state. Whatever needs the order of a whole log starts from runs.
+Which numbers of a log are held, and which are missing, is a question about neighbours. A window over each log would
+answer it, but would bring all rows of a log to one task. So the numbers of a log are cut into blocks of 2^16, and the
+window goes over each block. A block leaves *runs*: stretches of neighbouring numbers that have the same verdict. A log
+without gaps has one run for every 65,536 entries, so everything that needs the order of a whole log starts from runs.
 
 A number that several entries have (a fork) counts once, with the best of their verdicts. Entries with a bad signature
-have no part in runs: anybody can make them, of any number.
+are left out of runs, because anybody can make them, with any number. Sequence numbers are signed longs, 2^63 lower
+(``culm.spark.columns``), and here less one as well, so that blocks begin at entry 1.
 """
 
 from __future__ import annotations
@@ -28,12 +30,14 @@ if TYPE_CHECKING:
     from culm.spark.report.strips import Piece
     from culm.types import Log
 
-BLOCK_BITS = 16  # of a sequence number, within its block
+# Low bits of a sequence number that count within its block of 2^16 numbers. A smaller block leaves more runs of a log
+# without gaps; a larger one takes more memory of the task that sorts it.
+BLOCK_BITS = 16
 
 RUNS = Columns(author="BINARY", log="BIGINT", block="BIGINT", low="BIGINT", high="BIGINT", state="INT")
-"""Neighbouring numbers of one state: less one, 2^63 lower, ``low`` to ``high``. ``state``: position in ``VERDICTS``."""
+"""A run: the numbers ``low`` to ``high``, both less one and 2^63 lower; ``state`` is a position in ``VERDICTS``."""
 
-_NO_ENTRY = "a row is no entry: its seqnum is not from 1 to 2^64 - 1"
+_NO_ENTRY = "a row is not an entry: its seqnum must be 1 to 2^64 - 1"
 _LOG = "CAST(log_id - 9223372036854775808 AS BIGINT) AS log"
 _AT = (
     "CASE WHEN seqnum BETWEEN 1 AND 18446744073709551615 THEN CAST(seqnum - 9223372036854775809 AS BIGINT)"
@@ -69,10 +73,10 @@ def runs(verdicts: DataFrame) -> DataFrame:
 
 
 def _contiguous(runs: DataFrame, entries: int) -> DataFrame:
-    """Of each log that has entry 1 verified: up to which number all are.
+    """For each log whose entry 1 is verified, the number up to which all entries are held and verified.
 
-    Only runs at the start of a block matter, and only as long as every block before is full: so there are no more of
-    them in any log than ``entries``, the number of all, can fill.
+    Only verified runs that begin a block matter, and only while all blocks before are full. Blocks that ``entries``,
+    the number of all entries, could not fill cannot be reached, so they are left out before the window over a log.
     """
     from pyspark.sql import Window, functions
 
@@ -96,9 +100,10 @@ def _contiguous(runs: DataFrame, entries: int) -> DataFrame:
 
 
 def logs(verdicts: DataFrame, runs: DataFrame, forks: DataFrame | None, entries: int) -> DataFrame:
-    """The table of logs (``LOGS``). ``forks``: the table of proofs, if there is one; ``entries``: how many rows.
+    """The table of logs (``LOGS``). ``forks``: the table of proofs, or None; ``entries``: how many verdicts there are.
 
-    What is known of a log, from several tables, meets in one shuffle.
+    Several tables know something of a log. They are put below each other and summed by log, so that one shuffle is
+    enough where joins would need one each.
     """
     from pyspark.sql import functions
 
@@ -129,7 +134,7 @@ def logs(verdicts: DataFrame, runs: DataFrame, forks: DataFrame | None, entries:
 
 
 def _entries_of_logs(verdicts: DataFrame) -> DataFrame:
-    """A row for each entry, with what it adds to its log."""
+    """A row for each entry, with what it adds to the sums of its log."""
     return verdicts.selectExpr(
         "author",
         _LOG,
@@ -145,7 +150,7 @@ def _entries_of_logs(verdicts: DataFrame) -> DataFrame:
 
 
 def _runs_of_logs(runs: DataFrame) -> DataFrame:
-    """A row for each run, with what it adds to its log."""
+    """A row for each run, with what it adds to the sums of its log."""
     return runs.selectExpr(
         "author", "log", "high", "high - low + 1 AS held", "IF(state = 0, high - low + 1, 0) AS held_verified"
     )
@@ -165,9 +170,10 @@ def authors(logs: DataFrame) -> DataFrame:
 
 
 def kinds_of_logs(logs: DataFrame) -> DataFrame:
-    """Logs by ``percent`` (the tens of what is held and verified; null: no number), and by the digits of two counts.
+    """Logs by ``percent`` and by the digits of how many entries they have and of their newest number.
 
-    At most 12 * 20 * 21 rows.
+    ``percent`` is the share of the numbers that is held and verified, in tens; null if the log has no number. There
+    are at most 12 * 20 * 21 rows, whatever the inputs.
     """
     from pyspark.sql import functions
 
@@ -190,17 +196,17 @@ def kinds_of_logs(logs: DataFrame) -> DataFrame:
 
 
 TROUBLES = "unverified + invalid + payload_mismatch + payload_size_mismatch"
-"""SQL: how many entries of a log are not as they should be."""
+"""SQL: how many entries of a log are not verified or have a wrong payload; the measure of trouble."""
 
 
 def most_troubled(logs: DataFrame, most: int) -> DataFrame:
-    """The logs with most trouble, forked ones before all others."""
+    """The logs with most trouble, at most ``most``; forked ones before all others."""
     troubled = logs.where(f"forked_at IS NOT NULL OR {TROUBLES} > 0")
     return troubled.orderBy(_expr("forked_at IS NULL"), _expr(TROUBLES).desc(), "author", "log_id").limit(most)
 
 
 def largest(logs: DataFrame, most: int) -> DataFrame:
-    """The logs with most entries."""
+    """The logs with most entries, at most ``most``."""
     return logs.orderBy(_expr("entries").desc(), "author", "log_id").limit(most)
 
 
@@ -230,7 +236,7 @@ def _magnitude(text: str) -> tuple[str, str]:
 
 
 def reasons(verdicts: DataFrame) -> DataFrame:
-    """Entries that are not verified, by verdict and reason: of ``fork at 7`` and the like the words alone."""
+    """Entries that are not verified, by verdict and the words of the reason (``fork`` of ``fork at 7``)."""
     named = "regexp_replace(split_part(coalesce(reason, 'no reason given'), ':', 1), r' at [0-9]+$', '')"
     kinds = verdicts.where(f"verdict <> '{VERIFIED}'").selectExpr("verdict", f"left({named}, 80) AS reason")
     counted = kinds.groupBy("verdict", "reason").count().withColumnRenamed("count", "entries")
@@ -241,7 +247,7 @@ def reasons(verdicts: DataFrame) -> DataFrame:
 
 
 def forked(logs: DataFrame) -> DataFrame:
-    """Forks as far as the table of logs tells, with the columns of ``ForkNumbers``."""
+    """The forks that the table of logs knows from reasons, without proofs, with the columns of ``ForkNumbers``."""
     return logs.where("forked_at IS NOT NULL").selectExpr(
         "author",
         "log_id",
@@ -273,7 +279,7 @@ def _expr(text: str) -> Column:
 
 
 def _number(column: Column) -> Column:
-    """The sequence number that travelled less one, as a signed long."""
+    """The sequence number of a signed long that has it less one."""
     from pyspark.sql import functions
 
     return (unsigned(column) + functions.lit(1)).cast(UNSIGNED)
@@ -285,7 +291,7 @@ def _number(column: Column) -> Column:
 def counter(
     spark: SparkSession, runs: DataFrame
 ) -> Callable[[Mapping[Log, Sequence[Piece]]], dict[Log, list[Counted]]]:
-    """The function that ``culm.spark.report.strips.strips`` needs. ``runs``: what ``runs`` gives."""
+    """The function by which ``culm.spark.report.strips.strips`` counts cells on Spark, from the table of ``runs``."""
 
     def count(wanted: Mapping[Log, Sequence[Piece]]) -> dict[Log, list[Counted]]:
         found: dict[Log, list[Counted]] = {}
@@ -300,7 +306,7 @@ def counter(
 
 
 def _table(wanted: Mapping[Log, Sequence[Piece]]) -> pa.Table:
-    """The pieces, with logs and numbers as runs have them."""
+    """The pieces as a table, with logs and numbers as ``RUNS`` has them."""
     import pyarrow as pa
 
     rows = [

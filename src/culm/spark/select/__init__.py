@@ -1,5 +1,15 @@
 """Selecting with Spark: what each of many ranges denotes among the verified entries of all logs.
 
+The simple way is a join: every entry with every range of its log that has the entry's number. A range can have 2^64
+numbers, though, thousands of requesters can want the same log, and paths and certificates are not spans of numbers at
+all. So ranges are cut to the blocks of the verification (4,096 numbers, ``culm.spark.pack``). A range becomes *pieces*:
+for each block that exists, the span or the numbers that it wants there. Pieces and blocks meet by block, in memory. A
+range of 2^64 numbers costs only the blocks that exist and the gaps between them.
+
+For example, a log has the entries 1 to 10,000, so the blocks 0, 1 and 2. The range 5,000 to 20,000 becomes the pieces
+5,000 to 8,191 (block 1) and 8,192 to 10,000 (block 2), and a gap from 10,001 on. Its certificates, some entries below
+5,000, become lists of numbers in the blocks 0 and 1.
+
 ::
 
     from culm.spark.select import select_entries
@@ -9,19 +19,19 @@
 
 The steps (``culm.spark.select.steps``), each a function from rows to rows, and the modules that have them::
 
-    asked      who wants which range; what cannot be read             requests
+    asked      who wants which range; rejects                         requests
     blocks     which verified entries a block has: a bit for each     held
-    pages      which blocks a log has, and its newest entry                     pages
-    pieces     ranges cut to the blocks that are there; gaps          pieces, places
+    pages      which blocks a log has, and its newest entry           pages
+    pieces     ranges cut to the blocks that exist; gaps              pieces, places
     together   entries and pieces, block by block                     held, and a shuffle
-    items      what is denoted, once for each requester               items
-    missing    what is denoted and not there                          gaps
+    items      entries that are denoted, once for each requester      items
+    missing    numbers that are denoted and not held                  gaps
 
-No step needs all entries or all requests of a log in one place: a block that very many ask for goes to several tasks,
-each with some of the requesters. Blocks nobody asks for are not moved.
+No step needs all entries or all requests of a log in one place. A block that very many want goes to several tasks, each
+with some of the requesters. Blocks that nobody wants are not moved.
 
-What is used twice is kept: on the executors' disks here, in Parquet tables by ``job``, which is the whole: what
-``culm spark select`` runs. ``bundles`` writes what was selected as files.
+Tables that two steps use are kept: on the executors' disks here, in Parquet tables by ``job``, which ``culm spark
+select`` runs. ``bundles`` writes the selected entries as files.
 """
 
 from culm.spark.select.steps import Selection, missing, rejects, select, select_entries, selection

@@ -1,8 +1,11 @@
-"""A bundle for each requester: what was selected for it, as a file that ``culm import`` takes.
+"""Bundles: what was selected for each requester, as a file that ``culm import`` takes.
 
-A bundle is written by one task, as a stream: its entries log by log in ascending order, each followed by its payload
-if that is wanted and to be had. Payloads are fetched from where they lie (``culm.spark.payload_places``), by whoever
-writes. A file gets its name when it is complete, so that a task may break off, or be done twice.
+One task writes the bundle of a requester as a stream, so that it need not fit into memory: entries log by log in
+ascending order, each followed by its payload if that is wanted and can be read. Payloads do not travel through Spark:
+the task that writes a bundle reads them in the stores and files they were found in (``culm.spark.payload_places``).
+
+A file gets its final name when it is complete. So a task that Spark runs twice, or again after a failure, never leaves
+half a bundle under that name.
 
 On a cluster the folder, and the sources, must be under the same paths on every machine.
 """
@@ -45,11 +48,14 @@ MANIFEST = Columns(
     lacking="BIGINT",
     bytes="BIGINT",
 )
-"""A bundle: whose, its name in the folder, how many entries it has, how many of the payloads wanted it has (empty ones
-are there with their entry) and how many it lacks, since they are not held or not at their place any more; its size."""
+"""A bundle: its requester, its name in the folder, and counts.
+
+``payloads`` are the wanted payloads that it has; empty ones count, since they need no bytes. ``lacking`` are those that
+are not held, or could no longer be read where they were. ``bytes`` is the size of the file.
+"""
 
 READ = Columns(**PACKS.types, payload_hash="BINARY")
-"""Packs and rejects as ``PACKS``; or a place of a payload, as ``PLACES``."""
+"""A pack or a reject, as ``PACKS``, or a place of a payload, as ``PLACES``: one table, so that one pass makes both."""
 
 _BUNDLED = Columns(
     requester="STRING",
@@ -64,32 +70,37 @@ _BUNDLED = Columns(
     encoded="BINARY",
     places="ARRAY<STRUCT<source: STRING, offset: BIGINT>>",
 )
-_COPIES = 8  # of a payload, in as many sources, that are tried
-_NAME_CHARS = 40
-_BUFFER = 256 * 1024
+
+# Sources that are tried for one payload. Copies are equal, so more are needed only if sources changed after they were
+# read; without a bound, a payload that thousands of stores hold would make rows of thousands of places.
+_COPIES = 8
+
+_NAME_CHARS = 40  # Letters of a requester's name in its file's name; file systems allow 255 bytes, a hash follows.
+_BUFFER = 256 * 1024  # bytes written at once, so that small entries do not cost a system call each
 _FETCHED = f"payload AND payload_state = '{HELD}' AND size > 0"
 _SIGNED = "CAST({} - 9223372036854775808 AS BIGINT) AS {}"
 
 
 def write_bundles(items: DataFrame, places: DataFrame, folder: Path) -> DataFrame:
-    """Write a bundle for each requester into a new folder, and beside them the table ``manifest``, which is given back.
+    """Write a bundle for each requester into a new folder, and beside them the table ``manifest``, which is returned.
 
     ``items`` as ``culm.spark.select.select`` gives them, with the entries' bytes. ``places``: ``payload_hash``,
-    ``source``, ``offset`` (``payload_places`` makes them of a table of entries). Of an entry that is wanted for its
-    payload only, the payload stands alone in the bundle. A payload that no place has is left out, and counted.
+    ``source``, ``offset`` (``payload_places`` makes them of a table of entries). If an entry is wanted for its payload
+    only, the payload stands alone in the bundle. A payload that can be read at none of its places is left out, and
+    counted in ``lacking``.
     """
     folder.mkdir()
     rows = _with_places(items, places).repartition("requester")
     rows = rows.sortWithinPartitions("requester", "author", "log", "seq")
     made = rows.mapInArrow(mapped(_BUNDLED, _writer(str(folder)), MANIFEST), MANIFEST.ddl)
     manifest = kept(made, folder / "manifest", MANIFEST.ddl)
-    for left in folder.glob(".*.part-*"):  # by tasks that broke off
+    for left in folder.glob(".*.part-*"):  # left behind by tasks that were killed
         left.unlink()
     return manifest
 
 
 def payload_places(entries: DataFrame) -> DataFrame:
-    """Where the payloads of a table of entries are, as ``read_entries`` gives it: ``PLACES``."""
+    """The places of the payloads in a table of entries from ``read_entries``, as ``PLACES``."""
     from pyspark.sql import functions as sql
 
     given = set(entries.columns)
@@ -100,14 +111,17 @@ def payload_places(entries: DataFrame) -> DataFrame:
 
 
 def bundle_name(requester: str) -> str:
-    """The name of a requester's file: something of its own name, and a hash, so that no two are the same."""
+    """The name of a requester's file: letters of its name for people, and a hash so that no two names are equal.
+
+    Only ASCII letters, digits, ``_`` and ``-`` are kept, because a requester's name may be anything, even a path.
+    """
     known = re.sub(r"[^A-Za-z0-9_]+", "-", requester)[:_NAME_CHARS].strip("-")
     digest = blake2b(requester.encode(), digest_size=12).hexdigest()
     return f"{known}-{digest}.bundle" if known else f"{digest}.bundle"
 
 
 def gather_with_places(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """``culm.spark.gather.gather``, and in the same pass where payloads are: to ``READ``."""
+    """``culm.spark.gather.gather`` that also notes the places of payloads in the same pass: to ``READ``."""
     noted: list[Row] = []
 
     def noting() -> Iterator[pa.RecordBatch]:
@@ -136,7 +150,7 @@ def _widened(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _with_places(items: DataFrame, places: DataFrame) -> DataFrame:
-    """The items as ``_BUNDLED``. Only those whose payload is to be fetched are joined with the places."""
+    """The items as ``_BUNDLED``. Only items whose payload must be read are joined with the places; most are not."""
     fetched = items.where(_FETCHED)
     known = _grouped(places, fetched)
     others = items.where(f"NOT ({_FETCHED})").selectExpr("*", f"CAST(NULL AS {_BUNDLED.types['places']}) AS places")
@@ -176,7 +190,7 @@ def _writer(folder: str) -> Callable[[Iterable[Row]], Iterator[Row]]:
 
 @contextmanager
 def _whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes its name if the block does not raise."""
+    """A file to write under another name; it takes its name at the end of the block unless that raises."""
     part = path.with_name(f".{path.name}.part-{secrets.token_hex(4)}")
     try:
         with part.open("wb", _BUFFER) as stream:
@@ -187,7 +201,7 @@ def _whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 class _Bundle:
-    """One requester's bundle on its way to its file."""
+    """One requester's bundle while it is written."""
 
     def __init__(self, stream: BinaryIO, payloads: Payloads) -> None:
         self.writer = BundleWriter(stream)
@@ -207,7 +221,7 @@ class _Bundle:
             self.lacking += not given
 
     def _payload(self, place: Place, size: int, payload_hash: bytes, places: Iterable[dict[str, Any]]) -> bool:
-        """Write a payload; whether it could be had."""
+        """Write a payload; returns whether one of its places had it."""
         if not size:
             return True
         pieces = self._payloads.find(((at["source"], at["offset"]) for at in places), size, payload_hash)

@@ -1,4 +1,4 @@
-"""What is denoted and not there, in a worker: as runs of numbers, so that it costs its ends, not its length."""
+"""Numbers that are denoted and not held, in a worker: as runs, so that a gap costs its two ends and not its length."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ WANTING = Columns(
     newest="BIGINT",
     bits="BINARY",
 )
-"""A piece with what there is of its block, as in ``BLOCKS``; ``newest`` null: nothing."""
+"""A piece with ``newest`` and ``bits`` of its block, as in ``BLOCKS``; both null if nothing of the block is held."""
 
 GAPS = Columns(requester="STRING", author="BINARY", log="BIGINT", reason="TINYINT", first="BIGINT", last="BIGINT")
 
 
 def lacking(rows: Iterable[Row]) -> Iterator[Row]:
-    """``WANTING`` to ``GAPS``: the numbers of each piece that are not there."""
+    """``WANTING`` to ``GAPS``: the numbers of each piece that are not held."""
     for author, log, block, requester, first, last, numbers, newest, bits in rows:
         base = block << BLOCK_BITS
         there = _there(base, newest, bits)
@@ -50,7 +50,7 @@ def lacking(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _there(base: int, newest: int | None, bits: bytes | None) -> npt.NDArray[np.bool_]:
-    """Which numbers of a block are there."""
+    """Which numbers of a block are held, by their offset from ``base``."""
     size = 1 << BLOCK_BITS
     if bits is not None:
         return np.unpackbits(np.frombuffer(bits, np.uint8))[:size].astype(np.bool_)
@@ -70,7 +70,7 @@ def _runs(numbers: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
 
 
 def merged(rows: Iterable[Row]) -> Iterator[Row]:
-    """``GAPS``, sorted by requester, log, reason and first number, to the same: runs that do not touch."""
+    """``GAPS``, sorted by requester, log, reason and first number, to ``GAPS`` in which no two runs touch."""
     for key, of_log in groupby(rows, key=itemgetter(0, 1, 2, 3)):
         first = last = None
         for *_, low, high in of_log:

@@ -1,4 +1,4 @@
-"""What is held of a block: which of its entries are verified, and those entries, for pieces to meet them."""
+"""The verified entries of a block: which numbers they have, and the entries themselves for the pieces to pick from."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ SEGMENT = Columns(author="BINARY", log="BIGINT", block="BIGINT", summary="BINARY
 """A segment with its outcome."""
 
 BLOCKS = Columns(author="BINARY", log="BIGINT", block="BIGINT", newest="BIGINT", ends="BOOLEAN", bits="BINARY")
-"""A block with verified entries: the greatest, whether that is the block's last number, and which are there.
+"""A block with verified entries. ``newest`` is their greatest number; ``ends``: it is the last number of the block.
 
-``bits`` has a bit for each number of the block; null if up to the greatest none is missing.
+``bits`` has a bit for each number of the block, set if it is verified. It is null if none up to ``newest`` is missing,
+which is the usual case and saves 512 bytes.
 """
 
 HELD = Columns(
@@ -47,7 +48,7 @@ HELD = Columns(
 )
 """A segment with its entries, its outcome, and how many tasks share in the block's pieces."""
 
-_COUNT_BYTES = 4
+_COUNT_BYTES = 4  # a u32
 
 
 def present(rows: Iterable[Row]) -> Iterator[Row]:
@@ -67,7 +68,7 @@ def present(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def held(rows: Iterable[Row]) -> Iterator[Row]:
-    """``HELD`` to rows of ``culm.spark.select.items.TOGETHER``, one for each share."""
+    """``HELD`` to rows of ``culm.spark.select.items.TOGETHER``: a copy of the verified entries for each share."""
     for author, log, block, shares, summary, packed, outcome in rows:
         records = Records(Pack.decode(packed))
         found = Findings.of(records)
@@ -90,10 +91,10 @@ def _offsets(seq: Numbers) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """The verified entries of a block: columns of length n, ascending by number, and their bytes.
+    """The verified entries of a block: columns of length n, ascending by number, and the entries' bytes.
 
-    ``offset`` counts from the block's first number, digests are n rows of 64 bytes, ``state`` has ranks of
-    ``culm.spark.payload.STATES``.
+    ``offset`` counts from the block's first number. Digests are n rows of 64 bytes. ``state`` has ranks of
+    ``culm.spark.payload.STATES``. ``length`` is the size of each entry in ``data``, where they follow each other.
     """
 
     offset: npt.NDArray[np.uint16]
@@ -106,7 +107,7 @@ class Held:
 
     @classmethod
     def of(cls, records: Records, found: Findings, verified: Flags) -> Held:
-        """Some of the entries among records, of which the findings are known."""
+        """The verified ones among the entries of ``records``; ``found`` and ``verified`` have a row for each entry."""
         rows = records.is_entry.nonzero()[0][verified]
         pack = records.pack.take(rows)
         length = pack.end - pack.start
@@ -138,7 +139,7 @@ class Held:
         return cls(*columns)
 
     def records(self) -> pa.Array:
-        """The entries' bytes, one value each."""
+        """The entries' bytes as a binary array, one value for each entry."""
         import pyarrow as pa
 
         bounds = np.append(0, np.cumsum(self.length, dtype=np.int32)).astype(np.int32)

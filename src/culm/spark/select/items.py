@@ -1,7 +1,8 @@
-"""The pass in which pieces meet the entries they denote, in a worker, block by block and thousands at once.
+"""The step in which pieces meet the entries they denote, in a worker, block by block.
 
-The rows of a block come sorted: first the block's verified entries, then the pieces, by requester. Pieces are laid out
-as pairs of a piece and an entry, a bounded number at a time; the pairs of one requester and entry become one item.
+The rows of a block come sorted: first its verified entries, then the pieces, by requester. Pieces are laid out as pairs
+of a piece and an entry, thousands at a time with numpy, but a bounded number, so that memory stays bounded. Several
+pieces of one requester may denote the same entry; since they follow each other, their pairs are merged into one item.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ TOGETHER = Columns(
     last="BIGINT",
     numbers="BINARY",
 )
-"""Pieces as in ``PIECES``, and before those of a block its verified entries: no requester, ``numbers`` a ``Held``."""
+"""A piece as in ``PIECES``; or a block's verified entries: ``requester`` is null, ``numbers`` an encoded ``Held``."""
 
 ITEMS = Columns(
     requester="STRING",
@@ -61,11 +62,13 @@ ITEMS = Columns(
 )
 """The columns of ``culm.spark.select.select``."""
 
-_PAIRS = 1 << 16  # laid out at once; a piece makes at most a block of them
+# Pairs of a piece and an entry that are laid out at once. A single piece may exceed it, but has at most 4,096 pairs.
+# More at once would take more memory of the worker; far fewer would lose the speed of whole columns.
+_PAIRS = 1 << 16
 
 
 def chosen(*, encoded: bool = True) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """``TOGETHER``, sorted by block, share and requester, entries first, to ``ITEMS``, with their bytes if wanted."""
+    """``TOGETHER``, sorted by block, share and requester, to ``ITEMS``. ``encoded``: with the entries' bytes."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         block: _Block | None = None
@@ -90,7 +93,7 @@ def chosen(*, encoded: bool = True) -> Callable[[Iterator[pa.RecordBatch]], Iter
 
 
 def _groups(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
-    """The rows of a batch that are of one block and share: the first, and the one behind the last."""
+    """The stretches of a batch that are of one block and share: the first row, and the one behind the last."""
     from pyarrow import compute
 
     count = len(batch)
@@ -104,9 +107,9 @@ def _groups(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
 
 
 class _Block:
-    """One block as its pieces pass by, sorted by requester.
+    """One block while its pieces pass by, sorted by requester.
 
-    The last requester's items wait: more of its pieces may come.
+    The items of the last requester wait, because the next batch may have more of its pieces.
     """
 
     def __init__(self, key: Row, entries: Held, *, encoded: bool) -> None:
@@ -122,7 +125,7 @@ class _Block:
         self._columns: tuple[pa.Array, ...] | None = None
 
     def take(self, pieces: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """More pieces; the items that are complete."""
+        """Take more pieces; yields the items of all requesters but the last."""
         count = self._counts(pieces)
         total = np.cumsum(count)
         at = done = 0
@@ -132,7 +135,7 @@ class _Block:
             at, done = behind, int(total[behind - 1])
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """The items of the last requester."""
+        """Yield the items of the last requester, when the block has no more pieces."""
         import pyarrow as pa
 
         if len(self._rows):
@@ -141,7 +144,7 @@ class _Block:
         self._rows, self._wants = self._rows[:0], self._wants[:0]
 
     def _counts(self, pieces: pa.RecordBatch) -> Offsets:
-        """How many numbers each piece has."""
+        """How many numbers each piece denotes, held or not."""
         from pyarrow import compute
 
         span = numbers_of(pieces.column("last")) - numbers_of(pieces.column("first")) + np.uint64(1)
@@ -168,7 +171,7 @@ class _Block:
             yield self._batch(names_, who[:last], rows[:last], wants[:last])
 
     def _pairs(self, pieces: pa.RecordBatch, count: Offsets) -> tuple[Offsets, Offsets, Wants]:
-        """Each piece with each entry that it denotes: the piece, the entry's row, what is wanted of it."""
+        """All pairs of a piece and a held entry that it denotes: the piece, the entry's row, what is wanted of it."""
         piece = np.repeat(np.arange(len(count)), count)
         begin = np.cumsum(count) - count
         listed = np.asarray(pieces.column("numbers").is_valid())
@@ -197,7 +200,7 @@ class _Block:
         return fits
 
     def _batch(self, requesters: pa.Array, who: Offsets, rows: Offsets, wants: Wants) -> pa.RecordBatch:
-        """Items as ``ITEMS``."""
+        """A batch of ``ITEMS``. The entries' columns are made once for a block, and rows taken from them."""
         import pyarrow as pa
 
         entries, count = self._entries, len(rows)
@@ -226,7 +229,7 @@ class _Block:
 
 
 def _runs(requesters: pa.Array) -> tuple[Offsets, pa.Array]:
-    """Which run of equal neighbours each value is in, and the runs' values."""
+    """For each value the number of its run of equal neighbours, and the values of the runs."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -245,7 +248,10 @@ def _listed(numbers: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _once(who: Offsets, rows: Offsets, wants: Wants, count: int) -> tuple[Offsets, Offsets, Wants]:
-    """Pairs of requester and entry, ascending, each once with all that is wanted; ``count`` is that of the entries."""
+    """The pairs of requester and entry, ascending, each once with all that is wanted of it.
+
+    ``count`` is the number of entries of the block; it makes one number of a pair, which sorts faster than two.
+    """
     key = who * count + rows
     order = np.argsort(key, kind="stable")
     key = key[order]

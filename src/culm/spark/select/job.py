@@ -2,14 +2,14 @@
 
 ::
 
-    OUTPUT/items/          Parquet: what is denoted and verified (columns: ``culm.spark.select.select``)
-    OUTPUT/missing/        Parquet: what is denoted and not there, as runs
+    OUTPUT/items/          Parquet: entries that are denoted and verified (columns: ``culm.spark.select.select``)
+    OUTPUT/missing/        Parquet: numbers that are denoted and not verified here, as runs
     OUTPUT/rejects/        Parquet: requests that could not be read, and why
     OUTPUT/bundles/        if asked for: a file for each requester, and ``manifest``, a Parquet table of them
     OUTPUT/summary.json    the numbers of ``SelectSummary``
 
-Inputs and their entries are those of ``culm.spark.job``; the tables between the stages are Parquet, too, in a folder
-``work`` that is removed at the end. Inputs are read once; payloads are read again for the bundles that have them.
+Inputs are those of ``culm.spark.job``. As there, the tables between the stages are Parquet in a folder ``work``, which
+is removed at the end, so that inputs are read once. Only payloads are read again, for the bundles that need them.
 """
 
 from __future__ import annotations
@@ -65,11 +65,12 @@ _COUNTED = Columns(items="BIGINT", certificates="BIGINT", payloads="BIGINT", pay
 class SelectSummary:
     """A selection in numbers.
 
-    ``ranges`` of ``requesters`` could be read, ``rejects`` requests could not. ``items``: rows, one for each requester
-    and entry, ``certificates`` of them only to verify others; ``payloads`` of them are wanted with their payload, which
-    is known to be held of ``payloads_held``. ``missing`` entries are denoted and not held. ``unreadable``: what was
-    read from the inputs and is no entry. ``bundles`` and their ``bundle_bytes`` are 0 if not asked for; ``lacking``
-    payloads are wanted and not in them.
+    ``ranges`` and ``requesters`` count requests that could be read, ``rejects`` those that could not. ``items`` are
+    rows, one for each requester and entry; ``certificates`` counts those that are wanted only to verify others,
+    ``payloads`` those that are wanted with their payload, ``payloads_held`` those of them whose payload is held.
+    ``missing`` counts denoted entries up to a log's newest that are not held. ``unreadable`` counts rows of the inputs
+    that are not entries. ``bundles`` and ``bundle_bytes`` are 0 if no bundles were asked for; ``lacking`` counts wanted
+    payloads that are not in them. ``seconds`` includes Spark's start.
     """
 
     requesters: int
@@ -105,8 +106,9 @@ def run_select(
     """Verify the inputs, select what the requests denote, and write the folder ``output``: all of it, or none.
 
     ``requests`` is a folder of Parquet files, or a ``.parquet``, ``.csv``, ``.json`` or ``.jsonl`` file, with the
-    columns of ``culm.spark.select.requests.given``. ``bundles``: write one for each requester, too. ``master``,
-    ``overwrite``, ``signatures``, ``progress`` and the errors are those of ``culm.spark.job.run``.
+    columns of ``culm.spark.select.requests.given``. ``bundles``: also write a bundle for each requester. ``master``,
+    ``overwrite``, ``signatures``, ``progress`` and the errors are those of ``culm.spark.job.run``; this always runs on
+    Spark, however small the inputs are.
     """
     started = time.monotonic()
     output = output.absolute()
@@ -116,7 +118,7 @@ def run_select(
     check_output(output, overwrite=overwrite)
     for path in [*inputs, requests] if overwrite else ():
         if Path(path).resolve().is_relative_to(output.resolve()):
-            raise ConfigError(f"{path}: is inside the output {output}, which is to be replaced")
+            raise ConfigError(f"{path}: is inside the output {output}, which would be replaced; name another output")
     with running(master, job.say) as spark, whole_folder(output) as folder:
         counts = job.run(spark, folder, bundles=bundles)
         rmtree(folder / "work")
@@ -133,7 +135,7 @@ class _Job:
     say: Callable[[str], None]
 
     def run(self, spark: SparkSession, folder: Path, *, bundles: bool) -> dict[str, int]:
-        """Fill the folder; the numbers of the summary."""
+        """Fill the folder; returns the numbers of the summary."""
         work = folder / "work"
         requests = read_rows(spark, self.requests)
         packs, places = self._read(spark, work, bundles=bundles)
@@ -149,7 +151,7 @@ class _Job:
         write_from_workers(selected.together, _counted, ITEMS, _COUNTED, folder / "items", work / "counts")
         self.say("writing what is missing")
         write_table(selected.missing, folder / "missing")
-        # A job of Spark's for each of these would take longer than reading the columns here.
+        # Spark would start a job for each of these, which takes longer than reading the columns here.
         counts = {
             **_asked(read_table(spark, work / "asked", ASKED.ddl)),
             **_sums(work / "counts", _COUNTED.names),
@@ -168,7 +170,7 @@ class _Job:
         return {**counts, "bundles": count_rows(manifest), "bundle_bytes": sums["bytes"], "lacking": sums["lacking"]}
 
     def _read(self, spark: SparkSession, work: Path, *, bundles: bool) -> tuple[DataFrame, DataFrame | None]:
-        """The packs of the inputs, and where payloads are if that will be needed."""
+        """The packs of the inputs, and the places of payloads, or None without bundles; one pass for both."""
         tasks = len(self.splits)
         self.say(f"reading the inputs ({tasks} {'task' if tasks == 1 else 'tasks'}), checking signatures")
         if not bundles:
@@ -179,7 +181,7 @@ class _Job:
 
 
 def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, tuple[Any, ...]]]:
-    """The items, and how many there are."""
+    """Batches of ``ITEMS``, each with its row of ``_COUNTED``."""
     from pyarrow import compute
 
     for batch in chosen()(batches):
@@ -197,7 +199,6 @@ def _asked(asked: DataFrame) -> dict[str, int]:
 
 
 def _sums(folder: Path, names: Sequence[str]) -> dict[str, int]:
-    """The sums of columns of a table."""
     from pyarrow import compute
 
     sums = dict.fromkeys(names, 0)
@@ -208,7 +209,7 @@ def _sums(folder: Path, names: Sequence[str]) -> dict[str, int]:
 
 
 def _missing(folder: Path) -> int:
-    """How many entries are missing that are not beyond the newest one."""
+    """How many entries are missing, without those beyond the newest entry of their log."""
     from pyarrow import compute
 
     missing = 0

@@ -1,4 +1,10 @@
-"""Pages: which blocks of a log there are, as runs, and how a span is cut where they begin and end."""
+"""Pages: a directory of the blocks that a log has.
+
+A range is cut to the blocks that exist, so whoever cuts it needs to know them. The directory of a log with 2^64 numbers
+would be too large to send along with each request for the log. So it is divided into pages, of 2^10 neighbouring
+blocks each. A page holds its blocks as runs, which is a few bytes for a log without gaps. The first page, with more
+than four million numbers, is all there is of most logs; it comes with every request.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +22,19 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
     BlockRuns = Sequence[tuple[int, int]]
 
+# Low bits of a block's number that count within its page of 1,024 blocks. Runs are u16 pairs, so at most 16. Smaller
+# pages leave more of a long log to a second step; larger ones make the rows of requests larger if a log has many gaps.
 PAGE_BITS = 10
 
 PAGES = Columns(author="BINARY", log="BIGINT", page="BIGINT", newest="BIGINT", blocks="BINARY")
-"""``newest``: the greatest verified number; ``blocks``: runs of blocks with verified entries, u16 pairs."""
+"""A page: the greatest verified number in it, and runs of its blocks that have verified entries, as pairs of u16."""
 
 UNPAGED = Columns(author="BINARY", log="BIGINT", page="BIGINT", block="BIGINT", newest="BIGINT")
-"""Blocks with verified entries, and the greatest of those."""
+"""A block with verified entries, and the greatest number of these."""
 
 
 def paged(rows: Iterable[Row]) -> Iterator[Row]:
-    """``UNPAGED``, sorted, to ``PAGES``."""
+    """``UNPAGED``, sorted by log and block, to ``PAGES``."""
     key: Row | None = None
     runs, newest = Runs(), 0
     for author, log, page, block, reached in rows:
@@ -47,13 +55,16 @@ def _encoded(runs: Runs) -> bytes:
 
 @lru_cache(maxsize=1024)
 def runs_of(blocks: bytes) -> tuple[tuple[int, int], ...]:
-    """The runs that a page has, counted from its first block."""
+    """The runs of blocks in a page, first and last block, counted from the page's first block.
+
+    Remembered, because the requests for one log mostly follow each other.
+    """
     pairs = np.frombuffer(blocks, "<u2").reshape(-1, 2).tolist()
     return tuple((first, last) for first, last in pairs)
 
 
 def walk(runs: BlockRuns, low: int, high: int) -> Iterator[tuple[int, int, bool]]:
-    """The blocks from ``low`` to ``high``, both included, cut where runs begin and end; whether they are there."""
+    """The blocks from ``low`` to ``high``, both included, cut where runs begin and end: first, last, do they exist."""
     at = low
     for first, last in runs:
         if last < at:

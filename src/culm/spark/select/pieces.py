@@ -1,12 +1,14 @@
-"""Cutting ranges into pieces, in a worker: what a range denotes of one block of a log, in one row.
+"""Cutting ranges into pieces, in a worker: a piece is what a range denotes of one block of a log.
 
-A dense range becomes a span in each block that is there; which those are, a *page* tells, a directory of ``PAGE``
-neighbouring blocks. A log's first page comes with every request for it, which is all there is of most logs; the rest
-of a range waits as *far* until it meets the other pages. Paths and certificates are numbers, some hundred at most
-whatever the log's length (docs/specs/ranges.md, "What is denoted"), and need no directory.
+A dense range becomes a span in each block that exists. The log's pages tell which blocks do
+(``culm.spark.select.pages``). A log's first page comes with every request for it, and most logs have no other. The rest
+of a range waits as *far* until it is joined with the further pages.
 
-Forbidden numbers cut the payloads' spans, so that nothing further on knows of them. Whatever lies where no block is
-comes out as gaps, which cost their ends only.
+Paths and certificates are lists of numbers instead. They have some hundred numbers at most, whatever the log's length
+(docs/specs/ranges.md, "What is denoted"), and need no directory.
+
+Forbidden numbers cut the spans of payloads, so that the later steps need not know of them. Numbers in blocks that do
+not exist come out as gaps.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 
 REQUESTS = Columns(**RANGE.types, newest="BIGINT", blocks="BINARY")
-"""A range with what there is of its log: the newest verified entry (null: none) and the first page."""
+"""A range with its log's newest verified entry (null: none) and the blocks of its first page."""
 
 FAR_SPANS = Columns(
     author="BINARY",
@@ -50,9 +52,9 @@ FAR_SPANS = Columns(
     next="BIGINT",
     blocks="BINARY",
 )
-"""A far span with a page that is there, or, ``blocks`` null, is not; ``next``: where the next page that is there."""
+"""A far span with one page. ``blocks`` is null if the page does not exist; ``next`` is the next page that does."""
 
-_SPINE = np.array(SPINE[:42], np.uint64)
+_SPINE = np.array(SPINE[:42], np.uint64)  # the numbers of the spine that fit into 64 bits
 
 
 def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -77,7 +79,7 @@ def spread(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class _Cut:
-    """The ranges of one batch: columns."""
+    """The ranges of one batch, as columns; paths are walked for all of them at once."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
@@ -99,7 +101,6 @@ class _Cut:
         return found
 
     def pieces(self) -> Iterator[pa.RecordBatch]:
-        """What the ranges denote, as ``PIECES``."""
         found = [self._paths(), *self._certificates()]
         yield from self._of_numbers(*(np.concatenate(column) for column in zip(*found, strict=True)))
         self._place_dense()
@@ -108,7 +109,7 @@ class _Cut:
     # -- numbers
 
     def _paths(self) -> tuple[Offsets, Numbers, npt.NDArray[np.int8]]:
-        """The items of the sparse ranges: row, number, what is wanted."""
+        """The items of the sparse ranges, as columns: the range's row, the number, what is wanted."""
         rows = (self._sparse & (self._reached | ~self._open)).nonzero()[0]
         top = np.where(self._open, self._newest, self._last)
         row, seq = _steps(rows, top[rows], self._start[rows])
@@ -125,18 +126,18 @@ class _Cut:
         return row, seq, wants
 
     def _certificates(self) -> Iterator[tuple[Offsets, Numbers, npt.NDArray[np.int8]]]:
-        """What is needed to verify the items: below the start, and above the end of closed ranges."""
+        """The certificates of the items: the path below the start, and the one above the end of closed ranges."""
         wanted = self._has(METADATA) & self._reached
         rows = wanted.nonzero()[0]
         row, seq = _steps(rows, self._start[rows], np.ones(len(rows), np.uint64))
         kept = (seq > self._head[row]) & (seq < self._start[row])
         yield _certificates(row[kept], seq[kept])
-        # Of a path from above, what is behind the newest entry does not exist.
+        # The path from above begins at a spine number, perhaps beyond the newest entry; what lies there does not exist.
         closed = (wanted & ~self._open & (self._last < self._newest)).nonzero()[0]
         low = self._last[closed] <= _SPINE[-1]
         rows = closed[low]
         row, seq = _steps(rows, _SPINE[np.searchsorted(_SPINE, self._last[rows])], self._last[rows])
-        for at in closed[~low].tolist():  # their spine number has more than 64 bits
+        for at in closed[~low].tolist():  # their spine number does not fit into 64 bits, so Python's integers do it
             end = int(self._last[at])
             high = [number for number in path(spine(end), end) if number <= self._newest[at]]
             row = np.append(row, np.full(len(high), at))
@@ -185,7 +186,7 @@ class _Cut:
                     self._places.far(span, top + 1)
 
     def _spans(self, row: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """First, last, what is wanted; forbidden numbers are between the spans of the payloads."""
+        """The spans of a dense range: first, last, what is wanted. Spans of payloads leave out forbidden numbers."""
         first, wants = int(self._start[row]), int(self._kind[row]) & (METADATA | PAYLOAD)
         forbidden = self._forbidden.get(row)
         if forbidden is None:
@@ -202,7 +203,10 @@ class _Cut:
 
 
 def _steps(rows: Offsets, top: Numbers, goal: Numbers) -> tuple[Offsets, Numbers]:
-    """The numbers on the paths from ``top`` down to ``goal``, both included, each with its row."""
+    """The numbers on the paths from ``top`` down to ``goal``, both included, each with its row.
+
+    All paths take their steps together. A path has at most some hundred steps, so the loop is short for any log.
+    """
     found_rows, found = [rows], [top]
     at = top
     while len(rows):

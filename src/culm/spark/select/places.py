@@ -1,4 +1,4 @@
-"""Where spans of numbers lie: in blocks that are there, far off, or in gaps; and the pieces that they make."""
+"""Where spans of numbers lie: in blocks that exist, in gaps between them, or *far*, on pages not looked at yet."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ if TYPE_CHECKING:
     from culm.spark.fields import Numbers, Offsets
     from culm.spark.select.pages import BlockRuns
 
-NARROW_PAGES = 4  # far spans of up to so many pages look each of them up; longer ones take those that are there
-OFFSET_BITS = 13  # of a number in ``numbers``; above it stands what is wanted
+# A far span over at most this many pages becomes a row for each page, which is joined with that page alone. A longer
+# one stays one row and is joined with all pages of its log, because most of its pages may not exist.
+NARROW_PAGES = 4
+
+OFFSET_BITS = 13  # of a u16 in ``numbers`` for the offset in the block; the 3 bits above it say what is wanted
 PIECE, FAR, GAP = range(3)
+"""The forms of a row of ``PIECES``."""
+
 NOT_HELD, BEYOND = range(2)
 """Why there is a gap: not held, or a closed range names numbers above the newest entry."""
 
@@ -38,29 +43,36 @@ PIECES = Columns(
     last="BIGINT",
     numbers="BINARY",
 )
-"""A PIECE: ``block``, and the span ``first`` to ``last`` of which ``wants`` is wanted, or ``numbers``, u16s of an
-offset in the block and, ``OFFSET_BITS`` higher, what is wanted. FAR: a span, ``block`` the page or null. A GAP: a span,
-``wants`` the reason."""
+"""A row is a PIECE, FAR or a GAP.
 
-_ROWS = 50_000  # of a batch that comes out
-_NUMBER = np.uint64(2**63)  # between a number and its signed form
+PIECE: what is wanted of ``block``. Either the span ``first`` to ``last``, with ``wants``; or ``numbers``, a u16 for
+each number, with its offset in the block and, ``OFFSET_BITS`` higher, what is wanted of it.
+FAR: a span that has not been cut yet. ``block`` is the page it lies in, null if it covers several pages.
+GAP: a span of which nothing is held. ``wants`` is the reason, ``NOT_HELD`` or ``BEYOND``.
+"""
+
+_ROWS = 50_000  # Rows in one batch, some megabytes: a span over a whole log can make a row for each of its blocks.
+_NUMBER = np.uint64(2**63)  # XOR with it turns an unsigned number into its signed form and back
 
 
 def numbers_of(column: pa.Array) -> Numbers:
-    """The unsigned numbers that travelled as signed longs (``to_sql``); null is 0."""
+    """The unsigned numbers of a column of signed longs (``to_sql``); null becomes 0."""
     found: Numbers = np.asarray(column.fill_null(to_sql(0))).astype(np.int64).view(np.uint64) ^ _NUMBER
     return found
 
 
 def signed(numbers: Numbers) -> pa.Array:
-    """The reverse of ``numbers_of``."""
+    """Unsigned numbers as a column of signed longs; the reverse of ``numbers_of``."""
     import pyarrow as pa
 
     return pa.array((numbers ^ _NUMBER).view(np.int64))
 
 
 class Places:
-    """Where the spans of the rows of a batch lie: in blocks, far off, or in gaps."""
+    """Collects where the spans of one batch lie, and makes ``PIECES`` of them.
+
+    A span is a tuple: the row of the batch it belongs to, its first and last number, and what is wanted.
+    """
 
     def __init__(self) -> None:
         self._runs: list[tuple[int, int, int, int, int, int]] = []  # row, span, wants, blocks
@@ -68,7 +80,10 @@ class Places:
         self._gaps: list[tuple[int, int, int, int]] = []
 
     def put(self, span: tuple[int, int, int, int], runs: BlockRuns, base: int, top: int) -> None:
-        """Place what a span (row, first, last, wants) has of the blocks ``base`` to ``top``; ``runs`` start there."""
+        """Place the part of a span that lies in the blocks ``base`` to ``top``.
+
+        ``runs`` are the blocks that exist, counted from ``base``; the others become gaps.
+        """
         row, first, last, wants = span
         low, high = max(first >> BLOCK_BITS, base), min(last >> BLOCK_BITS, top)
         if low > high:
@@ -80,17 +95,17 @@ class Places:
                 self.leave_out(span, base + from_block, base + to_block)
 
     def leave_out(self, span: tuple[int, int, int, int], low: int, high: int) -> None:
-        """What a span has of blocks that are not there is a gap."""
+        """Note as a gap the part of a span that lies in the blocks ``low`` to ``high``, which do not exist."""
         row, first, last, _ = span
         self.gap(row, max(first, low << BLOCK_BITS), min(last, ((high + 1) << BLOCK_BITS) - 1), NOT_HELD)
 
     def gap(self, row: int, first: int, last: int, reason: int) -> None:
-        """A gap, if there is any number in it."""
+        """Note a gap; none if ``first`` is above ``last``."""
         if first <= last:
             self._gaps.append((row, first, last, reason))
 
     def far(self, span: tuple[int, int, int, int], low: int) -> None:
-        """What a span has of the blocks from ``low`` on is dealt with later."""
+        """Note as far the part of a span that lies in the blocks from ``low`` on."""
         row, first, last, wants = span
         first = max(first, low << BLOCK_BITS)
         bits = BLOCK_BITS + PAGE_BITS
@@ -101,7 +116,7 @@ class Places:
             self._far.append((row, max(first, page << bits), min(last, ((page + 1) << bits) - 1), wants, page))
 
     def batches(self, source: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The ``PIECES`` they make; what is not said here comes from the rows of ``source``."""
+        """The ``PIECES`` of all that was noted. Author, log, requester and sizes come from the rows of ``source``."""
         if self._runs:
             yield from self._of_blocks(source)
         if self._far:
@@ -135,7 +150,7 @@ class Places:
 
 
 def u64(numbers: Sequence[int]) -> Numbers:
-    """Numbers as an array."""
+    """Numbers as an array of u64; plain ``np.array`` would make floats of numbers from 2^63 on."""
     return np.array(numbers, np.uint64)
 
 

@@ -1,6 +1,6 @@
 """Reading requests: rows that say who wants which ranges of which log become rows of one range each, and rejects.
 
-The parameters of a range become columns, so that what follows handles thousands of ranges at once.
+The parameters of a range become columns, so that the next steps can work on thousands of ranges at once with numpy.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 METADATA, PAYLOAD, CERTIFICATE = 1, 2, 4
-"""What is wanted of an entry; a certificate is metadata wanted only to verify others."""
+"""Bits: what is wanted of an entry. A certificate is metadata that is wanted only to verify other entries."""
 
 SPARSE, OPEN = 8, 16
+"""Further bits of a range's ``kind``."""
 
-# What is given, as far as the types of the columns tell it. ``range`` is one range's bytes, ``ranges`` a set's.
+# A request as it was given. Columns whose type can differ have two forms, one of which is null: bytes, and text.
+# ``range`` is the encoding of one range, ``ranges`` that of a set; the bytes themselves do not tell which.
 GIVEN = Columns(
     requester="STRING",
     author="BINARY",
@@ -68,10 +70,11 @@ _WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
 
 
 def given(requests: DataFrame) -> DataFrame:
-    """The rows of a table of requests as ``GIVEN``; ``ConfigError`` if it is no such table.
+    """The rows of a table of requests as ``GIVEN``.
 
-    ``requester STRING``; ``author BINARY``, or ``STRING`` of base62 or hex; ``log_id``, a whole number or ``STRING``;
-    ``ranges BINARY`` (``RangeSet.encode()``) or ``range BINARY`` (``Range.encode()``), either also ``STRING``.
+    Its columns: ``requester STRING``; ``author BINARY``, or ``STRING`` of base62 or hex; ``log_id``, a whole number or
+    ``STRING``; ``ranges BINARY`` (``RangeSet.encode()``) or ``range BINARY`` (``Range.encode()``), either also as
+    ``STRING``. ``ConfigError`` if one is missing or of another type.
     """
     from pyspark.sql import functions as sql
 
@@ -89,7 +92,10 @@ def given(requests: DataFrame) -> DataFrame:
             either = "'ranges' or 'range'" if name == ranges else repr(name)
             raise ConfigError(f"a table of requests needs a column {either}")
         if found not in kinds and not (name == "log_id" and found.startswith("decimal") and found.endswith(",0)")):
-            raise ConfigError(f"the column {name!r} of the requests cannot be of the type {found.upper()}")
+            raise ConfigError(
+                f"the column {name!r} of the requests cannot be of the type {found.upper()};"
+                f" expected {' or '.join(kinds).upper()}"
+            )
     columns: dict[str, Column] = {"requester": sql.col("requester"), "log_text": sql.col("log_id").cast("string")}
     columns["author_text" if types["author"] == "string" else "author"] = sql.col("author")
     columns["ranges_text" if types[ranges] == "string" else ranges] = sql.col(ranges)
@@ -99,7 +105,7 @@ def given(requests: DataFrame) -> DataFrame:
 
 
 def check(rows: Iterable[Row]) -> Iterator[Row]:
-    """``GIVEN`` to ``ASKED``. Never fails, whatever the rows hold."""
+    """``GIVEN`` to ``ASKED``. Never raises: a row that cannot be read becomes a reject with the reason."""
     for row in rows:
         try:
             key, log, found = _checked(row)
@@ -116,7 +122,6 @@ def check(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _checked(row: Row) -> tuple[bytes, int, list[Range]]:
-    """The author, the log and the ranges of a row of ``GIVEN``."""
     requester, author, author_text, log_text, one, ranges, ranges_text = row
     if requester is None:
         raise ValueError("a row without a requester")

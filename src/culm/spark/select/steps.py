@@ -36,16 +36,20 @@ MISSING = (
 REJECTS = "requester STRING, author STRING, log_id STRING, ranges STRING, reason STRING"
 """The columns of ``rejects``."""
 
-_REASONS = "'not held', 'beyond the newest entry'"  # NOT_HELD, BEYOND
-_LEAST = "CAST('-9223372036854775808' AS BIGINT)"
+_REASONS = "'not held', 'beyond the newest entry'"  # in the order of NOT_HELD, BEYOND
+_LEAST = "CAST('-9223372036854775808' AS BIGINT)"  # XOR with it makes an unsigned number of a signed long
 _PAGES = PAGES.ddl + ", next BIGINT"
 _BLOCK_KEY = ["author", "log", "block"]
-_SHARE_PAIRS = 2_000_000  # pieces of a block that denote more entries than this are shared by several tasks
+
+# Pairs of a piece and an entry that one task lays out for a block. If thousands of requesters want the same block, its
+# pieces denote more pairs than this; the requesters are then shared out to several tasks, which each get the block's
+# entries. A smaller value copies entries to more tasks; with a larger one a popular block keeps one task busy for long.
+_SHARE_PAIRS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was selected, as tables. ``together`` is what ``chosen`` makes the items of.
+    """A selection as tables. ``together`` has entries and pieces side by side; ``chosen`` makes the items of it.
 
     ``items``: the columns of ``select``. ``missing``: ``requester``, ``author``, ``log_id``, ``first``, ``last``,
     ``entries``, ``reason`` (``not held``, or ``beyond the newest entry``). ``rejects``: ``requester``, ``author``,
@@ -67,9 +71,9 @@ def select(
 ) -> DataFrame:
     """Exactly the items and certificates that the ranges of each requester denote and that are verified.
 
-    ``segments`` (kept with the entries: ``keep=True``) and ``outcomes`` as ``culm.spark.verify`` makes them. They are
-    used several times: keep them. ``requests``: see ``culm.spark.select.requests.given``. ``encoded=False`` leaves the
-    entries' bytes out.
+    ``segments`` (made with ``keep=True``) and ``outcomes`` are those of ``culm.spark.verify``. Persist or write them
+    first, because they are used several times. ``requests``: see ``culm.spark.select.requests.given``.
+    ``encoded=False`` leaves the entries' bytes out.
 
     =============  =============  ================================================================================
     requester      STRING
@@ -86,8 +90,8 @@ def select(
     encoded        BINARY         the entry
     =============  =============  ================================================================================
 
-    Each entry is there once for a requester, however many ranges denote it. A range is taken against a log whose newest
-    entry is the greatest verified one. ``ConfigError`` if ``requests`` lacks a column or has one of a wrong type.
+    Each entry is there once for a requester, however many ranges denote it. The newest entry of a log, by which open
+    ranges end, is its greatest verified one. ``ConfigError`` if ``requests`` lacks a column or has one of a wrong type.
     """
     return selection(segments, outcomes, requests, encoded=encoded).items
 
@@ -97,12 +101,12 @@ def missing(
     outcomes: DataFrame,
     requests: DataFrame,
 ) -> DataFrame:
-    """What the ranges denote that is not verified here, as runs of numbers (see ``Selection``)."""
+    """The numbers that the ranges denote and that are not verified here, as runs (see ``Selection``)."""
     return selection(segments, outcomes, requests).missing
 
 
 def rejects(requests: DataFrame) -> DataFrame:
-    """The requests that cannot be read, and why."""
+    """The requests that cannot be read, with the reason (see ``Selection``)."""
     return _refused(asked(requests))
 
 
@@ -113,7 +117,10 @@ def select_entries(
     signatures: str = "all",
     encoded: bool = True,
 ) -> Selection:
-    """Select from a table of entries, as ``culm.spark.verify.verify`` takes it: verified first, then selected."""
+    """Verify a table of entries, as ``culm.spark.verify.verify`` takes it, and select from the verified ones.
+
+    The segments stay on the executors' disks until the session ends or its cache is cleared.
+    """
     from pyspark import StorageLevel
 
     found = segments_of(packed(entries), signatures_chosen(signatures), keep=True).persist(StorageLevel.DISK_ONLY)
@@ -128,7 +135,11 @@ def selection(
     encoded: bool = True,
     keep: Keep | None = None,
 ) -> Selection:
-    """``select``, what is missing, and rejects. ``keep`` gives the rows of a step (name, table, columns) for reuse."""
+    """Items, missing numbers and rejects of one selection.
+
+    ``keep`` is called with a step's name, table and columns, and returns a table that can be used several times without
+    computing it again. None persists the tables on the executors' disks.
+    """
     kept = keep or _on_disk
     read = kept("asked", asked(requests), ASKED.ddl)
     there = kept("blocks", blocks(segments, outcomes), BLOCKS.ddl)
@@ -154,7 +165,7 @@ def _on_disk(_name: str, table: DataFrame, _schema: str) -> DataFrame:
 
 
 def asked(requests: DataFrame) -> DataFrame:
-    """The ranges of all requests, ``ASKED``, with what cannot be read."""
+    """The ranges of all requests, and rejects: ``ASKED``."""
     return given(requests).mapInArrow(mapped(GIVEN, check, ASKED), ASKED.ddl)
 
 
@@ -185,7 +196,10 @@ def pages(blocks: DataFrame) -> DataFrame:
 
 
 def _logs(pages: DataFrame) -> DataFrame:
-    """Of each log the newest verified entry and the first page, which every log with verified entries has."""
+    """For each log its newest verified entry and its first page.
+
+    Every log with verified entries has a first page, since a path leads to entry 1.
+    """
     from pyspark.sql import functions as sql
 
     first = sql.max(sql.when(sql.col("page") == 0, sql.col("blocks")))
@@ -193,13 +207,17 @@ def _logs(pages: DataFrame) -> DataFrame:
 
 
 def cut_requests(asked: DataFrame, pages: DataFrame) -> DataFrame:
-    """The pieces of the ranges in their logs' first pages, ``PIECES``; what lies behind those is still far."""
+    """The pieces of the ranges in their logs' first pages: ``PIECES``. What lies behind a first page is FAR."""
     ranges = asked.where("reason IS NULL").join(_logs(pages), ["author", "log"], "left")
     return ranges.select(*REQUESTS.names).mapInArrow(cut, PIECES.ddl)
 
 
 def spread_far(pieces: DataFrame, pages: DataFrame) -> DataFrame:
-    """The pieces of what is still far, ``PIECES``."""
+    """The pieces of all FAR spans: ``PIECES``.
+
+    Narrow spans are joined with the pages they name. Wide ones are joined with all pages of the log that exist, since a
+    span of 2^64 numbers would have too many to name.
+    """
     far = pieces.where(f"form = {FAR}")
     narrow = (
         far.where("block IS NOT NULL")
@@ -207,7 +225,7 @@ def spread_far(pieces: DataFrame, pages: DataFrame) -> DataFrame:
         .join(pages.select("author", "log", "page", "blocks"), ["author", "log", "page"], "left")
         .selectExpr(*(name if name != "next" else "CAST(NULL AS BIGINT) AS next" for name in FAR_SPANS.names))
     )
-    # A page answers for itself and for those behind it that are not there.
+    # A page is also responsible for the pages behind it that do not exist, so that gaps there are told once.
     bits = PAGE_BITS + BLOCK_BITS
     first, last = (f"shiftrightunsigned({name} ^ {_LEAST}, {bits})" for name in ("first", "last"))
     wide = (
@@ -220,7 +238,7 @@ def spread_far(pieces: DataFrame, pages: DataFrame) -> DataFrame:
 
 
 def together(segments: DataFrame, outcomes: DataFrame, pieces: DataFrame) -> DataFrame:
-    """The pieces and, before those of each block, its entries: ``TOGETHER``, sorted within each partition."""
+    """The pieces and the entries of their blocks: ``TOGETHER``, sorted so that a block's entries precede its pieces."""
     from pyspark.sql import functions as sql
 
     only = pieces.where(f"form = {PIECE}")

@@ -288,7 +288,7 @@ def test_what_cannot_be_held() -> None:
     """Open ranges and ranges by size say nothing definite of what is held."""
     with pytest.raises(ValueError, match="open range"):
         held_runs([Range(5)])
-    with pytest.raises(ValueError, match="by their size"):
+    with pytest.raises(ValueError, match="by payload sizes"):
         held_runs([read_range("1..4 max 10")])
 
 
@@ -547,7 +547,7 @@ def test_paths_that_cannot_work(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="missing: there is no such file or folder"):
         run_plan(str(tmp_path / "missing"), str(tmp_path), tmp_path / "out")
     (tmp_path / "x.txt").touch()
-    with pytest.raises(ConfigError, match=r"x\.txt: neither a folder"):
+    with pytest.raises(ConfigError, match=r"x\.txt: not a table"):
         read_rows(None, tmp_path / "x.txt")  # type: ignore[arg-type]
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "summary.json").touch()

@@ -1,8 +1,12 @@
-"""Who gives how much, so that no peer gives too much: the planner's balance, and the bound that it stands beside.
+"""Who gives how much, so that no peer gives too much: the planner's balance, and the bound that it is compared with.
 
 The items of all logs fall into *classes*: those that the same peers can give. A class S has an amount B(S) in bytes, to
 be shared out among its peers; a peer p has a capacity c(p). What is sought is the least t such that no peer gives more
-than t c(p): a linear program, small because there are far fewer classes than items.
+than t c(p). That is a linear program. An exact solver would be one more dependency, so the shares are found by repeated
+weighting, and the bound tells how close they are.
+
+For example, A and B have 100 bytes that somebody wants, and A alone has 60 more. With equal capacities the balance is A
+20 + 60, B 80: both give 80, which is half of all, and so the best that is possible.
 
 *The bound.* For any set of peers P, the classes inside P can be given by nobody else. So some peer of P gives at least
 ``sum of B(S) for S inside P / sum of c(p) for p in P`` times its capacity, in any plan whatever. By the duality of
@@ -36,18 +40,35 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 TOLERANCE = 1.002
+"""The weighting ends once the greatest load is within 0.2 % of the bound. A smaller value takes more rounds, for a
+difference that no peer notices."""
+
+# Rounds of weighting at most, without costs and with them, so that a hard input does not run for ever. The best shares
+# found so far are used then.
 _ROUNDS, _COST_ROUNDS = 2000, 600
-_PATIENCE, _PROGRESS = 100, 1e-4  # rounds without so much progress, relatively, end it
-_LEAST_LOG_WEIGHT = -300.0
-_FIRST_BETA, _LAST_BETA = 5.0, 400.0  # in units of the span of the costs
-_SLACK = 1.02  # the cheap plan aims below what is allowed, since it meets it only nearly
-_SMALL = 0.001  # of the greatest load: classes up to there are not cut
-_LEAST_SHARE = 0.01  # of the mean share in a class; less than that is not worth a transfer
+
+# The weighting also ends after so many rounds in which the gap to the bound shrank by less than this part of it.
+_PATIENCE, _PROGRESS = 100, 1e-4
+
+_LEAST_LOG_WEIGHT = -300.0  # Below the greatest weight. e^-300 is no share at all, but no underflow to 0 either.
+
+# With costs, the weights of a class's peers differ by the factor exp(beta * difference of costs). A small beta at first
+# lets prices settle while all peers give something; a large one at last makes a dear peer give next to nothing. The
+# unit is one by the span of all costs.
+_FIRST_BETA, _LAST_BETA = 5.0, 400.0
+
+_SLACK = 1.02  # The cheap plan aims 2 % below the limit, because its last round meets what it aims at only nearly.
+
+# Classes up to this part of the greatest load are not cut: one peer gives all of it. That saves transfers, and changes
+# the greatest load by less than that part.
+_SMALL = 0.001
+
+_LEAST_SHARE = 0.01  # Of the mean share in a class: a peer with less gives nothing, since it is not worth a transfer.
 
 
 @dataclass(frozen=True, slots=True)
 class PeerTerms:
-    """What a peer may give: its capacity (any unit; above 0) and the cost of a byte."""
+    """The terms of a peer: its capacity (any unit, the same for all; above 0) and the cost of a byte."""
 
     capacity: int = 1
     cost: float = 0.0
@@ -55,10 +76,10 @@ class PeerTerms:
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """Items that any of ``members`` can give, ``amount`` bytes of them.
+    """Items that any of ``members`` can give, ``amount`` bytes in all.
 
-    ``is_whole``: that nobody else can. False where members were left out to keep the problem small: such a class is
-    shared out like any other, but proves nothing, and so has no part in the bound.
+    ``is_whole``: nobody else can give them. False where members were left out to keep the problem small. Such a class
+    is shared out like any other, but is left out of the bound: somebody outside it could give its items after all.
     """
 
     members: tuple[str, ...]
@@ -68,11 +89,11 @@ class Class:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The result.
+    """The shares, and the bounds to compare them with.
 
-    ``shares``: for each class, what each member gives, in bytes; they add up to its amount. ``load_bound``: no plan has
-    a smaller greatest ratio of load to capacity. ``cost_bound``: no plan whose greatest ratio is at most ``limit``
-    costs less.
+    ``shares``: for each class the bytes that each member gives; they add up to its amount. ``load_bound``: in every
+    plan some peer has at least this ratio of load to capacity. ``cost_bound``: no plan whose greatest ratio is at most
+    ``limit`` costs less.
     """
 
     shares: list[list[int]]
@@ -99,21 +120,21 @@ class _Problem:
         self.capacities = [terms[name].capacity for name in self.names]
 
     def parts(self, log_weight: Floats) -> tuple[Floats, Floats]:
-        """Each member's part of its class, from 0 to 1, and each peer's load."""
+        """Each member's part of its class, from 0 to 1, and each peer's load, by these weights of the peers."""
         weight = log_weight[self.peer]
         greatest = np.maximum.reduceat(weight, self.starts)
         weight = np.exp(weight - greatest[self.owner])
         return self.loads(weight / np.add.reduceat(weight, self.starts)[self.owner])
 
     def loads(self, part: Floats) -> tuple[Floats, Floats]:
-        """The parts, and each peer's load."""
+        """The parts as they are given, and each peer's load in bytes."""
         load = np.bincount(self.peer, part * self.amount[self.owner], len(self.names))
         return part, load.astype(np.float64)
 
     def tight_sets(self, ratio: Floats) -> tuple[float, float, Ints]:
-        """What to aim at, and the best bound of the sets of the most loaded peers, with that set.
+        """The ratio to aim at, and the best bound of the sets of the most loaded peers, with that set.
 
-        The two differ by the classes that are not whole: they are to be given, but prove nothing.
+        The two differ by the classes that are not whole, which have to be given but have no part in the bound.
         """
         order = np.argsort(-ratio, kind="stable")
         rank = np.empty(len(order), np.int64)
@@ -126,7 +147,7 @@ class _Problem:
         return float(aim.max()), float(bounds[best]), order[: best + 1]
 
     def exact_bound(self, peers: Ints) -> Fraction:
-        """The bound of a set of peers, without rounding."""
+        """The bound of a set of peers as an exact fraction, so that rounding cannot make it too high."""
         chosen = {self.names[at] for at in peers}
         inside = sum(item.amount for item in self.classes if item.is_whole and chosen.issuperset(item.members))
         return Fraction(inside, sum(self.capacities[at] for at in peers))
@@ -135,9 +156,9 @@ class _Problem:
 def balance(classes: Sequence[Class], terms: Mapping[str, PeerTerms], *, limit: float | None = None) -> Balance:
     """Share out the classes among their members.
 
-    ``terms`` has all members. ``limit``: how much of its capacity a peer may give before cost no longer matters (None:
-    a tenth more than the best balance needs); where that cannot be met, balance comes first. The same classes in the
-    same order give the same result.
+    ``terms`` has all members. ``limit``: the ratio of load to capacity up to which a cheap peer is used before a dear
+    one; None: a tenth more than the best balance needs. If the best balance needs more than ``limit``, that counts
+    instead. The same classes in the same order give the same result.
     """
     if not any(item.amount for item in classes):
         return Balance([[0] * len(item.members) for item in classes], Fraction(0), limit or 0.0, 0.0)
@@ -177,7 +198,7 @@ def _evenly(problem: _Problem) -> tuple[Floats, float, Ints]:
 
 
 def _cheaply(problem: _Problem, limit: float) -> tuple[Floats | None, float]:
-    """Parts that keep to the limit and cost little, None if none were found; and a bound on the cost."""
+    """Parts that keep to the limit and cost little, and a bound on the cost. None if no round kept to the limit."""
     span = float(np.ptp(problem.cost))
     price = np.zeros(len(problem.names))
     base = (problem.cost - problem.cost.min()) / span
@@ -195,17 +216,18 @@ def _cheaply(problem: _Problem, limit: float) -> tuple[Floats | None, float]:
 
 
 def _least_cost(problem: _Problem, price: Floats, limit: float) -> float:
-    """What these prices prove: no plan within the limit costs less."""
+    """The bound on the cost that these prices prove; any prices give one."""
     dearest = (problem.cost + price)[problem.peer]
     given = np.minimum.reduceat(dearest, problem.starts) * problem.amount * problem.is_whole
     return float(given.sum() - (price * problem.capacity).sum() * limit)
 
 
 def _whole_bytes(problem: _Problem, part: Floats) -> list[list[int]]:
-    """The parts as whole numbers of bytes that add up.
+    """The parts as whole numbers of bytes that add up to the classes' amounts.
 
-    Small classes are not cut: each goes to the member that is farthest from what it is to give. So there are fewer
-    transfers, and the balance is off by no more than small classes.
+    Small classes are not cut, which makes fewer transfers. Each goes to the member that still has most to give. The
+    largest classes come first, so that small ones even out what rounding left, and the balance is off by no more than
+    small classes.
     """
     _, load = problem.loads(part)
     left = load / problem.capacity
@@ -227,7 +249,7 @@ def _whole_bytes(problem: _Problem, part: Floats) -> list[list[int]]:
 
 
 def _cut(amount: int, parts: list[float]) -> list[int]:
-    """An amount in proportion to the parts."""
+    """An amount divided in proportion to the parts; the greatest part gets what rounding down leaves."""
     total = Fraction(sum(parts))
     share = [int(Fraction(one) * amount / total) for one in parts]
     share[parts.index(max(parts))] += amount - sum(share)

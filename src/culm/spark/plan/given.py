@@ -1,4 +1,8 @@
-"""What a planner is given: tables whose columns are checked by name and type, and the terms of the peers."""
+"""The planner's inputs: tables whose columns are checked by name and type, and the terms of the peers.
+
+Wrong columns are an error before anything is planned, because they are the user's mistake. A single row that cannot be
+read is not: it becomes a reject (``culm.spark.plan.rows``), because tables of millions of rows often have some.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +27,10 @@ _TEXT_OR_BYTES = ("author", "ranges")
 
 
 def read_rows(spark: SparkSession, path: Path) -> DataFrame:
-    """A table from Parquet (a folder, or ``.parquet``), ``.csv``, ``.json`` or ``.jsonl``; all strings in the latter.
+    """A table from Parquet (a folder, or ``.parquet``), ``.csv``, ``.json`` or ``.jsonl``.
 
-    ``ConfigError`` for other names.
+    Columns of CSV and JSON are strings, so that no guess of Spark's makes a float of a large number. ``ConfigError``
+    for other names.
     """
     place = place_of(path)
     suffix = path.suffix.lower()
@@ -35,11 +40,14 @@ def read_rows(spark: SparkSession, path: Path) -> DataFrame:
         return spark.read.option("primitivesAsString", "true").json(place)
     if path.is_dir() or suffix == ".parquet":
         return spark.read.parquet(place)
-    raise ConfigError(f"{path}: neither a folder of Parquet files nor .csv, .json or .jsonl")
+    raise ConfigError(f"{path}: not a table; expected a folder of Parquet files, .parquet, .csv, .json or .jsonl")
 
 
 def given(table: DataFrame, name: str) -> DataFrame:
-    """A table's rows as ``GIVEN``; ``ConfigError`` if it is not such a table."""
+    """The rows of the table ``name`` (``have``, ``want`` or ``sizes``) as ``GIVEN``.
+
+    ``ConfigError`` if a column is missing or of a wrong type.
+    """
     from pyspark.sql import functions as sql
 
     types = dict(table.dtypes)
@@ -47,7 +55,7 @@ def given(table: DataFrame, name: str) -> DataFrame:
     for column in _COLUMNS[name]:
         kind = types.get(column)
         if kind is None:
-            raise ConfigError(f"the table {name!r} has no column {column!r}")
+            raise ConfigError(f"the table {name!r} has no column {column!r}; it needs {', '.join(_COLUMNS[name])}")
         _check_type(name, column, kind)
         as_text = column in _TEXT_OR_BYTES and kind == "string"
         value = sql.col(column) if kind == "binary" else sql.col(column).cast("string")
@@ -72,15 +80,18 @@ def _check_type(table: str, column: str, kind: str) -> None:
 
 
 def read_terms(peers: DataFrame) -> dict[str, PeerTerms]:
-    """Capacity and cost of each peer in the table; ``ConfigError`` for a row that makes no sense."""
+    """Capacity and cost of each peer in the table; ``ConfigError`` for a missing column and a row that makes no sense.
+
+    All rows come to the driver, which needs them to share out: one for each peer, not for each log.
+    """
     missing = {"peer", "capacity"} - set(peers.columns)
     if missing:
-        raise ConfigError(f"the table 'peers' has no column {min(missing)!r}")
+        raise ConfigError(f"the table 'peers' has no column {min(missing)!r}; it needs peer and capacity")
     columns = ["peer", "capacity", *(["cost"] if "cost" in peers.columns else [])]
     terms: dict[str, PeerTerms] = {}
     for peer, capacity, *cost in (tuple(row) for row in peers.select(columns).collect()):
         if peer in terms:
-            raise ConfigError(f"the table 'peers' has {peer!r} twice")
+            raise ConfigError(f"the table 'peers' has {peer!r} twice; give each peer one row")
         terms[peer] = PeerTerms(_capacity(peer, capacity), _cost(peer, cost[0]) if cost else 0.0)
     return terms
 

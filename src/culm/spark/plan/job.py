@@ -3,14 +3,14 @@
 ::
 
     OUTPUT/transfers/      Parquet: who fetches what from whom (columns: ``culm.spark.plan.Plan``)
-    OUTPUT/unserved/       Parquet: what is wanted and cannot be had
+    OUTPUT/unserved/       Parquet: what is wanted and nobody can give
     OUTPUT/loads/          Parquet: what each peer gives and gets
     OUTPUT/rejects/        Parquet: rows that could not be read, and why
     OUTPUT/summary.json    the numbers of ``culm.spark.plan.PlanSummary``
 
-Inputs are folders of Parquet files, or files of comma-separated values (with a first line of names) or JSON lines, told
-apart by their names. In text, authors are base62 or hex, ranges are written as for ``culm ranges``, with ``;`` between
-several.
+Inputs are folders of Parquet files, or files of comma-separated values (with a first line of names) or JSON lines; the
+end of a file's name tells which. As text, authors are base62 or hex, and ranges are written as for ``culm ranges``,
+with ``;`` between several.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The steps of a plan, from tables to tables: checked, brought together by log, counted, shared out, split."""
+"""The steps of a plan, from tables to tables: check, bring together by log, count, share out, split."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from culm.spark.plan.balance import Balance
 
 METADATA_BYTES, PAYLOAD_BYTES = 300, 1000
-"""What is reckoned for an entry of a log without sizes."""
+"""Bytes counted for an entry of a log without sizes: about what an entry has, and a short message as payload."""
 
 BUCKETS = 64
-"""Into how many parts the logs are divided, and so how many tasks can work at once."""
+"""Parts that the logs are divided into; each is one task in both passes.
+
+With fewer, some cores may have no work. With more, the driver gets more rows, since each bucket counts its classes.
+"""
 
 
 def plan(
@@ -45,12 +48,16 @@ def plan(
 
     ``have``, ``want``: ``peer STRING``, ``author`` (BINARY, or STRING of hex or base62), ``log_id`` (any whole number,
     or STRING), ``ranges`` (BINARY: ``RangeSet.encode()``; STRING: text, with ``;`` between ranges). Rows of one peer
-    and log add up. ``sizes``: ``author``, ``log_id``, ``metadata_bytes``, ``payload_bytes``, means for an entry of the
-    log (the largest row counts); logs without are reckoned with ``metadata_bytes`` and ``payload_bytes``. ``peers``:
-    ``peer``, ``capacity`` (bytes it may upload), and if wanted ``cost`` (of a byte). A peer that it leaves out has
-    ``capacity``, or uploads nothing if that is None; without ``peers`` all have the same. ``rounds``: 1, everything
-    comes from who has it now; 2, whoever got something in the first round may pass it on in the second, which is as
-    good as any number of rounds.
+    and log add up.
+
+    ``sizes``: ``author``, ``log_id``, ``metadata_bytes``, ``payload_bytes``, means for an entry of the log (of several
+    rows the largest counts). Logs without a row count with ``metadata_bytes`` and ``payload_bytes``.
+
+    ``peers``: ``peer``, ``capacity`` (bytes it may upload), and optionally ``cost`` (of a byte). A peer without a row
+    has ``capacity``, or uploads nothing if that is None. Without ``peers`` and ``capacity`` all peers count the same.
+
+    ``rounds``: with 1, everything comes from peers that have it now. With 2, a peer may pass on in the second round
+    what it got in the first; more rounds would not help (``culm.spark.plan.split``).
 
     Two Spark jobs run at once, the rest when the tables are used. Rows that cannot be read are in ``rejects``.
     ``ConfigError`` for columns that are missing or of a wrong type, and for peers without a sensible capacity.
@@ -58,7 +65,7 @@ def plan(
     from pyspark.sql import DataFrame
 
     if rounds < 1:
-        raise ConfigError("a plan has at least one round")
+        raise ConfigError(f"{rounds} rounds: a plan has at least one round")
     terms = None if peers is None else read_terms(peers)
     read = [given(have, HAVE), given(want, WANT)] + ([] if sizes is None else [given(sizes, SIZES)])
     tables = reduce(DataFrame.unionByName, read)
@@ -90,10 +97,10 @@ def plan(
 
 
 def _grouped(checked: DataFrame, buckets: int) -> DataFrame:
-    """The rows, all of a bucket in one partition, sorted. Used several times, so kept on the executors' disks."""
+    """The rows, those of a bucket in one partition, sorted. Kept on the executors' disks, as both passes use them."""
     from pyspark.sql import functions as sql
 
-    # Rejects have no log; they are only to be spread.
+    # Rejects have no author and log, so their texts are hashed as well; otherwise all would come to one task.
     place = sql.xxhash64("author", "log", "author_text", "log_text", "ranges_text")
     rows = checked.withColumn("bucket", sql.pmod(place, sql.lit(buckets)))
     order = ("bucket", "author", "log", "kind", "peer", "metadata_bytes", "payload_bytes", "ranges")
@@ -111,14 +118,17 @@ def _kept(table: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """The shares of each class by its digest, and how good they are."""
+    """The shares of each class by its digest, and the balance with its bounds."""
 
     shares: Mapping[bytes, list[int]]
     balance: Balance
 
 
 def _share(counted: list[Any], terms: Mapping[str, PeerTerms], default: int | None, *, limit: float | None) -> _Shared:
-    """Share out what was counted. ``limit``: as for ``balance``; a cheap peer may use up a capacity that is given."""
+    """Share out the classes, each summed over all buckets. ``default``: the capacity of peers without terms.
+
+    ``limit``: as for ``balance``.
+    """
     classes: dict[bytes, Class] = {}
     for _, key, amount in counted:
         before = classes.get(key.digest)

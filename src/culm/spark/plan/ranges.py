@@ -2,8 +2,8 @@
 
 An entry has two items, its metadata and its payload; ``content`` says which of them a run is about, as bits. A row of
 the planner's inputs has a *range set*: the bytes of ``culm.ranges.RangeSet.encode()``, or text, one range or several
-with ``;`` between them. Ranges are read one by one and never merged: a merge beyond the bound on a set's size would
-make a peer hold what it does not.
+with ``;`` between them. Ranges are read one by one and never merged into a ``RangeSet``. A set that grows too large
+merges ranges that do not touch, which denotes more than before; a peer would then be taken to hold what it lacks.
 """
 
 from __future__ import annotations
@@ -22,18 +22,23 @@ if TYPE_CHECKING:
 
 METADATA, PAYLOAD = 1, 2
 WHOLE = METADATA | PAYLOAD
-MAX_RANGES = 65_536  # in one row; a peer that holds more of a log has several rows
-MAX_FORBIDDEN_BYTES = 1 << 20  # of one range; a row is a table's, not a stranger's message
+
+# Ranges in one row. It bounds what one row can cost a worker; a peer that holds more of a log has several rows.
+MAX_RANGES = 65_536
+
+# Bytes of the forbidden numbers of one range. Far more than a peer may send in a message, because a row comes from the
+# user's own table and not from a stranger; a bound all the same, so that a damaged row cannot fill the memory.
+MAX_FORBIDDEN_BYTES = 1 << 20
 
 Sizes = tuple[int, int]
-"""The payloads that are wanted: the least size, and the first size that is too large (0: none is)."""
+"""Sizes of payloads in bytes: the least that is wanted, and the first that is too large (0: none is)."""
 
 ANY_SIZE: Sizes = (0, 0)
-_RUN = struct.Struct("<QQB")
+_RUN = struct.Struct("<QQB")  # first and last number, and the content
 
 
 class Held(NamedTuple):
-    """A run that is held: first and last number, and of what."""
+    """A run that is held: first and last number, both included, and the items of each."""
 
     first: int
     last: int
@@ -41,7 +46,7 @@ class Held(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """A run that is wanted. ``is_open``: of an open range, of which only what somebody has counts."""
+    """A run that is wanted. ``is_open``: it comes from an open range, of which only what somebody holds is wanted."""
 
     first: int
     last: int
@@ -59,7 +64,7 @@ def read_ranges(value: bytes | str) -> list[Range]:
         return [read_range(part) for part in value.split(";")]
     count, at = decode_varu64(value)
     if count > MAX_RANGES:
-        raise EncodingError(f"{count} ranges in one row; at most {MAX_RANGES} are taken", 0)
+        raise EncodingError(f"{count} ranges in one row; accepted: at most {MAX_RANGES}, use several rows", 0)
     ranges = []
     for _ in range(count):
         item, at = decode_prefix(value, at, max_forbidden_bytes=MAX_FORBIDDEN_BYTES)
@@ -70,23 +75,26 @@ def read_ranges(value: bytes | str) -> list[Range]:
 
 
 def held_runs(ranges: Iterable[Range]) -> list[Held]:
-    """What a peer holds; ``ValueError`` for ranges that do not say what that is.
+    """The runs that a peer holds; ``ValueError`` for ranges that cannot be held.
 
-    What is held is a fact: an open range has no end that could be held, and with sizes it depends on payloads that the
-    planner does not see. Certificates count only as far as a range names them as items.
+    Nobody holds an open range, since it has no end. What a range with sizes denotes depends on payloads that the
+    planner does not see. Only the items of a range count as held, not its certificates.
     """
     found = []
     for item in ranges:
         if item.is_open:
             raise ValueError("an open range cannot be held: give it an end")
         if item.least_size or item.size_limit:
-            raise ValueError("payloads held by their size: give the entries instead")
+            raise ValueError("what is held cannot be given by payload sizes: name the entries instead")
         found += [Held(run.first, run.last, run.content) for run in _runs(item, item.last)]
     return found
 
 
 def wanted_runs(ranges: Iterable[Range], newest: int) -> list[Wanted]:
-    """What is wanted in a log whose newest known entry is ``newest`` (0: none): items, and certificates for them."""
+    """The runs that are wanted, with the certificates for them.
+
+    ``newest`` is the greatest number that anybody holds of the log (0: none); open and sparse ranges end there.
+    """
     found: list[Wanted] = []
     for item in ranges:
         found += _runs(item, newest)
@@ -96,7 +104,7 @@ def wanted_runs(ranges: Iterable[Range], newest: int) -> list[Wanted]:
 
 
 def _runs(item: Range, newest: int) -> Iterator[Wanted]:
-    """The items of a range as runs: those with both contents, then what lacks a payload or metadata."""
+    """The items of a range as runs: the metadata, then the payloads without the forbidden ones."""
     if item.is_empty:
         return
     is_open = item.end is None or (item.end == MAX_U64 and not item.sparse)
@@ -117,7 +125,7 @@ def _span(item: Range, newest: int) -> Iterator[tuple[int, int]]:
 
 
 def _without(first: int, last: int, forbidden: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """The parts of a run between forbidden numbers, which are in ascending order."""
+    """The parts of a run between forbidden numbers; these must ascend."""
     for seq in forbidden:
         if first <= seq <= last:
             if first < seq:
@@ -131,7 +139,7 @@ def _without(first: int, last: int, forbidden: tuple[int, ...]) -> Iterator[tupl
 
 
 def pack(runs: Iterable[Held]) -> bytes:
-    """Held runs as bytes, to be read again several times."""
+    """Held runs as bytes: both passes read them, and need not check the ranges again."""
     return b"".join(_RUN.pack(*run) for run in runs)
 
 
@@ -144,7 +152,11 @@ def unpack(data: bytes) -> Iterator[Held]:
 
 
 def exact_range(first: int, last: int, content: int, sizes: Sizes = ANY_SIZE) -> Range:
-    """A closed range that denotes just these items, and asks for no certificates."""
+    """A closed range that denotes exactly these items and no certificates.
+
+    ``head`` and ``tail`` of the range are set to its ends, which leaves no room for certificates: their numbers are
+    wanted, too, but stand in ranges of their own.
+    """
     metadata, payloads = bool(content & METADATA), bool(content & PAYLOAD)
     least, limit = sizes if payloads else ANY_SIZE
     head, tail = (first, last) if metadata else (0, 0)

@@ -1,8 +1,9 @@
 """The planner's rows: the columns that pass between its steps, and what the workers do with them.
 
-``check`` reads the inputs and leaves what cannot be read to the rejects. Then all rows of a *bucket* of logs come to
-one task, sorted by log, and are passed over twice: ``count`` says how many bytes of which classes there are, and when
-the driver has shared these out ``split`` says who fetches what.
+``check`` reads the inputs; rows that cannot be read become rejects. Then all rows of a *bucket* of logs come to one
+task, sorted by log. They are passed over twice: ``count`` finds how many bytes of which classes there are, and after
+the driver has shared these out, ``split`` finds who fetches what. Both passes sweep the logs anew, so that nothing of
+the first one has to be kept but its counts.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 SIZES, HAVE, WANT = "sizes", "have", "want"  # the tables
-_KINDS = (SIZES, HAVE, WANT)
-MOST_BYTES = 10**15  # that the mean item of a log may have
+_KINDS = (SIZES, HAVE, WANT)  # by their numbers in the column ``kind``
+MOST_BYTES = 10**15  # Mean bytes of an item of a log. With 2^64 entries a log's bytes still fit into a DECIMAL(38,0).
 AUTHOR_BYTES = 32
 
-# What is given, as far as it can be told from the types of the columns. Numbers come as text.
+# Rows as they are given. Columns whose type can differ have two forms, one of which is null. Numbers come as text,
+# because no type of Spark holds all of them.
 GIVEN = Columns(
     given="STRING",
     peer="STRING",
@@ -47,7 +49,8 @@ GIVEN = Columns(
     metadata_bytes="STRING",
     payload_bytes="STRING",
 )
-# ``ranges``: packed runs of what is held, or the ranges wanted. ``reason``: of a reject.
+# A checked row, or a reject, which has ``reason`` and the texts. ``ranges``: packed runs of what is held, or the
+# encoded ranges that are wanted.
 CHECKED = Columns(
     kind="TINYINT",
     peer="STRING",
@@ -71,9 +74,9 @@ GROUPED = Columns(
     metadata_bytes="BIGINT",
     payload_bytes="BIGINT",
 )
-# ``amount`` as text: it may be larger than any number that Spark has.
+# A class and its bytes in a bucket. ``amount`` is text, because it may be larger than any number that Spark has.
 COUNTED = Columns(bucket="BIGINT", digest="BINARY", members="STRING", is_whole="BOOLEAN", amount="STRING")
-# ``source`` is null, and ``reason`` is not, of what cannot be had. ``unit``: bytes of an entry.
+# A transfer, or something unserved: then ``source`` is null, and ``reason`` is not. ``unit``: bytes of an entry.
 SPLIT = Columns(
     requester="STRING",
     source="STRING",
@@ -86,14 +89,14 @@ SPLIT = Columns(
     reason="STRING",
 )
 
-_SEPARATOR = "\n"  # between the members of a class; no peer's name has it
+_SEPARATOR = "\n"  # between the members of a class; ``check`` refuses names of peers that have it
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
 def check(rows: Iterable[Row]) -> Iterator[Row]:
-    """``GIVEN`` to ``CHECKED``. Never fails, whatever the rows hold."""
+    """``GIVEN`` to ``CHECKED``. Never raises: a row that cannot be read becomes a reject with the reason."""
     for row in rows:
         given, peer, author, author_text, log_text, ranges, ranges_text, metadata, payload = row
         try:
@@ -127,7 +130,7 @@ def _checked(
         sizes = (read_number(metadata, "a size", MOST_BYTES), read_number(payload, "a size", MOST_BYTES))
         return (kind, None, key, log, None, *sizes, None, None, None, None)
     if not peer or _SEPARATOR in peer:
-        raise ValueError("a row without a peer's name" if not peer else "a peer's name of several lines")
+        raise ValueError("a row without a peer's name" if not peer else "a peer's name must be one line")
     value = ranges if ranges is not None else ranges_text
     if value is None:
         raise ValueError("a row without ranges")
@@ -141,7 +144,10 @@ def _encoded(ranges: list[Range]) -> bytes:
 
 
 def read_number(text: str | None, name: str, most: int) -> int:
-    """A whole number from 0 to ``most``, a fraction rounded up; ``ValueError`` for anything else."""
+    """A number from 0 to ``most`` as text; a fraction is rounded up. ``ValueError``, naming ``name``, for others.
+
+    Tables hold means of sizes, so fractions are common; rounding up keeps a size above 0 where it is.
+    """
     whole, _, fraction = (text or "").partition(".")
     if not (whole.isascii() and whole.isdigit()) or (fraction and not (fraction.isascii() and fraction.isdigit())):
         raise ValueError(f"{text!r} is not {name}" if text is not None else f"a row without {name}")
@@ -155,10 +161,11 @@ def read_number(text: str | None, name: str, most: int) -> int:
 
 
 class Pass:
-    """What both passes over the buckets are told: how to split, and what is not in the rows.
+    """One of the two passes over the buckets, with the settings that are not in the rows.
 
-    ``serving``: the peers that upload; None: all do. ``sizes``: bytes of the metadata and the payload of an entry of
-    logs of which that is not known. ``arcs``: for the second pass, what was shared out in each bucket.
+    ``rounds``: 1 or 2 (``culm.spark.plan.split``). ``serving``: the peers that upload; None: all do. ``sizes``: bytes
+    of an entry's metadata and of its payload, for logs without sizes. ``arcs``: for the second pass, the shares in each
+    bucket; they are sent to the workers with the job.
     """
 
     def __init__(
@@ -177,7 +184,7 @@ class Pass:
         return Splitter(self._rounds, self._serves)
 
     def count(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """``GROUPED`` to ``COUNTED``."""
+        """The first pass: ``GROUPED``, sorted by bucket and log, to ``COUNTED``."""
         splitter = self._splitter()
         for bucket, of_bucket in groupby(rows, key=itemgetter(0)):
             demands = ((demand, log.size(demand.content)) for log in self._logs(of_bucket) for demand in log.demands)
@@ -185,7 +192,7 @@ class Pass:
                 yield bucket, key.digest, _SEPARATOR.join(key.members), key.is_whole, str(amount)
 
     def split(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """``GROUPED`` to ``SPLIT``."""
+        """The second pass: ``GROUPED``, in the same order, to ``SPLIT``."""
         splitter = self._splitter()
         for bucket, of_bucket in groupby(rows, key=itemgetter(0)):
             lines = splitter.lines(self._arcs.get(bucket, {}))
@@ -197,7 +204,6 @@ class Pass:
                     yield item.peer, None, log.author, log.id, None, piece, entries, None, item.reason
 
     def _logs(self, rows: Iterable[Row]) -> Iterator[_Log]:
-        """A bucket's rows, log by log."""
         for (author, log), of_log in groupby(rows, key=itemgetter(1, 2)):
             sizes = self._sizes
             held: dict[str, list[Held]] = {}
@@ -217,7 +223,7 @@ class Pass:
 
 
 class _Log(NamedTuple):
-    """What is to be moved of a log, and what cannot be. ``sizes``: of the metadata and the payload of an entry."""
+    """One swept log. ``sizes``: bytes of an entry's metadata and of its payload."""
 
     author: bytes
     id: int
@@ -226,13 +232,13 @@ class _Log(NamedTuple):
     unserved: list[Unserved]
 
     def size(self, content: int) -> int:
-        """Bytes of an entry, as far as it is moved."""
+        """Bytes of an entry of which only ``content`` is moved: its metadata, its payload, or both."""
         metadata, payload = self.sizes
         return (metadata if content & METADATA else 0) + (payload if content & PAYLOAD else 0)
 
 
 def _transfer_rows(log: _Log, splitter: Splitter, lines: Lines) -> Iterator[Row]:
-    """The transfers of a log; what is fetched from one peer and of one stretch is one row."""
+    """The transfers of a log. Neighbouring ones that differ in nothing else are put together into one row."""
     pieces = sorted(
         (transfer.requester, transfer.source, transfer.round, demand.content, demand.sizes, *transfer[3:])
         for demand in log.demands

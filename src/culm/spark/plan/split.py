@@ -1,14 +1,18 @@
 """From shares to transfers: which items of a class come from which of its peers.
 
-The items of a class stand in a line, log by log, and each peer takes the next stretch of it, as long as its share. So a
-class of k peers is cut k - 1 times, whatever the number of logs; everything else is moved in one piece, and each peer
-gives its share but for one entry at each cut. The line is cut beforehand into *buckets*, in which the logs stand by
-their hash. What a bucket gets of each class is known from counting, so that buckets can be worked on independently, and
-the result does not depend on who works on which.
+Balance says how many bytes of a class each of its peers gives, not which items. Dividing every stretch of every log in
+proportion would be simple, but would make as many transfers as there are stretches, times the peers of each. Instead
+the items of a class are laid out in a line, log by log, like a queue at several counters: the first peer takes items
+until its share is used up, then the next one does. So a class of k peers is cut k - 1 times, whatever the number of
+logs. Everything else is moved in one piece, and each peer gives its share, give or take an entry at each cut.
+
+The line is cut beforehand into *buckets* of logs, by their hash. Counting has told how much of each class lies in which
+bucket, so it is known where in the line a bucket begins, and buckets can be worked on in parallel. The result does not
+depend on who works on which.
 
 With ``rounds=1`` all copies of an item come from those who have it at the beginning. With two rounds only one copy has
-to: it goes to a wanter, the *relay*, or straight on, and the relay gives all the others theirs in the second round. An
-item with holders H, wanters W and b bytes is then two items of work:
+to: it goes to one of those who want it. That peer, the *relay*, passes it on to the others in the second round; or a
+holder gives the others theirs at once. An item with holders H, wanters W and b bytes is then two items of work:
 
 - the first copy: b bytes, which somebody in H has to give;
 - the others: (|W| - 1) b bytes, which anybody in H or W can give (one in W as the relay).
@@ -32,16 +36,25 @@ if TYPE_CHECKING:
 
     from culm.spark.plan.sweep import Demand
 
-MOST_MEMBERS = 4096  # of a class that is kept whole
-MOST_CLASSES = 20_000  # of a bucket that are kept whole
-_FIRST, _OTHERS = b"1", b"2"  # the two items of work; apart, since their pieces differ in size
+# Peers of a class. A class with more keeps this many, as if drawn by lot: that balances well, and rows stay small.
+MOST_MEMBERS = 4096
+
+# Classes of a bucket. The driver holds the classes of all buckets in memory; those beyond the largest ones are reduced
+# to two of their peers each, which leaves far fewer different ones. They no longer count for the bound.
+MOST_CLASSES = 20_000
+
+# The names of the two items of work. Their classes are kept apart even if they have the same peers, because a line is
+# cut by sizes, and the pieces of the two differ in size.
+_FIRST, _OTHERS = b"1", b"2"
+
+_KNOWN = 100_000  # Classes that a worker remembers. It only saves hashing; the bound keeps its memory from growing.
 
 Arcs = list[tuple[str, int]]
 """The peers of a class in a bucket, in order, with the bytes that each gives."""
 
 
 class Key(NamedTuple):
-    """A class: its name, the peers that are considered, and whether these are all."""
+    """A class: a digest that names it, the peers that may give its items, and whether these are all who could."""
 
     digest: bytes
     members: tuple[str, ...]
@@ -59,7 +72,7 @@ class Transfer(NamedTuple):
 
 
 class Keys:
-    """Names for classes. Those with too many members, and those that are too many, are made smaller."""
+    """Finds the class of items by their peers, and reduces classes that have too many peers or are too many."""
 
     def __init__(self, most_members: int = MOST_MEMBERS) -> None:
         self._most = most_members
@@ -69,14 +82,17 @@ class Keys:
         """The class of some work that these peers, in order, can do."""
         key = self._known.get((work, peers))
         if key is None:
-            if len(self._known) > 100_000:  # a bound on memory; it only saves hashing
+            if len(self._known) > _KNOWN:
                 self._known.clear()
             kept = peers if len(peers) <= self._most else _drawn(peers, self._most, work)
             key = self._known[work, peers] = _key(work, kept, is_whole=len(kept) == len(peers))
         return key
 
     def pair_of(self, key: Key) -> Key:
-        """A class of two of the members, for when there are too many classes: a choice of two balances well."""
+        """A class of two of the members, for when there are too many classes.
+
+        A choice between two peers is enough to balance well, and there are few different pairs.
+        """
         kept = _drawn(key.members, 2, key.digest)
         return _key(b"pair", kept, is_whole=False)
 
@@ -87,7 +103,7 @@ def _key(work: bytes, members: tuple[str, ...], *, is_whole: bool) -> Key:
 
 
 def _drawn(peers: tuple[str, ...], count: int, salt: bytes) -> tuple[str, ...]:
-    """Some of the peers, as if drawn by lot, the same ones every time."""
+    """``count`` of the peers, as if drawn by lot, but the same ones each time: by hashes of their names and a salt."""
     if len(peers) <= count:
         return peers
     by_lot = sorted(peers, key=lambda peer: blake2b(salt + peer.encode(), digest_size=8).digest())
@@ -95,7 +111,10 @@ def _drawn(peers: tuple[str, ...], count: int, salt: bytes) -> tuple[str, ...]:
 
 
 class Splitter:
-    """How demands become classes, and later transfers. ``serves``: whether a peer uploads anything."""
+    """Turns demands into classes in the first pass, and into transfers in the second.
+
+    ``serves``: whether a peer uploads anything.
+    """
 
     def __init__(
         self,
@@ -125,7 +144,7 @@ class Splitter:
         return sorted(kept.items())
 
     def _work(self, demand: Demand, size: int) -> Iterator[tuple[Key, int]]:
-        """The classes of a demand and the bytes of each entry in them."""
+        """The classes of a demand, each with the bytes that one entry adds to it."""
         if self._rounds == 1:
             yield self._keys.of(_FIRST, demand.holders), size * len(demand.wanters)
             return
@@ -139,11 +158,11 @@ class Splitter:
     # -- splitting -----------------------------------------------------------------------------------------------
 
     def lines(self, arcs: Mapping[bytes, Arcs]) -> Lines:
-        """What was shared out in a bucket, to be taken from by its demands in the order in which they were counted."""
+        """The lines of a bucket's classes. Demands must take from them in the order in which they were counted."""
         return {digest: _Line(arc) for digest, arc in arcs.items()}
 
     def transfers(self, demand: Demand, size: int, lines: Lines) -> Iterator[Transfer]:
-        """Who fetches what of a demand from whom; ``size`` is that of an entry, in bytes."""
+        """The transfers of a demand; ``size`` is the size of an entry in bytes."""
         return self._direct(demand, size, lines) if self._rounds == 1 else self._relayed(demand, size, lines)
 
     def _line(self, lines: Lines, work: bytes, peers: tuple[str, ...]) -> _Line:
@@ -175,7 +194,7 @@ class Splitter:
 
 
 class _Line:
-    """A class in a bucket: whose turn it is, and how much of it is left."""
+    """A class in a bucket: which peer's turn it is, and how many bytes of its share are left."""
 
     def __init__(self, arcs: Arcs) -> None:
         self._arcs = arcs
@@ -183,9 +202,10 @@ class _Line:
         self._left = arcs[0][1]
 
     def take(self, first: int, last: int, size: int) -> Iterator[tuple[str, int, int]]:
-        """Give out the next entries, of ``size`` bytes each: who gives which of them.
+        """Divide the next entries, of ``size`` bytes each, among the peers: peer, first and last number.
 
-        A peer gives an entry if at least half of it is within its share; the rest is settled with the next one.
+        A peer gives an entry if at least half of it is within its share. What that is too much or too little, the next
+        peer's share makes up for, so errors do not add up.
         """
         while first <= last:
             count = last - first + 1
@@ -203,9 +223,10 @@ class _Line:
 def arcs_by_bucket(
     counted: Sequence[tuple[int, Key, int]], shares: Mapping[bytes, Sequence[int]]
 ) -> dict[int, dict[bytes, Arcs]]:
-    """The line of each class, cut into buckets. ``counted``: bucket, class and bytes, the buckets ascending.
+    """The line of each class, cut into buckets: which peers give how much of the class in which bucket.
 
-    ``shares``: what each member of a class gives of all of it.
+    ``counted`` has bucket, class and bytes, the buckets ascending. ``shares`` has the bytes that each member of a class
+    gives in all.
     """
     turns: dict[bytes, list[int]] = {}  # whose turn it is, and how much of its share is given
     found: dict[int, dict[bytes, Arcs]] = {}

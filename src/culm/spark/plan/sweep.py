@@ -1,8 +1,16 @@
-"""One log: who lacks what, and who has it.
+"""The sweep of one log: who lacks what, and who has it.
 
-The numbers of a log are cut where any peer's holdings or wishes begin or end. Between two cuts everybody's state is the
-same; a state is a few bit masks with a bit for each peer of the log, so that a log costs its cuts and not its length.
-Neighbouring stretches with the same answer are put together again.
+Asking that of every number would be simple, but a log may have 2^64 of them, and one range can cover all. So a line is
+swept along the log's numbers. It stops only at *cuts*, the numbers at which what some peer holds or wants begins or
+ends. Between two cuts nothing changes for anybody, so one answer holds for the whole stretch. A log costs its cuts, not
+its length.
+
+The state between two cuts is a few integers used as bit masks, with a bit for each peer of the log: who has metadata,
+who has payloads, who wants them. A cut flips single bits, and "who lacks it" is ``wants & ~has``, for thousands of
+peers at once. Neighbouring stretches with the same answer are put together again.
+
+For example, A holds 1 to 100, B holds 1 to 60, and C wants 40 to 120. The cuts are 1, 40, 61, 101 and 121. From 40 to
+60 C can be served by A or B, from 61 to 100 by A, and from 101 to 120 by nobody.
 """
 
 from __future__ import annotations
@@ -22,10 +30,11 @@ if TYPE_CHECKING:
 
 NOBODY = "nobody has it"
 SILENT = "who has it uploads nothing"
+"""The reasons in the table ``unserved``: nobody holds it, or only peers whose capacity is 0."""
 
 
 class Demand(NamedTuple):
-    """Items that the ``wanters`` lack and each of the ``holders`` has, all of whom may upload. Peers in order."""
+    """Items that all ``wanters`` lack and all ``holders`` have and may upload; the names of both are sorted."""
 
     first: int
     last: int
@@ -36,12 +45,12 @@ class Demand(NamedTuple):
 
     @property
     def entries(self) -> int:
-        """How many sequence numbers."""
+        """How many sequence numbers the stretch has."""
         return self.last - self.first + 1
 
 
 class Unserved(NamedTuple):
-    """Items that a peer wants and nobody can give it."""
+    """Items that a peer wants and nobody can give."""
 
     peer: str
     first: int
@@ -52,9 +61,10 @@ class Unserved(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Bit masks over the peers: who has metadata and payloads, who wants metadata, and what of it is of closed ranges.
+    """Bit masks over the peers of a log, for one stretch of numbers.
 
-    Payloads are wanted by their sizes: ``(sizes, mask, closed)``.
+    ``metadata``: who wants metadata; ``closed``: who of them by a closed range. ``payloads`` has a row for each kind of
+    sizes by which payloads are wanted: the sizes, who wants them, who of them by a closed range.
     """
 
     has_metadata: int
@@ -73,7 +83,10 @@ _Key = TypeVar("_Key", _Need, _Lost)
 def sweep(
     held: Mapping[str, Iterable[Held]], wanted: Mapping[str, Iterable[Range]], serves: Callable[[str], bool]
 ) -> tuple[list[Demand], list[Unserved]]:
-    """What is to be moved of a log, and what cannot be; ascending. ``serves``: whether a peer uploads anything."""
+    """The items of a log that can be moved, and those that cannot; both ascend by number.
+
+    ``serves``: whether a peer uploads anything.
+    """
     peers = sorted({*held, *wanted})
     names = _Names(peers)
     able = sum(1 << at for at, peer in enumerate(peers) if serves(peer))
@@ -95,7 +108,7 @@ def sweep(
 
 
 class _Names(dict[int, tuple[str, ...]]):
-    """The peers of a mask."""
+    """The names of the peers in a mask; remembered, because the same masks come again and again."""
 
     def __init__(self, peers: list[str]) -> None:
         super().__init__()
@@ -113,14 +126,14 @@ class _Names(dict[int, tuple[str, ...]]):
 
 
 class _Stretches(Generic[_Key]):
-    """Stretches of numbers of which the same is to be said, put together from neighbouring ones."""
+    """Collects stretches of numbers that have the same key, and puts neighbouring ones together."""
 
     def __init__(self) -> None:
         self._open: dict[_Key, int] = {}
         self._done: list[tuple[int, int, _Key]] = []
 
     def move(self, first: int, keys: Iterable[_Key]) -> None:
-        """From ``first`` on these keys hold, and no others."""
+        """From the number ``first`` on these keys hold, and no others; called with ascending numbers."""
         now = dict.fromkeys(keys, first)
         for key, since in self._open.items():
             if key in now:
@@ -130,14 +143,14 @@ class _Stretches(Generic[_Key]):
         self._open = now
 
     def done(self) -> list[tuple[int, int, _Key]]:
-        """All stretches, ascending: first and last number, and the key."""
+        """All stretches that have ended, ascending: first and last number, and the key."""
         return sorted(self._done)
 
 
 def _states(
     peers: list[str], held: Mapping[str, Iterable[Held]], wanted: Mapping[str, Iterable[Range]]
 ) -> Iterator[tuple[int, _State]]:
-    """Where the state of the peers changes, ascending, with the state from there on. The last state is empty."""
+    """The cuts, ascending, each with the state from there on. The last state is empty, so all stretches end."""
     masks = _Masks()
     newest = 0
     for at, peer in enumerate(peers):
@@ -157,22 +170,22 @@ def _states(
 
 
 class _Masks:
-    """The numbers at which the bits of each mask are set, by peer. The masks for payloads of some sizes come last."""
+    """The runs of each mask and peer. There are two masks for each kind of sizes, which come after the fixed ones."""
 
     def __init__(self) -> None:
         self._sizes: dict[Sizes, int] = {}
         self._runs: defaultdict[tuple[int, int], Runs] = defaultdict(Runs)
 
     def of_payload(self, sizes: Sizes) -> int:
-        """The mask of who wants payloads of these sizes; the next one is for those of closed ranges."""
+        """The mask of who wants payloads of these sizes; the mask after it is for closed ranges."""
         return self._sizes.setdefault(sizes, _PAYLOADS + 2 * len(self._sizes))
 
     def add(self, mask: int, peer: int, first: int, last: int) -> None:
-        """Set a peer's bit from one number to another."""
+        """Set a peer's bit in a mask from ``first`` to ``last``. Runs may overlap; ``Runs`` merges them."""
         self._runs[mask, peer].add(first, last)
 
     def states(self) -> Iterator[tuple[int, _State]]:
-        """All masks from each number on at which one changes."""
+        """The cuts, each with all masks from there on. A bit flips where a run begins, and again behind its end."""
         changes: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for (mask, peer), runs in self._runs.items():
             for first, last in runs:
@@ -190,7 +203,11 @@ class _Masks:
 
 
 def _without_overlaps(payloads: tuple[tuple[Sizes, int, int], ...]) -> tuple[tuple[Sizes, int, int], ...]:
-    """Every peer under one kind of sizes: who wants a payload by several gets it by the widest that has them all."""
+    """Put every peer under one kind of sizes.
+
+    A peer that wants a payload by several kinds would otherwise be sent it several times. It goes under the smallest
+    kind that includes all of them.
+    """
     seen = 0
     for _, mask, _ in payloads:
         if seen & mask:
@@ -218,9 +235,10 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 def _judge(state: _State, able: int) -> tuple[list[_Need], list[_Lost]]:
-    """What is needed, and what cannot be had, at numbers of this state.
+    """The needs of a state that can be served, and those that cannot.
 
-    Metadata and payload are one demand where the same peers have both; else two, so that each can come from anyone.
+    Metadata and payload are one need where the same peers have both, because that makes fewer transfers. Otherwise they
+    are two, so that each can come from any peer that has it.
     """
     needs: list[_Need] = []
     lost: list[_Lost] = []
@@ -245,14 +263,17 @@ def _judge(state: _State, able: int) -> tuple[list[_Need], list[_Lost]]:
 
 
 def _lose(lost: list[_Lost], content: int, sizes: Sizes, lacking: int, holders: int, closed: int) -> None:
-    """Note what nobody can give. Of open ranges only what somebody has counts."""
+    """Note a need that nobody can serve. If nobody holds the items, an open range does not want them either."""
     wanters = lacking if holders else lacking & closed
     if wanters:
         lost.append((content, sizes, wanters, SILENT if holders else NOBODY))
 
 
 def _joined(lost: list[_Lost]) -> list[_Lost]:
-    """Payloads, and the metadata behind them, as one where the same peers lack both for the same reason."""
+    """Put payloads and metadata together where the same peers lack both for the same reason.
+
+    ``lost`` has the payloads by their sizes, and behind them the metadata, if any is lost.
+    """
     *payloads, last = lost or [(0, ANY_SIZE, 0, "")]
     if not payloads or last[0] != METADATA:
         return lost

@@ -1,4 +1,4 @@
-"""The tables of a plan, and what they add up to."""
+"""The tables of a plan, and the numbers of its summary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from culm.spark.plan.balance import Balance, PeerTerms
 
 BYTES = "DECIMAL(38,0)"
-"""The SQL type of sums of bytes: logs may have 2^64 entries."""
+"""The SQL type of sums of bytes: a log may have 2^64 entries, so 64 bits are not enough."""
 
 TABLES = {
     "transfers": f"requester STRING, source STRING, author BINARY, log_id {UNSIGNED}, round INT, range BINARY,"
@@ -32,13 +32,13 @@ _OVERLOADED = "CASE WHEN gives > capacity THEN 1 ELSE 0 END"
 
 @dataclass(frozen=True, slots=True)
 class PlanSummary:
-    """A plan in numbers. Bytes are of entries and payloads; what protocols say around them is not counted.
+    """A plan in numbers. Bytes are those of entries and payloads, without the messages around them.
 
-    ``bytes``: that are moved. ``bytes_bound``: that must be, since requesters lack them and somebody else has them.
-    ``load``: the most that any peer gives, as a ratio to its capacity; where no capacities are given, in bytes.
-    ``load_bound``: no plan has a smaller one: of the same number of rounds if that is 1, of any number if it is 2.
-    ``cost`` and ``cost_bound``: of all bytes; the bound is for plans that load nobody beyond ``load_limit``.
-    ``overloaded``: peers that give more than their capacity.
+    ``bytes`` are moved. ``bytes_bound`` have to be moved by any plan, since requesters lack them and others have them.
+    ``load`` is the most that any peer gives, as a ratio to its capacity, or in bytes where no capacities are given. No
+    plan has a smaller load than ``load_bound``: with 1 round, no other plan of 1 round; with 2, no plan of any number.
+    ``cost`` is the cost of all bytes. No plan whose ratios are all up to ``load_limit`` costs less than ``cost_bound``.
+    ``overloaded`` counts the peers that give more than their capacity. ``classes``: see ``culm.spark.plan.balance``.
     """
 
     peers: int
@@ -82,7 +82,7 @@ class Plan:
     classes: int
 
     def summary(self) -> PlanSummary:
-        """The plan in numbers; runs it if that was not done yet."""
+        """The plan in numbers. Runs the Spark jobs of all four tables, unless the tables were written before."""
         from pyspark.sql import functions as sql
 
         transfers, moved = self.transfers.agg(sql.count("*"), sql.sum("bytes")).collect()[0]
@@ -106,7 +106,7 @@ class Plan:
 
 
 def transfers(split: DataFrame) -> DataFrame:
-    """Who fetches what from whom, from ``culm.spark.plan.rows.SPLIT``."""
+    """The table ``transfers``, from ``culm.spark.plan.rows.SPLIT``."""
     from pyspark.sql import functions as sql
 
     entries = unsigned(sql.col("entries"))
@@ -123,7 +123,7 @@ def transfers(split: DataFrame) -> DataFrame:
 
 
 def unserved(split: DataFrame) -> DataFrame:
-    """What cannot be had, from ``culm.spark.plan.rows.SPLIT``."""
+    """The table ``unserved``, from ``culm.spark.plan.rows.SPLIT``."""
     from pyspark.sql import functions as sql
 
     return split.where("source IS NULL").select(
@@ -137,7 +137,7 @@ def unserved(split: DataFrame) -> DataFrame:
 
 
 def rejects(rows: DataFrame) -> DataFrame:
-    """What could not be read, from ``culm.spark.plan.rows.CHECKED``."""
+    """The table ``rejects``, from ``culm.spark.plan.rows.CHECKED``."""
     kinds = ", ".join(f"'{name}'" for name in (SIZES, HAVE, WANT))
     return rows.where("reason IS NOT NULL").selectExpr(
         f"element_at(array({kinds}), kind + 1) AS given",
@@ -158,7 +158,7 @@ def loads(
     *,
     has_capacities: bool,
 ) -> DataFrame:
-    """What each peer that is named anywhere gives and gets."""
+    """The table ``loads``, with a row for each peer that any input names, also if it neither gives nor gets."""
     known = [(name, str(term.capacity), term.cost) for name, term in (terms or {}).items()]
     table = spark.createDataFrame(known, "peer STRING, peer_capacity STRING, byte_cost DOUBLE")
     nothing = f"CAST(0 AS {BYTES})"

@@ -1,8 +1,8 @@
-"""What one run leaves for the next, so that a daily run costs what is new and not what is there.
+"""What one run leaves for the next, so that a daily run costs as much as its new entries, not as all entries.
 
 The simple way is to verify everything again each day, which soon takes longer than the day. The next way is to verify
 the new entries only, and to add their verdicts. That is wrong: a new entry can give old ones the path to entry 1 that
-they lacked, or prove a fork below them. So a run has to know what is there, without reading it.
+they lacked, or prove a fork below them. So a run has to know the earlier entries, without reading all of them.
 
 A state keeps the segments of earlier runs (``culm.spark.segment``)::
 

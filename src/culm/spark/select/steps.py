@@ -185,7 +185,7 @@ def _judged(segments: DataFrame, outcomes: DataFrame) -> DataFrame:
 
 
 def pages(blocks: DataFrame) -> DataFrame:
-    """The pages of all logs: ``PAGES``, and ``next``, the log's next page that is there."""
+    """The pages of all logs: ``PAGES``, and ``next``, the number of the log's next page; null for its last one."""
     rows = blocks.selectExpr("author", "log", f"shiftright(block, {PAGE_BITS}) AS page", "block", "newest")
     found = (
         rows.repartition("author", "log", "page")

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
 DECISIONS = ROOT / "docs" / "decisions"
 RECORDS = sorted(DECISIONS.glob("[0-9]*.md"))
-NAMING = [PAGE, *RECORDS, ROOT / "CONTRIBUTING.md", ROOT / "docs" / "development.md", ROOT / "docs" / "performance.md"]
+NAMING = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 _MODULE = re.compile(r"`(culm(?:\.(?!toml`)\w+)+)`")
 _FILE = re.compile(r"`((?:src|tests|docs|bench|crash|fuzz|soak|storm|examples|deploy|requirements)/[\w/.-]+)`")
@@ -70,7 +70,7 @@ def there_is(name: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("page", NAMING, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", NAMING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_names_is_there(page: Path) -> None:
     """Each module, name in a module, and file of the repository that the page names exists."""
     text = page.read_text()

@@ -1,4 +1,4 @@
-"""The tutorial and the how-tos do what they say: every command on them is run, in order, from nothing."""
+"""The README, the tutorial and the how-tos do what they say: every command on them is run, in order, from nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [DOCS / "tutorial.md", *sorted(page for page in (DOCS / "howto").glob("*.md") if page.stem != "index")]
+PAGES = [
+    ROOT / "README.md",
+    DOCS / "tutorial.md",
+    *sorted(page for page in (DOCS / "howto").glob("*.md") if page.stem != "index"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from culm.node.sharing.places import MOST_GOING
+from culm.node.sharing.slots import MOST_GOING
 
 if TYPE_CHECKING:
     from storm.world import World

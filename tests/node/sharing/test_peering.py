@@ -18,8 +18,8 @@ from culm.node.network.urls import PeerUrl
 from culm.node.sessions.stats import SessionStats
 from culm.node.sharing.peering import Peering, network_of
 from culm.node.sharing.penalties import CallGate, Penalties
-from culm.node.sharing.places import Places
 from culm.node.sharing.rates import Bucket, PacedReader, PacedWriter, paced
+from culm.node.sharing.slots import Slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -408,18 +408,18 @@ def test_a_crowd_keeps_nobody_out(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_few_are_ended_at_a_time() -> None:
     """Who was told to go takes time to go: not more than some are, whoever comes."""
-    places: Places[int] = Places()
+    slots: Slots[int] = Slots()
     for number in range(100):
-        places.take("crowd", number)
-    going = [places.displaced_by(f"{number}") for number in range(20)]
+        slots.take("crowd", number)
+    going = [slots.displaced_by(f"{number}") for number in range(20)]
     assert going == [*range(99, 83, -1), None, None, None, None]
-    assert places.going == 16
-    places.leave("crowd", 90)
-    assert places.displaced_by("another") == 83
+    assert slots.going == 16
+    slots.leave("crowd", 90)
+    assert slots.displaced_by("another") == 83
     for number in range(100):
-        places.leave("crowd", number)
-    assert places.going == 0
-    assert places.displaced_by("another") is None
+        slots.leave("crowd", number)
+    assert slots.going == 0
+    assert slots.displaced_by("another") is None
 
 
 def test_floods_of_calls_are_refused(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,1 +1,1 @@
-"""How a node shares itself out between its peers: turns, rates, memory, places, penalties."""
+"""How a node shares itself out between its peers: computing turns, bandwidth, memory, connection slots, penalties."""

@@ -1,9 +1,18 @@
-"""Whom the node talks with, and how much: who is refused for what they did, and the pace of each connection.
+"""Which peers the node talks with, and how fast: one object decides it for all listeners and contacts.
 
-Somebody who breaks the rules is refused for a growing while: by identity where that was proved, else by address (of
-IPv6 the network of 64 bits). An address is refused for a tenth of the time at most; meanwhile those get through who
-prove an identity that was good before, and now and then somebody else. Where all places are taken, somebody whose
-address has few of them gets one of an address that has many.
+A peer that breaks the rules is refused for a growing time (``culm.node.sharing.penalties``). The question is whom to
+blame. An identity that the peer has proved is exact: nobody else suffers. Without a proof only the address is known,
+and many people can share one address, for example behind a home router. Three rules keep such people from paying for
+one neighbour:
+
+- An address is refused for at most a tenth of the longest time.
+- A peer that proves an identity which has had a good session before gets through meanwhile.
+- One other caller gets through in each quarter of the penalty.
+
+An IPv6 caller is known by its network of 64 bits, because a single host may pick any address in it.
+
+The same object counts calls, hands out connection slots (``culm.node.sharing.slots``), and gives each connection its
+share of the bandwidth (``culm.node.sharing.rates``).
 """
 
 from __future__ import annotations
@@ -17,8 +26,8 @@ from typing import TYPE_CHECKING
 
 from culm.errors import ProtocolError
 from culm.node.sharing.penalties import MAX_RECORDS, CallGate, Penalties
-from culm.node.sharing.places import Places
 from culm.node.sharing.rates import Bucket, Streams, paced
+from culm.node.sharing.slots import Slots
 from culm.node.surroundings import clock
 from culm.wire.places import author_text
 
@@ -28,14 +37,15 @@ if TYPE_CHECKING:
     from culm.node.config import NodeConfig, PeerSettings
     from culm.node.sessions.stats import SessionStats
 
-_ADDRESS_SHARE = 10  # an address is refused for this part of the longest time
-_IPV6_NETWORK = 64  # bits
-_Call = tuple[str, "asyncio.Task[None]"]  # what it is called, and what is done with it
+_ADDRESS_SHARE = 10  # The longest penalty of an address is this many times shorter, because people share addresses.
+_IPV6_NETWORK = 64  # Bits: the smallest network that a provider hands out, so that its owner has all its addresses.
+_TELL_SECONDS = 60.0  # Between two lines in the log about one address that calls too often, so it cannot fill the disk.
+_Call = tuple[str, "asyncio.Task[None]"]  # A connection: its name in the log, and the task to cancel when it must end.
 _logger = logging.getLogger("culm.node")
 
 
 def address_of(writer: asyncio.StreamWriter) -> str | None:
-    """The address at the other end, by which it is known; None if there is none."""
+    """The address at the other end as ``network_of`` gives it; None if there is none, as at a socket pair."""
     name = writer.get_extra_info("peername")
     if not isinstance(name, tuple) or not name:
         return None
@@ -43,7 +53,11 @@ def address_of(writer: asyncio.StreamWriter) -> str | None:
 
 
 def network_of(host: str) -> str:
-    """An address as it is blamed: an IPv6 one stands for its network, one that maps an IPv4 address for that."""
+    """The name under which an address is counted and blamed.
+
+    An IPv6 address stands for its network. An IPv4 address written as IPv6 is that IPv4 address: otherwise a host
+    could be counted twice. A name that is no address stands for itself.
+    """
     with suppress(ValueError):
         address = ip_address(host.partition("%")[0])
         if isinstance(address, IPv6Address):
@@ -56,7 +70,7 @@ def network_of(host: str) -> str:
 
 
 def place_of(writer: asyncio.StreamWriter) -> str:
-    """What to call a caller in the log."""
+    """The caller's address and port, for the log."""
     name = writer.get_extra_info("peername")
     if not isinstance(name, tuple) or len(name) < 2:
         return "a caller"
@@ -64,7 +78,7 @@ def place_of(writer: asyncio.StreamWriter) -> str:
 
 
 class Peering:
-    """Decides for one node. ``clock`` gives seconds. ``config`` may be exchanged for one with another policy."""
+    """The decisions of one node. ``clock`` gives seconds. ``config`` may be exchanged for one with another policy."""
 
     def __init__(self, config: NodeConfig, clock: Callable[[], float] = clock) -> None:
         limits = config.limits
@@ -75,59 +89,60 @@ class Peering:
             limits.penalty_seconds, max(limits.penalty_seconds, limits.max_penalty_seconds / _ADDRESS_SHARE)
         )
         self._gate: CallGate[str] = CallGate(limits.max_address_calls, limits.max_address_sessions)
-        self._places: Places[_Call] = Places()
-        self._good: OrderedDict[bytes, None] = OrderedDict()  # identities that had good sessions
-        self._told: OrderedDict[str, float] = OrderedDict()  # until when a refusal of an address was told
+        self._slots: Slots[_Call] = Slots()
+        self._good: OrderedDict[bytes, None] = OrderedDict()  # Identities that had good sessions; the latest ones last.
+        self._silent_until: OrderedDict[str, float] = OrderedDict()  # Addresses whose refusal is in the log already.
         self._reading = [Bucket(config.download)] if config.download else []
         self._writing = [Bucket(config.upload)] if config.upload else []
 
     # -- who is let in -----------------------------------------------------------------------------------------
 
     def take_call(self, writer: asyncio.StreamWriter, others: int, *, proves: bool) -> bool:
-        """Whether a connection that came in beside so many others is taken, for as long as the current task runs.
+        """Whether an incoming connection is taken; it keeps its slot for as long as the current task runs.
 
-        ``proves``: the protocol proves identities, so that a good one may show itself (``refuses_peer``). One that is
-        not taken is closed. One that is may take the place of another one, whose task is cancelled.
+        ``others`` counts the connections that are open already. ``proves``: the protocol proves identities, so a
+        refused address may still show one that was good before (``refuses_peer``). A connection that is not taken is
+        closed here. One that is taken may displace another connection, whose task is cancelled.
         """
         address, place, task = address_of(writer), place_of(writer), asyncio.current_task()
-        assert task is not None  # noqa: S101 - connections come in to tasks of their own
+        assert task is not None  # noqa: S101 - asyncio starts a task for each incoming connection
         if self.refuses_call(address, proves=proves) is not None:
             writer.close()
             return False
-        if not self._has_place(address, others):
-            reason = f"{others} sessions are open"
+        if not self._has_slot(address, others):
+            reason = f"{others} connections are open already (max_sessions is {self.config.limits.max_sessions})"
             _logger.warning("refused a connection", extra={"peer": place, "reason": reason})
             self.left(address)
             writer.close()
             return False
-        self._places.take(address, (place, task))
+        self._slots.take(address, (place, task))
         task.add_done_callback(lambda _: self._over(address, (place, task)))
         return True
 
     def _over(self, address: str | None, call: _Call) -> None:
-        self._places.leave(address, call)
+        self._slots.leave(address, call)
         self.left(address)
 
-    def _has_place(self, address: str | None, others: int) -> bool:
-        if others - self._places.going < self.config.limits.max_sessions:
+    def _has_slot(self, address: str | None, others: int) -> bool:
+        if others - self._slots.going < self.config.limits.max_sessions:
             return True
-        displaced = self._places.displaced_by(address)
+        displaced = self._slots.displaced_by(address)
         if displaced is None:
             return False
         place, task = displaced
-        reason = f"{others} sessions are open, most of them from its address"
+        reason = "all places are taken, many of them by its address; a caller from another address gets this one"
         _logger.warning("ended a connection", extra={"peer": place, "reason": reason})
         task.cancel()
         return True
 
     def refuses_call(self, address: str | None, *, proves: bool) -> str | None:
-        """Why a connection that comes in is refused for its address alone, or None."""
+        """Why an incoming connection is refused for its address alone; None if it is not, then ``left`` is due."""
         if address is None:
             return None
         now = self._clock()
         reason = self._gate.call(address, now)
         if reason is not None:
-            self._tell_once(address, reason, now, 60.0)
+            self._log_refusal(address, reason, now)
             return reason
         left = self._addresses.refused_for(address, now)
         if left and not proves and not self._addresses.lets_through(address, now):
@@ -136,12 +151,12 @@ class Peering:
         return None
 
     def left(self, address: str | None) -> None:
-        """A connection that came in, and was not refused, has ended."""
+        """An incoming connection that was not refused has ended."""
         if address is not None:
             self._gate.left(address)
 
     def refuses_peer(self, identity: bytes, address: str | None) -> str | None:
-        """Why a peer of this identity is refused, or None."""
+        """Why a peer that has proved this identity is refused, or None."""
         now = self._clock()
         if left := self._identities.refused_for(identity, now):
             return f"it broke the rules: refused for another {left:.0f} s"
@@ -153,7 +168,7 @@ class Peering:
         return None
 
     def refused_for(self, address: str) -> float:
-        """The seconds before an address is to be called again."""
+        """The seconds that are left of an address's penalty: for so long we do not call it either."""
         return self._addresses.refused_for(address, self._clock())
 
     # -- what came of it ---------------------------------------------------------------------------------------
@@ -161,8 +176,12 @@ class Peering:
     def ended(
         self, name: str, address: str | None, identity: bytes | None, stats: SessionStats, error: BaseException | None
     ) -> None:
-        """A session ended: for it to be held against the peer, or to its credit. ``identity``: if it was proved."""
-        # Greedy peers pass on what nobody could check: a wrong payload is not theirs.
+        """A session ended: blame the peer, forgive it an old offence, or neither.
+
+        ``identity``: the one that the peer has proved, or None. ``error``: why the session ended early, or None. A
+        connection that merely broke is no offence and no merit.
+        """
+        # Greedy peers pass payloads on before anybody could check them, so a wrong one says nothing about the sender.
         lied = bool(stats.offences) and not self.config.proposals.greedy
         if isinstance(error, ProtocolError):
             self._blame(name, address, identity, str(error))
@@ -198,19 +217,22 @@ class Peering:
                 extra={"peer": name, "reason": reason, "seconds": round(seconds)},
             )
 
-    def _tell_once(self, address: str, reason: str, now: float, seconds: float) -> None:
-        """A line for the log, at most one in a while for each address."""
-        if self._told.get(address, now) <= now:
+    def _log_refusal(self, address: str, reason: str, now: float) -> None:
+        """Write a line, unless there was one about this address within the last ``_TELL_SECONDS``."""
+        if self._silent_until.get(address, now) <= now:
             _logger.warning("refused a connection", extra={"peer": address, "reason": reason})
-            self._told[address] = now + seconds
-            self._told.move_to_end(address)
-            if len(self._told) > MAX_RECORDS:
-                self._told.popitem(last=False)
+            self._silent_until[address] = now + _TELL_SECONDS
+            self._silent_until.move_to_end(address)
+            if len(self._silent_until) > MAX_RECORDS:
+                self._silent_until.popitem(last=False)
 
     # -- pace --------------------------------------------------------------------------------------------------
 
     def paced(self, streams: Streams, peer: PeerSettings | None = None) -> Streams:
-        """The streams of a connection at the pace that goes for it: a peer's own, and that of all together."""
+        """The streams of a connection, slowed to the peer's own caps and to those of all peers together.
+
+        ``peer``: the settings of a configured peer; None: ``max_rate`` and ``max_send_rate`` are its caps.
+        """
         limits = self.config.limits
         download, upload = (limits.max_rate, limits.max_send_rate) if peer is None else (peer.download, peer.upload)
         reading = [*self._reading, *([Bucket(download)] if download else [])]

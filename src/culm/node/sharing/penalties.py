@@ -1,6 +1,16 @@
-"""Refusing those who broke the rules, for a growing while; and not being called too often from one address.
+"""Penalties: a peer that broke the rules is refused for a while; and a gate against too many calls of one address.
 
-Nothing here reads a clock: ``now`` is an argument, in seconds. Memory is bounded whoever comes.
+Breaking the rules is cheap for an attacker and expensive for us: each attempt costs a handshake, signature checks, disk
+reads. Banning for ever would be simple, but a bug in an honest peer, or a stranger behind the same router, breaks rules
+too, and nobody would ever lift the ban. A fixed short ban costs a persistent attacker nothing.
+
+So a penalty doubles with each offence, like the time a phone stays locked after wrong PINs: 10 s, 20 s, 40 s, up to an
+hour. It is forgotten again: an offence is forgiven after as much good time as it cost, or by one good session. And it
+has a small hole: once in each quarter of a penalty one attempt is let through, because the next caller from that
+address may be somebody else.
+
+Nothing here reads a clock: ``now`` is an argument, in seconds. Memory is bounded whoever comes, since the number of
+records is.
 """
 
 from __future__ import annotations
@@ -10,27 +20,26 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 MAX_RECORDS = 4096
-_MAX_DOUBLINGS = 32
+"""Identities or addresses that are remembered. An attacker can invent any number of them, so there has to be a bound;
+what it forgets is whoever would be free the soonest."""
+_MAX_DOUBLINGS = 32  # 2^32 seconds are 136 years: longer than any ``most``, and far from overflowing a float.
 Key = TypeVar("Key")
 
 
 @dataclass(slots=True)
 class _Record:
-    """``strikes`` offences that are not forgiven; refused until ``until``, for ``penalty`` seconds the last time."""
-
-    strikes: int
+    strikes: int  # Offences that were not forgiven when the last one was recorded.
     until: float
-    penalty: float
-    probed: float  # when one was let through last while refused
+    penalty: float  # Seconds that the last offence cost.
+    probed: float  # When an attempt was let through last, while refused.
 
 
 class Penalties(Generic[Key]):
-    """Who is refused, and until when.
+    """Which keys (identities, or addresses) are refused, and until when.
 
-    The first offence costs ``first`` seconds, each further one twice as much, ``most`` at most. An offence is forgiven
-    after as long a time without another one as it cost, behind the end of the penalty; or for a good session. While
-    somebody is refused one attempt in each quarter of the penalty is let through: behind an address there may be
-    others. Of more than ``capacity`` records those go first whose penalty ends, or ended, first.
+    The first offence costs ``first`` seconds (0: nobody is ever refused), each further one twice as much, up to
+    ``most``. After the end of a penalty, each further stretch of that length without an offence forgives one. At most
+    ``capacity`` records are kept; those whose penalty ends first are forgotten first.
     """
 
     def __init__(self, first: float, most: float, capacity: int = MAX_RECORDS) -> None:
@@ -43,14 +52,15 @@ class Penalties(Generic[Key]):
         return len(self._records)
 
     def blame(self, key: Key, now: float) -> float:
-        """An offence: the seconds that its author is refused for, from now on."""
+        """Record an offence; the seconds that the key is refused for, from now on."""
         if not self._first:
             return 0.0
         strikes = self._strikes(key, now)
         penalty = min(self._most, self._first * 2.0 ** min(strikes, _MAX_DOUBLINGS))
         record = self._records.get(key)
         left = penalty if record is None else max(record.until - now, penalty)
-        # Who goes on breaking the rules takes no turn from the others behind the same address.
+        # Keep the time of the last probe. If each offence set it to now, an attacker that offends all the time would
+        # keep the others behind its address from ever being let through.
         probed = now if record is None or now >= record.until else record.probed
         self._records[key] = _Record(strikes + 1, now + left, penalty, probed)
         while len(self._records) > self._capacity:
@@ -58,7 +68,7 @@ class Penalties(Generic[Key]):
         return left
 
     def forgive(self, key: Key, now: float) -> None:
-        """A good session: one offence less."""
+        """Forgive one offence, because a session was good."""
         strikes = self._strikes(key, now) - 1
         if strikes < 1:
             self._records.pop(key, None)
@@ -71,7 +81,10 @@ class Penalties(Generic[Key]):
         return 0.0 if record is None else max(0.0, record.until - now)
 
     def lets_through(self, key: Key, now: float) -> bool:
-        """Whether an attempt of somebody who is refused is the one that is let through."""
+        """Whether to admit an attempt of a key that may be refused: one in each quarter of a penalty is.
+
+        Asking uses that one up. A key that is not refused is always let through.
+        """
         record = self._records.get(key)
         if record is not None and record.until > now:
             if now - record.probed < record.penalty / 4:
@@ -80,7 +93,6 @@ class Penalties(Generic[Key]):
         return True
 
     def _strikes(self, key: Key, now: float) -> int:
-        """The offences that are not forgiven yet."""
         record = self._records.get(key)
         if record is None:
             return 0
@@ -90,28 +102,32 @@ class Penalties(Generic[Key]):
 
 
 class CallGate(Generic[Key]):
-    """How often, and how many times at once, one address may call: ``a_minute`` (and as many in a row), ``at_once``."""
+    """How often one address may call, and how many of its connections may be open.
+
+    A token bucket for each address (see ``culm.node.sharing.rates``): it holds ``a_minute`` calls, and fills up at that
+    rate. So a host may make that many calls in a row, and twice as many within one minute at the very most.
+    """
 
     def __init__(self, a_minute: int, at_once: int, capacity: int = MAX_RECORDS) -> None:
         self._rate = a_minute / 60
         self._burst = a_minute
         self._at_once = at_once
         self._capacity = capacity
-        self._calls: OrderedDict[Key, tuple[float, float]] = OrderedDict()  # calls left, and when that was so
+        self._calls: OrderedDict[Key, tuple[float, float]] = OrderedDict()  # Calls left, and when that was counted.
         self._open: dict[Key, int] = {}
 
     def __len__(self) -> int:
         return len(self._calls)
 
     def call(self, key: Key, now: float) -> str | None:
-        """Somebody calls: why not, or None; then ``left`` is due when the call ends."""
+        """Count a call; why it is refused, or None. In the latter case call ``left`` when the connection ends."""
         left, at = self._calls.pop(key, (float(self._burst), now))
         left = min(float(self._burst), left + max(0.0, now - at) * self._rate)
         refusal = None
         if left < 1:
-            refusal = f"more than {self._burst} calls a minute"
+            refusal = f"its address made more than {self._burst} calls a minute (max_address_calls)"
         elif self._open.get(key, 0) >= self._at_once:
-            refusal = f"{self._at_once} connections are open"
+            refusal = f"its address has {self._at_once} connections open already (max_address_sessions)"
         self._calls[key] = left - (refusal is None), now
         while len(self._calls) > self._capacity:
             self._calls.popitem(last=False)
@@ -120,7 +136,7 @@ class CallGate(Generic[Key]):
         return refusal
 
     def left(self, key: Key) -> None:
-        """A call has ended."""
+        """The connection of an admitted call has ended."""
         count = self._open.pop(key, 0) - 1
         if count > 0:
             self._open[key] = count

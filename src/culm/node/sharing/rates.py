@@ -1,7 +1,17 @@
-"""Caps on bandwidth: a bucket of tokens, and streams that keep to some of them.
+"""Caps on bandwidth: token buckets, and streams that keep to them.
 
-What is read waits before it is handed on, so that the peer's window closes; what is written goes out in small pieces.
-Both are smooth: in no stretch of time more goes than its length allows and the burst, a twentieth of a second's worth.
+A cap of 1 MB a second could be kept by counting: send at will, and stop until the next second when 1 MB has gone. The
+line is then busy for a moment and idle for the rest, and in the two halves beside a border 2 MB can go within one
+second. A *token bucket* is smooth. Think of a bucket under a dripping tap: each byte takes a drop out, drops fall in at
+the capped rate, and what does not fit runs over. A bucket of a twentieth of a second's worth of drops is the most that
+can ever go at once, however long the line was idle.
+
+Here a byte may take a drop that has not fallen yet: the level becomes negative, and the sender waits until it is back
+at zero. That keeps the order of senders without a queue, because each one reserves behind the one before.
+
+Several buckets can go for one connection: the peer's own cap, and that of all peers together. The wait is the longest
+one. What is read waits *before* it is handed on, so that TCP tells the peer to slow down. What is written goes out in
+pieces that fit into the smallest bucket.
 """
 
 from __future__ import annotations
@@ -16,8 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 BURST_SECONDS = 0.05
-LEAST_BURST = 1024  # bytes
-_HIGH_WATER = 64 * 1024  # bytes that wait to be written before ``drain`` waits
+"""A bucket holds what its rate allows in this time. Longer makes traffic lumpy; shorter costs a timer for each few
+bytes, and timers are only good to some milliseconds."""
+LEAST_BURST = 1024  # Bytes. With a tiny rate a piece would otherwise be a few bytes, each with a timer of its own.
+_HIGH_WATER = 64 * 1024  # Bytes waiting for their time before ``drain`` waits: asyncio's own limit for a transport.
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -31,7 +43,10 @@ class Bucket:
         self._at: float | None = None
 
     def reserve(self, size: int, now: float) -> float:
-        """Set bytes aside, at most ``burst``: the seconds to wait before they may go. Who asked first goes first."""
+        """Take out ``size`` tokens, at most ``burst``; the seconds to wait before so many bytes may go.
+
+        The level may become negative. So the next caller waits longer, and callers go in the order in which they asked.
+        """
         if self._at is not None and now > self._at:
             self._tokens = min(self.burst, self._tokens + (now - self._at) * self.rate)
         self._at = now if self._at is None else max(now, self._at)
@@ -40,7 +55,7 @@ class Bucket:
 
 
 class _Pace:
-    """Several buckets at once."""
+    """All the caps of one direction of a connection. ``piece``: bytes, the most that any of the buckets takes."""
 
     def __init__(self, buckets: Sequence[Bucket], clock: Callable[[], float]) -> None:
         self._buckets = buckets
@@ -48,7 +63,7 @@ class _Pace:
         self.piece = min(bucket.burst for bucket in buckets)
 
     async def wait(self, size: int) -> None:
-        """Wait until so many bytes may go, at most ``piece``."""
+        """Wait until ``size`` bytes, at most ``piece``, may go by every bucket."""
         now = self._clock()
         wait = max(bucket.reserve(size, now) for bucket in self._buckets)
         if wait > 0:
@@ -56,14 +71,14 @@ class _Pace:
 
 
 class PacedReader:
-    """A stream's reading side at a pace. It has what sessions use of ``asyncio.StreamReader``."""
+    """A reader that keeps to some caps. It has only those methods of ``asyncio.StreamReader`` that sessions use."""
 
     def __init__(self, reader: asyncio.StreamReader, pace: _Pace) -> None:
         self._reader = reader
         self._pace = pace
 
     async def read(self, size: int) -> bytes:
-        """Up to ``size`` bytes; none at the end."""
+        """Up to ``size`` bytes, and no more than ``burst`` ones; none at the end of the stream."""
         data = await self._reader.read(min(size, self._pace.piece))
         if data:
             await self._pace.wait(len(data))
@@ -81,9 +96,10 @@ class PacedReader:
 
 
 class PacedWriter:
-    """A stream's writing side at a pace. It has what sessions use of ``asyncio.StreamWriter``.
+    """A writer that keeps to some caps. It has only those methods of ``asyncio.StreamWriter`` that sessions use.
 
-    ``transport`` is the real one: what its buffer holds, the peer has not taken; what waits here, it was not offered.
+    ``transport`` is the real one. Bytes in its buffer were offered to the peer and not taken, which may mean that the
+    peer hangs. Bytes that wait here (``waiting``) were not offered yet, which says nothing about the peer.
     """
 
     def __init__(self, writer: asyncio.StreamWriter, pace: _Pace) -> None:
@@ -103,7 +119,7 @@ class PacedWriter:
         return self._size
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Take bytes, to be sent when it is their time."""
+        """Queue bytes; a task sends them when the caps allow. Ignored after ``close`` or a failure."""
         if self._closes or self._failure is not None or not data:
             return
         self._pending.append(memoryview(bytes(data)))
@@ -112,7 +128,7 @@ class PacedWriter:
             self._task = asyncio.create_task(self._send())
 
     async def drain(self) -> None:
-        """Wait until little is left to be sent; raises what went wrong."""
+        """Wait until at most 64 KiB wait; raises the error that sending has failed with."""
         while self._size > _HIGH_WATER and self._failure is None:
             self._moved.clear()
             await self._moved.wait()
@@ -144,7 +160,7 @@ class PacedWriter:
             self._writer.close()
 
     def write_eof(self) -> None:
-        """Send an end behind everything."""
+        """End the stream behind everything that waits."""
         self._ends = True
         if self._task is None:
             self._writer.write_eof()
@@ -156,17 +172,17 @@ class PacedWriter:
             self._writer.close()
 
     async def wait_closed(self) -> None:
-        """Wait until that is done."""
+        """Wait until everything is sent and the connection is closed."""
         if self._task is not None:
             await asyncio.wait([self._task])
         await self._writer.wait_closed()
 
     def is_closing(self) -> bool:
-        """Whether it is closed, or about to be."""
+        """Whether ``close`` was called, here or on the real stream."""
         return self._closes or self._writer.is_closing()
 
     def get_extra_info(self, name: str, default: object = None) -> object:
-        """What is known of the connection."""
+        """As the real writer's."""
         return self._writer.get_extra_info(name, default)
 
 
@@ -176,7 +192,7 @@ def paced(
     writing: Sequence[Bucket],
     clock: Callable[[], float] = clock,
 ) -> Streams:
-    """Streams that keep to these buckets; as they are where there are none."""
+    """Streams that keep to these buckets. A direction without buckets stays the real stream, and costs nothing."""
     reader, writer = streams
     if reading:
         reader = cast("asyncio.StreamReader", PacedReader(reader, _Pace(reading, clock)))
@@ -186,5 +202,5 @@ def paced(
 
 
 def unsent(writer: asyncio.StreamWriter) -> int:
-    """Bytes that were written and that the other side has not taken, those included whose time has not come."""
+    """Bytes that were written and are not in the operating system's hands yet, those that a cap holds back included."""
     return writer.transport.get_write_buffer_size() + int(getattr(writer, "waiting", 0))

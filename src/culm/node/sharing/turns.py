@@ -1,10 +1,30 @@
-"""Whose turn it is: work that peers cause is shared out between their addresses, so that no peer can starve others.
+"""Turns: computing time is shared out between the addresses of peers, so that no peer can starve the others.
 
-A node has one interpreter. What sessions compute, and what they have the store do, takes turns: a short piece of work
-each. If several wait, the turn goes to the address that has used the least time, counted from when it began to want
-any. So a flood, of whatever and over however many connections of one address, costs the others half of what the node
-can do at most; who does little does not even wait for its half: one turn is always left to others, if there are any.
-Who is alone waits for nobody, but lets the loop go round every few milliseconds, so that it shows if another one comes.
+*The problem.* A node has one interpreter and one store. Checking a million signatures for one peer must not keep
+another peer's three messages waiting.
+
+*The simple ways.* First come, first served: whoever queues the most work gets the most time, so a flood wins. One turn
+for each *session* in rotation: a flood over a hundred connections gets a hundred turns for each one of an honest peer.
+One turn for each *address* in rotation: better, but a turn that checks a batch of signatures costs a hundred times
+as much as a turn that reads a short message, so time is still shared out badly.
+
+*The way chosen.* Work is cut into short turns, and each address has an account of the seconds it has used. Of all
+addresses that wait, the one with the least seconds on its account goes next. Think of one tap at a campsite, and a list
+of how long each tent has used it so far: the tent with the least time is next. Whoever wants a glass of water never
+waits behind the tent that fills a pool, however many hoses that tent brings. Addresses, and not connections or
+identities, have the accounts, because an attacker can make as many of these as it likes.
+
+For example, A floods and B sends a message now and then. A's account is at 7.3 s. B comes back after a pause: its
+account is not 0 but starts at the *floor*, the account of whoever began last, so that B cannot save up a pause of an
+hour and then hold the node for an hour. B is at or below A then, so B's turns come first until both have used the
+same; from there on each gets half.
+
+Two details:
+
+- The last free turn is left to another address, if any wanted one lately. A turn cannot be interrupted. Otherwise A
+  could hold all turns at the moment when B comes, and B would wait for the longest of them each time.
+- An address that has no competitor gets its turn at once. But every few milliseconds it lets the event loop go round,
+  because otherwise nobody would notice that a competitor has come.
 """
 
 from __future__ import annotations
@@ -24,33 +44,37 @@ if TYPE_CHECKING:
 
     from culm.node.sharing.threads import Worker
 
-_REMEMBERED = 4096  # addresses
-_LEAST_SECONDS = 2e-5  # that a turn counts for, however short
-_LONG_TURN = 0.004  # seconds
-_LATELY = 0.25  # seconds, in which somebody else wanted a turn: then there are others
-_LEAST_PORTION, _MOST_PORTION = 1024, 64 * 1024  # bytes
+_REMEMBERED = 4096  # Accounts of addresses. The oldest is forgotten first; it starts at the floor when it comes back.
+_LEAST_SECONDS = 2e-5  # A turn counts for at least this, because switching costs time that no clock of a thread sees.
+_LONG_TURN = 0.004  # Seconds: a turn should not take longer, because others wait for its end; the loop, too.
+_LATELY = 0.25  # Seconds since another address had a turn, for which a turn is kept free for it.
+# Bytes parsed in one turn: below 1 KiB the turns cost more than the parsing, above 64 KiB they get long for certain.
+_LEAST_PORTION, _MOST_PORTION = 1024, 64 * 1024
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
 class Turns:
-    """Gives out turns, ``at_once`` at a time. An owner is whoever shares a turn: an address, or None for ourselves.
+    """Gives out turns, ``at_once`` at a time, to owners. An owner is an address, or None for the node itself.
 
-    Of those who wait one begins each time the loop goes round: what is done on it holds up everybody else.
+    Of the turns that wait, one begins each time the event loop goes round. Work done on the loop holds up the whole
+    node, so a crowd that is ready at once must not run one after the other without a pause.
     """
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._free = at_once
         self._waiting: dict[str | None, deque[asyncio.Future[None]]] = {}
-        self._used: OrderedDict[str | None, float] = OrderedDict()  # seconds, from a common beginning
-        self._held: Counter[str | None] = Counter()  # turns of each owner that are not over
-        self._lately: OrderedDict[str, float] = OrderedDict()  # when each address began its last turn, the latest last
-        self._floor = 0.0  # what the last one to begin had used: who comes anew begins there
-        self._in_a_row = 0.0  # seconds since the loop went round
-        self._is_due = False
+        self._used: OrderedDict[str | None, float] = (
+            OrderedDict()
+        )  # The accounts, in seconds; comparable, not absolute.
+        self._held: Counter[str | None] = Counter()  # Turns of each owner that have begun and are not over.
+        self._lately: OrderedDict[str, float] = OrderedDict()  # When the latest two addresses began their last turns.
+        self._floor = 0.0  # The account of whoever began last: newcomers, and those who paused, start there.
+        self._in_a_row = 0.0  # Seconds of turns since the loop went round.
+        self._is_due = False  # Whether ``_grant`` is going to be called.
 
     async def take(self, owner: str | None) -> None:
-        """Wait for a turn. It has to be given back, whatever happens."""
+        """Wait for a turn. The caller has to give it back, whatever happens."""
         if not self._waiting and self._in_a_row < _LONG_TURN and self._may_begin(owner):
             self._begin(owner)
             return
@@ -62,12 +86,12 @@ class Turns:
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._leave(owner, turn)
-            else:
+            else:  # It was granted just before: somebody else has to get it.
                 self.give_back(owner, 0.0)
             raise
 
     def give_back(self, owner: str | None, seconds: float) -> None:
-        """A turn is over, which took so long."""
+        """End a turn, which took ``seconds`` of computing."""
         self._used[owner] = self._used.get(owner, self._floor) + max(seconds, _LEAST_SECONDS)
         self._in_a_row += seconds
         self._free += 1
@@ -83,7 +107,7 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._grant)
 
     def _grant(self) -> None:
-        """Let the one begin who has used the least."""
+        """Let the waiting owner begin that has used the least, and come back for the next one."""
         self._is_due = False
         self._in_a_row = 0.0
         while able := [owner for owner in self._waiting if self._may_begin(owner)]:
@@ -95,16 +119,16 @@ class Turns:
                 turn.set_result(None)
                 if self._waiting:
                     self._schedule()
-                return  # those who may not begin yet may when a turn is given back
+                return  # Owners that may not begin now are looked at again when a turn is given back.
 
     def _may_begin(self, owner: str | None) -> bool:
-        """Whether there is a turn for an address: the last one is not for who has one, if there are others."""
+        """Whether an owner may begin a turn now. The last free one is not for an owner that holds one already."""
         if self._free == 1 and self._held[owner]:
             return not self.has_others(owner)
         return self._free > 0
 
     def has_others(self, owner: str | None) -> bool:
-        """Whether another address than this one had a turn lately; ourselves, who are none, have no others."""
+        """Whether an address other than ``owner`` had a turn lately. False for the node itself (None)."""
         if owner is None or len(self._lately) < 2:
             return False
         latest = list(islice(reversed(self._lately.items()), 2))
@@ -137,13 +161,17 @@ class Turns:
 
 
 class Portion:
-    """How many bytes of a peer are dealt with in one turn: fewer where they cost much, as far as that showed."""
+    """How many bytes of a peer to parse in one turn, learned from what its bytes have cost so far.
+
+    A kilobyte may hold several signatures to check, or be a part of a large payload that costs next to nothing. Which
+    one it is shows only afterwards. So the size is halved after a long turn and doubled after a very short one.
+    """
 
     def __init__(self) -> None:
         self.size = _LEAST_PORTION * 8
 
     def took(self, seconds: float, size: int) -> None:
-        """So many bytes cost so many seconds."""
+        """Learn from a turn: ``size`` bytes cost ``seconds`` of computing."""
         if seconds > _LONG_TURN:
             self.size = max(_LEAST_PORTION, size // 2)
         elif seconds < _LONG_TURN / 4 and size >= self.size:
@@ -151,7 +179,11 @@ class Portion:
 
 
 class Share:
-    """An owner's part in some turns, and the threads for it."""
+    """What one owner uses to run its work in turns. ``spent`` gives the seconds that the calling thread has computed.
+
+    Computing time is what counts. If the clock on the wall did, an owner would pay for having been interrupted by
+    others.
+    """
 
     def __init__(
         self, turns: Turns, threads: Worker, owner: str | None = None, spent: Callable[[], float] = time.thread_time
@@ -163,12 +195,12 @@ class Share:
 
     @property
     def has_others(self) -> bool:
-        """Whether another address wants turns, too: then what holds up others is to be short."""
+        """Whether another address had a turn lately; then whatever holds up others should be short."""
         return self._turns.has_others(self._owner)
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """A turn for what is done here and now: the block must not wait for anything."""
+        """A turn for a block of code on the event loop. The block must not ``await``: the turn would last as long."""
         await self._turns.take(self._owner)
         began = self.spent()
         try:
@@ -177,11 +209,14 @@ class Share:
             self._turns.give_back(self._owner, self.spent() - began)
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a function on a thread, when it is its turn; the turn lasts until it ends, even if nobody waits."""
+        """Run a function on a thread, in a turn that lasts until the function ends, also if the caller is cancelled.
+
+        A thread cannot be stopped from outside, so that its time has to be paid for in any case.
+        """
         return await self.run_on(self._threads, function, *args, **kwargs)
 
     async def run_steps(self, threads: Worker, steps: Generator[object, None, _T]) -> _T:
-        """Run a generator to its end on certain threads, each step in a turn of its own; what it returns."""
+        """Run a generator to its end on ``threads``, each step in a turn of its own; returns what it returns."""
 
         def step() -> tuple[bool, _T | None]:
             try:
@@ -196,7 +231,7 @@ class Share:
                 return cast("_T", value)
 
     async def run_on(self, threads: Worker, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """The same on certain threads."""
+        """As ``run``, on ``threads``."""
         turns, owner, loop = self._turns, self._owner, asyncio.get_running_loop()
         used = 0.0
 
@@ -209,7 +244,7 @@ class Share:
                 used = self.spent() - began
 
         def over(_: Future[_T]) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits for a turn any more
+            with suppress(RuntimeError):  # The loop is closed, so nobody waits for a turn any more.
                 loop.call_soon_threadsafe(turns.give_back, owner, used)
 
         await turns.take(owner)

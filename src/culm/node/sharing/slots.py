@@ -1,0 +1,67 @@
+"""Connection slots: a node takes ``max_sessions`` connections at a time, and decides who gets one when all are taken.
+
+The simple way is to refuse every newcomer. Then one host that opens enough connections shuts everybody else out for as
+long as it likes, because a slot costs it nothing to keep. Closing the oldest connection instead is no better: the host
+opens new ones until every honest peer is gone.
+
+So slots are counted by address. A newcomer whose address has few slots gets one from the address that has the most: its
+youngest connection ends. With 256 slots taken by one address, a second address can take one, and another one, until it
+has about a fifth. Connections that have been there for long stay, because the youngest one goes.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+# An address gives a slot up only while it has at least four times as many as the newcomer's address has afterwards.
+# With a factor near 1, two addresses with the same number of connections would go on ending each other's.
+_TIMES = 4
+MOST_GOING = 16
+"""Connections that were told to end and have not yet. Each exceeds ``max_sessions`` by one meanwhile, so there are few.
+"""
+
+Call = TypeVar("Call")
+
+
+class Slots(Generic[Call]):
+    """The connections of each address, in the order in which they came. A connection without an address is of None."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str | None, dict[Call, None]] = {}
+        self._going: set[Call] = set()  # Told to end, and not over yet: no longer counted for their address.
+
+    @property
+    def going(self) -> int:
+        """How many connections were told to end and have not yet; at most ``MOST_GOING``."""
+        return len(self._going)
+
+    def take(self, address: str | None, call: Call) -> None:
+        """A connection from an address takes a slot."""
+        self._calls.setdefault(address, {})[call] = None
+
+    def leave(self, address: str | None, call: Call) -> None:
+        """A connection is over, whether it was told to end or not."""
+        self._going.discard(call)
+        self._remove(address, call)
+
+    def displaced_by(self, address: str | None) -> Call | None:
+        """The connection that the caller has to end so that a newcomer from ``address`` gets a slot.
+
+        None if the newcomer is to be refused instead.
+        """
+        if len(self._going) >= MOST_GOING or not self._calls:
+            return None
+        crowded = max(self._calls, key=lambda other: len(self._calls[other]))
+        calls = self._calls[crowded]
+        if len(calls) < _TIMES * (len(self._calls.get(address, ())) + 1):
+            return None
+        call = next(reversed(calls))
+        self._remove(crowded, call)
+        self._going.add(call)
+        return call
+
+    def _remove(self, address: str | None, call: Call) -> None:
+        calls = self._calls.get(address, {})
+        calls.pop(call, None)
+        if not calls:
+            self._calls.pop(address, None)

@@ -1,4 +1,11 @@
-"""Noticing that the store has changed, whichever process changed it."""
+"""Noticing that the store has changed, whichever process changed it.
+
+``culm append`` writes to the store of a node that runs beside it, and peers should hear of the entry at once. SQLite
+tells no other process of a commit. Asking the store fifty times a second would find it, but each time costs a call on
+the store's thread. So the node looks at the size and the time of the WAL file instead, which costs one system call, and
+asks the store only when these differ. Sometimes they do not: a WAL file that is written from its beginning keeps
+its size, and file systems have coarse clocks. Therefore the store is asked a few times a second in any case.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +20,13 @@ if TYPE_CHECKING:
     from culm.node.storage.worker import StoreWorker
     from culm.node.surroundings import Surroundings
 
-_POLL_SECONDS = 0.25  # how often the store is asked for changes, whatever it looks like
+_POLL_SECONDS = 0.25  # The store is asked at least this often: so late is a change noticed that its file does not show.
 
 
 async def changes(worker: StoreWorker, surroundings: Surroundings) -> AsyncIterator[int]:
-    """The number of the store's last change, whenever there is a new one, by whichever process.
-
-    It is noticed soon by the file that is written, and for sure by asking the store.
-    """
+    """The number of the store's last change: once at the beginning, and then whenever there is a new one."""
     path = worker.store.path
-    wal = path.with_name(path.name + "-wal")  # every change is written there first
+    wal = path.with_name(path.name + "-wal")  # SQLite writes every change there first.
     change, asked = -1, 0.0
     written: object = None
     while True:

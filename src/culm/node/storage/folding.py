@@ -1,7 +1,11 @@
-"""Keeping the store's files in order beside its own thread: folding the WAL file, sweeping up what was left behind.
+"""Upkeep of the store's files, beside the store's own thread: folding the WAL file, and sweeping up after a crash.
 
-SQLite does that at the end of a writing transaction, which then takes tens of milliseconds while others wait. Done from
-a connection of its own it holds up nobody.
+SQLite writes changes to the WAL file first. From time to time they have to be *folded* into the database file,
+otherwise the WAL grows without end. By default SQLite does that at the end of whichever writing transaction made the
+WAL too large. That transaction then takes tens of milliseconds longer, with everybody waiting behind it. So the node
+switches this off and folds from a connection and a thread of its own, where it holds up nobody.
+
+The same thread sweeps once at the start: it deletes payload files that a killed process left behind.
 """
 
 from __future__ import annotations
@@ -21,13 +25,13 @@ if TYPE_CHECKING:
     from culm.node.sharing.threads import Worker
     from culm.node.storage.worker import StoreWorker
 
-_LOOK_SECONDS = 0.1
-_FOLD_BYTES = 4 * 1024 * 1024  # size of the WAL file from which on it is folded
+_LOOK_SECONDS = 0.1  # Between two looks at the size of the WAL file.
+_FOLD_BYTES = 4 * 1024 * 1024  # Size of the WAL file from which on it is folded; SQLite's own default, 1000 pages.
 
 
 @asynccontextmanager
 async def folding(worker: StoreWorker) -> AsyncIterator[None]:
-    """Fold the store's WAL file in the background for as long as the block lasts."""
+    """Sweep once, and fold the store's WAL file in the background for as long as the block lasts."""
     await worker.run(worker.store.fold_elsewhere)
     task = asyncio.create_task(_fold(worker.store.path, worker.beside()))
     try:
@@ -53,6 +57,6 @@ async def _fold(path: Path, own: Worker) -> None:
                     await own.run(database.fold)
             await asyncio.sleep(_LOOK_SECONDS)
     finally:
-        # Behind what is under way there: a connection that is closed while it works takes the process with it.
+        # On its own thread, so behind whatever is under way there: closing a connection that works kills the process.
         await own.submit(databases.close)
         own.close()

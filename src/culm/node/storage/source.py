@@ -1,7 +1,14 @@
-"""The store as peers may see it: what answers their interval requests.
+"""The source: the store as peers may see it, from which sessions answer requests and proposals.
 
-All sessions share one reading connection of their own, so that answering waits for no writer. It may be asked from any
-thread, by one at a time.
+Answering is reading, and it must not wait for the store's thread, which may be busy storing. So all sessions share one
+reading connection of their own. SQLite gives a reader a consistent view while others write. The connection may be used
+from any thread, by one at a time; ``lock`` sees to that.
+
+There are two groups of methods:
+
+- What *peers* ask for goes through the policy here, in one place: of a log that is not shared, nothing is held, as far
+  as a peer can see. An answer "I may not tell you" would tell that the log is here.
+- What the node asks *for itself*, to plan its own requests, sees everything.
 """
 
 from __future__ import annotations
@@ -29,7 +36,7 @@ Run = tuple[int, int]
 
 
 class _Nothing:
-    """Of a log that is not for others nothing is held, as far as they can see."""
+    """The lookup of a log that is not shared: nothing is held, as far as a peer can see."""
 
     is_forked = False
 
@@ -46,7 +53,8 @@ class _Nothing:
 class _Locked:
     """A log's ``Lookup``, with the reader's lock around each question.
 
-    It lives for one answer: what it was told of a run or an extent it does not ask again.
+    It remembers the last run and the extent, because one answer asks about neighbouring numbers again and again. It
+    must not live longer than that answer, since the store changes.
     """
 
     def __init__(self, lookup: Lookup, lock: Lock) -> None:
@@ -78,130 +86,136 @@ class _Locked:
 
 
 class StoreSource:
-    """A ``culm.intervals.Source`` over a store's file, and what a node needs to know to ask others."""
+    """A ``culm.intervals.Source`` over a store's file, and what a node needs to know to plan its own requests.
+
+    ``policy`` may be exchanged while sessions run.
+    """
 
     def __init__(self, store: ReadableStore, policy: Policy) -> None:
         self._store = SQLiteStore(store.path, read_only=True)
         self.policy = policy
         self._lock = Lock()
-        self._fetching: Counter[tuple[Log, int]] = Counter()
+        self._fetching: Counter[tuple[Log, int]] = Counter()  # Sessions that fetch the payload of an entry just now.
 
     def close(self) -> None:
-        """Close the reading connection."""
+        """Close the reading connection, after the question that is being answered."""
         with self._lock:
             self._store.close()
 
     # -- for peers ---------------------------------------------------------------------------------------------
 
     def held(self, log: Log) -> _Locked | _Nothing:
-        """What is held of a log, as far as it is for others."""
+        """What a peer may know of a log that we hold: everything if it is shared, nothing otherwise."""
         if not self.policy.shares(log):
             return _Nothing()
         with self._lock:
             return _Locked(self._store.lookup(log), self._lock)
 
     def page(self, log: Log, seq: int, *, ascending: bool, limit: int) -> list[Kept]:
-        """Verified entries from ``seq`` on."""
+        """Up to ``limit`` verified entries from ``seq`` on, with handles of their payloads."""
         with self._lock:
             return [Kept(*held) for held in self._store.lookup(log).page(seq, ascending=ascending, limit=limit)]
 
     def payload(self, kept: Kept, offset: int, size: int) -> bytes:
-        """Bytes of a payload."""
+        """Up to ``size`` bytes of a payload, from byte ``offset`` on."""
         with self._lock:
             return self._store.payload_slice(kept.handle, offset, size)
 
     def misfit(
         self, log: Log, low: int, high: int, least: int | None, greatest: int | None, *, ascending: bool
     ) -> int | None:
-        """The first payload of a size that is not wanted."""
+        """The first entry from ``low`` to ``high`` (or back) whose complete payload is too small or too large.
+
+        None if all fit. ``least`` and ``greatest`` are bytes, both included; None: no bound.
+        """
         with self._lock:
             return self._store.lookup(log).misfit(low, high, least, greatest, ascending=ascending)
 
     def proofs(self, log: Log) -> list[ForkProof]:
-        """The fork proofs of a log."""
+        """The fork proofs of a log; none if it is not shared."""
         if not self.policy.shares(log):
             return []
         with self._lock:
             return list(self._store.fork_proofs(log))
 
     def variants(self, log: Log, seq: int) -> list[Entry]:
-        """All entries of a number."""
+        """All entries that are held of one number: more than one where the log is forked."""
         with self._lock:
             return self._store.lookup(log).variants(seq)
 
     def end_of_log(self, log: Log) -> Entry | None:
-        """The verified entry that ends a log."""
+        """The verified entry that ends a log; None if there is none, or if the log is not shared."""
         if not self.policy.shares(log):
             return None
         with self._lock:
             return self._store.lookup(log).end()
 
     def expects(self, log: Log, seq: int) -> bool:
-        """Whether some session is fetching a payload."""
+        """Whether some session is fetching a payload just now, so that a peer need not be told that we lack it."""
         return self._fetching[log, seq] > 0
 
     # -- for ourselves -----------------------------------------------------------------------------------------
 
     def change(self) -> int:
-        """The number of the last change."""
+        """The number of the store's last change."""
         with self._lock:
             return self._store.change()
 
     def changed_logs(self, since: int) -> tuple[int, list[Log]]:
-        """The number of the last change, and the logs that changed since another one."""
+        """The number of the store's last change, and the logs that have changed since change ``since``."""
         with self._lock:
             return self._store.changed_logs(since)
 
     def lookup(self, log: Log) -> _Locked:
-        """What is held of a log, whoever may see it."""
+        """What is held of a log, shared or not."""
         with self._lock:
             return _Locked(self._store.lookup(log), self._lock)
 
     def get(self, log: Log, seq: int) -> StoredEntry | None:
-        """An entry."""
+        """The entry of a number, or None. Of a forked number, the one that came first."""
         with self._lock:
             return self._store.get(Place(*log, seq))
 
     def missing(self, log: Log, low: int, high: int, limit: int) -> list[Run]:
-        """The first spans that are missing and wanted."""
+        """The first ``limit`` spans between two numbers of which the store lacks anything that it would take."""
         with self._lock:
             return self._store.missing(log, high, limit, low=low)
 
     def forgotten(self, log: Log, limit: int = 1000) -> list[Run]:
-        """The first runs of entries whose payload was forgotten."""
+        """The first ``limit`` runs of entries whose payload the operator had forgotten."""
         with self._lock:
             return self._store.forgotten(log, limit)
 
     def lacking(
         self, log: Log, item: Range, low: int, limit: int, least: int | None = None, greatest: int | None = None
     ) -> list[Run]:
-        """The first spans of a range's items that are not held; see ``culm.node.interests.missing.lacking``."""
+        """See ``culm.node.interests.missing.lacking``."""
         with self._lock:
             return lacking(self._store, log, item, low, limit, least, greatest)
 
     def stranded(self, log: Log, interest: RangeSet, newest: int) -> list[int]:
-        """The entries that those of an interest that wait need first; see ``culm.node.interests.missing.stranded``."""
+        """See ``culm.node.interests.missing.stranded``."""
         with self._lock:
             return stranded(self._store, log, interest, newest)
 
     def lowest_fork(self, log: Log) -> int | None:
-        """The lowest position of a fork that is known."""
+        """The lowest number at which a fork is known, or None."""
         with self._lock:
             return lowest_fork(self._store, log)
 
     def newest(self, log: Log) -> Entry | None:
-        """The newest verified entry."""
+        """The newest verified entry, or None."""
         with self._lock:
             newest = newest_held(self._store, log)
             stored = self._store.get(Place(*log, newest)) if newest else None
         return None if stored is None else stored.entry
 
     def fetches(self, log: Log, seq: int) -> None:
-        """A session begins to fetch a payload."""
+        """Note that a session begins to fetch a payload; ``fetched`` has to follow, whatever happens."""
         self._fetching[log, seq] += 1
 
     def fetched(self, log: Log, seq: int) -> None:
-        """A session has fetched a payload, or has given up."""
+        """Note that a session has stored a payload, or has given up."""
         self._fetching[log, seq] -= 1
         if self._fetching[log, seq] <= 0:
             del self._fetching[log, seq]
@@ -213,10 +227,10 @@ class StoreSource:
 
     @property
     def store(self) -> ReadableStore:
-        """The store itself; hold ``lock`` meanwhile."""
+        """The reading connection itself, for several questions that belong together. Hold ``lock`` meanwhile."""
         return self._store
 
     @property
     def lock(self) -> Lock:
-        """What keeps others from asking."""
+        """Taken around every question to the reading connection; it is not reentrant."""
         return self._lock

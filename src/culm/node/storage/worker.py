@@ -1,7 +1,16 @@
-"""The store's thread: everything a node does with its store happens there, one call after the other.
+"""The store's thread: whatever a node writes to its store, it writes there, one call after the other.
 
-SQLite and signature checks would otherwise hold up the event loop. libsodium and SQLite run without the interpreter's
-lock for most of their time, so that the loop meanwhile decrypts what comes in.
+Why a thread? SQLite and signature checks take milliseconds, in which the event loop could serve nobody. libsodium and
+SQLite release the interpreter's lock for most of that time, so the loop really goes on meanwhile.
+
+Why only one? SQLite has one writer at a time in any case. With several threads, transactions would wait for each other
+inside SQLite, where nobody can say who is next. With one, they wait in front of it, in turns shared between peers'
+addresses (``culm.node.sharing.turns``).
+
+Nothing waits long in such a queue only if each call is short. So callers cut their work: entries are stored in groups,
+payloads in steps of bounded size. A group costs less for each entry the larger it is, because a transaction and its
+sync to the disk cost the same for one entry and for a thousand. Groups are therefore large when nobody else waits, and
+small otherwise (``group_entries``).
 """
 
 from __future__ import annotations
@@ -17,14 +26,15 @@ if TYPE_CHECKING:
 
     from culm.store import Store, ToolStore
 
-GROUP_ENTRIES = 1000  # that one call of the store's thread takes at most
-_SHORT_GROUP_ENTRIES = 64  # where others wait for the store, too
+GROUP_ENTRIES = 1000
+"""Entries that one call of the store's thread takes at most. More would hardly cost less each, and hold up the rest."""
+_SHORT_GROUP_ENTRIES = 64  # The same while other addresses want turns, too, so that each waits for a short group only.
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
 class Computing:
-    """Turns for computing, and the threads for it."""
+    """The node's turns for computing, and the threads to compute on."""
 
     def __init__(self, surroundings: Surroundings | None = None) -> None:
         self._surroundings = surroundings or Surroundings()
@@ -32,18 +42,18 @@ class Computing:
         self._threads = Worker(self._surroundings.threads())
 
     def share(self, owner: str | None = None) -> Share:
-        """The part of an owner: an address, or None for ourselves."""
+        """What an owner uses to compute in turns; ``owner`` is an address, or None for the node itself."""
         return Share(self._turns, self._threads, owner, self._surroundings.spent)
 
     def close(self) -> None:
-        """Finish what is under way."""
+        """See ``Worker.close``."""
         self._threads.close()
 
 
 class StoreWorker(Worker):
-    """Runs functions on the store's own thread.
+    """The store and its thread, as the node itself uses them: without waiting for a turn.
 
-    ``share`` is for computing beside it, which sessions do by turns.
+    ``share`` is for computing beside the store, in turns with the sessions.
     """
 
     def __init__(self, store: ToolStore, surroundings: Surroundings | None = None) -> None:
@@ -54,23 +64,23 @@ class StoreWorker(Worker):
         self.share = self._computing.share()
 
     def shared(self, owner: str | None) -> SharedWorker:
-        """The same thread for what is done on an owner's account: by turns with what others have done there."""
+        """The store as the sessions of one address (``owner``) use it: in turns with other addresses."""
         return SharedWorker(
             self.store, Share(self._storing, self, owner, self._surroundings.spent), self._computing.share(owner)
         )
 
     def beside(self) -> Worker:
-        """Another thread, for what is done with a connection of its own; to be closed."""
+        """Another thread, for work with a database connection of its own. The caller has to close it."""
         return Worker(self._surroundings.thread())
 
     def close(self) -> None:
-        """Finish what is under way."""
+        """Wait for what is under way, on the store's thread and on those for computing."""
         super().close()
         self._computing.close()
 
 
 class SharedWorker:
-    """A ``StoreWorker`` on an owner's account."""
+    """A ``StoreWorker`` for one owner: calls wait for their turn, and count as the owner's time."""
 
     def __init__(self, store: Store, storing: Share, share: Share) -> None:
         self.store = store
@@ -78,7 +88,7 @@ class SharedWorker:
         self._storing = storing
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a function on the store's thread when it is its turn; see ``Worker.run``."""
+        """Run a function on the store's thread, in a turn of the owner; see ``Worker.run``."""
         return await self._storing.run(function, *args, **kwargs)
 
 
@@ -86,5 +96,5 @@ AnyWorker = StoreWorker | SharedWorker
 
 
 def group_entries(worker: AnyWorker) -> int:
-    """How many entries the store is to take in one call: many cost less each, and hold up others for longer."""
+    """How many entries to store in one call. Many cost less each; few hold up others for a shorter time."""
     return _SHORT_GROUP_ENTRIES if worker.share.has_others else GROUP_ENTRIES

@@ -1,8 +1,25 @@
-"""What comes in on an interval session, on its way to the store: a bounded amount at a time.
+"""Arrivals: how entries and payloads that a peer sends reach the store, a bounded amount at a time.
 
-Entries with payloads that came whole are stored in groups. Large payloads go piece by piece to where they were left
-off, behind all entries that came, and not for every few bytes: so news never wait for a large payload. Each call of the
-store's thread takes a bounded part, so that those of other sessions come in between.
+*The problem.* A peer sends a stream in which a thousand tiny entries, a payload of 2 GB and three news of another log
+stand in any order. Storing each piece as it comes is too slow: a transaction costs as much for one entry as for a
+thousand. Collecting everything first takes unbounded memory. Storing strictly in order makes the news wait for 2 GB.
+
+*The way chosen* is two lanes, as at a ferry: cars board in groups, and a lorry is loaded between two groups of cars.
+
+- *Groups.* An entry with its payload, if the payload is small (``_SMALL``) and came whole, is one item of a group. A
+  group is stored in one transaction. An entry whose payload does not follow goes into a group without it.
+- *Jobs.* A piece of a large payload is a job: write these bytes to where the payload was left off (its *sink*). Jobs
+  are done when no group waits, and not for every few bytes but for ``_STEP_BYTES`` together. So news never wait behind
+  a large payload, for longer than one such step.
+
+A large payload that is complete is brought to the disk before it counts as held. That can take a second, so it is done
+on another thread, a few payloads at a time, while the store's thread goes on.
+
+Memory stays bounded because ``room`` makes the session stop reading while ``_WAITING_BYTES`` wait to be stored. TCP
+then stops the peer.
+
+A failure (the disk is full) is remembered and raised to the session the next time that it waits here. Until then
+nothing more is stored.
 """
 
 from __future__ import annotations
@@ -28,23 +45,27 @@ if TYPE_CHECKING:
     from culm.store.values import Bytes
     from culm.types import Log
 
-_SMALL = 64 * 1024  # payloads up to this size are kept together
-_STEP_BYTES = 512 * 1024  # of large payloads that one call of the store's thread takes
-_SYNCS = 2  # large payloads of a session that are brought to the disk at a time
-_WAITING_BYTES = 1024 * 1024  # at which no more is read from the peer
+_SMALL = 64 * 1024  # Payloads up to this size are collected in memory, one for each request, and stored with the entry.
+_STEP_BYTES = 512 * 1024  # Of large payloads, written in one call of the store's thread, so that calls stay short.
+_SYNCS = 2  # Large payloads of a session that are synced to the disk at a time: more would only slow each other down.
+_WAITING_BYTES = 1024 * 1024  # Stop reading from the peer when this much waits for the store, so memory stays bounded.
 
 Items = list[tuple["Entry", "Bytes | None"]]
 
 
 class _Piece(NamedTuple):
+    """A job: write bytes of a large payload."""
+
     entry: Entry
     offset: int
     data: bytes
-    complete: bool
-    checked: bool
+    complete: bool  # The payload ends with these bytes.
+    checked: bool  # The connection has compared the whole payload with its hash.
 
 
 class _Failed(NamedTuple):
+    """A job: drop what was written of a payload that turned out to be wrong."""
+
     entry: Entry
 
 
@@ -54,14 +75,14 @@ class _Group:
     bytes: int = 0
 
     def add(self, entry: Entry, payload: Bytes | None) -> int:
-        """Add an entry; how many bytes that is."""
+        """Add an entry; the bytes that it counts for."""
         size = len(payload or b"") + len(entry.encoded)
         self.items.append((entry, payload))
         self.bytes += size
         return size
 
     def split(self, count: int) -> _Group | None:
-        """Keep so many entries; the rest, if there is any."""
+        """Keep ``count`` entries and return the others as a group of their own; None if there are none."""
         if len(self.items) <= count:
             return None
         rest = _Group()
@@ -76,17 +97,18 @@ _Job = _Piece | _Failed
 
 @dataclass(slots=True)
 class _Pending:
-    """An entry whose payload may follow at once."""
+    """An entry that came, whose payload may be the next thing that the same request brings."""
 
     entry: Entry
     data: bytearray = field(default_factory=bytearray)
 
 
 class Arrivals:
-    """The way to the store. ``stored`` is called on the loop with what became of each part.
+    """The way of one session to the store.
 
-    ``grew`` is called when more bytes of a large payload of a log are there, which is not complete yet. ``curate`` is
-    asked before an entry is kept, with its payload, or the beginning of a large one.
+    ``stored`` is called on the event loop with what became of each group or step. ``curate`` is asked before an entry
+    is kept, with its payload if that is small and came whole, otherwise with an empty one; what it refuses is dropped.
+    ``grew`` is called when more bytes of a large payload were written, so that greedy sessions can pass them on.
     """
 
     def __init__(
@@ -102,15 +124,15 @@ class Arrivals:
         self._grew = grew
         self._pending: dict[int, _Pending] = {}
         self._groups: deque[_Group | ForkProof] = deque()
-        self._jobs: deque[_Job] = deque()  # about large payloads, behind all groups
+        self._jobs: deque[_Job] = deque()  # Done when no group waits.
         self._job_bytes = 0
-        self._jobs_due = 0  # those that do not wait for more
-        self._bytes = 0
-        self._sinks: dict[bytes, PayloadSink] = {}
-        self._unwanted: set[bytes] = set()
-        self._complete: list[tuple[Entry, PayloadSink]] = []  # large payloads all of which was written
-        self._grown: set[Log] = set()  # of which bytes of large payloads were written
-        self._finishing: set[asyncio.Task[None]] = set()
+        self._jobs_due = 0  # Jobs that do not wait for more bytes: the end of a payload, or its failure.
+        self._bytes = 0  # Bytes of groups and jobs together.
+        self._sinks: dict[bytes, PayloadSink] = {}  # Payloads that are being written, by the hash of their entry.
+        self._unwanted: set[bytes] = set()  # Hashes of entries that ``curate`` refused; their payloads are dropped.
+        self._complete: list[tuple[Entry, PayloadSink]] = []  # Large payloads that are written and have to be synced.
+        self._grown: set[Log] = set()  # Logs of which bytes of large payloads were written.
+        self._finishing: set[asyncio.Task[None]] = set()  # Syncs under way.
         self._disk = asyncio.Semaphore(_SYNCS)
         self._task: asyncio.Task[None] | None = None
         self._moved = asyncio.Event()
@@ -119,7 +141,7 @@ class Arrivals:
     # -- taking ------------------------------------------------------------------------------------------------
 
     def take(self, event: EntryReceived | PayloadReceived | PayloadFailed) -> None:
-        """Take what a response brought."""
+        """Take what a response brought. Takes memory but no time: storing begins with ``end_of_chunk`` or ``room``."""
         match event:
             case EntryReceived(request_id, entry):
                 self._settle(request_id)
@@ -139,21 +161,24 @@ class Arrivals:
                 self._add_job(_Failed(entry), 0)
 
     def take_proof(self, proof: ForkProof) -> None:
-        """Take a fork proof that was checked."""
+        """Take a fork proof whose signatures were checked."""
         self._groups.append(proof)
 
     def take_entry(self, entry: Entry) -> None:
-        """Take a single entry that was checked."""
+        """Take a single entry, without a payload, whose signature was checked."""
         self._add_item(entry, None)
 
     def end_of_chunk(self) -> None:
-        """For now nothing more comes: entries without a payload under way are on their way."""
+        """Everything that was read from the socket at once is taken: start storing.
+
+        Entries whose payload has not begun to come do not wait for it: it may take long, or never come.
+        """
         for request_id in [key for key, pending in self._pending.items() if not pending.data]:
             self._settle(request_id)
         self._start()
 
     def _settle(self, request_id: int) -> None:
-        """The payload of an entry does not follow, or not all of it."""
+        """Send a pending entry off without its payload; a payload that has begun to come becomes a job."""
         pending = self._pending.pop(request_id, None)
         if pending is not None:
             self._add_item(pending.entry, None)
@@ -188,7 +213,7 @@ class Arrivals:
             self._task = asyncio.create_task(self._work())
 
     async def room(self) -> None:
-        """Wait until there is room for more; raises what storing failed with."""
+        """Wait until less than ``_WAITING_BYTES`` wait; raises the error that storing has failed with."""
         if self._bytes >= _STEP_BYTES:
             self._start()
         while self._bytes >= _WAITING_BYTES:
@@ -197,7 +222,10 @@ class Arrivals:
             raise self._failure
 
     async def flush(self) -> None:
-        """Wait until everything taken is stored, but for payloads under way."""
+        """Wait until everything taken is stored, except for payloads of which the next bytes have not come.
+
+        Raises the error that storing has failed with.
+        """
         while self._task is not None or self._groups or self._jobs or self._finishing:
             self._jobs_due = max(self._jobs_due, bool(self._jobs))
             self._start()
@@ -206,7 +234,7 @@ class Arrivals:
             raise self._failure
 
     async def close(self) -> None:
-        """Store what came, payloads in part included."""
+        """Store all that came, beginnings of payloads included, so that the next session goes on behind them."""
         for request_id in list(self._pending):
             self._settle(request_id)
         try:
@@ -216,7 +244,7 @@ class Arrivals:
 
     @property
     def idle(self) -> bool:
-        """Whether everything taken is stored, but for payloads under way."""
+        """Whether everything taken is stored, except for payloads of which the next bytes have not come."""
         return self._task is None and not (self._is_due or self._finishing)
 
     async def _wait(self) -> None:
@@ -261,7 +289,7 @@ class Arrivals:
         self._moved.set()
 
     async def _finish(self, entry: Entry, sink: PayloadSink) -> None:
-        """Bring a large payload to the disk, beside the store's thread; then it counts as held."""
+        """Sync a large payload to the disk, beside the store's thread; afterwards it counts as held."""
         async with self._disk:
             await asyncio.to_thread(sink.sync)
         report = ImportReport()
@@ -272,9 +300,10 @@ class Arrivals:
     def _finish_sink(entry: Entry, sink: PayloadSink, report: ImportReport) -> None:
         try:
             sink.finish()
-        except Overtaken:  # another session brings it, too: what is missing then is asked for again
+        except Overtaken:  # Another session writes it, too. What is still missing afterwards is asked for again.
             pass
-        except PayloadMismatch as error:  # the peer's part was not checked: its beginning came from elsewhere
+        except PayloadMismatch as error:
+            # No offence of this peer: the connection has checked its bytes, unless the beginning came from elsewhere.
             report.refused.append((entry.place, StoreError(str(error))))
         except StoreError as error:
             report.refused.append((entry.place, error))
@@ -282,7 +311,7 @@ class Arrivals:
             report.payloads += 1
 
     def _next_work(self) -> tuple[int, Callable[[], ImportReport]]:
-        """What the store is to do next, and how many bytes that takes from what waits."""
+        """What the store is to do next, and how many of the waiting bytes that deals with."""
         if self._groups:
             group = self._groups.popleft()
             if isinstance(group, ForkProof):
@@ -313,9 +342,11 @@ class Arrivals:
         if sink is None:
             try:
                 sink = self._worker.store.payload_sink(entry.place, entry.hash, trusted=True, durable=False)
-            except NotHeld:  # the entry was refused
+            except NotHeld:  # The entry was refused, so its payload has no place either.
                 return None
-            if sink.offset:  # by another session, say; the peer's bytes are checked, and not whether these are as good
+            if sink.offset:
+                # A beginning is held already, for example from another session. Nobody has checked yet whether it fits
+                # what this peer sends, so the whole payload is hashed again at the end.
                 sink.distrust()
             self._sinks[entry.hash] = sink
         if abandon:
@@ -324,7 +355,7 @@ class Arrivals:
         return sink
 
     def _write(self, piece: _Piece, report: ImportReport) -> None:
-        """Write bytes to where the payload was left off: what is there already came another way."""
+        """Write the bytes of a piece behind what is held. Those in front of that came another way."""
         sink = self._sink(piece.entry)
         if sink is None or not sink.wanted:
             return
@@ -335,7 +366,7 @@ class Arrivals:
                 self._grown.add(piece.entry.log)
                 if piece.complete:
                     self._complete_sink(piece, sink, report)
-        except Overtaken:  # the next bytes may fit behind what another session brought
+        except Overtaken:  # Another session wrote more. Open a new sink next time: our next bytes may fit behind that.
             self._sinks.pop(piece.entry.hash, None)
         except (PayloadMismatch, StoreError) as error:
             report.refused.append((piece.entry.place, error))

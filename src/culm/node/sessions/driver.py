@@ -257,6 +257,6 @@ class Driver(Generic[EventT]):
         if not self._writer.transport.get_write_buffer_size():
             self._unsent_at = None
         if self._unsent_at is not None and now - self._unsent_at > most:
-            raise PeerSilent(f"the peer took nothing for {most:g} s")
+            raise PeerSilent(f"the peer read nothing of what we sent for {most:g} s")
         if now - self.heard_at > most:
-            raise PeerSilent(f"nothing came from the peer for {most:g} s")
+            raise PeerSilent(f"the peer sent nothing for {most:g} s")

@@ -58,7 +58,7 @@ class Context:
     def needed_identity(self) -> Identity:
         """The identity, for a protocol that proves it; ``ConfigError`` if there is none."""
         if self.identity is None:
-            raise ConfigError("this protocol proves who we are: give it an identity")
+            raise ConfigError("this protocol proves who is calling, so it needs an identity; name one of yours")
         return self.identity
 
 

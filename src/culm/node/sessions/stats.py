@@ -1,4 +1,4 @@
-"""What sessions of all protocols have in common: what went through them, and why they end."""
+"""What went through a session, counted alike for all protocols; and two reasons for which sessions end."""
 
 from __future__ import annotations
 
@@ -15,30 +15,36 @@ if TYPE_CHECKING:
     from culm.errors import CulmError, Place
 
 REFUSALS_KEPT = 100
-MAX_OFFENCES = 100  # in one session
+"""Refusals of a session that are kept as text and written to the log. The rest is only counted, or else a peer could
+fill memory and disk with them."""
+MAX_OFFENCES = 100
+"""Wrong entries and payloads of one session, after which it ends. A few can happen in good faith, for instance when a
+peer's disk is damaged; a hundred cost us as many signature checks for nothing."""
 _logger = logging.getLogger("culm.node")
 
 
 class PeerRefused(NetworkError):
-    """The peer is not one we talk to."""
+    """The node does not talk to this peer, or the peer does not talk to us. Trying again soon is of no use."""
 
 
 class PeerSilent(NetworkError):
-    """The peer took too long."""
+    """The peer sent nothing, or read nothing, for longer than the limits allow."""
 
 
 def tell_refused(place: Place | None, reason: object, peer: str | None = None) -> None:
-    """A line in the log: what came for a place was not taken."""
+    """Write a line to the log: an entry or payload was not taken, and why. ``peer``: its name there, if known."""
     about = {} if place is None else {"log": log_text((place.author, place.log_id)), "seq": place.seq}
     _logger.warning("refused an entry", extra={"peer": peer, **about, "reason": str(reason)})
 
 
 @dataclass(slots=True)
 class SessionStats:
-    """What went through a session. ``bytes_*`` count the wire, ``payload_bytes`` payloads received.
+    """What went through a session.
 
-    ``missing`` counts the entries that were lacking when they were announced, ``offences`` entries and payloads that
-    were not what they claimed to be (``refused`` also lists what could not be taken for other reasons).
+    ``bytes_*`` count bytes on the wire; ``payload_bytes`` counts bytes of payloads received. ``missing`` counts entries
+    that we lacked when the peer announced them, so that progress has an end to count towards. ``offences`` counts
+    entries and payloads that were not what they claimed to be. ``refused`` has the texts of these, and of what was not
+    taken for other reasons, up to ``REFUSALS_KEPT``.
     """
 
     entries_received: int = 0
@@ -52,18 +58,18 @@ class SessionStats:
     offences: int = 0
 
     def note_refused(self, refused: Iterable[tuple[Place | None, CulmError]]) -> None:
-        """Count, and keep some of, what was refused."""
+        """Count refusals, and keep the texts of the first ones. Only an ``InvalidEntry`` is an offence."""
         for place, error in refused:
             self.offences += isinstance(error, InvalidEntry)
             if len(self.refused) < REFUSALS_KEPT:
                 self.refused.append(f"{place}: {error}")
 
     def check_offences(self) -> None:
-        """``RemoteProtocolError`` if there were more than anybody can commit in good faith."""
+        """``RemoteProtocolError`` if there were more than ``MAX_OFFENCES``."""
         if self.offences > MAX_OFFENCES:
-            raise RemoteProtocolError(f"more than {MAX_OFFENCES} wrong entries or payloads")
+            raise RemoteProtocolError(f"the peer sent more than {MAX_OFFENCES} wrong entries or payloads")
 
     def add(self, other: SessionStats) -> None:
-        """Count what went through another session, too."""
+        """Add the counts and refusals of another session."""
         for item in fields(SessionStats):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))

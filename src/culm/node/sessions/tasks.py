@@ -1,4 +1,9 @@
-"""What sessions of all protocols do the same way: run their tasks together, and let go of the connection."""
+"""Running the tasks of a connection together, and letting go of the connection when one of them ends.
+
+Three things are easy to get wrong here. What came before a break has to be stored, also when the session is cancelled.
+The socket has to be closed on every way out. And closing must not take for ever, because a peer that does not answer
+would otherwise keep the task.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +20,15 @@ if TYPE_CHECKING:
 async def run_together(
     *works: Coroutine[object, object, None], writer: asyncio.StreamWriter, flush: Callable[[], Awaitable[None]]
 ) -> None:
-    """Run until one of the works ends, or raise why it did; then close the connection and call ``flush``.
+    """Run until one of ``works`` ends, then close the connection and call ``flush``, which stores what came before.
 
-    ``NetworkError`` where the connection broke. What came before it did is kept: that is what ``flush`` is for. Who
-    cancels this gets no error of ``flush``, which would be taken for the end of the works.
+    Raises what the work failed with; a broken connection becomes a ``NetworkError``. If the caller is cancelled, an
+    error of ``flush`` is dropped: otherwise the caller would see the error and not that it was cancelled.
     """
     tasks = [asyncio.create_task(work) for work in works]
     try:
         await end_of_one(tasks)
-    except OSError as error:  # a reset, no route any more, TLS that does not decrypt
+    except OSError as error:  # A reset, a lost route, TLS records that do not decrypt.
         raise NetworkError(f"the connection broke: {error}") from None
     finally:
         for task in tasks:
@@ -34,20 +39,22 @@ async def run_together(
             await flush()
         except CulmError:
             me = asyncio.current_task()
-            if me is not None and me.cancelling():  # before, or in the middle of it
+            if me is not None and me.cancelling():  # Before ``flush`` was called, or meanwhile.
                 raise asyncio.CancelledError from None
             raise
         finally:
             try:
-                async with asyncio.timeout(1):  # wait_for of Python 3.11 may lose a cancellation
+                # One second is enough for a peer that answers. Not asyncio.wait_for: that of Python 3.11 can lose a
+                # cancellation.
+                async with asyncio.timeout(1):
                     await writer.wait_closed()
             except (OSError, TimeoutError):
-                with suppress(AttributeError):  # of a TLS connection that is closed already
+                with suppress(AttributeError):  # asyncio raises it for a TLS connection that is closed already.
                     writer.transport.abort()
 
 
 async def end_of_one(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Wait until one of the tasks ends, and raise what it failed with: of several the first of them."""
+    """Wait until one of the tasks ends, and raise what it failed with. Of several that end at once the first counts."""
     finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:
         if task in finished:
@@ -55,18 +62,18 @@ async def end_of_one(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 
 def no_reader() -> asyncio.StreamReader:
-    """In place of the reader of a connection that is over.
+    """An empty reader, to put in place of the one of a connection that is over.
 
-    What waits in that goes at once then, and not with its session, which an error may keep until somebody collects the
-    garbage.
+    The old reader may hold bytes that nobody has read. Replacing it frees them at once. Otherwise it
+    would stay as long as the session, which the traceback of an error keeps until the next garbage collection.
     """
     return asyncio.StreamReader()
 
 
 def peer_address(writer: asyncio.StreamWriter) -> str:
-    """Where the other end of a connection is, as ``HOST:PORT``; empty if it is nowhere."""
+    """The other end of a connection, as ``HOST:PORT``; empty if it has no address."""
     place = writer.get_extra_info("peername")
     if not isinstance(place, tuple):
-        return ""  # a socket pair
+        return ""  # A socket pair has none.
     host, port = place[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

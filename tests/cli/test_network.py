@@ -211,7 +211,7 @@ def test_a_listener_that_cannot_know_its_callers(culm: Culm) -> None:
     culm("allow", "peer", "00" * 32, "--clump", "x")
     result = culm("serve", "--clump", "x", "--listen", "negentropy://127.0.0.1:0")
     assert (result.code, result.err.count("\n")) == (2, 1)
-    assert "allow list" in result.err
+    assert "list of allowed peers" in result.err
 
 
 def test_a_peer_that_comes_back_is_reached_again(culm: Culm) -> None:

@@ -241,8 +241,10 @@ ATTACKS = [
     Attack("bushbaby", "size claimed by a member", claims_message, "with 1152"),
     Attack("bushbaby", "half messages", half_messages, None, memory=90.0, connections=20),
     Attack("bushbaby", "announcements", announces, None, memory=60.0, cpu=8.0),
-    Attack("bushbaby", "too many requests", wants_too_much, "requests wait", memory=100.0, cpu=5.0),
-    Attack("bushbaby", "requests without reading", wants_unread, "stopped taking|nothing came", memory=100.0),
+    Attack("bushbaby", "too many requests", wants_too_much, "faster than we serve", memory=100.0, cpu=5.0),
+    Attack(
+        "bushbaby", "requests without reading", wants_unread, "read nothing|sent nothing|stopped taking", memory=100.0
+    ),
     Attack("bushbaby", "tiny messages", tiny_messages, None, gets="messages"),
     Attack("bushbaby", "forged entries", forges, "wrong entries"),
     Attack("bushbaby", "entries without a path", without_path, None, gets="entries"),

@@ -76,7 +76,7 @@ class Home:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             (self.path / "identities").mkdir(exist_ok=True, mode=0o700)
         except OSError as error:
-            msg = f"cannot make {self.path}: {error.strerror}"
+            msg = f"cannot create the home directory {self.path}: {error.strerror}"
             raise ConfigError(msg) from None
         SQLiteStore(self.store_path).close()
         if fresh:  # that it is there is to survive a power cut, too
@@ -96,7 +96,10 @@ class Home:
     def identity_path(self, name: str) -> Path:
         """The file of an identity; ``ConfigError`` if the name cannot be one."""
         if not _NAME.fullmatch(name):
-            msg = f"{name!r} is not a name for an identity (letters, digits, '-', '_', '.'; at most 64)"
+            msg = (
+                f"{name!r} cannot be the name of an identity; use up to 64 letters, digits, '-', '_' and '.',"
+                " beginning with a letter or a digit"
+            )
             raise ConfigError(msg)
         return self.path / "identities" / name
 

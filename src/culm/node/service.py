@@ -204,7 +204,7 @@ class NodeService:
         try:
             await Listening(self._worker.shared(address), self.config, streams, self._budget.share(address)).run()
         except CulmError as error:
-            _logger.warning("dropped a caller who compares", extra={"peer": place, "reason": str(error)})
+            _logger.warning("dropped a negentropy caller", extra={"peer": place, "reason": str(error)})
             self._peering.ended(place, address, None, SessionStats(), error)
         except asyncio.CancelledError:
             pass  # The node stops. Passed on, asyncio would report the task as failed.
@@ -217,7 +217,7 @@ class NodeService:
         ``proves``: the peer is going to prove who it is.
         """
         if self.config.policy.allow_peers and not proves:
-            reason = "it cannot prove that it is on the allow list"
+            reason = "this node has a list of allowed peers, and callers of this protocol cannot prove who they are"
             _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": reason})
             writer.close()
             return False

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from culm.errors import ConfigError
 from culm.node.culm import interests as told
-from culm.node.culm.interests import told_interest
+from culm.node.culm.interests import interest_for_peer
 from culm.node.interests.choices import ChoicesWatch
 from culm.node.interests.missing import EVERYTHING, lacking, missing
 from culm.node.interests.policy import Policy, PolicyFile
@@ -74,7 +74,7 @@ def test_told_is_the_interest_without_what_was_forgotten(
     interest = RangeSet([read_range(text) for text in texts])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(told, "LONG_RUN", long)
-        found = told_interest(Forgot(forgotten), Policy(interests={LOG: interest}), LOG)
+        found = interest_for_peer(Forgot(forgotten), Policy(interests={LOG: interest}), LOG)
     newest = 130
     for seq in range(1, newest + 1):
         assert found.contains_metadata(seq, newest) == interest.contains_metadata(seq, newest), seq
@@ -86,7 +86,7 @@ def test_told_is_the_interest_without_what_was_forgotten(
 def test_told_stays_small() -> None:
     """However much was forgotten, each range is one that a receiver takes; what is left out is asked for in vain."""
     forgotten = set(range(2, 20_000, 2)) | set(range(30_000, 90_000))
-    found = told_interest(Forgot(forgotten), Policy(), LOG)
+    found = interest_for_peer(Forgot(forgotten), Policy(), LOG)
     assert len(found) <= 2 * told.MAX_CUTS + 1
     assert RangeSet.decode(found.encode()) == found
     assert len(found.encode()) < 3000
@@ -102,10 +102,10 @@ def test_a_forgotten_payload_is_told_as_forbidden(parties: list[Party]) -> None:
     log = build_log(9)
     alice.store.add(log.items())
     alice.store.forget(log.entries[3].place)
-    (item,) = told_interest(alice.store, Policy(), key(log))
+    (item,) = interest_for_peer(alice.store, Policy(), key(log))
     assert item == Range(1, forbidden=(4,))
     alice.store.want_again(log.entries[3].place)
-    assert told_interest(alice.store, Policy(), key(log)) == EVERYTHING
+    assert interest_for_peer(alice.store, Policy(), key(log)) == EVERYTHING
 
 
 def test_own_logs_are_always_of_interest() -> None:

@@ -87,13 +87,13 @@ def test_only_the_view_it_is_of(index: IndexStorage, tmp_path: Path) -> None:
     found, error = run(lambda: asked(index, lambda near: compare_records(array, View.PAYLOADS, near)))
     assert found is None
     assert isinstance(error, PeerRefused)  # which is not held against who asked
-    assert "asked for the payloads; the index has the entries" in str(error)
+    assert "wants to compare payloads, but this index holds entries" in str(error)
     with make_index(tmp_path / "p", some_items(2000), view=View.PAYLOADS) as payloads:
         found, error = run(lambda: asked(payloads, lambda near: compare_records(array, View.PAYLOADS, near)))
         assert (len(found.have), len(found.need), error) == (0, 5, None)
         found, error = run(lambda: asked(payloads, lambda near: compare_records(array, View.ENTRIES, near)))
         assert isinstance(found, NetworkError)
-        assert "asked for the entries" in str(error)
+        assert "wants to compare entries" in str(error)
 
 
 def test_an_index_that_gets_damaged(index: IndexStorage) -> None:
@@ -185,7 +185,7 @@ def test_no_more_than_so_many(index: IndexStorage, caplog: pytest.LogCaptureFixt
             streams[1].close()
 
     run(lambda: serving(index, use, max_sessions=1))
-    assert ["1 sessions are open"] == [
+    assert ["1 connections are open already (max_sessions is 1)"] == [
         line.__dict__["reason"] for line in caplog.records if line.msg == "refused a connection"
     ]
 

@@ -86,6 +86,6 @@ class Announcing:
     def _tell_gap(self, offer: Offer) -> None:
         if offer.held_back is not None and offer.log not in self._held_back:
             self._held_back.add(offer.log)
-            gap, reason = offer.held_back, f"offered up to entry {offer.newest}"
-            reason = f"entry {gap} is held without its payload: {reason}"
+            gap = offer.held_back
+            reason = f"the payload of entry {gap} is missing, so bushbaby:// peers get the log up to {offer.newest}"
             _logger.info("a log has a gap", extra={"log": log_text(offer.log), "seq": gap, "reason": reason})

@@ -96,7 +96,7 @@ class Ledger:
         """The peer shows that it has an entry of a log. ``RemoteProtocolError`` as for ``announced``."""
         known = self.peer_has.get(log)
         if known is None and len(self.peer_has) >= self.max_logs:
-            raise RemoteProtocolError(f"the peer announces more than {self.max_logs} logs")
+            raise RemoteProtocolError(f"the peer announces more than {self.max_logs} logs (max_logs)")
         if known is None or newest > known:
             self.peer_has[log] = newest
             self.unavailable.discard(log)

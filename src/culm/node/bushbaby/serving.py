@@ -58,7 +58,7 @@ class Server:
         """Queue requests; ``RemoteProtocolError`` if more than the limit wait."""
         self._wants.extend(wants)
         if len(self._wants) > self._max_wants:
-            raise RemoteProtocolError(f"more than {self._max_wants} requests wait to be served")
+            raise RemoteProtocolError(f"the peer sent requests faster than we serve: more than {self._max_wants} wait")
 
     def push(self, log: Log) -> None:
         """Queue a whole log that was not asked for."""

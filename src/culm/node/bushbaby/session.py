@@ -276,9 +276,7 @@ class BushbabySession(Session[Event]):
         elif self._server.busy:
             if connection.boxes_left < _BOXES_KEPT:
                 extra = {"peer": self._name}
-                _logger.info(
-                    "this connection has carried all the messages that one may; a new one goes on", extra=extra
-                )
+                _logger.info("reached the limit of messages for one connection; continuing on a new one", extra=extra)
                 await self.driver.end_writing()
             self._page.extend(await self._worker.run(self._server.next_messages, self._worker.store))
         elif self._announce or self._answering:
@@ -291,7 +289,10 @@ class BushbabySession(Session[Event]):
         sizes = [item_size(item) for item in message]
         if len(sizes) == 1 and not self.connection.can_send(sizes[0]):
             entry = message[0][0]
-            reason = f"with its payload it takes {sizes[0]} bytes, more than a message may have"
+            reason = (
+                f"the entry and its payload take {sizes[0]} bytes, more than a bushbaby:// message can hold;"
+                " peers can get it by culm://"
+            )
             _logger.warning("held back an entry", extra={"peer": self._name, "seq": entry.seq, "reason": reason})
             return
         writer = self.connection.start_bamboo(sizes)

@@ -1,1 +1,1 @@
-"""``culm://`` in a node: one encrypted session that finds out what differs, and fetches it."""
+"""``culm://`` in a node: one encrypted session that finds out which logs differ, and fetches what is missing."""

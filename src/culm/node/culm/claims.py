@@ -1,8 +1,21 @@
-"""Who fetches what: a log is fetched from one peer at a time, whichever peers offer it.
+"""Claims: a log is fetched from one peer at a time, whichever peers offer it.
 
-Sessions of one node share a ``Claims``. Whoever finds a log taken waits its turn, and then looks again at what is still
-missing: most often nothing. A session that gets nowhere loses its logs to others who want them, and so it does a log of
-which very little comes: whoever sends a byte now and then cannot keep it from us.
+*The problem.* A node with ten peers hears of a new log of 1 GB from all ten. If each session fetches what is missing,
+10 GB come in and nine of them are thrown away.
+
+*The way chosen.* Before a session fetches a log, it *claims* the log, as one takes the only copy of a book from a
+library. A session that finds the log claimed waits. When the claim is released, it looks again at what is still
+missing, which is most often nothing.
+
+*What can go wrong.* A peer may claim to have a log and then send nothing, by malice or over a dead link. So a claim is
+lost, and whoever wants the log next gets it, in two cases:
+
+- Nothing of use has come from the holder's peer for ``STALL_SECONDS``.
+- After ``PATIENCE_SECONDS``, the log has come at less than ``LEAST_PACE`` bytes a second on average. Without this rule,
+  one byte now and then would keep a log from us for ever.
+
+A holder that lost its claim is not stopped: what it still brings is as good as from anybody. A claim is a matter of
+bandwidth only; that two sessions fetch the same log does no harm.
 
 Specification: docs/specs/culm.md, "What is fetched".
 """
@@ -16,25 +29,26 @@ if TYPE_CHECKING:
     from culm.types import Log
 
 STALL_SECONDS = 10.0
-"""Without anything from its peer, after which a session's logs may be fetched by others."""
+"""A session whose peer has sent nothing of use for so long loses its claims. Well above any pause of a working network,
+and well below ``idle_seconds`` (30 s), after which the session would end anyway."""
 PATIENCE_SECONDS = 60.0
-"""That a session may take over a log whatever comes of it; then the least pace goes."""
+"""For so long a claim holds however little comes of the log, because a peer may be busy with the logs before it."""
 LEAST_PACE = 1024
-"""Bytes a second of a log that a session has to bring, lest others may fetch the log, too."""
+"""Bytes a second of a log, on average, that keep the claim afterwards. Even a slow radio link does better than that."""
 
 
 class Claimant(Protocol):
-    """A session, to the others."""
+    """What claims need to know of a session."""
 
     @property
     def news_at(self) -> float:
-        """When its peer sent something of use, on the clock of ``take``."""
+        """When its peer last sent something of use, on the clock of ``take``."""
 
     def brought(self, log: Log) -> int:
-        """The bytes that came of a log which it fetches."""
+        """The bytes that have come of a log since it was claimed."""
 
     def claim_freed(self, log: Log) -> None:
-        """A log that it waits for is free."""
+        """A log that the session waits for is free: claim it again if it is still wanted."""
 
 
 class _Claim(NamedTuple):
@@ -44,7 +58,7 @@ class _Claim(NamedTuple):
     since: float
 
     def is_lost(self, log: Log, now: float) -> bool:
-        """Whether others may fetch the log."""
+        """Whether another session may take the claim; see the module's two rules."""
         if now - self.holder.news_at > STALL_SECONDS:
             return True
         spent = now - self.since
@@ -52,7 +66,7 @@ class _Claim(NamedTuple):
 
 
 class Claims:
-    """Which session fetches which log."""
+    """Which session of a node fetches which log. The sessions of one node share one object."""
 
     def __init__(self) -> None:
         self._claims: dict[Log, _Claim] = {}
@@ -60,7 +74,7 @@ class Claims:
         self._waiting: defaultdict[Log, dict[Claimant, None]] = defaultdict(dict)
 
     def take(self, log: Log, claimant: Claimant, now: float) -> bool:
-        """Take a log to fetch; False if another session has it, which is then waited for."""
+        """Claim a log; False if another session holds it. The claimant's ``claim_freed`` is then called later."""
         claim = self._claims.get(log)
         if claim is not None and claim.holder is not claimant:
             if not claim.is_lost(log, now):
@@ -80,7 +94,7 @@ class Claims:
                 del self._waiting[log]
 
     def release(self, log: Log, claimant: Claimant) -> None:
-        """A log was fetched, or is not wanted any more."""
+        """The claimant has fetched a log, or wants it no longer. Ignored if it has lost the claim meanwhile."""
         claim = self._claims.get(log)
         if claim is not None and claim.holder is claimant:
             del self._claims[log]
@@ -89,7 +103,7 @@ class Claims:
                 other.claim_freed(log)
 
     def leave(self, claimant: Claimant) -> None:
-        """A session is over."""
+        """A session is over: release all that it holds, and wait for nothing more on its behalf."""
         for log in [log for log, waiting in self._waiting.items() if claimant in waiting]:
             self._wait_no_more(log, claimant)
         for log in list(self._held.get(claimant, ())):

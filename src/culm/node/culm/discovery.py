@@ -1,7 +1,19 @@
-"""Finding out which logs differ: negentropy over their heads, then the names behind those (culm.session).
+"""Discovery: two nodes that may hold a million logs each find out which of them differ.
 
-The side that called leads. Both take part with the logs that they want, that the peer wants, and that are for others.
-Comparing works on a snapshot of the store, on a thread of its own, and costs what differs.
+*The simple way* is that each side lists all its logs with their newest entries. With a million logs that is some 40 MB,
+at each connection, even if nothing has changed since yesterday.
+
+*The way chosen* has two steps. First both sides compare *heads*. A head is a hash over what is held of one log, so two
+nodes that hold the same of a log have the same head. Negentropy (``culm.negentropy``) compares the two sets of heads,
+at a cost that depends on the number of differences. What differs is known as bare hashes then. In the second step each
+side names the logs behind the heads that only it has, and offers what it holds of them.
+
+For example, Alice holds logs A (10 entries) and B; Bob holds A (7 entries) and B. The heads of B are equal and cancel
+out. Alice's head of A is unknown to Bob and the other way round, so both name A. Bob sees that he lacks 8 to 10.
+
+The side that opened the connection leads, because both would otherwise start at once. Only logs take part that both
+sides want and that may be shared. The work runs on a snapshot of the store and on a thread of its own, so that a long
+comparison neither sees half of a change nor holds up writers.
 
 Specification: docs/specs/culm.md, "What is compared".
 """
@@ -30,16 +42,17 @@ if TYPE_CHECKING:
 
     Step = Reconcile | Asked | Named | Ended
 
-_LEAST_SECONDS = 1.0  # from the beginning of one discovery to that of the next
-_MOST_DIFFERENT = 1_000_000  # heads
-_HEADS_A_TURN = 64  # whose logs are looked up
+_LEAST_SECONDS = 1.0  # From one discovery's start to the next one's, so that a peer cannot keep us comparing all day.
+_MOST_DIFFERENT = 1_000_000  # Heads that only the peer has; each takes 32 bytes of memory and more in Python.
+_HEADS_A_TURN = 64  # Heads whose logs are looked up in one call of the store's thread, so that others get in between.
 
 
 class Discovery:
-    """The discoveries of one session. ``ended`` is the number of the last one that is over.
+    """The discoveries of one session. ``ended`` is the number of the last one that is over; 0 if there was none.
 
-    ``begun`` is set with the first one; ``change`` is then the store's change that it compares, so that what is newer
-    can be offered. ``wake`` is called when there is something to send, ``over`` when a discovery is over.
+    ``begun`` is set when the first one has taken its snapshot. ``change`` is then the number of the store's last change
+    in it, so that everything newer can be offered as news. ``wake`` is called when there is something to send, ``over``
+    when a discovery is over.
     """
 
     def __init__(
@@ -59,32 +72,32 @@ class Discovery:
         self._share = worker.share
         self._wake = wake
         self._due = asyncio.Event()
-        self._told = asyncio.Event()
+        self._peer_interests_known = asyncio.Event()
         self._over = over
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
         self._own = Worker(config.surroundings.thread())
         self._snapshot = ExitStack()
 
     def close(self) -> None:
-        """The session is over."""
+        """Close the snapshot, behind whatever its thread is doing; does not wait for that."""
         self._own.finish(self._snapshot.close)
 
     def interests_told(self) -> None:
-        """The peer said what it wants."""
-        self._told.set()
+        """The peer said what it wants, for the first time or anew: compare, since other logs take part now."""
+        self._peer_interests_known.set()
         self._due.set()
 
     def again(self) -> None:
-        """What we want has changed."""
+        """What we want has changed: compare once more."""
         self._due.set()
 
     def take(self, step: Step) -> None:
-        """Take what the peer said on the discovery stream: what may come is bounded by the states of the connection."""
+        """Take what the peer said on the discovery stream. The connection's states bound the queue."""
         self._steps.put_nowait(step)
 
     async def run(self) -> None:
-        """Compare, whenever there is a reason to, until cancelled."""
-        await self._told.wait()
+        """Compare whenever there is a reason to, until cancelled."""
+        await self._peer_interests_known.wait()
         while True:
             started = clock()
             if self._connection.calls:
@@ -100,9 +113,10 @@ class Discovery:
     # -- both sides --------------------------------------------------------------------------------------------
 
     async def _open(self) -> Negentropy:
-        """A session of negentropy over the heads as they are now."""
+        """A negentropy session over a snapshot of the heads as they are now."""
         store, policy, theirs = self._worker.store, self.config.policy, self._connection.their_interests
         change = await self._worker.run(store.change)
+        # The usual case, in which every log takes part, uses the store's record index as it is.
         plain = policy.wants_everything and theirs.is_everything and not policy.hides_logs
 
         def takes_part(log: Log) -> bool:
@@ -120,10 +134,14 @@ class Discovery:
     @property
     def _frame_limit(self) -> int:
         connection = self._connection
+        # 16 bytes are left for what stands around a negentropy message on the stream.
         return min(connection.limits.max_message, connection.their_limits.max_message) - 16
 
     def _offers(self, heads: Iterable[bytes]) -> list[Offer]:
-        """The logs behind heads of ours, for whom they are for."""
+        """Offers of the logs behind heads of ours. Heads are left out whose log the peer does not want or may not see.
+
+        Runs on the store's thread. The store may have changed since the snapshot; offers say how it is now.
+        """
         store, theirs, policy = self._worker.store, self._connection.their_interests, self.config.policy
         logs = [log for log in store.logs_of(heads) if theirs.wants(log) and policy.shares(log)]
         return [offer_of(store, log) for log in logs]
@@ -147,7 +165,7 @@ class Discovery:
             assert isinstance(step, Reconcile)  # noqa: S101 - the states allow nothing else
             message = await self._share.run_steps(self._own, session.reconcile_by_steps(step.message))
             if len(session.need) > _MOST_DIFFERENT:
-                raise RemoteProtocolError(f"more than {_MOST_DIFFERENT} logs differ")
+                raise RemoteProtocolError(f"the peer claims more than {_MOST_DIFFERENT} logs that we lack")
         await self._name(session.have)
         most = connection.most_asked
         for at in range(0, len(session.need), most):

@@ -1,4 +1,15 @@
-"""Which logs to ask a peer for: those that it named or offered and that have something for us, some at a time.
+"""Fetching: which logs to ask a peer for, of those that it has offered, and when.
+
+Offers may come by the hundred thousand, in a moment. Three things keep that in order:
+
+- An offer is looked at on a thread and in turns: does the peer have anything that we lack? If not, it is dropped.
+- At most ``_AT_ONCE`` logs are asked for at a time, each under a claim (``culm.node.culm.claims``). A log that another
+  session of this node fetches waits until that session is done with it, and is then looked at anew.
+- Offers that wait count against ``MOST_WAITING``. When they exceed it, the peer gets no more credit for offers.
+
+When a log has come, it is looked at once more, because two things may have happened meanwhile. A fork may have come to
+light; then the log is asked for again, since the peer may know of a fork at a lower place. Or part of the log is still
+missing although the peer offered it, for instance because the peer was too busy; then it is asked for some more times.
 
 Specification: docs/specs/culm.md, "What is fetched".
 """
@@ -24,36 +35,35 @@ if TYPE_CHECKING:
     from culm.session import Offer
     from culm.types import Log
 
-_AT_ONCE = 64  # logs
-_MOST_TRIES = 5
+_AT_ONCE = 64  # Logs asked for at a time: enough to fill a link with small logs; each has requests open meanwhile.
+_MOST_TRIES = 5  # Then a peer that offers what it does not send is not asked for it again, until it offers it anew.
 MOST_WAITING = 1024 * 1024
-"""Bytes of offers that wait for their turn, counted as they came; then the peer has to wait before it says more."""
-_OFFER_BYTES = 128  # that each counts for besides
-_LOOK_SECONDS = 0.004  # of looking at offers, in one turn
+"""Bytes of offers, as they came, that wait to be looked at; with more the peer has to wait before it offers more."""
+_OFFER_BYTES = 128  # Each offer counts for so many bytes besides, because even an empty one takes memory.
+_LOOK_SECONDS = 0.004  # Of looking at offers in one turn, so that the turn stays short.
 
 
-class _Wish(NamedTuple):
-    """What is asked for of a log: ranges, an entry that may contradict ours. ``fork``: the lowest one known then."""
+class _Request(NamedTuple):
+    """What is asked for of a log."""
 
-    offer: Offer | None
+    offer: Offer | None  # None: the log is asked for whatever was offered.
     ranges: RangeSet
-    doubted: int | None
-    fork: int | None
+    doubted: int | None  # The number of an entry that may contradict ours.
+    fork: int | None  # The lowest fork that was known when we asked; another one afterwards is a reason to ask again.
 
 
 class _Again(NamedTuple):
-    """What to ask for once more: a log with what was offered of it, or first the log in any case."""
+    """A log to ask for once more, with what was offered of it."""
 
     log: Log
     offer: Offer | None
-    in_any_case: bool
+    in_any_case: bool  # Ask for its newest entry whatever was offered; the offer is looked at afterwards.
 
 
 class Fetching:
-    """Asks one peer, through ``transfer``, for one log after the other.
+    """Asks one peer for logs, through the interval session ``transfer``.
 
-    A log that another session of this node fetches waits for that; what is then still missing is asked for.
-    ``progressed`` is called whenever something was begun or finished.
+    ``progressed`` is called whenever a log was begun or finished, or an offer was found useless.
     """
 
     def __init__(
@@ -69,18 +79,18 @@ class Fetching:
         self._claims = claims
         self._transfer = transfer
         self._progressed = progressed
-        self._wanted: dict[Log, Offer | None] = {}  # None: to be asked for in any case
-        self._later: dict[Log, Offer] = {}  # of those to be asked for in any case: to be looked at behind that
-        self._weight = 0  # bytes of those
-        self._waiting: set[Log] = set()  # of those wanted, what other sessions fetch
-        self._busy: dict[Log, _Wish] = {}
-        self._tries: dict[Log, int] = {}  # that brought not all
-        self._finished: list[Log] = []  # of those, what came
+        self._wanted: dict[Log, Offer | None] = {}  # Not asked for yet; None: to be asked for in any case.
+        self._later: dict[Log, Offer] = {}  # Offers of logs that are asked for in any case: looked at after that.
+        self._weight = 0  # Bytes that ``_wanted`` counts for.
+        self._waiting: set[Log] = set()  # Wanted logs that other sessions have claimed.
+        self._busy: dict[Log, _Request] = {}
+        self._tries: dict[Log, int] = {}  # How often a log was asked for and did not come in full.
+        self._finished: list[Log] = []  # Busy logs that have come and are to be looked at once more.
         self._news = asyncio.Event()
 
     @property
     def is_full(self) -> bool:
-        """Whether no more offers are to be taken for now."""
+        """Whether the peer has to wait before it may offer more."""
         return self._weight > MOST_WAITING
 
     @property
@@ -89,7 +99,7 @@ class Fetching:
         return not (self._wanted or self._busy) and self._transfer.arrivals.idle
 
     def offered(self, offers: Iterable[Offer]) -> None:
-        """The peer has something."""
+        """Take offers of the peer. A log's later offer replaces an earlier one that still waits."""
         policy = self._source.policy
         for offer in offers:
             if policy.wants(offer.log):
@@ -117,7 +127,7 @@ class Fetching:
         self._weight -= _weight(self._wanted.pop(log)) if log in self._wanted else 0
 
     def finished(self, logs: list[Log]) -> None:
-        """Of these logs everything came that the peer has."""
+        """All that the peer has of these logs has come: let other sessions fetch them, and look at them once more."""
         for log in logs:
             self._finished.append(log)
             self._claims.release(log, self)
@@ -127,20 +137,20 @@ class Fetching:
 
     @property
     def news_at(self) -> float:
-        """When the peer sent something of use."""
+        """When the peer last sent something of use, on the event loop's clock."""
         return self._transfer.driver.news_at
 
     def brought(self, log: Log) -> int:
-        """The bytes that came of a log which is being fetched."""
+        """The bytes that have come of a log since it was asked for."""
         return self._transfer.follower.brought(log)
 
     def claim_freed(self, log: Log) -> None:
-        """A log that we wait for is free."""
+        """Another session has released a log that we wait for: look at it again."""
         self._waiting.discard(log)
         self._news.set()
 
     def close(self) -> None:
-        """The session is over: others may fetch what it did not."""
+        """The session is over: release its logs, so that others fetch what it did not."""
         self._claims.leave(self)
         self._wanted.clear()
         self._later.clear()
@@ -148,15 +158,15 @@ class Fetching:
     # -- asking ------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Ask, until cancelled."""
+        """Ask for what is wanted, until cancelled."""
         while True:
             self._news.clear()
             if self._finished:
                 self._want_again(await self._share.run(self._look_at_finished))
-            wanted = list(self._wanted.items())  # offers come in while a thread looks at them
+            wanted = list(self._wanted.items())  # A copy, because offers come in while a thread looks at them.
             chosen, useless = await self._share.run(self._choose, wanted)
             for log, offer in useless:
-                if self._wanted.get(log) is offer:
+                if self._wanted.get(log) is offer:  # Otherwise a newer offer has come meanwhile.
                     self._want_no_more(log)
             if taken := self._take(chosen):
                 await self._transfer.ask_for(taken)
@@ -167,16 +177,16 @@ class Fetching:
                 async with asyncio.timeout(STALL_SECONDS if self._waiting else None):
                     await self._news.wait()
             except TimeoutError:
-                self._waiting.clear()  # who fetches them may have stalled
+                self._waiting.clear()  # A session that holds them may have stalled, and does not tell us: try again.
 
-    def _take(self, chosen: dict[Log, _Wish]) -> list[tuple[Log, RangeSet, int | None]]:
-        """Of these logs what nobody else fetches."""
+    def _take(self, chosen: dict[Log, _Request]) -> list[tuple[Log, RangeSet, int | None]]:
+        """Claim logs; what to ask for of those that no other session holds."""
         taken = []
-        for log, wish in chosen.items():
+        for log, request in chosen.items():
             if self._claims.take(log, self, clock()):
-                if self._wanted.get(log) is wish.offer:  # else more was offered meanwhile, for the next time
+                if self._wanted.get(log) is request.offer:  # Otherwise a newer offer waits for the next time.
                     self._want_no_more(log)
-                taken.append((log, wish.ranges, wish.doubted))
+                taken.append((log, request.ranges, request.doubted))
             else:
                 self._waiting.add(log)
                 self._busy.pop(log, None)
@@ -184,10 +194,10 @@ class Fetching:
 
     def _choose(
         self, wanted: list[tuple[Log, Offer | None]]
-    ) -> tuple[dict[Log, _Wish], list[tuple[Log, Offer | None]]]:
-        """Logs to ask for now, and offers that are of no use: some of them, as far as a short time goes."""
+    ) -> tuple[dict[Log, _Request], list[tuple[Log, Offer | None]]]:
+        """Logs to ask for now, and offers that are of no use: as many of both as a short turn finds. On a thread."""
         began = self._share.spent()
-        chosen: dict[Log, _Wish] = {}
+        chosen: dict[Log, _Request] = {}
         useless: list[tuple[Log, Offer | None]] = []
         for log, offer in wanted:
             if len(self._busy) >= _AT_ONCE or ((chosen or useless) and self._share.spent() - began > _LOOK_SECONDS):
@@ -195,45 +205,40 @@ class Fetching:
             if log in self._busy or log in self._waiting:
                 continue
             try:
-                wish = self._wish(log, offer)
+                request = self._request(log, offer)
             except EncodingError as error:
-                raise RemoteProtocolError(f"an offer of no ranges: {error}") from None
-            if wish is not None:
-                chosen[log] = self._busy[log] = wish
+                raise RemoteProtocolError(f"the peer's offer holds ranges that cannot be used: {error}") from None
+            if request is not None:
+                chosen[log] = self._busy[log] = request
             else:
                 useless.append((log, offer))
         return chosen, useless
 
-    def _wish(self, log: Log, offer: Offer | None) -> _Wish | None:
+    def _request(self, log: Log, offer: Offer | None) -> _Request | None:
         """What to ask for of a log; None if the peer has nothing for us."""
         with self._source.lock:
             store, policy = self._source.store, self._source.policy
             fork = lowest_fork(store, log)
             if offer is None:
-                return _Wish(None, RangeSet(), newest_held(store, log) or None, fork)
+                return _Request(None, RangeSet(), newest_held(store, log) or None, fork)
             if not lacks(store, policy, offer):
                 return None
             doubt = doubted(store, offer)
-            if knows_lower_fork(store, offer):  # asked for there, the peer shows it, though we may know of a higher one
+            if knows_lower_fork(store, offer):  # Asked for its entry there, the peer answers with the proof.
                 doubt = offer.fork
-            return _Wish(offer, asked_of(policy, offer), doubt or None, fork)
+            return _Request(offer, asked_of(policy, offer), doubt or None, fork)
 
     def _look_at_finished(self) -> list[_Again]:
-        """See what has become of the logs that were asked for; what is to be asked for again.
-
-        One of which a fork came to light is asked for again: there may be one at a lower place. What was offered is not
-        forgotten over that. One of which the peer has more is asked for again, too, some times: it may have been too
-        busy to answer.
-        """
+        """The logs to ask for again, of those that have come; see the module's last paragraph. On a thread."""
         again: list[_Again] = []
         while self._finished:
             log = self._finished.pop()
-            wish = self._busy[log]
-            offer = self._later.pop(log, None) if wish.offer is None else wish.offer
+            request = self._busy[log]
+            offer = self._later.pop(log, None) if request.offer is None else request.offer
             with self._source.lock:
                 fork = lowest_fork(self._source.store, log)
                 lacking = offer is not None and lacks(self._source.store, self._source.policy, offer)
-            if fork != wish.fork:
+            if fork != request.fork:
                 again.append(_Again(log, offer, in_any_case=True))
             elif lacking and self._tries.get(log, 0) < _MOST_TRIES:
                 self._tries[log] = self._tries.get(log, 0) + 1

@@ -1,9 +1,13 @@
-"""What a peer is told that we are interested in: the interests, without the payloads that were forgotten.
+"""The interests that a peer is told: the policy's, without the payloads that the operator had the node forget.
 
-A payload that was forgotten is a forbidden number of the range where it would be asked for, so that nobody sends it.
-Forgotten runs that are long cut the range instead: their entries are asked for without payloads. What is told stays
-small, whatever was forgotten; beyond the bounds more is told than is wanted, never less, and the store does not take
-what it forgot.
+A forgotten payload is missing, so peers would offer and send it again. To prevent that, the interest must leave it out.
+A range has a list of *forbidden* numbers for this purpose. Listing each forgotten payload is fine for ten of them, but
+somebody who forgets the payloads 1 to 1,000,000 would have to send megabytes. So a long run of forgotten payloads cuts
+the range instead: 1 to 1,000,000 becomes one range without payloads, and the rest another one with payloads.
+
+However much was forgotten, the message stays small. Where the limits below do not suffice, a peer is told that more is
+wanted than is. It is never told less, because then something would be missing for ever. What comes needlessly does no
+harm: the store does not take what it forgot.
 """
 
 from __future__ import annotations
@@ -22,22 +26,22 @@ if TYPE_CHECKING:
     from culm.node.interests.policy import Policy
     from culm.types import Log
 
-MAX_RUNS = 65_536  # of forgotten payloads that are looked at in a log
-LONG_RUN = 16  # numbers from which on a run cuts the range
-MAX_CUTS = 64
-MAX_FORBIDDEN_BYTES = 1024  # of one range's forbidden numbers as bytes: what a receiver takes
+MAX_RUNS = 65_536  # Runs of forgotten payloads that are looked at in one log, which bounds the time that takes.
+LONG_RUN = 16  # Numbers in a run from which on it cuts the range: about where a cut takes fewer bytes than a list.
+MAX_CUTS = 64  # Runs of one log that cut a range; the longest ones do. A receiver evaluates all parts again and again.
+MAX_FORBIDDEN_BYTES = 1024  # Bytes of the forbidden numbers of one range: a receiver refuses more.
 Run = tuple[int, int]
 
 
 class Forgetful(Protocol):
-    """What is asked of a store, or of a source."""
+    """A store, or a node's source: what can say what was forgotten."""
 
     def forgotten(self, log: Log, limit: int) -> list[Run]:
         """The first ``limit`` runs of entries of a log whose payload was forgotten, ascending."""
 
 
-def told_interest(store: Forgetful, policy: Policy, log: Log) -> RangeSet:
-    """The interest in a log with what was forgotten of it left out, as ranges that any peer takes."""
+def interest_for_peer(store: Forgetful, policy: Policy, log: Log) -> RangeSet:
+    """The interest in one log without what was forgotten of it, within the limits that every receiver has."""
     interest = policy.interest(log)
     if not len(interest) or not (runs := store.forgotten(log, MAX_RUNS)):
         return interest
@@ -48,8 +52,11 @@ def told_interest(store: Forgetful, policy: Policy, log: Log) -> RangeSet:
     return RangeSet(told, most=max(interest.most, len(told)))
 
 
-def told_interests(store: Forgetful, policy: Policy) -> Interests:
-    """All interests of a policy. Authors that are not wanted are among them, with an empty set of ranges."""
+def interests_for_peer(store: Forgetful, policy: Policy) -> Interests:
+    """All interests of a policy, as they are told to every peer.
+
+    The key ``()`` stands for all authors that are not named. Authors that are not wanted are named with no ranges.
+    """
     found = Interests()
     ranges = found.ranges
     everything = policy.hoard or policy.interests is None
@@ -61,14 +68,14 @@ def told_interests(store: Forgetful, policy: Policy) -> Interests:
             if isinstance(key, bytes):
                 ranges[key,] = wanted if policy.admits_author(key) else RangeSet()
             else:
-                ranges[key] = told_interest(store, policy, key)
+                ranges[key] = interest_for_peer(store, policy, key)
         ranges.update({(author,): EVERYTHING for author in sorted(policy.own) if policy.admits_author(author)})
     ranges.update({(author,): RangeSet() for author in sorted(policy.block_authors)})
     return found
 
 
 def _cut(item: Range, runs: Sequence[Run]) -> Iterator[Range]:
-    """A range as parts with and without payloads; a path stays one."""
+    """A range as parts with and without payloads, cut at ``runs``. A path (sparse range) cannot be cut."""
     if item.sparse or not item.payloads:
         yield item
         return
@@ -76,7 +83,7 @@ def _cut(item: Range, runs: Sequence[Run]) -> Iterator[Range]:
     for low, high in runs:
         if high < item.start or low > item.last:
             continue
-        low, high = max(low, item.start), min(high, item.last)  # noqa: PLW2901 - the part of it that is inside
+        low, high = max(low, item.start), min(high, item.last)  # noqa: PLW2901 - the part of the run inside the range
         if at < low:
             yield replace(item, start=at, end=low - 1)
         if item.metadata:
@@ -87,7 +94,7 @@ def _cut(item: Range, runs: Sequence[Run]) -> Iterator[Range]:
 
 
 def _without(item: Range, runs: Iterable[Run]) -> Range:
-    """The range with as many of the numbers forbidden as there is room for."""
+    """The range with as many numbers of ``runs`` forbidden as fit into ``MAX_FORBIDDEN_BYTES``."""
     if not item.payloads:
         return item
     room = MAX_FORBIDDEN_BYTES - sum(len(encode_varu64(seq)) for seq in item.forbidden)

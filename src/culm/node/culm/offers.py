@@ -1,4 +1,9 @@
-"""What is offered to a peer of ``culm://``, and what a peer's offer is worth.
+"""Offers: what a node says of a log to a peer of ``culm://``, and what a peer's offer is worth to the node.
+
+An offer says which entries and payloads are held, and two things more that let a fork show before anything is fetched.
+The *tip* is the beginning of the newest entry's hash: two nodes that hold up to entry 12 with different tips have
+different entries somewhere at or below 12, so one of them asks for the other's entry 12. The *fork* is the lowest
+position of a fork that is known: a peer that knows a lower one has a proof which is new to us.
 
 Specification: docs/specs/culm.md, "News".
 """
@@ -24,19 +29,19 @@ if TYPE_CHECKING:
 
 
 def offer_of(store: ReadableStore, log: Log) -> Offer:
-    """What the store has of a log."""
+    """What the store holds of a log, as it is offered to peers."""
     held = store.held(*log)
     tip = _tip(store, log, _newest(held))
     return Offer(*log, held, tip, lowest_fork(store, log) or 0)
 
 
 def lowest_fork(store: ReadableStore, log: Log) -> int | None:
-    """The lowest position of a fork that is known."""
+    """The lowest position of a fork for which a proof is held; None if there is none."""
     return min((proof.position for proof in store.fork_proofs(log)), default=None)
 
 
 def _tip(store: ReadableStore, log: Log, newest: int) -> bytes:
-    """The beginning of the digest of a verified entry; nothing if there is none."""
+    """The beginning of the digest of entry ``newest``; empty if it is not verified or there is none (0)."""
     stored = store.get(Place(*log, newest)) if newest else None
     if stored is None or stored.state is not State.VERIFIED:
         return b""
@@ -44,7 +49,7 @@ def _tip(store: ReadableStore, log: Log, newest: int) -> bytes:
 
 
 def asked_of(policy: Policy, offer: Offer) -> RangeSet:
-    """What we want of what a peer has."""
+    """The part of a peer's offer that the policy wants: what is wanted, without what the peer does not hold."""
     wanted = policy.interest(offer.log)
     if wanted == EVERYTHING:
         return offer.held
@@ -53,24 +58,24 @@ def asked_of(policy: Policy, offer: Offer) -> RangeSet:
 
 
 def doubted(store: ReadableStore, offer: Offer) -> int | None:
-    """The number of which the peer's entry is another than ours, as far as its tip tells."""
+    """The number of an entry that the peer holds differently; None if the tips agree, or if one is missing."""
     newest = _newest(offer.held)
     tip = _tip(store, offer.log, newest)
     return newest if tip and offer.tip and tip != offer.tip else None
 
 
 def knows_lower_fork(store: ReadableStore, offer: Offer) -> bool:
-    """Whether the peer knows of a fork at a lower place than we do."""
+    """Whether the peer knows of a fork at a lower number than we do, or of any if we know none."""
     return bool(offer.fork) and offer.fork < (lowest_fork(store, offer.log) or MAX_U64)
 
 
 def newest_held(store: ReadableStore, log: Log) -> int:
-    """The newest verified entry; 0 if there is none."""
+    """The number of the newest verified entry; 0 if there is none."""
     return _newest(store.held(*log))
 
 
 def lacks(store: ReadableStore, policy: Policy, offer: Offer) -> bool:
-    """Whether a peer has something for us in a log: entries, payloads, or a fork that we do not know of."""
+    """Whether a peer's offer has something for us: entries, payloads, or a fork that we do not know of."""
     if not policy.wants(offer.log):
         return False
     if knows_lower_fork(store, offer) or doubted(store, offer) is not None:
@@ -78,7 +83,7 @@ def lacks(store: ReadableStore, policy: Policy, offer: Offer) -> bool:
     if any(_misses(store, offer.log, item) for item in asked_of(policy, offer)):
         return True
     interest = policy.interest(offer.log)
-    if interest == EVERYTHING:  # what is needed is missing itself
+    if interest == EVERYTHING:  # Then whatever a waiting entry needs was among what is missing above.
         return False
     needed = stranded(store, offer.log, interest, _newest(offer.held))
     return any(offer.held.contains_metadata(seq) for seq in needed)
@@ -89,7 +94,7 @@ def _newest(held: RangeSet) -> int:
 
 
 def _misses(store: ReadableStore, log: Log, item: Range) -> bool:
-    """Whether anything of a closed range is missing; of a sparse one each number of its path is looked at."""
+    """Whether anything of a closed range is missing. Of a sparse range, each number of its path is looked at."""
     if not item.sparse:
         return bool(lacking(store, log, item, 1, 1))
     singles = (replace(item, start=seq, end=seq) for seq in item.numbers(item.last))

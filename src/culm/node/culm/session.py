@@ -1,9 +1,14 @@
-"""A ``culm://`` session: finds out what differs, and fetches it.
+"""A ``culm://`` session: finds out which logs differ, fetches what is missing, and goes on with what is new.
 
-The connection carries three streams. ``Discovery`` compares on the first and so learns which logs differ. An interval
-session inside this one transfers entries on the second, ``Fetching`` says which. On the third both sides offer what is
-new later on. The inner session has a driver of its own, over streams that end in this connection
-(``culm.node.culm.streams``): so a transfer that waits for the disk never keeps an offer waiting.
+The connection carries three streams. On the first, ``Discovery`` compares both stores and so learns which logs differ.
+On the second, an interval session inside this one transfers entries; ``Fetching`` says which. On the third, both sides
+offer what is new later on.
+
+The inner session has a driver of its own, over streams that end in this connection (``culm.node.culm.streams``). So a
+transfer that waits for the disk never keeps an offer waiting.
+
+When is a one-time sync over? Each side says *settled* with the number of a discovery once it has all that it wants of
+what that discovery found. The session is done when both sides have settled the last one.
 
 Specification: docs/specs/culm.md, "News".
 """
@@ -18,7 +23,7 @@ from culm.intervals import Limits as IntervalLimits
 from culm.node.culm.claims import Claims
 from culm.node.culm.discovery import Discovery
 from culm.node.culm.fetching import Fetching
-from culm.node.culm.interests import told_interests
+from culm.node.culm.interests import interests_for_peer
 from culm.node.culm.offers import offer_of
 from culm.node.culm.streams import TransferReader, TransferWriter
 from culm.node.intervals.session import IntervalSession
@@ -50,9 +55,10 @@ if TYPE_CHECKING:
     from culm.ranges import RangeSet
     from culm.types import Log
 
-_OFFER_SECONDS = 0.05  # What changes within such a time is offered together: an append seldom comes alone.
-_OFFERS_QUEUED = 256 * 1024  # Bytes. A peer that does not take them is told no more for now, so memory stays bounded.
-_KNOWN_OFFERS = 4096  # Of the peer, remembered so that it is not told what it said itself; of more, some are told.
+_OFFER_SECONDS = 0.05  # Changes within this time are offered together, because an append seldom comes alone.
+_OFFERS_QUEUED = 256 * 1024  # Bytes. While the peer has not taken them it gets no more offers, so memory stays bounded.
+_KNOWN_OFFERS = 4096  # Offers of the peer, remembered so that it is not offered what it has just offered to us. The
+# oldest are forgotten; an offer that is sent back needlessly costs a few bytes and does no harm.
 
 
 class CulmSession(Session[Event]):
@@ -78,7 +84,7 @@ class CulmSession(Session[Event]):
         self._incoming = TransferReader(self._consumed)
         self._outgoing = TransferWriter(connection, self.driver.wake)
         self._transfer = IntervalSession(
-            # Logs are released when all of them came, so that a quiet transfer stream needs no settling.
+            # A log is released as soon as all of it came, so a quiet transfer stream says nothing: do not settle early.
             replace(
                 context,
                 config=replace(config, limits=replace(config.limits, settle_seconds=config.limits.idle_seconds)),
@@ -100,14 +106,14 @@ class CulmSession(Session[Event]):
         self.discovery = Discovery(connection, context.worker, config, self.driver.wake, self._check_settled)
         self._opened = asyncio.Event()
         self._flushed = asyncio.Event()
-        self._peer_has: dict[Log, int] = {}
-        self._told: int | None = None  # the store's change up to which the peer knows what there is
+        self._peer_has: dict[Log, int] = {}  # What the peer offered last of each log, as ``_mark`` gives it.
+        self._offered_change: int | None = None  # The store's change up to which the peer was offered all.
         self._changed = asyncio.Event()
         self._settled = self._peer_settled = 0
 
     @property
     def peer(self) -> bytes | None:
-        """The other side's identity, once it is known."""
+        """The other side's identity (32 bytes), once it is known; a caller's is not proved before ``is_open``."""
         return self.connection.peer
 
     @property
@@ -123,14 +129,14 @@ class CulmSession(Session[Event]):
     # -- life --------------------------------------------------------------------------------------------------
 
     def works(self) -> Iterable[Coroutine[object, object, None]]:
-        """Everything that comes after the handshake."""
+        """What runs beside the connection: discovery, transfer, fetching and news, once the handshake is over."""
         return (self._live_on(),)
 
     async def _live_on(self) -> None:
         await self._opened.wait()
-        self.connection.tell_interests(told_interests(self._source, self.config.policy))
+        self.connection.tell_interests(interests_for_peer(self._source, self.config.policy))
         self.driver.wake()
-        works = [self._transfer.run(), self.discovery.run(), self._fetching.run(), self._tell()]
+        works = [self._transfer.run(), self.discovery.run(), self._fetching.run(), self._offer_news()]
         tasks = [asyncio.create_task(work) for work in works]
         try:
             await end_of_one(tasks)
@@ -140,36 +146,36 @@ class CulmSession(Session[Event]):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def flush(self) -> None:
-        """The connection is over: store what came before."""
+        """Store what came before the connection ended."""
         await self._transfer.flush()
 
     def close(self) -> None:
-        """Let other sessions fetch what this one did not."""
+        """Release the claims, so that other sessions fetch what this one did not."""
         self._fetching.close()
         self.discovery.close()
         self.connection.close()
 
     def store_changed(self) -> None:
-        """The store has changed: the peer may wait for what is new."""
+        """The store has changed: offer what is new to the peer."""
         self._changed.set()
         self._transfer.store_changed()
 
     async def change_policy(self, policy: Policy) -> None:
-        """Go on with other choices."""
+        """Go on with other choices of the operator. The connection is closed if they do not allow the peer."""
         if self.peer is not None and not policy.admits_peer(self.peer):
             self.driver.close()
             return
         self.config = self.discovery.config = replace(self.config, policy=policy)
         self._transfer.config = replace(self._transfer.config, policy=policy)
         if self._opened.is_set():
-            self.connection.tell_interests(told_interests(self._source, policy))
+            self.connection.tell_interests(interests_for_peer(self._source, policy))
             self.discovery.again()
             self.driver.wake()
 
     # -- reading -----------------------------------------------------------------------------------------------
 
     async def handle(self, events: list[Event]) -> None:
-        """Do what events ask for, in one turn. While too many offers wait, the peer may send no more of them."""
+        """Act on events, in one turn. While too many offers wait, the peer gets no credit for more."""
         async with self._share.turn():
             for event in events:
                 self._handle(event)
@@ -177,9 +183,15 @@ class CulmSession(Session[Event]):
         self.driver.wake()
 
     async def end_of_stream(self) -> None:
-        """``PeerRefused`` if the peer hung up before the handshake was over: it says so in no other way."""
+        """``PeerRefused`` if the peer closed the connection during the handshake.
+
+        A listener refuses a caller in no other way, so that a stranger does not learn which identities it allows.
+        """
         if not self._opened.is_set():
-            raise PeerRefused("the peer ended the connection instead of opening a session")
+            raise PeerRefused(
+                "the peer closed the connection during the handshake; it may not allow this identity, or use another"
+                " clump"
+            )
 
     def _consumed(self, amount: int) -> None:
         self.connection.consumed(amount)
@@ -223,14 +235,14 @@ class CulmSession(Session[Event]):
         self._fetching.finished(logs)
 
     def _fetched_some(self) -> None:
-        """Fetching a log was begun or finished."""
+        """Take more offers if there is room again, and see whether everything has come."""
         if not self._fetching.is_full:
             self.connection.hold(holds=False)
             self.driver.wake()
         self._check_settled()
 
     def _check_settled(self) -> None:
-        """Tell the peer when we have all that we want of it, as far as we know."""
+        """Tell the peer once we have all that we want of it; set ``done`` once both sides have said so."""
         ended = self.discovery.ended
         if not self._fetching.is_idle:
             return
@@ -242,12 +254,12 @@ class CulmSession(Session[Event]):
         if not self.is_live and 0 < ended <= agreed and not self.connection.is_comparing:
             self.done.set()
 
-    # -- telling -----------------------------------------------------------------------------------------------
+    # -- news --------------------------------------------------------------------------------------------------
 
-    async def _tell(self) -> None:
-        """Offer what is new in the store to the peer, as far as it wants to know."""
+    async def _offer_news(self) -> None:
+        """Offer logs that have changed, of those that the peer wants, until cancelled."""
         await self.discovery.begun.wait()
-        self._told = self.discovery.change
+        self._offered_change = self.discovery.change
         while True:
             await self._changed.wait()
             await asyncio.sleep(_OFFER_SECONDS)
@@ -260,8 +272,8 @@ class CulmSession(Session[Event]):
                 self.driver.wake()
 
     def _news_for_peer(self) -> list[Offer]:
-        assert self._told is not None  # noqa: S101 - set before
-        self._told, logs = self._source.changed_logs(self._told)
+        assert self._offered_change is not None  # noqa: S101 - set by the caller
+        self._offered_change, logs = self._source.changed_logs(self._offered_change)
         theirs, policy = self.connection.their_interests, self.config.policy
         found = []
         for log in logs:
@@ -275,18 +287,18 @@ class CulmSession(Session[Event]):
     # -- writing -----------------------------------------------------------------------------------------------
 
     async def compose(self) -> bool:
-        """Nothing: discovery, fetching and the inner session queue what they have to say when they have it."""
+        """Nothing, because discovery, fetching and the inner session queue their messages as soon as they have any."""
         return False
 
     def sent(self) -> None:
-        """Let those go on who waited until less was queued."""
+        """Let the inner session and the news go on, which may wait until less is queued."""
         self._outgoing.moved()
         self._flushed.set()
 
     def keep_alive(self) -> None:
-        """Nothing: the inner session says something on its stream in time."""
+        """Nothing, because the inner session sends its own sign of life on its stream."""
 
 
 def _mark(offer: Offer) -> int:
-    """By which to know an offer again."""
+    """A number by which to recognise an offer: small to keep, and the same for the same offer."""
     return hash((offer.held.encode(), offer.tip, offer.fork))

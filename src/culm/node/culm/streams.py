@@ -1,4 +1,8 @@
-"""A stream of a session as a pair of asyncio's streams, as far as the sessions of the protocols use those."""
+"""One stream of a ``culm://`` connection, dressed up as a pair of asyncio streams.
+
+A session's driver expects a reader and a writer, as a socket has them. The interval session that runs inside a
+``culm://`` session gets these two instead. They have only those methods that a driver uses.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +14,25 @@ if TYPE_CHECKING:
 
     from culm.session import Connection
 
-_QUEUED_BYTES = 128 * 1024  # that wait to be sent, at which who writes has to wait
+_QUEUED_BYTES = 128 * 1024  # While more waits to be sent, ``drain`` waits: so news on the same socket get through soon.
 
 
 class TransferReader(asyncio.StreamReader):
-    """What the peer sends. ``consumed`` is called with the number of bytes that were read."""
+    """What the peer sends. ``consumed`` is called with the number of bytes read, for which the peer gets credit."""
 
     def __init__(self, consumed: Callable[[int], None]) -> None:
         super().__init__()
         self._consumed = consumed
 
     async def read(self, n: int = -1) -> bytes:
-        """Some bytes; none at the end."""
+        """Up to ``n`` bytes; none at the end of the stream."""
         data = await super().read(n)
         self._consumed(len(data))
         return data
 
 
 class TransferWriter:
-    """What is sent to the peer. ``wake`` is called when there is something to send."""
+    """What is sent to the peer. ``wake`` is called when bytes were queued, so that the outer session sends them."""
 
     def __init__(self, connection: Connection, wake: Callable[[], None]) -> None:
         self._connection = connection
@@ -38,37 +42,37 @@ class TransferWriter:
 
     @property
     def transport(self) -> TransferWriter:
-        """The writer itself: it answers what a transport is asked here."""
+        """The writer itself, because a driver asks a transport only for the size of its buffer."""
         return self
 
     def write(self, data: bytes) -> None:
-        """Queue bytes."""
+        """Queue bytes behind those that wait; ignored after ``close``."""
         if not self._is_closed:
             self._connection.transfer(data)
             self._wake()
 
     async def drain(self) -> None:
-        """Wait until not too much is queued."""
+        """Wait until at most 128 KiB are queued."""
         while self._connection.transfer_queued > _QUEUED_BYTES and not self._is_closed:
             self._moved.clear()
             await self._moved.wait()
 
     def moved(self) -> None:
-        """Something was sent."""
+        """The outer session has sent something: let ``drain`` look again."""
         self._moved.set()
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that wait."""
+        """Bytes that are queued."""
         return self._connection.transfer_queued
 
     def close(self) -> None:
-        """Nothing more is written: the session ends with its transfers."""
+        """Write nothing more. The peer sees no end of this stream: the outer connection ends with it."""
         self._is_closed = True
         self._moved.set()
 
     def abort(self) -> None:
-        """The same."""
+        """As ``close``, since there is no socket of our own to reset."""
         self.close()
 
     async def wait_closed(self) -> None:
-        """There is nothing to wait for."""
+        """Return at once, because closing takes no time here."""

@@ -140,14 +140,14 @@ class PolicyFile:
             msg = f"{self.path} cannot be read: {error}"
             raise ConfigError(msg) from None
         if not isinstance(document, dict):
-            raise ConfigError(f"{self.path} is damaged: not a table of clumps")
+            raise ConfigError(f"{self.path} is damaged: expected a JSON object with one member for each clump")
         return document
 
 
 def _read_interest(item: object) -> tuple[Key | Log, RangeSet]:
     """What is followed, from ``[author, log id or null, [range, ...]]``; ``ValueError`` or ``TypeError`` otherwise."""
     if not isinstance(item, list):
-        raise TypeError("what is followed is not a list")
+        raise TypeError("an item of interests is not a list of author, log id (or null) and ranges")
     author, log_id, texts = item
     key = _read_key(author)
     return (key if log_id is None else (key, _read_id(log_id))), RangeSet(map(read_range, texts))
@@ -156,13 +156,13 @@ def _read_interest(item: object) -> tuple[Key | Log, RangeSet]:
 def _read_key(text: str) -> Key:
     key = bytes.fromhex(text)
     if len(key) != AUTHOR_BYTES:
-        raise ValueError(f"{text!r} is not a key")
+        raise ValueError(f"{text!r} is not a key (64 hex digits)")
     return key
 
 
 def _read_id(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_U64:
-        raise ValueError(f"{value!r} is not a log id")
+        raise ValueError(f"{value!r} is not a log id (0 to 2^64 - 1)")
     return value
 
 

@@ -69,10 +69,10 @@ async def read_message(reader: asyncio.StreamReader, budget: MemoryShare | None 
         if 0 < size <= MAX_MESSAGE:
             return await _read_all(reader, size, budget)
     except asyncio.IncompleteReadError:
-        raise NetworkError("the connection ended within a message") from None
+        raise NetworkError("the peer closed the connection in the middle of a message") from None
     except EncodingError as error:
-        raise RemoteProtocolError(f"not a message's length: {error}") from None
-    raise RemoteProtocolError(f"a message of {size} bytes; up to {MAX_MESSAGE} are taken")
+        raise RemoteProtocolError(f"the length of the peer's message cannot be decoded: {error}") from None
+    raise RemoteProtocolError(f"the peer announced a message of {size} bytes; accepted: 1 to {MAX_MESSAGE}")
 
 
 async def _read_all(reader: asyncio.StreamReader, size: int, budget: MemoryShare | None) -> bytes:
@@ -89,7 +89,7 @@ def _translated_errors() -> Iterator[None]:
     try:
         yield
     except TimeoutError:
-        raise NetworkError("the peer took too long") from None
+        raise NetworkError("the peer did not answer in time") from None
     except OSError as error:
         raise NetworkError(f"the connection broke: {error}") from None
 
@@ -129,7 +129,7 @@ class Answering(ABC):
                     for _ in range(MAX_ROUNDS):
                         if not await self._round():
                             return
-            raise RemoteProtocolError(f"more than {MAX_ROUNDS} messages")
+            raise RemoteProtocolError(f"the peer sent more than {MAX_ROUNDS} messages in one connection")
         finally:
             self._own.finish(self._snapshot.close)
             self._budget.leave()
@@ -182,7 +182,7 @@ def _view_of(name: bytes) -> View:
     try:
         return View(name.decode())
     except ValueError:
-        raise RemoteProtocolError(f"no view of that name: {name[:20]!r}") from None
+        raise RemoteProtocolError(f"the peer asked for a view that does not exist: {name[:20]!r}") from None
 
 
 # -- the side that calls --------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ async def compare_records(
                 if following is None:
                     return Differences(session.have, session.need, rounds, size)
                 message = following
-    raise RemoteProtocolError(f"no end after {MAX_ROUNDS} rounds")
+    raise RemoteProtocolError(f"the comparison has not ended after {MAX_ROUNDS} rounds")
 
 
 def compare_stores(a: ReadableStore, b: ReadableStore, view: View, split: Split | None = None) -> Differences:

@@ -41,7 +41,7 @@ class IndexAnswering(Answering):
 
     async def _open(self, view: View) -> Negentropy:
         if view is not self._index.view:
-            raise PeerRefused(f"asked for the {view.value}; the index has the {self._index.view.value}")
+            raise PeerRefused(f"the peer wants to compare {view.value}, but this index holds {self._index.view.value}")
         return Negentropy(self._index, FRAME_LIMIT)
 
 
@@ -87,7 +87,7 @@ class IndexNode:
         try:
             await IndexAnswering(self._index, self._limits, (reader, writer), self._computing.share(address)).run()
         except CulmError as error:
-            _logger.warning("dropped a caller who compares", extra={"peer": place, "reason": str(error)})
+            _logger.warning("dropped a negentropy caller", extra={"peer": place, "reason": str(error)})
             self._peering.ended(place, address, None, SessionStats(), error)
         except asyncio.CancelledError:
             pass  # the node stops; asyncio would complain of a call that ends so

@@ -101,5 +101,5 @@ def peer_key(writer: asyncio.StreamWriter) -> bytes:
     except ValueError as error:
         raise RemoteProtocolError(f"the peer's certificate cannot be read: {error}") from None
     if not isinstance(key, Ed25519PublicKey):
-        raise RemoteProtocolError("the peer's certificate is not one of an identity")
+        raise RemoteProtocolError("the peer's certificate holds no Ed25519 key, so it is not a Culm node's")
     return key.public_bytes_raw()

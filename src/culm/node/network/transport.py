@@ -34,14 +34,14 @@ async def connect(url: PeerUrl) -> Streams:
         async with asyncio.timeout(CONNECT_SECONDS):
             streams = await asyncio.open_connection(url.host, url.port, limit=_STREAM_LIMIT, **secure)  # type: ignore[arg-type]
     except TimeoutError:
-        raise NetworkError(f"{url} does not answer") from None
+        raise NetworkError(f"{url} did not answer within {CONNECT_SECONDS:g} s") from None
     except ssl.SSLError as error:
-        raise NetworkError(f"{url} does not speak TLS 1.3: {error.reason}") from None
+        raise NetworkError(f"{url} failed the TLS 1.3 handshake: {error.reason}") from None
     except OSError as error:
         raise NetworkError(f"cannot reach {url}: {_reason(error)}") from None
     if secure and (key := peer_key(streams[1])) != url.key:
         streams[1].close()
-        raise PeerRefused(f"{url} is somebody else: {author_text(key)}")
+        raise PeerRefused(f"another node answers at {url}: its key is {author_text(key)}")
     return streams
 
 
@@ -69,12 +69,12 @@ async def secured(writer: asyncio.StreamWriter, context: ssl.SSLContext, seconds
     try:
         await writer.start_tls(context, ssl_handshake_timeout=seconds)
     except ssl.SSLError as error:
-        raise NetworkError(f"the peer does not speak TLS 1.3: {error.reason}") from None
+        raise NetworkError(f"the caller failed the TLS 1.3 handshake: {error.reason}") from None
     except OSError as error:
-        raise NetworkError(f"no handshake of TLS: {_reason(error)}") from None
+        raise NetworkError(f"the connection broke during the TLS handshake: {_reason(error)}") from None
     except AttributeError:  # lost just when the handshake was over: asyncio has nothing to put in the transport's place
         writer._transport = transport  # type: ignore[attr-defined]  # noqa: SLF001
-        raise NetworkError("no handshake of TLS: the connection broke") from None
+        raise NetworkError("the connection broke during the TLS handshake") from None
 
 
 def _reason(error: OSError) -> str:

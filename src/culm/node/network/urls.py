@@ -49,14 +49,14 @@ class PeerUrl:
             msg = f"{text!r} is not an address; expected {expected}"
             raise ConfigError(msg)
         if port == 0 and not may_be_zero:
-            msg = f"{text!r}: nobody listens at port 0"
+            msg = f"{text!r}: no node can be reached at port 0; use the port that the listener printed"
             raise ConfigError(msg)
         if parts.username is None:
             if parts.scheme in _SECURE and not may_be_zero:
-                raise ConfigError(f"{text!r} does not say whose address it is; expected {parts.scheme}://KEY@HOST:PORT")
+                raise ConfigError(f"{text!r} lacks the listener's key; expected {parts.scheme}://KEY@HOST:PORT")
             return cls(parts.scheme, host, port)
         if parts.scheme not in _SECURE:
-            raise ConfigError(f"{text!r}: only a culm:// address has a key")
+            raise ConfigError(f"{text!r}: only a culm:// address has a key; leave out what stands before the @")
         return cls(parts.scheme, host, port, parse_author(parts.username))
 
     @property

@@ -1,1 +1,1 @@
-"""Bushbaby in a node: the session, what it announces, asks for and serves."""
+"""Bushbaby in a node: the session, and what it announces, asks for, takes in and serves."""

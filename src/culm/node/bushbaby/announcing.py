@@ -1,9 +1,18 @@
-"""What to announce to one peer: what is news to it, what it was served, and what it is owed.
+"""Announcing: which logs to name to a peer in a HAVE, and when.
 
-All that is held is announced at first, and later what is news (``Ledger.is_news``). A peer that was served takes the
-HAVE behind that as "that is all". So a log of which it did not get all that it asked for is *owed*: when the log
-changes, the peer is told, though it knows of the newest entry. And where the change came between the serving and the
-HAVE behind it, the peer is told *once more*: what it takes for the end of nothing says nothing of the change.
+Bushbaby has no subscriptions. A node says "I have log L up to entry 12" (HAVE), and the peer asks for what it lacks
+(WANT). Announcing everything again after each change would be simple, and would cost 100 HAVEs of 100 logs for 100 new
+entries. So everything is announced once, at the beginning, and later only what is news to the peer.
+
+A HAVE has a second meaning, which makes this delicate. A peer that has asked for entries takes the next HAVE of that
+log as "that is all I can give you" (``culm.node.bushbaby.ledger``), and asks no more. Two cases need care:
+
+- The peer asked for entries 1 to 12, and we lack the payload of 5. It gets the others, and the HAVE that ends the
+  serving. When 5 arrives, nothing is *newer* than 12, so the peer would never hear of it. The log is therefore *owed*:
+  its next change is announced whatever the peer knows.
+- We had nothing of what the peer asked for, and the log changes between the serving and the HAVE that ends it. For the
+  peer that HAVE ends an empty answer: "nothing there". It tells the peer nothing of the change. So the log is announced
+  *once more*, in a HAVE of its own.
 
 Specification: docs/specs/bushbaby.md, "HAVE".
 """
@@ -28,18 +37,19 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("culm.node")
 
 News = tuple[int, int, list["Offer"], list["Offer"]]
-"""Change numbers of the store, from and to; offers of the logs that changed in between; of others to be announced."""
+"""What the store said: the change numbers from and to which it was asked; offers of the logs that changed in between;
+offers of further logs that may have to be announced."""
 
 
 class Announcing:
-    """The announcements to one peer."""
+    """Decides on the announcements to one peer. First ``look`` on the store's thread, then ``choose`` on the loop."""
 
     def __init__(self) -> None:
-        self._change = -1  # of the store, up to which was announced
-        self._everything = True
+        self._change = -1  # The store's change up to which everything was announced; -1: nothing was.
+        self._everything = True  # Take every log for changed the next time.
         self._owed: set[Log] = set()
         self._once_more: set[Log] = set()
-        self._held_back: set[Log] = set()
+        self._held_back: set[Log] = set()  # Logs whose gap is in the log file already.
 
     @property
     def is_first(self) -> bool:
@@ -48,15 +58,15 @@ class Announcing:
 
     @property
     def is_due(self) -> bool:
-        """Whether something is to be announced once more."""
+        """Whether another HAVE has to follow at once."""
         return bool(self._once_more)
 
     def start_anew(self) -> None:
-        """Take every log for news: what is shared has changed."""
+        """Take every log for changed, because the operator has changed what is shared."""
         self._everything = True
 
     def look(self, store: ReadableStore, served: Iterable[Log], ledger: Ledger) -> News:
-        """What may be announced; runs on the store's thread."""
+        """Ask the store for whatever may have to be announced. Runs on the store's thread."""
         since, self._everything = -1 if self._everything else self._change, False
         change = store.change()
         changed = list(store.offers(since))
@@ -66,7 +76,7 @@ class Announcing:
         return since, change, changed, [offer for offer in further if offer is not None]
 
     def choose(self, news: News, served: Mapping[Log, Served], policy: Policy, ledger: Ledger) -> list[HaveItem]:
-        """What to announce of ``news`` in the HAVE behind the serving of ``served``."""
+        """What to announce of ``news``, in the HAVE that ends the serving of ``served``."""
         since, self._change, changed, further = news
         changed_logs = {offer.log for offer in changed}
         items: list[HaveItem] = []

@@ -1,7 +1,8 @@
-"""What comes in on a session: entries are gathered into groups and stored while the next ones are read.
+"""Intake: entries that come in are collected in a group and stored while the next ones are read.
 
-There is one import under way at most, and one group gathering behind it. When that is full, the session stops reading:
-the peer has to wait, and memory stays bounded.
+Storing each entry on its own would cost a transaction each; collecting all of them, unbounded memory. So there are two
+buckets, as at a well: one is being emptied into the store while the other one fills. When the second bucket is full
+before the first one is back, the session stops reading, and TCP stops the peer.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from culm.store.values import Bytes
     from culm.types import Log
 
-_GROUP_BYTES = 4 * 1024 * 1024
+_GROUP_BYTES = 4 * 1024 * 1024  # Payload bytes in a group, from which on ``add`` waits, because entries may be large.
 
 
 class Intake:
-    """Gathers entries and has them stored. ``stored`` is awaited after each group, with what became of it.
+    """Collects the entries of one session and has them stored.
 
-    An import that fails (the disk is full) raises from the next call here.
+    ``stored`` is awaited after each group, with what became of it and the logs in it. If storing fails (the disk is
+    full), the next call here raises the error.
     """
 
     def __init__(self, worker: AnyWorker, stored: Callable[[ImportReport, set[Log]], Awaitable[None]]) -> None:
@@ -35,11 +37,11 @@ class Intake:
         self._group: list[tuple[Entry, Bytes | None]] = []
         self._bytes = 0
         self._task: asyncio.Task[None] | None = None
-        self._moved = asyncio.Event()  # set when a group was taken, when all is stored, and when that failed
+        self._moved = asyncio.Event()  # Set when a group was taken away, when all is stored, and when storing failed.
         self._failure: Exception | None = None
 
     async def add(self, entry: Entry, payload: memoryview) -> None:
-        """Take an entry; waits while a full group is waiting behind the one being stored."""
+        """Take an entry with its payload. Waits while a full group waits behind the one that is being stored."""
         if self._failure is not None:
             raise self._failure
         self._group.append((entry, payload))

@@ -1,17 +1,23 @@
-"""What two peers hold and want of each other, as far as one of them knows: the bookkeeping of a session.
+"""The ledger of a session: what each of the two peers holds and wants, as far as this side can conclude it.
 
-Bushbaby has no requests and answers, only messages that stand alone. A node that wants to know when it is done has to
-draw its own conclusions:
+Bushbaby messages stand alone: there is no number by which an answer refers to a request, and no message "I am done". A
+node that has to know when it is done must draw conclusions from what comes, as one who phones over a bad line does. It
+relies on three conventions between Culm nodes:
 
-* A HAVE is answered by a WANT, an empty one if nothing is lacking. So when every HAVE sent was answered and nothing is
-  left to serve, the peer lacks nothing that we can give.
-* A node of ours that serves WANTs keeps its announcements until it has served them all, and then sends a HAVE of what
-  it served. So a HAVE of a log that we asked for, after something of it came, says "that is all": what is still missing
-  may be asked for again. If nothing came and nothing new is announced, the peer does not have it.
-* A peer that announces an entry need not have those below. What we hold of a log is no news to it if it brought all
-  that we lacked, or was told.
+* *A WANT answers each HAVE*, an empty one if nothing is lacking. So when every HAVE that we sent was answered and
+  nothing is left to serve, the peer lacks nothing that we can give.
+* *A HAVE ends each serving.* A node that is serving WANTs keeps its announcements until it has served all of them, and
+  then announces what it served. So a HAVE of a log that we asked for means "that is all". If something of the log had
+  come, what is still missing may be asked for again. If nothing had come and the HAVE names no newer entry, the peer
+  does not have it: the log is *unavailable* until the peer announces more.
+* *Announcing an entry does not promise those below.* A peer may hold entry 12 of a log and not entry 5. So what we hold
+  of a log is no news to the peer only if it brought us all that we lacked, or if we have announced it.
 
-Pure bookkeeping: no I/O, and the store is asked through the caller's functions.
+For example: the peer announces L up to 12; we hold 1 to 7 and ask for 8 to 12; entries 8 to 12 come from this peer;
+then our log is complete to 12, and there is no need to announce L to it. Had 9 come from somebody else meanwhile, the
+peer might lack 9 itself, and L is announced.
+
+This is bookkeeping only: no I/O, and the store is asked through a function of the caller.
 """
 
 from __future__ import annotations
@@ -30,24 +36,28 @@ if TYPE_CHECKING:
     Missing = Callable[[Log, int, int], list[tuple[int, int]]]
 
 Span = tuple[int, int]
-MAX_SPANS = 1000  # asked for of one log at once; the rest follows when these have come
-MAX_ASKED = 10_000  # spans that one plan asks for
+MAX_SPANS = 1000
+"""Spans of one log that are asked for at once; the rest follows when these have come, so that a log full of holes takes
+bounded memory and message size."""
+MAX_ASKED = 10_000
+"""Spans of all logs that one WANT asks for; the rest is postponed, for the same reason."""
 
 
 @dataclass(slots=True)
 class _Asked:
-    """A log that was asked for: up to which number, which spans, how many entries of them did not come from the peer.
+    """A log that was asked for, and what has come of it from this peer."""
 
-    ``came``: something of the log came since.
-    """
-
-    high: int
-    spans: list[Span] = field(default_factory=list)
-    open: int = 0
-    came: bool = False
+    high: int  # The peer announced the log up to this entry.
+    spans: list[Span] = field(default_factory=list)  # What was asked for, ascending.
+    open: int = 0  # Entries of the spans that have not come from this peer.
+    came: bool = False  # Whether any entry of the log has come since it was asked for.
 
     def add(self, spans: list[Span]) -> None:
-        """More was asked for, above the rest. Where there are too many spans, what comes of them is not counted."""
+        """Note that more was asked for, above the rest.
+
+        Beyond ``MAX_SPANS`` spans, entries count as asked for and never as come. The peer is then told of the log once
+        more than necessary.
+        """
         self.open += _count(spans)
         for low, high in spans:
             if self.spans and self.spans[-1][1] == low - 1:
@@ -56,7 +66,7 @@ class _Asked:
                 self.spans.append((low, high))
 
     def takes(self, seq: int) -> None:
-        """An entry came."""
+        """Note that an entry came from this peer."""
         self.came = True
         at = bisect_right(self.spans, seq, key=lambda span: span[0]) - 1
         if at >= 0 and seq <= self.spans[at][1]:
@@ -65,35 +75,36 @@ class _Asked:
 
 @dataclass(slots=True)
 class Ledger:
-    """The bookkeeping of one session. ``max_logs`` bounds what a peer may announce.
-
-    ``heard``: the peer has said something about what it holds. ``unavailable``: logs of which the peer turned out not
-    to have what it announced. ``told``: how far the peer needs not be told of a log. ``brought_by_others``: logs that
-    the peer announced and that came from others in part, so that it may lack that.
-    """
+    """The bookkeeping of one session."""
 
     max_logs: int
+    """Logs that the peer may announce."""
     heard: bool = False
+    """Whether the peer has sent a HAVE or entries, so that anything is known of what it holds."""
     peer_has: dict[Log, int] = field(default_factory=dict)
+    """The newest entry of each log that the peer has announced or sent."""
     unavailable: set[Log] = field(default_factory=set)
+    """Logs of which the peer turned out not to have what it announced."""
     told: dict[Log, int] = field(default_factory=dict)
+    """The number up to which a log need not be announced to the peer."""
     brought_by_others: set[Log] = field(default_factory=set)
+    """Logs that this peer announced, but of which others brought a part. It may lack that part: look at them again."""
     _asked: dict[Log, _Asked] = field(default_factory=dict)
-    _postponed: dict[Log, None] = field(default_factory=dict)
+    _postponed: dict[Log, None] = field(default_factory=dict)  # To be asked for with the next WANT.
     _haves_unanswered: int = 0
 
     # -- what we lack ------------------------------------------------------------------------------------------
 
     def announced(self, log: Log, newest: int) -> None:
-        """The peer says that it has a log up to ``newest``: what it did not have of it before, it may have now.
+        """The peer announces a log up to ``newest``. It may have now what it did not have before.
 
-        ``RemoteProtocolError`` if it has too many logs.
+        ``RemoteProtocolError`` if it has announced more than ``max_logs``.
         """
         self.shown(log, newest)
         self.unavailable.discard(log)
 
     def shown(self, log: Log, newest: int) -> None:
-        """The peer shows that it has an entry of a log. ``RemoteProtocolError`` as for ``announced``."""
+        """The peer has sent entry ``newest`` of a log, so it holds it. ``RemoteProtocolError`` as for ``announced``."""
         known = self.peer_has.get(log)
         if known is None and len(self.peer_has) >= self.max_logs:
             raise RemoteProtocolError(f"the peer announces more than {self.max_logs} logs (max_logs)")
@@ -102,9 +113,10 @@ class Ledger:
             self.unavailable.discard(log)
 
     def plan(self, logs: Iterable[Log], missing: Missing, most: int = MAX_ASKED) -> list[tuple[Log, list[Span]]]:
-        """The spans to ask for after the peer announced ``logs``: about ``most``; the other logs are postponed.
+        """The spans to ask for after the peer announced ``logs``, and those postponed before.
 
-        ``missing(log, high, limit)`` gives the first missing spans up to ``high``.
+        Once ``most`` spans are reached, the remaining logs are postponed. ``missing(log, high, limit)`` gives the first
+        ``limit`` missing spans up to entry ``high``.
         """
         candidates = dict.fromkeys([*logs, *self._postponed])
         self._postponed = {}
@@ -126,7 +138,9 @@ class Ledger:
         if log in self.unavailable or not high:
             return []
         if asked is not None and not asked.came:
-            if high > asked.high:  # the announcement and our request crossed: ask for what is new in it
+            # Nothing has come yet. If a newer entry is announced, the HAVE was sent before our WANT arrived: it ends no
+            # serving. Ask for what is new in it, and go on waiting for the rest.
+            if high > asked.high:
                 below, asked.high = asked.high, high
                 spans = [(max(low, below + 1), top) for low, top in missing(log, high, MAX_SPANS) if top > below]
                 asked.add(spans)
@@ -142,9 +156,10 @@ class Ledger:
         return spans
 
     def _end(self, log: Log, spans: list[Span]) -> None:
-        """What was asked for of a log has come, from the peer or from others, or will not come: ``spans`` are missing.
+        """End the request for a log. ``spans`` are those that are still missing.
 
-        What came from others the peer may lack. What came from nobody is here no more than there.
+        An entry that was asked for and has come from somebody else may be missing at the peer, so the log is announced
+        to it. An entry that has come from nobody need not be announced: we lack it, too.
         """
         asked = self._asked.pop(log, None)
         if asked is None:
@@ -157,50 +172,50 @@ class Ledger:
             self.brought_by_others.add(log)
 
     def received(self, log: Log, seq: int) -> None:
-        """An entry came."""
+        """An entry of a log came from the peer."""
         asked = self._asked.get(log)
         if asked is not None:
             asked.takes(seq)
 
     def stored(self, logs: Iterable[Log], missing: Missing) -> None:
-        """Entries of these logs were stored: strike off those that are complete now."""
+        """Entries of these logs were stored, whoever brought them: end the requests that are complete now."""
         for log in logs:
             asked = self._asked.get(log)
             if asked is not None and not missing(log, asked.high, 1):
                 self._end(log, [])
 
     def unfinished(self) -> list[Log]:
-        """Logs of which something came and something is missing, and those postponed: worth asking for again."""
+        """Logs worth asking for again: something of them came and something is missing, or they were postponed."""
         return [log for log, asked in self._asked.items() if asked.came] + list(self._postponed)
 
     @property
     def we_lack_nothing(self) -> bool:
-        """Whether everything the peer announced is here, or the peer turned out not to have it."""
+        """Whether we hold everything that the peer announced, except for what it turned out not to have."""
         return self.heard and not self._asked and not self._postponed
 
     # -- what the peer lacks -----------------------------------------------------------------------------------
 
     def tell(self, log: Log, newest: int) -> None:
-        """The peer knows what we hold of a log up to ``newest``: it was announced, or all we lacked came from it."""
+        """Note that the peer need not be told of a log up to ``newest``: it was, or it brought all that we lacked."""
         self.told[log] = max(newest, self.told.get(log, 0))
 
     def is_news(self, log: Log, newest: int) -> bool:
-        """Whether the peer may not know, or hold, what we have of a log up to ``newest``."""
+        """Whether the peer may lack, and not know of, something that we hold of a log up to ``newest``."""
         if self.peer_has.get(log, 0) < newest:
             return True
         return log not in self._asked and self.told.get(log, 0) < newest
 
     def have_sent(self, messages: int) -> None:
-        """HAVE messages went out; each will be answered by a WANT."""
+        """Note that so many HAVE messages went out; each will be answered by a WANT."""
         self._haves_unanswered += messages
 
     def want_received(self) -> None:
-        """A WANT came."""
+        """Note that a WANT came. A peer may send more of them than there were HAVEs."""
         self._haves_unanswered = max(0, self._haves_unanswered - 1)
 
     @property
     def peer_has_answered(self) -> bool:
-        """Whether every HAVE was answered by a WANT."""
+        """Whether as many WANTs came as HAVEs were sent."""
         return self._haves_unanswered == 0
 
 

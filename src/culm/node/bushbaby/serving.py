@@ -1,7 +1,9 @@
-"""Serving a peer's WANTs: from requests to messages' worth of entries, read from the store a page at a time.
+"""Serving a peer's WANTs: requests become messages with entries, read from the store a page at a time.
 
-A request can name all logs of an author, a whole log, a certificate pool or a span of 2^64 entries: it costs what it
-finds. Only so many requests wait at once; a peer that asks for more is disconnected.
+A request can name all logs of an author, a whole log, a certificate pool or a span of 2^64 entries. It costs as much as
+is found, because entries that are not held are skipped and not counted through. Pages keep both the memory and the
+calls of the store's thread short, however large a request is. Requests themselves are small and wait in a queue; a peer
+that makes it longer than ``max_wants`` is disconnected.
 
 Specification: docs/specs/bushbaby.md, "WANT".
 """
@@ -28,13 +30,14 @@ if TYPE_CHECKING:
     Message = list[list[Sendable]]  # items, each one entry or several
 
 PAGE_ENTRIES = 256
-_LOOKS = 64  # into the store, at a time
-_COVER_BACK = 100  # how far back an entry is looked for that can stand behind empty payloads
+"""Entries that are read from the store at once. They wait in memory until the peer has taken them."""
+_LOOKS = 64  # Looks into the store in one call of its thread, so that many requests that find nothing hold up nobody.
+_COVER_BACK = 100  # Entries looked at, back from one with an empty payload, to find one that can end its item.
 
 
 @dataclass(slots=True)
 class Served:
-    """What a peer got of a log that it asked for: whether anything, and whether something of it is not here."""
+    """What a peer got of a log that it asked for. ``is_lacking``: we do not hold all of what it asked for."""
 
     any_sent: bool = False
     is_lacking: bool = False
@@ -43,7 +46,8 @@ class Served:
 class Server:
     """The requests of one peer that wait, and how far the first of them was served.
 
-    ``style`` says how messages for this peer are made up. ``served`` collects what became of the logs asked for.
+    ``style`` says how entries are grouped into messages for this peer. ``served`` collects what became of each log that
+    was asked for, until the session takes it for the next HAVE.
     """
 
     def __init__(self, policy: Policy, max_wants: int) -> None:
@@ -55,22 +59,22 @@ class Server:
         self._spans: deque[tuple[Log, int, int]] = deque()
 
     def add(self, wants: Iterable[WantItem]) -> None:
-        """Queue requests; ``RemoteProtocolError`` if more than the limit wait."""
+        """Queue requests; ``RemoteProtocolError`` if more than ``max_wants`` wait."""
         self._wants.extend(wants)
         if len(self._wants) > self._max_wants:
             raise RemoteProtocolError(f"the peer sent requests faster than we serve: more than {self._max_wants} wait")
 
     def push(self, log: Log) -> None:
-        """Queue a whole log that was not asked for."""
+        """Queue a whole log that the peer has not asked for, because the operator promotes it."""
         self._spans.append((log, 1, MAX_U64))
 
     @property
     def busy(self) -> bool:
-        """Whether anything is left to serve."""
+        """Whether any request is left to serve."""
         return bool(self._wants or self._spans)
 
     def next_messages(self, store: ReadableStore) -> list[Message]:
-        """The next entries to send as messages; none if nothing is left, or was found for a while.
+        """The next messages to send. None if no request is left, or if the first ``_LOOKS`` looks found nothing.
 
         Runs on the store's thread.
         """
@@ -110,14 +114,17 @@ class Server:
 
 
 def _is_whole(page: list[Sendable], low: int, high: int) -> bool:
-    """Whether a page has every entry of a span; of one without an end, every entry up to the page's last."""
+    """Whether a page has every entry from ``low`` to ``high``; of an open span, every one up to the page's last."""
     if high == MAX_U64:
         high = page[-1].seq if page else low - 1
     return len(page) == high - low + 1
 
 
 def _covered(store: ReadableStore, log: Log, left: list[Sendable]) -> list[list[Sendable]]:
-    """Entries with empty payloads as an item that ends with another one; nothing if there is none to end it with."""
+    """Entries with empty payloads as one item, ended by an earlier entry with a payload; [] if none is near.
+
+    An item of a message consists of entries without payloads and a last one with its payload.
+    """
     first = left[0].seq
     for earlier in reversed(store.sendables(log, max(1, first - _COVER_BACK), first, _COVER_BACK)):
         if 0 < earlier.size <= MAX_COVER_BYTES:
@@ -128,7 +135,7 @@ def _covered(store: ReadableStore, log: Log, left: list[Sendable]) -> list[list[
 def spans_of(want: WantItem) -> list[tuple[int, int]]:
     """The spans of numbers that a request for a log denotes, ascending.
 
-    A certificate pool includes the members above the entry, as the deployed peer answers it.
+    A certificate pool includes the members above the entry, because the deployed implementation answers so.
     """
     if want.low is not None and want.high is not None:
         return [(want.low, want.high)]

@@ -1,8 +1,13 @@
-"""A session by Bushbaby: announces, serves WANTs, and asks for what a HAVE shows to be missing.
+"""A session by Bushbaby: announces logs, serves WANTs, and asks for what a HAVE shows to be missing.
 
-What comes is dealt with in order. Entries go to the ``Intake``; a HAVE is answered by a WANT once all that came before
-it is stored, because only then is known what is missing. Sending goes in turns of one message: first what the peer
-asked for, a page of the store at a time, then what there is to announce.
+*Reading.* What comes is dealt with in order. Entries go to the ``Intake``. A HAVE is answered by a WANT once everything
+that came before it is stored, because only then it is known what is missing.
+
+*Writing* goes one message at a time. What the peer asked for comes first, a page of the store at a time. Announcements
+come last, because a HAVE tells the peer that its requests were served (``culm.node.bushbaby.ledger``).
+
+*The end.* A Culm peer says with its WANTs that it lacks nothing. Other implementations do not answer every HAVE. With
+them a one-time sync is over when it has been quiet for ``settle_seconds``.
 """
 
 from __future__ import annotations
@@ -46,12 +51,14 @@ if TYPE_CHECKING:
     from culm.store import ImportReport, Sendable
     from culm.types import Log
 
-_BOXES_KEPT = PAGE_ENTRIES + 64  # A connection ends while it has so many messages left, so that a page never runs out.
-_PIECES_A_STEP = 16  # of a large payload, read in one call of the store's thread
-_INLINE_BYTES = 64 * 1024  # An unfinished message of more takes long to decode, once it is complete: on a thread.
-_ENTRIES_A_TURN = 64  # Looked at in one turn: a fraction of a millisecond.
-_ITEMS_A_TURN = 1024  # of a HAVE, for the same reason
-_LOGS_A_TURN = 256  # looked up in the store at a time
+# All nonces of a connection are remembered, so it carries only so many messages. Serving stops with this many left:
+# enough for a page, with a message for each entry at worst, and for announcements and signs of life behind it.
+_BOXES_KEPT = PAGE_ENTRIES + 64
+_PIECES_A_STEP = 16  # Pieces of a large payload read in one call of the store's thread, so that the call stays short.
+_INLINE_BYTES = 64 * 1024  # A larger message takes long to decode once it is complete, so it is decoded on a thread.
+_ENTRIES_A_TURN = 64  # Entries looked at in one turn, so that it takes a fraction of a millisecond.
+_ITEMS_A_TURN = 1024  # Items of a HAVE looked at in one turn, for the same reason.
+_LOGS_A_TURN = 256  # Logs looked up in one call of the store's thread, for the same reason.
 
 _logger = logging.getLogger("culm.node")
 
@@ -93,12 +100,12 @@ class BushbabySession(Session[Event]):
         self._page: deque[Message] = deque()  # messages for the peer, read from the store and not sent yet
         self._announcing = Announcing()
         self._announce = True
-        self._answering = False  # WANTs came since our last HAVE: the next HAVE says "that is all"
-        self._reconsider = False  # the choices have changed
+        self._answering = False  # WANTs came since our last HAVE, so the next HAVE has to end the serving of them.
+        self._reconsider = False  # The operator's choices have changed.
 
     @property
     def peer(self) -> bytes | None:
-        """The other side's identity as it says."""
+        """The identity (32 bytes) that the other side claims; None before it did."""
         return self._peer
 
     @property
@@ -113,20 +120,20 @@ class BushbabySession(Session[Event]):
 
     @property
     def worn_out(self) -> bool:
-        """Whether the connection has carried entries, and so many messages that either side ended it for that."""
+        """Whether the connection was of use and has carried as many messages as one may, so that a new one goes on."""
         connection, stats = self.connection, self.stats
         most = max(connection.boxes_received, connection.limits.max_boxes - connection.boxes_left)
         return most > connection.limits.max_boxes - _BOXES_KEPT and stats.entries_received + stats.entries_sent > 0
 
     def store_changed(self) -> None:
-        """The store has changed: announce what is new."""
+        """The store has changed: announce to the peer what is new to it."""
         self._announce = True
         self.driver.wake()
 
     async def change_policy(self, policy: Policy) -> None:
-        """Go on with other choices: ask for what the peer announced and is wanted now.
+        """Go on with other choices: ask for what the peer has announced and is wanted now.
 
-        ``PeerRefused`` ends the session, from ``run``, if the peer is not allowed any more.
+        If the peer is not allowed any more, ``run`` ends with ``PeerRefused`` soon.
         """
         old, self.config = self.config.policy, replace(self.config, policy=policy)
         self._server.policy = policy
@@ -137,22 +144,22 @@ class BushbabySession(Session[Event]):
         self.driver.wake()
 
     async def flush(self) -> None:
-        """The connection is over: store what came before."""
+        """Store what came before the connection ended."""
         await self._intake.flush()
 
     def close(self) -> None:
-        """Let go of buffers at once, not when they are collected: other connections wait for the memory."""
+        """Free buffers at once, not when garbage is collected, because other connections wait for the memory."""
         self.connection.close()
         self._budget.leave()
 
     # -- reading -----------------------------------------------------------------------------------------------
 
     def is_light(self, size: int) -> bool:  # noqa: ARG002 - what has come before decides
-        """Whether the next bytes are decoded quickly: they may complete a long message."""
+        """Whether the next bytes are decoded quickly. If they complete a long message, they are not, however few."""
         return self.connection.unfinished <= _INLINE_BYTES
 
     async def handle(self, events: list[Event]) -> None:
-        """Do what events ask for, in their order."""
+        """Act on events, in their order."""
         for event in events:
             await self._handle(event)
         self.driver.wake()
@@ -179,7 +186,7 @@ class BushbabySession(Session[Event]):
                     self._server.push(log)
 
     async def make_room(self) -> None:
-        """Wait until there is memory for the message that is coming."""
+        """Wait until the memory budget has room for the message that is coming."""
         await self._budget.hold(self.connection.unfinished)
 
     def end_chunk(self) -> None:
@@ -187,7 +194,7 @@ class BushbabySession(Session[Event]):
         self.stats.check_offences()
 
     async def end_of_stream(self) -> None:
-        """Store what came, so that its failure becomes the reason of the end."""
+        """Store what came. If that fails, the failure is what ends the session."""
         await self._intake.flush()
 
     async def _take_entries(self, event: BambooReceived) -> None:
@@ -202,7 +209,7 @@ class BushbabySession(Session[Event]):
                 await self._intake.add(entry, payload)
 
     def _notes(self, entry: Entry, payload: memoryview) -> bool:
-        """Take notice of an entry that came; whether it is wanted."""
+        """Count an entry that came; whether to keep it."""
         policy, stats, ledger = self.config.policy, self.stats, self._ledger
         stats.entries_received += 1
         stats.payload_bytes += len(payload)
@@ -238,7 +245,7 @@ class BushbabySession(Session[Event]):
         await self._ask([log for log in self._ledger.peer_has if self.config.policy.wants(log)], answer=False)
 
     async def _ask(self, logs: list[Log], *, answer: bool) -> None:
-        """Ask for what is missing of logs; to answer a HAVE, do so even if nothing is."""
+        """Send a WANT for what is missing of logs. ``answer``: a HAVE needs one even if nothing is missing."""
         plan: list[tuple[Log, list[Span]]] = []
         for at in range(0, max(1, len(logs)), _LOGS_A_TURN):
             most = MAX_ASKED - sum(len(spans) for _, spans in plan)
@@ -264,10 +271,11 @@ class BushbabySession(Session[Event]):
     # -- writing -----------------------------------------------------------------------------------------------
 
     async def compose(self) -> bool:
-        """Queue one message: what the peer asked for goes first, then what there is to announce."""
-        self.stats.check_offences()  # What was stored since may have shown more of them.
+        """Queue one message; whether there was one. Entries that the peer asked for go before announcements."""
+        self.stats.check_offences()  # Storing may have found more wrong entries since the last chunk was read.
         connection = self.connection
-        if not connection.replicating or connection.next_timer() is not None:  # The pace holds back what was queued.
+        # While the connection's pace holds messages back, queueing more would only take memory.
+        if not connection.replicating or connection.next_timer() is not None:
             return False
         if self._reconsider:
             await self._ask_anew()
@@ -314,7 +322,7 @@ class BushbabySession(Session[Event]):
                 writer.write(piece)
 
     async def _send_have(self) -> None:
-        """Announce what changed since the last time, and what was served since."""
+        """Announce what has changed since the last HAVE, and what was served since."""
         self._announce, answering, self._answering = False, self._answering, False
         served, self._server.served = self._server.served, {}
         first = self._announcing.is_first
@@ -327,7 +335,7 @@ class BushbabySession(Session[Event]):
             self.connection.keep_alive()
 
     async def check_done(self) -> None:
-        """See whether both sides have all they want; a peer that is no Culm node only shows it by being quiet."""
+        """Set ``done`` if both sides have all that they want. A peer that is no Culm node shows it by being quiet."""
         ledger = self._ledger
         settled = (
             self.connection.replicating
@@ -343,12 +351,12 @@ class BushbabySession(Session[Event]):
     # -- watching ----------------------------------------------------------------------------------------------
 
     def keep_alive(self) -> None:
-        """Say something without effect, unless what the peer asked for says enough."""
+        """Send an empty message, unless entries for the peer are on their way anyway."""
         if not (self._server.busy or self._page):
             self.connection.keep_alive()
 
     async def settle(self) -> None:
-        """Ask again for what a quiet peer announced and did not send."""
+        """Ask again for what the peer announced and did not send, now that it is quiet."""
         if self._intake.idle and (again := self._ledger.unfinished()):
             self.driver.news_at = clock()
             await self._ask(again, answer=False)

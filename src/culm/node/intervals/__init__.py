@@ -1,1 +1,1 @@
-"""Point-2-Point by intervals in a node: the session, and what it asks a peer for."""
+"""Point-2-Point by intervals in a node: the session, and the follower that says what to ask a peer for."""

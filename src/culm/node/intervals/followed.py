@@ -1,4 +1,4 @@
-"""A log that a peer is asked for, and where asking for it is: what ``culm.node.intervals.follower`` remembers."""
+"""A log that a peer is asked for, and how far asking has come: what ``culm.node.intervals.follower`` remembers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Content(NamedTuple):
-    """What of its entries a span asks for: payloads of these sizes in bytes (None: any), or no payloads at all."""
+    """Which payloads a span asks for: those of these sizes in bytes, both included (None: any), or none at all."""
 
     least_size: int | None = None
     greatest_size: int | None = None
@@ -29,21 +29,17 @@ METADATA = Content(metadata_only=True)
 
 @dataclass(slots=True)
 class Span:
-    """A span that is asked for: the eager request for it, and the lazy one until it was answered.
-
-    ``high`` is None for an open one. ``announced`` counts items of the stream, None while that is not known. ``over``:
-    all came that the peer has of it for now.
-    """
+    """Numbers of a log that are asked for, by two requests: an eager and a lazy one (see the follower)."""
 
     low: int
-    high: int | None
+    high: int | None  # None: the span has no end.
     content: Content
     descending: bool = False
-    eager: int = -1
-    lazy: int | None = None
-    announced: int | None = None
-    counted: int = 0
-    over: bool = False
+    eager: int = -1  # The id of the eager request; -1 before it is sent.
+    lazy: int | None = None  # The id of the lazy request; None before it is sent, and after it was answered.
+    announced: int | None = None  # Items of the stream that the peer has; None until it says so.
+    counted: int = 0  # Entries of those that the follower's ``missing`` counts already.
+    over: bool = False  # All that the peer has of the span for now has come.
 
     def covers(self, seq: int) -> bool:
         """Whether a number is in the span."""
@@ -62,39 +58,40 @@ class Span:
 
 
 class Phase(Enum):
-    """Where asking for a log is. Asking goes in rounds, until nothing is missing that the peer has."""
+    """Where a log is in its round. A round goes from READY to STORING; then the next one begins, or the log is DONE."""
 
-    READY = auto()  # to be planned
-    ASKING = auto()  # spans are asked for, or wait for their turn
-    STORING = auto()  # all came; what is missing is known once it is stored
-    DONE = auto()
+    READY = auto()  # The round has to be planned.
+    ASKING = auto()  # Spans are asked for, or wait for their turn.
+    STORING = auto()  # All has come. What is still missing is known once it is stored.
+    DONE = auto()  # The last round found nothing to ask for. Open requests stay, for news.
 
 
 @dataclass(slots=True)
 class Followed:
-    """A log and where asking for it is."""
+    """A log that is asked for, and how far asking has come."""
 
     log: Log
     interest: RangeSet
     phase: Phase = Phase.READY
-    lowest: int = 1  # what is below is no longer asked for
-    waiting: deque[Span] = field(default_factory=deque)
-    spans: list[Span] = field(default_factory=list)
-    exhausted: set[tuple[int, Content]] = field(default_factory=set)  # where spans begin of which the peer has no more
-    newest: int | None = None  # the peer's newest payload, 0 if it has none; None while that is not known
-    questions: dict[int, str] = field(default_factory=dict)  # lazy requests that are not about a span
-    were_asked: set[str] = field(default_factory=set)
-    started: dict[str, int] = field(default_factory=dict)
-    pools: set[int] = field(default_factory=set)  # members of certificate pools that were asked for
-    gap_end: int = 0  # the last number that the peer lacks; what is behind it is asked for on its own
-    fork_seen: bool = False
-    is_last_round: bool = False  # nothing was asked for in this round
-    brought: int = 0  # bytes that came
-    doubted: int | None = None  # the peer's entry of this number may be another than ours
+    lowest: int = 1  # Nothing below this number is missing, so that a round need not look there again.
+    waiting: deque[Span] = field(default_factory=deque)  # Planned, and not asked for yet.
+    spans: list[Span] = field(default_factory=list)  # Asked for.
+    exhausted: set[tuple[int, Content]] = field(default_factory=set)  # Where spans begin of which the peer has no more.
+    newest: int | None = None  # The number of the peer's newest payload, 0 if it has none; None while it is not known.
+    questions: dict[int, str] = field(default_factory=dict)  # Questions (see the follower) without an answer, by id.
+    were_asked: set[str] = field(default_factory=set)  # The names of all questions that were asked.
+    started: dict[str, int] = field(default_factory=dict)  # The number at which the answer to a question begins.
+    pools: set[int] = field(default_factory=set)  # Members of certificate pools that were asked for in this round.
+    gap_end: int = 0  # The last number that the peer lacks. What is behind it is asked for on its own.
+    fork_seen: bool = False  # The peer has shown a fork, so that requests ask for what is before it.
+    is_last_round: bool = False  # Nothing was asked for in this round.
+    brought: int = 0  # Bytes that have come.
+    doubted: int | None = None  # The peer's entry of this number may differ from ours, and is to be asked for.
 
     def exhaust(self, span: Span, seq: int) -> None:
-        """The peer has nothing more of a span, whose answer came as far as a number.
+        """Note that the peer has nothing more of a span, whose answer came as far as ``seq``.
 
-        Where that is a member of its pool, it says nothing of what another span asks of that number.
+        If ``seq`` is outside the span, it is a member of the certificate pool in front of it. The answer then says
+        nothing of what another span may want of that number.
         """
         self.exhausted |= {(at, span.content) for at in (span.low, seq) if span.covers(at)}

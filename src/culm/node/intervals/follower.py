@@ -1,12 +1,30 @@
-"""What to ask a peer for, log by log: interests and what is missing, as interval requests.
+"""The follower: what to ask a peer for, log by log, as interval requests.
 
-For every missing span there are two requests: a lazy one, which tells at once how much of it the peer has, and an eager
-one that brings it. So a session knows how much is to come, and when that has come. The end of an open span is relative
-to the newest payload, which makes the request bring news for as long as it is open.
+*Rounds.* What to ask for follows from what is missing, and that changes with everything that comes. So each log goes
+through rounds: see what is missing (``culm.node.intervals.spans``), ask for it, wait until it has come and is stored,
+and look again. A round that finds nothing to ask for is the last one.
 
-For each log there are two more questions, both lazy. What the peer's newest payload is: if that is behind where its
-answer stopped, the peer has a gap, and what is behind the gap is asked for. And whether the peer's entry at our newest
-number is ours: naming its hash makes a fork show even when neither side has news.
+*How do we know that everything has come?* The peer answers a request with what it has, and keeps the request open for
+what it gets later. Silence may mean "no more" or "a slow disk". So for every missing span there
+are two requests. The *lazy* one brings no data; the peer answers at once how many items it has. The *eager* one brings
+them. It is like asking the baker how many rolls there are while he hands them over: after the last one nobody has to
+stand and wait. The end of an open span is given relative to the newest payload, so that the eager request goes on to
+bring news for as long as it stays open.
+
+*Questions.* Some things have to be known beside that. They are lazy requests, too, and have names:
+
+- ``newest``: which is the peer's newest payload? If the peer stops answering before that number, it has a gap.
+- ``run``: where does the last run behind the peer's gap begin? What is behind the gap is then asked for on its own,
+  because a request stops at the first entry that the peer lacks.
+- ``head``: is the peer's entry at our newest number the same as ours? The question names our entry's hash, so that a
+  fork shows even when neither side has anything new.
+- ``shared``: the same at *the peer's* newest number, if its log ends below ours.
+- ``doubt``: send the entry of a number at which the peer seems to hold another one. (This one is eager.)
+
+For example, we hold 1 to 7 and the peer has 1 to 12. The round asks ``newest`` and ``head``, and sends the two requests
+for 8 and up. The peer says "10 items" to the lazy one: 5 entries and 5 payloads. When the tenth item has come, the span
+is over. It is stored, the next round finds nothing, and the log is done. The eager request stays open and will bring
+entry 13.
 
 Specification: docs/specs/intervals.md, "What a node asks for".
 """
@@ -46,7 +64,7 @@ if TYPE_CHECKING:
 
 
 class Follower:
-    """Asks one peer for logs. ``live``: what is open stays open, for news."""
+    """Asks one peer for logs. ``live``: requests without an end stay open when all has come, for news."""
 
     def __init__(
         self,
@@ -57,8 +75,8 @@ class Follower:
         *,
         live: bool,
     ) -> None:
-        self.missing = 0  # entries that the peer said it has for us
-        self.proofs: list[tuple[Entry, ...]] = []  # entries of fork proofs, for the session to take
+        self.missing = 0  # Entries that the peer has for us, as far as it has said.
+        self.proofs: list[tuple[Entry, ...]] = []  # Entries of fork proofs that came, for the session to take away.
         self._connection = connection
         self._source = source
         self._interest = interest
@@ -66,23 +84,23 @@ class Follower:
         self._missing = Missing(source, options, live=live)
         self._live = live
         self._logs: dict[Log, Followed] = {}
-        self._todo: deque[Followed] = deque()  # logs that have something to ask
-        self._by_id: dict[int, tuple[Followed, Span | None]] = {}
-        self._storing: list[Followed] = []
+        self._todo: deque[Followed] = deque()  # Logs to plan, and logs with planned spans to ask for.
+        self._by_id: dict[int, tuple[Followed, Span | None]] = {}  # What each request is about; None: a question.
+        self._storing: list[Followed] = []  # Logs whose next round begins once all that came is stored.
 
     # -- what the session says ---------------------------------------------------------------------------------
 
     def add(self, logs: Iterable[Log]) -> None:
-        """Follow these logs, too."""
+        """Ask for these logs, too, if anything of them is wanted."""
         for log in logs:
             if log not in self._logs and len(interest := self._interest(log)):
                 followed = self._logs[log] = Followed(log, interest)
                 self._todo.append(followed)
 
     def add_offered(self, log: Log, ranges: RangeSet, doubted: int | None = None) -> None:
-        """Ask for ranges of a log that the peer is known to have, and for an entry that may contradict ours.
+        """Ask for ranges of a log that the peer has offered, and for an entry that may contradict ours.
 
-        No questions are asked then: what the peer has is known.
+        The offer has answered the questions already, so none are asked.
         """
         if log not in self._logs:
             newest = max((item.last for item in ranges), default=0)
@@ -91,9 +109,10 @@ class Follower:
             self._todo.append(followed)
 
     def doubt(self, log: Log, seq: int, *, confirmed: bool = False) -> None:
-        """The peer seems to hold another entry of a number than we do: ask for it.
+        """Ask for the entry of a number at which the peer seems to hold another one than we do.
 
-        ``confirmed``: it got ours, and would say so again unless ours is named.
+        ``confirmed``: the peer got our entry and still holds its own. The request names ours then; otherwise the peer
+        could answer with an entry that we hold.
         """
         if self._connection.request_credit:
             stored = self._source.get(log, seq) if confirmed else None
@@ -101,14 +120,14 @@ class Follower:
             self._connection.request(*log, MetadataOnly(seq, ascending=True, dist=0, own=own), forks=self._forks(log))
 
     def release(self) -> list[Log]:
-        """Follow the logs no longer of which all came that the peer has; these are they."""
+        """Stop asking for the logs that are done, and return them."""
         finished = [log for log, followed in self._logs.items() if followed.phase is Phase.DONE]
         for log in finished:
             del self._logs[log]
         return finished
 
     def reconsider(self, interest: Callable[[Log], RangeSet]) -> None:
-        """The interests have changed: take back what is asked for and not wanted any more, and ask for what is."""
+        """Begin anew with the logs of which something else is wanted now: their requests are cancelled."""
         self._interest = interest
         for log, followed in list(self._logs.items()):
             wanted = interest(log)
@@ -123,12 +142,12 @@ class Follower:
 
     @property
     def count(self) -> int:
-        """How many logs are followed."""
+        """How many logs are asked for, those that are done included."""
         return len(self._logs)
 
     @property
     def is_done(self) -> bool:
-        """Whether everything that the peer has for us was asked for and came."""
+        """Whether everything that the peer has for us has come."""
         return all(followed.phase is Phase.DONE for followed in self._logs.values())
 
     @property
@@ -138,18 +157,18 @@ class Follower:
 
     @property
     def needs_storing(self) -> bool:
-        """Whether logs wait to be looked at again once everything that came is stored."""
+        """Whether logs wait for everything that came to be stored; then call ``look_again``."""
         return bool(self._storing)
 
     def look_again(self) -> None:
-        """Everything that came is stored: see what is still missing."""
+        """Everything that came is stored: begin the next rounds."""
         for followed in self._storing:
             followed.phase = Phase.READY
             self._todo.append(followed)
         self._storing = []
 
     def changed(self, logs: Iterable[Log]) -> None:
-        """The store has more of these logs, perhaps from other peers: plan those again whose spans that has split."""
+        """These logs have changed, perhaps by other peers. A log whose open span was split gets another round."""
         for log in logs:
             followed = self._logs.get(log)
             if followed is None or followed.phase is not Phase.DONE:
@@ -159,7 +178,7 @@ class Follower:
                 self._todo.append(followed)
 
     def poll(self) -> None:
-        """Ask again for logs whose peer answers without keeping requests open."""
+        """Ask again for logs without an open request: the peer answers and closes, so that it brings no news."""
         for followed in self._logs.values():
             if followed.phase is Phase.DONE and not any(map(self._is_open, followed.spans)):
                 followed.exhausted.clear()
@@ -169,7 +188,10 @@ class Follower:
                 self._todo.append(followed)
 
     def settle(self) -> None:
-        """It has been quiet for long: a peer that says nothing to a lazy request has nothing for it."""
+        """It has been quiet for long. Take lazy requests without an answer as answered with "nothing".
+
+        Not every implementation answers a lazy request that it has nothing for.
+        """
         for request_id, (followed, span) in list(self._by_id.items()):
             if span is None:
                 self._question_over(followed, request_id)
@@ -177,9 +199,9 @@ class Follower:
                 self._answered(followed, span)
 
     def step(self) -> None:
-        """Ask for as much as there is credit for."""
+        """Plan rounds and send requests, as long as there is credit for requests."""
         for _ in range(len(self._todo)):
-            if self._connection.request_credit < 4:  # what one log may need at once
+            if self._connection.request_credit < 4:  # A round may begin with as many requests at once.
                 return
             followed = self._todo.popleft()
             if followed.phase is Phase.READY:
@@ -191,7 +213,11 @@ class Follower:
             self._check(followed)
 
     def _has_turn(self, followed: Followed) -> bool:
-        """Where the newest are to come first, the next ones wait."""
+        """Whether a further span of a log may be asked for now.
+
+        If the newest entries are to come first, only two spans are open at a time. With more, the peer would answer
+        them side by side.
+        """
         active = sum(not span.over for span in followed.spans)
         return active < (2 if self._options.newest_first else MOST_SPANS)
 
@@ -223,9 +249,9 @@ class Follower:
     # -- planning ----------------------------------------------------------------------------------------------
 
     def _plan(self, followed: Followed) -> None:
-        """Find out what is missing and, before, whatever has to be known for that."""
+        """Begin a round: ask the questions that are open, and plan the spans to ask for."""
         followed.phase = Phase.ASKING
-        followed.pools.clear()  # what was asked for before has come, or will not
+        followed.pools.clear()  # What was asked for in the round before has come, or will not come.
         for span in followed.spans:
             if self._is_split(followed, span):
                 self._take_apart(followed, span)
@@ -245,7 +271,7 @@ class Follower:
         followed.is_last_round = not (followed.waiting or followed.questions)
 
     def _needs_newest(self, followed: Followed) -> bool:
-        """Whether what is wanted depends on the peer's newest entry."""
+        """Whether what is wanted depends on the peer's newest entry, so that planning has to wait for it."""
         options = self._options
         open_paths = any(item.sparse and item.is_open for item in followed.interest)
         return options.newest is not None or options.newest_first or open_paths
@@ -280,7 +306,7 @@ class Follower:
         self._by_id[request_id] = followed, None
 
     def _ask_behind_gap(self, followed: Followed) -> None:
-        """The peer has entries behind some that it lacks: ask where the last run of them begins."""
+        """If the peer has entries behind a gap, ask where the last run of them begins (``run``)."""
         missing = self._source.missing(followed.log, followed.lowest, MAX_U64, 1)
         if missing and missing[0][0] <= (followed.newest or 0) and "run" not in followed.were_asked:
             self._question(followed, "run", Regular(FromGreatest(MAX_U64), FromGreatest(0)))
@@ -302,7 +328,7 @@ class Follower:
     # -- asking ------------------------------------------------------------------------------------------------
 
     def _ask(self, followed: Followed, span: Span) -> None:
-        """Send the two requests for a span."""
+        """Send the lazy and the eager request for a span."""
         interval, offset, begun = self._interval(followed, span)
         options = self._options
         forks = self._forks(followed.log)
@@ -328,13 +354,17 @@ class Follower:
         followed.spans.append(span)
 
     def _forks(self, log: Log) -> Forks:
-        """Of a log that is known to be forked, what is before the fork is asked for."""
+        """How to treat forks. Of a log that we know to be forked, we ask for what is before the fork."""
         return Forks.LOCAL if self._source.lookup(log).is_forked else self._options.forks
 
     def _interval(
         self, followed: Followed, span: Span
     ) -> tuple[Interval, int | None, tuple[Entry, PayloadHasher] | None]:
-        """The interval of a span, with as much of the pool as is missing, and where its first payload goes on."""
+        """The interval of a span, with as much of the certificate pool as is missing.
+
+        Also the offset at which the first payload goes on, and the entry with the hash state of the bytes before it;
+        None for both if the payload begins at its first byte.
+        """
         source, log = self._source, followed.log
         low, high = span.low, span.high
         dist, outer = self._pool(followed, low)
@@ -357,9 +387,9 @@ class Follower:
         return Regular(At(low, dist, outer, own), end), offset, begun
 
     def _pool(self, followed: Followed, seq: int) -> tuple[int, bytes | None]:
-        """How many steps down from an entry are missing, and the hash of the first one that is not.
+        """How many members of the path below an entry are missing, and the hash of the first one that is held.
 
-        What was asked for with another span need not be asked for again, though its hash is not known yet.
+        A member that another span of this round asks for is not asked for again. Its hash is not known yet, so None.
         """
         lookup = self._source.lookup(followed.log)
         for dist, member in enumerate(path(seq, 1)[1:]):
@@ -374,13 +404,13 @@ class Follower:
     # -- what the peer says ------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
-        """Take notice of what came."""
+        """Note what came: how far each request is, and what the peer has said."""
         match event:
             case EntryReceived(request_id, entry):
                 self._progressed(request_id, len(entry.encoded), whole=True)
             case PayloadReceived(request_id):
                 self._progressed(request_id, len(event.data), whole=event.complete)
-            case PayloadFailed(request_id):  # that is the end of a payload, too
+            case PayloadFailed(request_id):  # A wrong payload is over, too: it counts as an item.
                 self._progressed(request_id, 0, whole=True)
             case Started(request_id, start) if request_id in self._by_id:
                 followed = self._by_id[request_id][0]
@@ -398,7 +428,7 @@ class Follower:
                 self._ended(event)
 
     def _progressed(self, request_id: int, size: int, *, whole: bool) -> None:
-        """So many bytes of data came for a request. ``whole``: with them an item, so that it may be the last."""
+        """``size`` bytes came for a request. ``whole``: they end an item, which may be the last one of its span."""
         followed, span = self._by_id.get(request_id, (None, None))
         if followed is not None:
             followed.brought += size
@@ -406,7 +436,7 @@ class Follower:
                 self._check_span(followed, span)
 
     def brought(self, log: Log) -> int:
-        """The bytes that came of a log which is followed."""
+        """The bytes that have come of a log since it was added; 0 if it is not asked for."""
         followed = self._logs.get(log)
         return 0 if followed is None else followed.brought
 
@@ -416,7 +446,7 @@ class Follower:
         span.counted = entries
 
     def _answered(self, followed: Followed, span: Span) -> None:
-        """The peer said how much it has of a span."""
+        """The peer has said how much it has of a span: the lazy request is of no more use."""
         span.announced = span.announced or 0
         if span.lazy is not None:
             self._drop(span.lazy)
@@ -424,14 +454,14 @@ class Follower:
         self._check_span(followed, span)
 
     def _drop(self, request_id: int) -> None:
-        """A request has served its purpose."""
+        """Cancel a request that has served its purpose."""
         self._by_id.pop(request_id, None)
         ours = self._connection.ours.get(request_id)
         if ours is not None and not ours.is_closing:
             self._connection.cancel(request_id)
 
     def _check_span(self, followed: Followed, span: Span) -> None:
-        """See whether all came that the peer has of a span."""
+        """End a span if all that the peer has of it has come."""
         ours = self._connection.ours.get(span.eager)
         if span.over or ours is None or span.announced is None or ours.index - ours.begin.at < span.announced:
             return
@@ -445,7 +475,7 @@ class Follower:
         followed, span = self._by_id.pop(event.id, (None, None))
         if event.proof:
             self.proofs.append(event.proof)
-        if followed is None:  # a question that was answered before
+        if followed is None:  # The request has served its purpose before.
             return
         if span is None:
             self._question_over(followed, event.id)
@@ -453,7 +483,9 @@ class Follower:
             span.lazy = None
             self._answered(followed, span)
         else:
-            if event.id == span.lazy:  # the proof instead of an answer: so the other request ends, too
+            if (
+                event.id == span.lazy
+            ):  # A fork proof came instead of an answer, so the eager request ends with one, too.
                 span.lazy = None
                 self._drop(span.eager)
             span.over = True
@@ -461,13 +493,13 @@ class Follower:
                 self._drop(span.lazy)
                 span.lazy = None
             if event.proof and not followed.fork_seen:
-                followed.fork_seen = True  # what is before the fork is asked for once more, with local forks
+                followed.fork_seen = True  # Do not exhaust the span: the next round asks for what is before the fork.
             else:
                 followed.exhaust(span, event.next_seq)
             self._check(followed)
 
     def _check(self, followed: Followed) -> None:
-        """See whether the round is over."""
+        """End the round if all its spans and questions are over."""
         if followed.phase is not Phase.ASKING or followed.waiting or followed.questions:
             return
         if not all(span.over for span in followed.spans):
@@ -489,9 +521,9 @@ class Follower:
             followed.newest = 1 if start == 1 and items == pool + 2 else start + 1
         if name == "run" and start:
             followed.gap_end = start
-            for span in followed.spans:  # they wait for what is in the gap
+            for span in followed.spans:  # These wait for what is in the gap, and would bring nothing behind it.
                 self._drop(span.eager)
-            if self._live:  # which may still come
+            if self._live:  # The peer may still get what it lacks: ask for the gap again, beside what is behind it.
                 followed.exhausted.clear()
         self._question_over(followed, request_id)
 

@@ -9,10 +9,11 @@ from culm.intervals import Forks
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """How to ask. Sizes are of payloads, in bytes, both included.
+    """How to ask. Sizes are of payloads, in bytes, both included; None: no bound.
 
-    ``newest``: only so many of the newest entries. ``newest_first``: those first. ``anchor``: sequence number and hash
-    of an entry that is trusted, for local forks.
+    ``verified``: the peer may send only what it has checked. ``newest``: ask only for so many of the newest entries.
+    ``newest_first``: ask for the newest entries first. ``anchor``: sequence number and hash of an entry that is
+    trusted, so that only forks behind it matter.
     """
 
     verified: bool = True

@@ -24,13 +24,11 @@ if TYPE_CHECKING:
     from culm.ranges import RangeSet
     from culm.types import Log
 
-_QUIET_SECONDS = (
-    0.25  # After we sent something, a one-time sync waits so long: the peer may ask for more because of it.
-)
+_QUIET_SECONDS = 0.25  # A one-time sync stays so long after it sent entries, because the peer may ask for more by them.
 
 
 class IntervalSession(PointToPointSession[Event]):
-    """One session. ``follower`` says what to ask for."""
+    """One session. ``follower`` says what to ask for; the connection answers the peer's requests from the source."""
 
     scheme: ClassVar[str] = "intervals"
     connection: Connection
@@ -64,7 +62,11 @@ class IntervalSession(PointToPointSession[Event]):
         return self.connection.expects_payload(size)
 
     def receive(self, data: bytes, now: float) -> Iterator[Event]:
-        """Parse bytes. The follower counts events at once: how far a request is decides how the next bytes are read."""
+        """Parse bytes, as ``Speaker.receive`` says.
+
+        The follower hears of each event at once, because it may cancel a request, and that decides how the next bytes
+        are read.
+        """
         for event in self.connection.receive_data(data, now):
             self.follower.handle(event)
             yield event
@@ -118,7 +120,7 @@ class IntervalSession(PointToPointSession[Event]):
     # -- watching ----------------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """Nothing of use has come for a while: a peer that has nothing need not say so."""
+        """Nothing of use has come for a while: stop waiting for answers that may never come."""
         async with self.driver.lock:
             self.follower.settle()
 
@@ -128,7 +130,7 @@ class IntervalSession(PointToPointSession[Event]):
             self.follower.poll()
 
     async def check_done(self) -> None:
-        """Release logs of which everything came, if somebody waits for that; else see whether all came."""
+        """Hand on logs that are done, if the ``Purpose`` asks for that; otherwise see whether all has come."""
         async with self.driver.lock:
             if self._purpose.finished is not None:
                 if finished := self.follower.release():

@@ -1,10 +1,13 @@
-"""What of a log is missing, as spans to ask a peer for.
+"""Spans: what is missing of a log, cut into pieces that one request each can ask for.
 
-Missing is what an interest names and a store does not hold: entries, and payloads of the sizes that are wanted. What is
-held and waits for its path is not missing, but the first entries of its path are, whatever the interest says of them.
+*Missing* is what the interest names and the store does not hold: entries, and payloads of the sizes that are wanted. An
+entry that is held but waits for its path (it cannot be verified before the entries that it links to are there) is not
+missing itself. The first entries of its path are, whether or not the interest names them.
 
-The spans of one round do not overlap: what two parts of an interest want differently is asked for in two rounds, and
-the second asks for as much as is still missing then. With payloads metadata comes, too; so they are asked for first.
+An interest may be a patchwork, for instance "payloads up to 1 KB of everything, and all payloads from 1000 on". One
+request asks for one stretch of numbers and one range of sizes. The spans of one round must not overlap, because the
+overlap would come twice. So what two parts of the interest want differently is asked for in two rounds: the second
+round asks for as much as is still missing then. Parts with payloads come first, since entries come along with them.
 """
 
 from __future__ import annotations
@@ -26,14 +29,15 @@ if TYPE_CHECKING:
     from culm.ranges import Range, RangeSet
 
 MOST_SPANS = 64
-"""Spans of one log that are asked for at once."""
+"""Spans of one log that are asked for at once. Each takes two requests, and credit for requests is limited."""
 
-_CHUNK = 256  # entries asked for at once where the newest come first
-_METADATA_SPAN = 1024  # entries whose metadata alone is asked for one by one; longer spans come with payloads
+_CHUNK = 256  # Entries in a span if the newest are to come first: such spans are answered one or two at a time.
+_METADATA_SPAN = 1024  # Numbers up to which entries without payloads are asked for one by one: the protocol knows no
+# span without payloads. A longer span is asked for with payloads, because as many single requests would take too long.
 
 
 class Missing:
-    """Says what is missing. ``live``: what is open stays open, for news."""
+    """Says what is missing. ``live``: spans without an end are wanted, for news."""
 
     def __init__(self, source: StoreSource, options: FollowOptions, *, live: bool) -> None:
         self._source = source
@@ -47,10 +51,10 @@ class Missing:
         for item in sorted(followed.interest, key=lambda item: not item.payloads):
             if not item.is_empty:
                 least_missing = min(least_missing, self._add_item(found, followed, item))
-        if found:  # what is below need not be looked at again
+        if found:  # Nothing is missing below these, so the next round need not look there again.
             followed.lowest = max(followed.lowest, least_missing)
-        # What waits for a path that is not wanted, or that the peer has only in part. It comes first: what is behind
-        # the peer's newest entry is not answered before there is any, and nothing else would bring its pool.
+        # Next, the first entries of paths that held entries wait for. They go to the front: a span behind the peer's
+        # newest entry is not answered before there is such an entry, and would bring no path.
         needed = self._source.stranded(followed.log, interest, followed.newest or 0)
         alone = [seq for seq in needed if not any(span.covers(seq) for span in found)]
         first: list[Span] = []
@@ -58,7 +62,7 @@ class Missing:
         return (first + found)[:MOST_SPANS]
 
     def has_holes(self, followed: Followed, span: Span) -> bool:
-        """Whether what is missing of a span is not one run of numbers: something inside it is held."""
+        """Whether what is missing of a span is more than one run of numbers, because something inside it is held."""
         last = MAX_U64 if span.high is None else span.high
         for item in followed.interest:
             if not item.sparse and self._content(item) == span.content and item.start <= span.low <= item.last:
@@ -67,7 +71,7 @@ class Missing:
         return False
 
     def _add_item(self, found: list[Span], followed: Followed, item: Range) -> int:
-        """Add the first spans of a range to those found; the least number that is missing of it, or ``MAX_U64``."""
+        """Add the first spans of a range to ``found``; the least number that is missing of it, or ``MAX_U64``."""
         options, content = self._options, self._content(item)
         low, least_missing = followed.lowest, MAX_U64
         if options.newest is not None:
@@ -84,7 +88,7 @@ class Missing:
             low = page[-1][1] + 1
 
     def _content(self, item: Range) -> Content:
-        """The payloads that are wanted: the bounds of the range and those of the session."""
+        """The payloads that are wanted: those within both the range's bounds and the session's."""
         options = self._options
         least, greatest = inclusive_sizes(item)
         least = max(least, options.least_size or 0)
@@ -92,7 +96,7 @@ class Missing:
         return Content(least or None, None if greatest == MAX_U64 else greatest)
 
     def _page(self, followed: Followed, item: Range, low: int, content: Content) -> list[tuple[int, int]]:
-        """The first missing spans of one range, ascending. Payloads that are not wanted are not missing."""
+        """The first missing runs of one range, ascending. Payloads that are not wanted are not missing."""
         source, log = self._source, followed.log
         sizes = content.least_size, content.greatest_size
         if not item.sparse:
@@ -101,10 +105,10 @@ class Missing:
         numbers = item.numbers(newest if item.is_open else item.last)
         singles = (replace(item, start=seq, end=seq) for seq in numbers if seq >= low)
         missing = (seq for single in singles for seq, _ in source.lacking(log, single, 1, 1, *sizes))
-        return list(runs_of(sorted(missing)))  # neighbours are asked for together
+        return list(runs_of(sorted(missing)))  # Neighbours in a run, to be asked for together.
 
     def _cut(self, followed: Followed, item: Range, low: int, high: int, content: Content) -> list[Span]:
-        """A missing span as what can be asked for."""
+        """A missing run, cut where forbidden numbers and missing payloads require it, as spans to ask for."""
         if not item.payloads and high - low < _METADATA_SPAN:
             return [Span(seq, seq, METADATA) for seq in range(low, high + 1)]
         if self._options.newest_first and followed.newest is not None:
@@ -122,7 +126,7 @@ class Missing:
         return spans
 
     def _newest_first(self, newest: int, low: int, high: int, content: Content) -> list[Span]:
-        """A missing span in pieces, those of the newest entries first."""
+        """A missing run in spans of ``_CHUNK`` entries, the newest first."""
         spans, top = [], min(high, newest)
         while top >= low:
             bottom = max(low, top - _CHUNK + 1)
@@ -134,12 +138,12 @@ class Missing:
 
 
 def _split(low: int, high: int, at: int) -> list[tuple[int, int]]:
-    """A span, in two if a number inside is to be the last of the first part."""
+    """The run from ``low`` to ``high``, cut behind ``at`` if that is inside."""
     return [(low, at), (at + 1, high)] if low <= at < high else [(low, high)]
 
 
 def _add(found: list[Span], followed: Followed, spans: Iterable[Span]) -> None:
-    """Add spans as far as the peer may have anything of them, and none of those found before brings it."""
+    """Add the parts of spans that no span in ``found`` brings, unless the peer is known to have no more of them."""
     for span in spans:
         if len(found) >= MOST_SPANS:
             return

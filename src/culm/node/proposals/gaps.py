@@ -1,9 +1,16 @@
-"""What of a log is missing, as proposals: a proposal for every gap, from behind what is held or inside its payload.
+"""Gaps: what is missing of a log, cut into pieces that one proposal each can bring.
 
-A proposal has one least and one greatest size of payloads, and is about all numbers from one to another or about a
-path. Two that overlap would bring the same twice. So an interest is taken apart into ranges that do not overlap; where
-several of its ranges want payloads of other sizes of the same entries, the widest sizes are proposed: then more may
-come than is wanted, never less. A path whose end is the newest entry comes with what is between.
+A proposal is about one stretch of numbers, or about a path through them, and has one least and one greatest size of
+payloads. An interest can be a patchwork of such ranges that overlap. Two proposals that overlap would bring the same
+twice. So the interest is taken apart at all borders of its ranges, as coloured sheets of paper laid on each other are
+cut along every edge. Where several ranges want payloads of different sizes of the same entries, the widest sizes are
+proposed. More may come than is wanted then, never less.
+
+For example, "payloads up to 1 KB from 1 on" and "all payloads from 100 to 200" become three ranges: up to 1 KB for 1 to
+99, all for 100 to 200, up to 1 KB from 201 on.
+
+A gap's proposal begins behind the last entry that is held below it, or inside that entry's payload. A path whose end is
+the newest entry cannot be named in advance, so it is asked for together with everything in between.
 
 Specification: docs/specs/proposals.md, "What a node proposes".
 """
@@ -28,11 +35,11 @@ if TYPE_CHECKING:
     from culm.ranges import RangeSet
     from culm.types import Log
 
-_PAGE = 64  # spans looked at at once
+_PAGE = 64  # Gaps looked up in the store at once: few are proposed at a time, so that more would be looked up in vain.
 
 
 class Gap(NamedTuple):
-    """Numbers of which something is missing, both included, and the range that wants it."""
+    """Numbers from ``low`` to ``high``, both included, of which something is missing, and the range that wants it."""
 
     low: int
     high: int
@@ -40,12 +47,13 @@ class Gap(NamedTuple):
 
 
 def parts(interest: Iterable[Range]) -> list[Range]:
-    """Ranges that do not overlap and want all that those of an interest want; paths with an end come last."""
+    """Ranges that do not overlap and together want all that an interest wants; paths with an end come last."""
     ranges = [replace(item, sparse=False) if item.is_open else item for item in interest if not item.is_empty]
     whole = [item for item in ranges if not item.sparse]
     paths: list[Range] = []
     for item in ranges:
-        if item.sparse and (item.forbidden or _overlaps(item, ranges)):  # which no proposal for the path can say
+        # No proposal for a path can leave out some of its members, so such a path is taken apart into its numbers.
+        if item.sparse and (item.forbidden or _overlaps(item, ranges)):
             whole += [replace(item, start=seq, end=seq) for seq in item.numbers(item.last)]
         elif item.sparse:
             paths.append(item)
@@ -67,7 +75,7 @@ def _overlaps(item: Range, others: list[Range]) -> bool:
 
 
 def _widest(low: int, high: int, items: list[Range]) -> Range:
-    """What any of some ranges wants of some numbers, about which each says the same of all."""
+    """What any of ``items`` wants of the numbers from ``low`` to ``high``; none of the items has a border inside."""
     with_payloads = [item for item in items if item.payloads and not item.forbids(low)]
     limits = [item.size_limit for item in with_payloads]
     return Range(
@@ -86,14 +94,17 @@ def _alike(one: Range, other: Range) -> bool:
 
 
 class Gaps:
-    """Says what is missing, and how to propose it."""
+    """Finds what is missing in a store, and makes the proposals for it."""
 
     def __init__(self, source: StoreSource, options: ProposalOptions) -> None:
         self._source = source
         self._options = options
 
     def of(self, log: Log, interest: RangeSet) -> Iterator[Gap]:
-        """The gaps of a log; first what those entries need that wait for a path beside the interest."""
+        """The gaps of a log, in order of their proposing.
+
+        First come single entries that the interest does not name, but that held entries need for their path.
+        """
         ranges = parts(interest)
         for seq in self._source.stranded(log, interest, 0):
             if not any(item.covers(seq) for item in ranges):
@@ -105,7 +116,7 @@ class Gaps:
                 yield from self._spans(log, item)
 
     def _along(self, log: Log, item: Range) -> Iterator[Gap]:
-        """The pieces of a path; what is between two of its members is the path between them."""
+        """The gaps of a path: runs of neighbouring members of which something is missing."""
         first = last = 0
         for seq in item.numbers(item.last):
             if self._lacking(log, replace(item, start=seq, end=seq), 1, 1):
@@ -129,7 +140,10 @@ class Gaps:
         return self._source.lacking(log, item, low, limit, self._options.least_size, self._options.greatest_size)
 
     def proposal(self, log: Log, gap: Gap) -> tuple[Proposal, PayloadHasher | None] | None:
-        """A proposal for a gap: behind what is held, as far as that is known; and the payload that it goes on with."""
+        """A proposal for a gap, and the hash state of the payload that it goes on with (None: it begins no payload).
+
+        None if the store has changed so that the gap cannot be proposed any more.
+        """
         source, options = self._source, self._options
         low, high, item = gap
         end = None if high == MAX_U64 else high
@@ -138,7 +152,7 @@ class Gaps:
         lookup = source.lookup(log)
         run = lookup.entries_around(low)
         payload_only = run is not None and end is not None and end <= run[1] and not item.sparse
-        if run is not None and item.payloads:  # its payload is missing, or a part of it
+        if run is not None and item.payloads:  # The entry is held: its payload is missing, or a part of that.
             stored = source.get(log, low)
             if stored is None:
                 return None
@@ -172,7 +186,10 @@ class Gaps:
         return proposal, begun
 
     def _pool(self, log: Log, low: int) -> tuple[int, bytes | None]:
-        """Where the lower pool of an entry is to begin, and the hash of the entry that is held below."""
+        """The lowest number of the path below an entry that is missing, and the hash of the held entry below that.
+
+        None in place of the hash if nothing of the path is held.
+        """
         lookup, lower = self._source.lookup(log), low
         for member in path(low, 1)[1:]:
             if lookup.entries_around(member) is not None and (stored := self._source.get(log, member)) is not None:

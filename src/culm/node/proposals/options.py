@@ -1,4 +1,4 @@
-"""How to propose to a peer."""
+"""How to propose to a peer, and what to say of our own wishes when we answer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from culm.proposals import EVERYTHING, NOTHING, Eagerness, Wish
 class ProposalOptions:
     """How to ask. Sizes are of payloads, in bytes, both included.
 
-    ``mandatory``: no payload may be left out. ``notify_only``: be told what there is. ``notify_above``: be told of
-    payloads above this size, instead of getting them. ``greedy``: take, and pass on, payloads before they could be
-    checked. ``window``: bytes of history for compressing; 0: none. ``small``: cost the node as little as possible.
+    ``mandatory``: the peer may not skip a payload that it lacks. ``notify_only``: the peer only says what there is.
+    ``notify_above``: the peer only says so of payloads above this many bytes. ``greedy``: take payloads, and pass them
+    on, before they could be checked, which is faster and lets wrong ones spread. ``window``: bytes of history for
+    compressing what we send; 0: no compression. ``small``: use little memory, with smaller limits and no compression.
     """
 
     least_size: int = 0
@@ -28,7 +29,7 @@ class ProposalOptions:
 
     @property
     def eagerness(self) -> Eagerness:
-        """What to ask for."""
+        """What we ask the peer to do with what it has: send all, send the small ones, or only say what there is."""
         if self.notify_only:
             return NOTHING
         return EVERYTHING if self.notify_above is None else Eagerness(Wish.LIMITED, self.notify_above)

@@ -1,8 +1,27 @@
-"""What to propose to a peer, log by log, and what to answer to its proposals.
+"""The proposer: what to propose to a peer, log by log, and what to answer to its proposals.
 
-For every missing span there is a proposal: an endless one for what is behind everything held, which brings news both
-ways for as long as it lives, and one for each gap. A proposal begins behind the last entry that is held, or inside its
-payload, and names its hash: so a fork shows even when neither side has news, and payloads go on at the byte reached.
+*What a proposal is.* A request asks for something, and data flows one way. A proposal is a deal: "let us exchange what
+is behind entry 7 of this log, whose hash is H; I want everything". The peer confirms with what it wants, and both send
+what they have behind entry 7. Naming the hash makes a fork show at once, even if neither side has anything new: a peer
+that holds another entry 7 objects and shows it.
+
+*What is proposed.* For each log there is one *endless* proposal for everything behind the last entry held. It lives as
+long as the session and brings news both ways. Each gap below that gets a proposal of its own, which ends when the gap
+is filled (``culm.node.proposals.gaps``). A proposal may begin inside a payload, so that a large one goes on at the byte
+reached.
+
+*What is answered.* Most proposals of the peer are confirmed. But a peer that holds entries up to 12 proposes what is
+behind 12, and if we hold only 7, that is of no use to us: 8 to 12 are missing. Then, if our own endless proposal begins
+at the same entry or below, we refuse the peer's, because ours serves both sides. Otherwise we confirm it and want
+nothing. Without that condition both sides could refuse each other for ever.
+
+*What was tried is remembered* (``tried``), because a peer that lacks something would be asked for it in a loop
+otherwise. It is tried again when the peer may have more: after ``poll``, after a change of the interests, and when a
+proposal that the peer had no resources for can be made again because another one has ended.
+
+*Three proposals ask for nothing* and are made for what the peer objects: at the newest valid entry of a forked log,
+so that each side shows its proof; at an entry of ours where the peer says that the log ends and we hold a different
+one; and without a start where we hold nothing.
 
 Specification: docs/specs/proposals.md, "What a node proposes".
 """
@@ -45,40 +64,35 @@ if TYPE_CHECKING:
     from culm.ranges import RangeSet
     from culm.types import Log
 
-_AT_ONCE = 16  # proposals of one log
-_LOOKED_AT = 1024  # gaps, to see whether one of them begins below a proposal of the peer
-_SKIPPED = 1024  # payloads of one log that are asked for again; of more, in the next session
+_AT_ONCE = 16  # Proposals made for one log in a row; then other logs have their turn, so that none waits for long.
+_LOOKED_AT = 1024  # Gaps looked at to see whether one begins below a peer's proposal; a log may have very many.
+_SKIPPED = 1024  # Skipped payloads of one log that are remembered; of more, the rest is asked for in the next session.
 _MISSING = (PayloadState.ABSENT, PayloadState.PARTIAL)
-_FORK = (0, 0)  # in place of a span: a proposal that shows a fork
+_FORK = (0, 0)  # Stands in place of a span for a proposal that asks for nothing; no real span begins at 0.
 
 
 @dataclass(slots=True)
 class _Followed:
-    """A log that is asked for. ``tried``: spans that were proposed and are not to be again; ``open``: proposals.
-
-    ``shown``: the position of the fork that the peer was shown, or showed us. ``end``: where the log ends, as the peer
-    says. ``skipped``: entries whose payload the peer did not have when it was their turn, and which a proposal that
-    lives does not bring any more.
-    """
+    """A log that is asked for. A span is the first and the last number of a gap."""
 
     log: Log
     interest: RangeSet
-    tried: set[tuple[int, int]] = field(default_factory=set)
-    open: dict[int, tuple[int, int]] = field(default_factory=dict)
-    shown: int | None = None
-    end: int | None = None
-    skipped: set[int] = field(default_factory=set)
-    given_up: bool = False  # the peer wants nothing of it
+    tried: set[tuple[int, int]] = field(default_factory=set)  # Spans that were proposed and are not to be again.
+    open: dict[int, tuple[int, int]] = field(default_factory=dict)  # Spans of our proposals that live, by their id.
+    shown: int | None = None  # The lowest number of a fork of which this peer knows already.
+    end: int | None = None  # The number at which the log ends, as the peer says.
+    skipped: set[int] = field(default_factory=set)  # Entries whose payload the peer lacked when it was their turn. The
+    # proposal that skipped them does not come back to them.
 
 
 def _is_along(proposal: Proposal, end: int | None, gap: Gap) -> bool:
-    """Whether both ends of a gap are on the path of a proposal; then all of the path between them is."""
+    """Whether both ends of a gap are on a proposal's path; then all of the path between them is, too."""
     members = Range(proposal.start, end, sparse=True)
     return end is not None and members.covers(gap.low) and members.covers(gap.high)
 
 
 class Proposer:
-    """Proposes to one peer. ``live``: what is endless stays, for news."""
+    """Decides what to propose to one peer, and what to answer to it."""
 
     def __init__(
         self,
@@ -88,31 +102,31 @@ class Proposer:
         shares: Callable[[Log], bool],
         options: ProposalOptions,
     ) -> None:
-        self.missing = 0  # entries that the peer told us of
-        self.proofs: list[tuple[Entry, ...]] = []  # entries of fork proofs, for the session to take
-        self.notices: dict[Log, int] = {}  # entries of each log that the peer has and did not send
+        self.missing = 0  # Entries that the peer has for us, as far as it has said.
+        self.proofs: list[tuple[Entry, ...]] = []  # Entries of fork proofs that came, for the session to take away.
+        self.notices: dict[Log, int] = {}  # Items of each log that the peer has and was asked not to send.
         self._connection = connection
         self._source = source
         self._interest = interest
         self._shares = shares
         self.options = options
         self._gaps = Gaps(source, options)
-        self.is_ending = False  # nothing more is begun
+        self.is_ending = False  # The session says farewell: the peer's proposals are refused.
         self._logs: dict[Log, _Followed] = {}
         self._todo: deque[Log] = deque()
-        self._ended: list[Log] = []  # logs of which a proposal ended: to be looked at again once all is stored
-        self._put_off: set[tuple[Log, tuple[int, int]]] = set()  # spans for which the peer had no room
+        self._ended: list[Log] = []  # Logs of which a proposal ended: looked at again once everything is stored.
+        self._put_off: set[tuple[Log, tuple[int, int]]] = set()  # Spans that the peer had no resources for.
 
     # -- what to ask for ---------------------------------------------------------------------------------------
 
     @property
     def count(self) -> int:
-        """How many logs are asked for."""
+        """How many logs are asked for, those included of which all has come."""
         return len(self._logs)
 
     @property
     def needs_storing(self) -> bool:
-        """Whether logs wait to be looked at again once everything that came is stored."""
+        """Whether logs wait for everything that came to be stored; then call ``look_again``."""
         return bool(self._ended)
 
     @property
@@ -122,7 +136,7 @@ class Proposer:
 
     @property
     def is_done(self) -> bool:
-        """Whether everything was asked for, and answered."""
+        """Whether everything was proposed and answered, and no gap is being filled any more."""
         if self._todo or self._ended:
             return False
         return not any(
@@ -131,7 +145,7 @@ class Proposer:
         )
 
     def add(self, logs: Iterable[Log]) -> None:
-        """Ask for these logs, too."""
+        """Ask for these logs, too, if anything of them is wanted."""
         for log in logs:
             interest = self._interest(log)
             if log not in self._logs and interest:
@@ -139,7 +153,7 @@ class Proposer:
                 self._todo.append(log)
 
     def reconsider(self, interest: Callable[[Log], RangeSet], shares: Callable[[Log], bool]) -> None:
-        """The interests have changed: take back what is not wanted any more, and ask for what is."""
+        """Other things are wanted or shared now: take back the proposals for logs whose interest changed."""
         self._interest, self._shares = interest, shares
         for log, followed in list(self._logs.items()):
             wanted = interest(log)
@@ -154,7 +168,7 @@ class Proposer:
                         self._todo.remove(log)
 
     def _take_back(self, followed: _Followed) -> None:
-        """Cancel our proposals for a log, and change what we want of the peer's."""
+        """Cancel our proposals for a log, and tell the peer what we want of its own ones now."""
         connection = self._connection
         followed.tried.clear()
         for exchange in list(connection.exchanges.values()):
@@ -166,13 +180,13 @@ class Proposer:
                 connection.adjust(Adjust(exchange.id, self.options.eagerness if followed.interest else NOTHING))
 
     def look_again(self) -> None:
-        """Everything that came is stored: see what is still missing."""
+        """Everything that came is stored: plan the logs again of which a proposal has ended."""
         for log in self._ended:
             self._queue(log)
         self._ended.clear()
 
     def poll(self) -> None:
-        """Ask again for what the peer did not have."""
+        """Try again all that was tried, because the peer may have more now."""
         for log, followed in self._logs.items():
             followed.tried.clear()
             self._queue(log)
@@ -183,7 +197,7 @@ class Proposer:
             self._todo.append(log)
 
     def step(self) -> None:
-        """Propose as much as there is credit for."""
+        """Plan logs and make proposals, as long as there is credit for proposals."""
         for _ in range(len(self._todo)):
             if not self._connection.credit:
                 return
@@ -192,9 +206,7 @@ class Proposer:
                 self._todo.append(log)
 
     def _plan(self, followed: _Followed) -> bool:
-        """Propose what is missing of a log. False if some of it has to wait."""
-        if followed.given_up:
-            return True
+        """Propose what is missing of a log. False if some of it has to wait for credit or for other logs."""
         is_complete, log, begun_now = True, followed.log, 0
         skipped = islice(self._skipped(followed), _AT_ONCE)
         for gap in chain(self._gaps.of(log, followed.interest), self._end_told(followed), skipped):
@@ -204,7 +216,7 @@ class Proposer:
             found = self._gaps.proposal(log, gap)
             if found is None:
                 continue
-            if begun_now >= _AT_ONCE:  # other logs have their turn
+            if begun_now >= _AT_ONCE:
                 is_complete = False
                 break
             proposal, begun = found
@@ -217,7 +229,7 @@ class Proposer:
         return self._doubt_end(followed) and self._show_fork(followed) and is_complete
 
     def _end_told(self, followed: _Followed) -> Iterator[Gap]:
-        """The entry that ends the log, as the peer says, if it is not held: it is to be seen.
+        """The entry that ends the log, as the peer says, if we do not hold it: without it we need not believe the peer.
 
         Specification: docs/specs/proposals.md, "Cancellations".
         """
@@ -225,9 +237,9 @@ class Proposer:
             yield Gap(followed.end, followed.end, Range(followed.end, followed.end, payloads=False))
 
     def _doubt_end(self, followed: _Followed) -> bool:
-        """Propose what is behind an entry of ours that does not end the log, where the peer says it ends.
+        """If the peer says that the log ends where we hold an entry that does not end it, make the peer show its own.
 
-        The peer shows its own entry then. False if that has to wait.
+        A proposal that names the hash of ours does so. False if that has to wait.
         """
         log, seq, source = followed.log, followed.end, self._source
         if seq is None or (seq, seq) in followed.tried or source.lookup(log).entries_around(seq) is None:
@@ -241,9 +253,9 @@ class Proposer:
         return True
 
     def _show_fork(self, followed: _Followed) -> bool:
-        """Propose what is behind the newest valid entry of a forked log: each side then shows the proof that it has.
+        """Make both sides show their proofs of a forked log, by a proposal at its newest valid entry.
 
-        Nothing is missing there, so that nothing else would. False if that has to wait.
+        Nothing else would make them: nothing is missing there. False if that has to wait.
         """
         log, source = followed.log, self._source
         fork = source.lowest_fork(log)
@@ -255,7 +267,10 @@ class Proposer:
         return True
 
     def _compare(self, followed: _Followed, entry: Entry | None) -> bool:
-        """Propose what is behind an entry, or everything, only to see what the peer objects. False if it cannot be."""
+        """Make a proposal that asks for nothing, to see what the peer objects to ``entry`` (None: to an empty log).
+
+        False if there is no credit for it now.
+        """
         if entry is None:
             proposal = Proposal(0, *followed.log, 1, 1, None, None, None, None, NOTHING)
         else:
@@ -266,14 +281,14 @@ class Proposer:
         return True
 
     def changed(self, logs: Iterable[Log]) -> None:
-        """These logs have changed: of those that are forked now, or at a lower place, the peer is to know."""
+        """These logs have changed. Plan those again that have a fork of which the peer does not know."""
         for log in logs:
             followed = self._logs.get(log)
             if followed is not None and self._source.lowest_fork(log) not in (None, followed.shown):
                 self._queue(log)
 
     def _skipped(self, followed: _Followed) -> Iterator[Gap]:
-        """The payloads that were skipped and are still missing, each a gap of its own."""
+        """The payloads that the peer has skipped and that are still missing, each as a gap of its own."""
         newest = self._source.newest(followed.log) if followed.skipped else None
         for seq in sorted(followed.skipped):
             stored = self._source.get(followed.log, seq)
@@ -283,13 +298,13 @@ class Proposer:
                 yield Gap(seq, seq, Range(seq, seq))
 
     def _is_asked(self, followed: _Followed, gap: Gap) -> bool:
-        """Whether a gap is being filled. A payload that was skipped comes only if it is asked for on its own."""
+        """Whether a gap is being filled. A skipped payload is so only by a proposal of its own."""
         if gap.low == gap.high and gap.low in followed.skipped:
             return (gap.low, gap.high) in followed.open.values()
         return self._is_covered(followed.log, gap)
 
     def _is_covered(self, log: Log, gap: Gap) -> bool:
-        """Whether a proposal that lives fills a gap already."""
+        """Whether a living proposal, ours or the peer's, fills a gap already."""
         low, high, item = gap
         run = self._source.lookup(log).entries_around(low)
         has_entries = run is not None and high <= run[1]
@@ -329,7 +344,7 @@ class Proposer:
                 followed = self._logs.get(self._connection.exchanges[proposal_id].proposal.log)
                 if followed is not None and len(followed.skipped) < _SKIPPED:
                     followed.skipped.add(seq)
-                    followed.tried.add((seq, seq))  # not at once, but when we ask again
+                    followed.tried.add((seq, seq))  # Do not ask at once, in vain, but after the next ``poll``.
             case Noticed(proposal_id, items) if proposal_id in self._connection.exchanges:
                 log = self._connection.exchanges[proposal_id].proposal.log
                 if log in self._logs and self._logs[log].open.get(proposal_id) == _FORK:
@@ -349,7 +364,7 @@ class Proposer:
             followed.end = event.cancel.seq
 
     def _with_ours(self, proposal: Proposal, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
-        """A fork proof of an entry the peer showed, and ours of the same number."""
+        """The entries of a fork proof: the peer's, with ours of the same number if the peer has shown only one."""
         if len(entries) > 1:
             return entries
         held = self._source.get(proposal.log, entries[0].seq)
@@ -368,7 +383,7 @@ class Proposer:
             self._ended.append(log)
 
     def _try_put_off(self) -> None:
-        """A proposal of ours is over: the peer may have room for those that it had none for."""
+        """A proposal of ours is over, so the peer may have resources for those that it refused for lack of them."""
         for log, span in self._put_off:
             if (followed := self._logs.get(log)) is not None:
                 self._try_again(followed, span)
@@ -382,7 +397,7 @@ class Proposer:
         followed.tried.discard(span)
 
     def _answer(self, proposal: Proposal) -> None:
-        """Confirm what the peer proposes, saying what we want of it; or refuse it."""
+        """Confirm a proposal of the peer, saying what we want of it; or refuse it."""
         connection = self._connection
         if not connection.is_offered(proposal.id):
             return
@@ -396,7 +411,7 @@ class Proposer:
         if wanted and not can_rebuild(proposal, self._source):
             followed = self._logs.get(log)
             if proposal.end is None and (followed is None or self._begins_earlier(followed, proposal)):
-                connection.cancel(proposal.id)  # ours serves both
+                connection.cancel(proposal.id)  # Our own endless proposal is made instead, and serves both.
                 if followed is not None:
                     followed.tried.clear()
                 self._queue(log)
@@ -413,21 +428,21 @@ class Proposer:
         )
 
     def _begins_earlier(self, followed: _Followed, proposal: Proposal) -> bool:
-        """Whether what we would propose begins where the peer's does, or below.
+        """Whether the endless proposal that we would make begins where the peer's does, or below.
 
-        If neither side's did, each would refuse the other's for its own for ever.
+        Without this condition both sides could refuse the other's proposal in favour of their own, for ever.
         """
         gaps = islice(self._gaps.of(followed.log, followed.interest), _LOOKED_AT)
         return any(gap.high == MAX_U64 and gap.low <= proposal.start for gap in gaps)
 
     def _sizes(self, interest: RangeSet) -> tuple[int, int]:
-        """The sizes of payloads that anything in an interest asks for: the widest, and those of the session."""
+        """The least and greatest payload size that any part of an interest wants, within those of the session."""
         sizes = [inclusive_sizes(item) if item.payloads else (0, 0) for item in interest] or [(0, MAX_U64)]
         least = max(min(low for low, _ in sizes), self.options.least_size)
         return least, min(max(high for _, high in sizes), self.options.greatest_size)
 
     @staticmethod
     def _wants(interest: RangeSet, proposal: Proposal) -> bool:
-        """Whether entries of a proposal are of interest."""
+        """Whether an interest names any number of a proposal."""
         last = MAX_U64 if proposal.end is None else proposal.end
         return any(item.start <= last and (item.is_open or proposal.start <= item.last) for item in interest)

@@ -1,8 +1,10 @@
 """A session by proposals: confirms what the peer proposes, and proposes what the node wants.
 
-A peer that proposes a log is asked for it in turn, because the protocol has no way to list what a peer has. Nor has it
-a way to say that there is nothing more. So a one-time sync ends when everything was proposed and answered, nothing has
-come for a moment, and the peer has answered a ping since.
+A peer that proposes a log is asked for it in turn, because the protocol has no way to list what a peer has.
+
+Nor has the protocol a way to say that there is nothing more. A peer that is silent may have nothing, or be busy with
+its disk. So a one-time sync ends in four steps: everything was proposed and answered; nothing has come for a moment;
+the peer has answered a ping since, so it has dealt with everything that we sent before; all proposals are cancelled.
 """
 
 from __future__ import annotations
@@ -37,8 +39,10 @@ if TYPE_CHECKING:
     from culm.node.sharing.rates import Streams
     from culm.types import Log
 
-_QUIET_SECONDS = 0.25  # Without news, before a one-time sync asks whether the peer is still busy.
-_FETCHED = 1024  # Payloads on their way to the store that are remembered; of more, the oldest is there by then.
+_QUIET_SECONDS = (
+    0.25  # Without anything new, before a one-time sync sends the ping that shows whether the peer is busy.
+)
+_FETCHED = 1024  # Payloads remembered as on their way to the store; the oldest of more are stored by then.
 _FAREWELL_SECONDS = 2.0  # To end all proposals in order; a peer that takes longer finds the connection closed.
 _LARGEST_WINDOW = 1024 * 1024  # Bytes of history kept for a peer that compresses: so much each session may cost.
 
@@ -68,21 +72,21 @@ class ProposalSession(PointToPointSession[Event]):
         self._fetching: dict[int, Entry] = {}  # by proposals: the entry whose payload is coming
         self._fetched: deque[Entry] = deque()  # payloads on their way to the store
         self._grown: set[Log] = set()
-        self._asked_at: float | None = None  # when we asked for a sign of life, before ending
-        self._answers = 0
-        self._farewell_at: float | None = None
-        self._entries_seen, self._entries_at = 0, 0.0
+        self._asked_at: float | None = None  # When the last ping before the end was sent.
+        self._answers = 0  # Answers to pings that had come then.
+        self._farewell_at: float | None = None  # When all proposals were cancelled, to end the session.
+        self._entries_seen, self._entries_at = 0, 0.0  # Entries sent when we looked last, and when the last one was.
         self.proposer.add(purpose.logs)
 
     async def flush(self) -> None:
-        """The connection is over: store what came before, and tell whoever waits for what does not come."""
+        """Store what came before the end. Sessions that wait for payloads which do not come any more go on."""
         try:
             await super().flush()
         finally:  # Also where storing failed: otherwise other sessions would wait for ever.
             self._release([*self._fetching.values(), *self._fetched])
 
     def log_grew(self, log: Log) -> None:
-        """More of a payload that is being fetched is there, which a greedy session passes on; or no more will come."""
+        """More of a payload is there, which a greedy session passes on at once; or no more of it will come."""
         self._grown.add(log)
         self.driver.wake()
 
@@ -104,7 +108,7 @@ class ProposalSession(PointToPointSession[Event]):
             yield event
 
     def _begin_fetching(self, proposal_id: int, entry: Entry) -> None:
-        """The payload of an entry comes next, so that nobody is told that it is not available."""
+        """Note that the payload of an entry comes next. Until it is stored, no peer is told that we lack it."""
         self._end_fetching(proposal_id)
         self._fetching[proposal_id] = entry
         self._source.fetches(entry.log, entry.seq)
@@ -115,7 +119,7 @@ class ProposalSession(PointToPointSession[Event]):
             self._fetched.append(entry)
 
     def _release(self, entries: Iterable[Entry]) -> None:
-        """These payloads are there, or will not come: sessions that wait for them can pass on either."""
+        """These payloads are stored, or will not come: wake the sessions that wait to send them or to say so."""
         logs: dict[Log, None] = {}
         for entry in entries:
             self._source.fetched(entry.log, entry.seq)
@@ -195,7 +199,7 @@ class ProposalSession(PointToPointSession[Event]):
             self.proposer.poll()
 
     async def check_done(self) -> None:
-        """See whether a one-time sync is over: first the peer has to answer a ping, then all proposals are ended."""
+        """Bring the end of a one-time sync one step further; see the module's last paragraph."""
         if self.is_live:
             return
         async with self.driver.lock:

@@ -1,1 +1,1 @@
-"""Connections: addresses, TCP, TLS, and when to try again."""
+"""Making connections: addresses, TCP, TLS, and when to try again after a failure."""

@@ -1,4 +1,9 @@
-"""How long to wait before a peer is tried again: longer each time, never the same for two nodes, never for ever."""
+"""Backoff: how long to wait before a peer is tried again.
+
+Trying again each second is fine for one peer that restarts. But when a server with a thousand callers comes back, all
+of them call in the same second, it falls over, and they call in step for ever. So the wait doubles after each failure,
+up to a limit, and each wait is shortened by up to a half at random, which spreads the callers out.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_MAX_DOUBLINGS = 64
+_MAX_DOUBLINGS = 64  # Far above any real limit; it only keeps the power from overflowing after months of failures.
 
 
 class Backoff:
-    """The waits between attempts, in seconds: ``first``, doubled each time up to ``most``, less up to a half by chance.
+    """The waits between attempts to reach one peer, in seconds: from ``first``, doubled each time, up to ``most``.
 
-    ``chance`` gives numbers from 0 to below 1.
+    ``chance`` gives random numbers from 0 to below 1.
     """
 
     def __init__(self, first: float, most: float, chance: Callable[[], float]) -> None:
@@ -28,17 +33,17 @@ class Backoff:
         return self._failures > 0
 
     def failed(self) -> float:
-        """An attempt failed: how long to wait."""
+        """Note that an attempt failed; the seconds to wait before the next one."""
         wait = min(self._most, self._first * 2.0**self._failures)
         self._failures = min(self._failures + 1, _MAX_DOUBLINGS)
         return self._jittered(wait)
 
     def succeeded(self) -> None:
-        """A session was good: the next failure is a first one again."""
+        """Note that a session was good, so that the next failure counts as the first one again."""
         self._failures = 0
 
     def after(self, seconds: float) -> float:
-        """A session ended well: how long to wait, of so many seconds."""
+        """The seconds to wait after a session that ended well: up to a half less than ``seconds``."""
         return self._jittered(seconds)
 
     def _jittered(self, wait: float) -> float:

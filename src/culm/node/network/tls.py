@@ -1,8 +1,15 @@
-"""TLS for ``culm://``: a certificate made from an identity, and what the other side's certificate is worth.
+"""TLS for ``culm://``: a certificate made from an identity, and what the other side's certificate proves.
 
-TLS 1.3 only. Names and dates in certificates mean nothing here, and no authority signs them: the key is what counts,
-and OpenSSL checks in every handshake that the listener holds it. The caller shows no certificate; it proves its key
-inside (``culm.session.handshake``), as Python's ``ssl`` cannot take a client certificate that no authority vouches for.
+On the web, a certificate binds a *name* to a key, and an authority that both sides trust signs it. Culm has neither
+names nor authorities: an address contains the listener's key itself. What remains useful of TLS is encryption, and the
+proof in its handshake that the listener holds the private key of the certificate it shows.
+
+So a listener makes its own certificate, from its identity's Ed25519 key, and signs it itself. Names and dates in it
+mean nothing. The caller takes any certificate, reads the key out of it (``peer_key``), and compares that with the key in the
+address. If they differ, somebody else answers there.
+
+The caller shows no certificate, because Python's ``ssl`` cannot accept a client certificate that no authority has
+signed. It proves its key inside the encrypted connection instead (``culm.session.handshake``). TLS 1.3 only.
 
 Specification: docs/specs/culm.md, "Addresses and TLS".
 """
@@ -25,26 +32,27 @@ if TYPE_CHECKING:
     from culm.bamboo import Identity
 
 ALPN = "culm/1"
-_FROM = datetime(2020, 1, 1, tzinfo=UTC)
+"""The name of the protocol inside, as both sides tell each other in the TLS handshake."""
+_FROM = datetime(2020, 1, 1, tzinfo=UTC)  # Fixed, so that an identity has one certificate; nobody looks at it.
 _UNTIL = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)  # RFC 5280: "no well-defined expiration date"
 
 
 def listening_context(identity: Identity) -> ssl.SSLContext:
-    """The context of a listener that is ``identity``."""
+    """The TLS context of a listener whose identity is ``identity``."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _harden(context)
-    context.num_tickets = 0  # sessions are not resumed
+    context.num_tickets = 0  # Sessions are never resumed: a resumed one would skip the proof of the listener's key.
     _load(context, identity)
     return context
 
 
 @lru_cache(1)
 def calling_context() -> ssl.SSLContext:
-    """The context of a caller, who then has to ask for ``peer_key``."""
+    """The TLS context of a caller. It accepts any certificate, so the caller must compare ``peer_key`` itself."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _harden(context)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # no authority is asked: the key is compared
+    context.verify_mode = ssl.CERT_NONE  # There is no authority to ask. ``connect`` compares the key with the address.
     return context
 
 
@@ -56,7 +64,8 @@ def _harden(context: ssl.SSLContext) -> None:
 def _load(context: ssl.SSLContext, identity: Identity) -> None:
     """Give a context the identity's key and a certificate for it.
 
-    ``ssl`` reads them from files only: the key is sealed there with a password that nobody else ever sees.
+    ``ssl`` reads both from files only. The file lives for a moment, and the key in it is encrypted with a random
+    password, so that a copy of the disk, or a crash at this moment, does not reveal the key.
     """
     from cryptography import x509  # noqa: PLC0415 - takes long to load
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
@@ -90,7 +99,10 @@ def _load(context: ssl.SSLContext, identity: Identity) -> None:
 
 
 def peer_key(writer: asyncio.StreamWriter) -> bytes:
-    """The listener's key (32 bytes) that a TLS connection has proved; ``RemoteProtocolError`` if it is none of ours."""
+    """The listener's key (32 bytes) that a TLS connection has proved.
+
+    ``RemoteProtocolError`` if the certificate cannot be read or holds no Ed25519 key.
+    """
     from cryptography import x509  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Connections: TCP, and TLS for ``culm://``."""
+"""Opening and accepting connections: TCP, and TLS for ``culm://``. Errors of the system become those of Culm here."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 
     from culm.node.network.urls import PeerUrl
 
-_STREAM_LIMIT = 64 * 1024
+_STREAM_LIMIT = 64 * 1024  # Bytes: asyncio stops reading from the socket when twice as many wait to be read by us.
 CONNECT_SECONDS = 10.0
+"""For connecting, TLS included. A host that is not there should not hold up ``culm sync`` for the minutes that the
+system would wait."""
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def connect(url: PeerUrl) -> Streams:
-    """Connect to a peer; ``NetworkError`` if that fails or takes more than ten seconds.
+    """Connect to a peer; ``NetworkError`` if that fails or takes more than ``CONNECT_SECONDS``.
 
-    With ``culm://``, ``PeerRefused`` if somebody else answers than the one whose key the address has.
+    With ``culm://``, ``PeerRefused`` if the listener proves another key than the one in the address.
     """
     secure = {"ssl": calling_context(), "server_hostname": ""} if url.is_secure else {}
     try:
@@ -49,9 +51,10 @@ async def listen_at(
     url: PeerUrl,
     accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
 ) -> tuple[asyncio.Server, PeerUrl]:
-    """Listen; the server, and its address with the port that it got. ``ConfigError`` if that cannot be.
+    """Listen; the server, and the address with the port that the system gave. ``ConfigError`` if that fails.
 
-    TLS is the caller's business (``secured``), who so can refuse a connection before it costs anything.
+    ``accept`` gets plain TCP connections. It starts TLS itself (``secured``), so that it can refuse a connection before
+    the handshake costs anything.
     """
     try:
         server = await asyncio.start_server(accept, url.host, url.port, limit=_STREAM_LIMIT)
@@ -61,9 +64,10 @@ async def listen_at(
 
 
 async def secured(writer: asyncio.StreamWriter, context: ssl.SSLContext, seconds: float) -> None:
-    """Shake hands by TLS with somebody who called, within so many seconds; ``NetworkError`` if that fails.
+    """Do the TLS handshake with a caller, within ``seconds``; ``NetworkError`` if it fails.
 
-    It has to be the first thing that is awaited on a connection: what comes before is not for TLS.
+    Nothing else may be awaited on the connection before. Otherwise the first bytes of the handshake could be read as
+    plain data, and TLS would miss them.
     """
     transport = writer.transport
     try:
@@ -72,11 +76,13 @@ async def secured(writer: asyncio.StreamWriter, context: ssl.SSLContext, seconds
         raise NetworkError(f"the caller failed the TLS 1.3 handshake: {error.reason}") from None
     except OSError as error:
         raise NetworkError(f"the connection broke during the TLS handshake: {_reason(error)}") from None
-    except AttributeError:  # lost just when the handshake was over: asyncio has nothing to put in the transport's place
+    except AttributeError:
+        # The connection was lost just when the handshake was over. asyncio has then put None in the transport's place;
+        # put the old transport back, so that the writer can be closed.
         writer._transport = transport  # type: ignore[attr-defined]  # noqa: SLF001
         raise NetworkError("the connection broke during the TLS handshake") from None
 
 
 def _reason(error: OSError) -> str:
-    """The system's words for an error: asyncio's own repeat the address."""
+    """The system's words for an error, because asyncio's own repeat the address."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)

@@ -1,4 +1,8 @@
-"""Addresses: the protocol, the host and the port, as in ``bushbaby://HOST:PORT``."""
+"""Addresses of peers and listeners: protocol, host and port, as in ``bushbaby://HOST:PORT``.
+
+The address of a ``culm://`` listener also has its key, as in ``culm://KEY@HOST:PORT``: whoever has the address can
+check who answers, and needs no directory.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +16,25 @@ from culm.wire.places import author_text, parse_author
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SCHEMES = ("culm", "bushbaby", "intervals", "proposals")  # protocols in which we contact peers
+SCHEMES = ("culm", "bushbaby", "intervals", "proposals")
+"""Protocols by which a node calls peers."""
 LISTENER_SCHEMES = (*SCHEMES, "negentropy")
-_SECURE = ("culm",)  # TLS, in which the listener proves the identity that the address names as ``KEY@``
+"""Protocols by which a node can be called."""
+_SECURE = ("culm",)  # Protocols inside TLS, in which the listener proves the identity that its address names as KEY@.
 _MAX_PORT = 65535
 
 
 def forms(schemes: Sequence[str], *, listening: bool = False) -> list[str]:
-    """What addresses look like. To connect by ``culm://`` the listener's key is needed."""
+    """What addresses look like, for messages. Only an address to connect to needs the listener's key."""
     return [f"{scheme}://{'KEY@' if scheme in _SECURE and not listening else ''}HOST:PORT" for scheme in schemes]
 
 
 @dataclass(frozen=True, slots=True)
 class PeerUrl:
-    """Where to listen or to connect, and by which protocol. IPv6 addresses stand in brackets.
+    """Where to listen or to connect, and by which protocol. As text, IPv6 addresses stand in brackets.
 
-    ``key``: with ``culm://``, the listener's identity (32 bytes); nobody else is talked to.
+    ``key``: the identity (32 bytes) that the listener has to prove; None with protocols other than ``culm://``, and
+    before a listener is started.
     """
 
     scheme: str
@@ -37,7 +44,10 @@ class PeerUrl:
 
     @classmethod
     def parse(cls, text: str, *, schemes: Sequence[str] = SCHEMES, may_be_zero: bool = False) -> Self:
-        """Read a URL; ``ConfigError`` if it is none. Port 0 (any free one) makes sense for listening only."""
+        """Read an address; ``ConfigError`` if it is none, or has another protocol than one of ``schemes``.
+
+        ``may_be_zero``: the address is one to listen at, so that port 0 (any free one) is allowed and no key is needed.
+        """
         try:
             parts = urlsplit(text)
             host, port = parts.hostname, parts.port
@@ -61,7 +71,7 @@ class PeerUrl:
 
     @property
     def is_secure(self) -> bool:
-        """Whether connections are TLS, in which the listener proves its identity."""
+        """Whether connections use TLS, in which the listener proves its identity."""
         return self.scheme in _SECURE
 
     def __str__(self) -> str:
@@ -71,6 +81,6 @@ class PeerUrl:
 
 
 def _has_more(text: str, parts: SplitResult) -> bool:
-    """Whether there is anything in an address but protocol, key, host and port; also what ``urlsplit`` passes over."""
+    """Whether an address has more than protocol, key, host and port, or anything that ``urlsplit`` silently drops."""
     more = parts.path or parts.query or parts.fragment or parts.password is not None
     return bool(more) or text.endswith(("?", "#")) or not text.isprintable() or " " in text

@@ -1,1 +1,1 @@
-"""The operator's choices: whom a node talks to, what it wants and gives, and what of that is missing."""
+"""The operator's choices: whom a node talks to, what it wants and shares, and what is missing of what it wants."""

@@ -1,6 +1,8 @@
-"""Taking up changes of the operator's choices while a node runs.
+"""Following the operator's choices while a node runs: ``culm follow`` writes a file, the running node takes it up.
 
-The file is looked at a few times a second. A damaged one is told once and changes nothing: the choices before stay.
+The node looks at the file's time, size and inode a few times a second. If the file is damaged, for instance by an
+editor, the node says so once and keeps the choices that it has. Falling back to the defaults could open a private node
+to everybody.
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ if TYPE_CHECKING:
     from culm.node.interests.policy import Policy, PolicyFile
 
 LOOK_SECONDS = 0.25
+"""Between two looks at the file: soon enough for whoever waits for the effect, at the cost of one system call."""
 _logger = logging.getLogger("culm.node")
 Seen = tuple[int, int, int]
 
 
 class ChoicesWatch:
-    """Tells what a clump's choices have become. ``adapt`` adds what is not kept in the file: options of the call."""
+    """Notices changes of one clump's choices. ``adapt`` adds what is not in the file: options of the command line."""
 
     def __init__(
         self, file: PolicyFile, clump: bytes, adapt: Callable[[Policy], Policy] = lambda policy: policy
@@ -31,16 +34,16 @@ class ChoicesWatch:
         self._clump = clump
         self._adapt = adapt
         self._seen = self._look()
-        self._told: Policy | None = None
+        self._current: Policy | None = None
 
     def start(self) -> Policy:
         """The choices to begin with; ``ConfigError`` if the file is damaged."""
         self._seen = self._look()
-        self._told = self._adapt(self._file.load(self._clump))
-        return self._told
+        self._current = self._adapt(self._file.load(self._clump))
+        return self._current
 
     def changed(self) -> Policy | None:
-        """The choices if they are others than before; None if they are not, or if the file cannot be read."""
+        """The new choices, or None: if they are the same as before, or if the file cannot be read."""
         seen = self._look()
         if seen == self._seen:
             return None
@@ -50,13 +53,13 @@ class ChoicesWatch:
         except ConfigError as error:
             _logger.warning("the choices stay as they were", extra={"reason": str(error)})
             return None
-        if policy == self._told:
+        if policy == self._current:
             return None
-        self._told = policy
+        self._current = policy
         return policy
 
     async def run(self, change: Callable[[Policy], Awaitable[None]]) -> None:
-        """Look for changes for ever, and hand them on."""
+        """Call ``change`` with each new version of the choices, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             policy = await asyncio.to_thread(self.changed)

@@ -1,9 +1,13 @@
-"""Interests against what is held: which spans to ask for; and as requests of the Bushbaby protocol.
+"""What is missing: an interest (what we want of a log) compared with what the store holds of it.
 
-A WANT names spans of entries, and what it brings are entries with their payloads. So filters that it cannot express
-(sizes, forbidden numbers, metadata or payloads alone) are left out: more comes than was asked for, never less. What is
-held of an entry says what its payload is, though: one that is not wanted is not asked for again. The certificates of a
-range are asked for with it, or its entries could not be verified.
+An interest has filters: payload sizes, forbidden numbers, entries or payloads alone. Two kinds of requests follow from
+it. Those of Point-2-Point can say most of these filters (``lacking``). A Bushbaby WANT cannot: it names spans of
+entries, and brings entries with their payloads (``missing``). So its filters are left out, and more comes than is
+wanted, never less. Once an entry is held, its payload's size is known, and a payload that is not wanted is not asked
+for again.
+
+The entries on the path from a wanted entry to entry 1 (its certificates) are wanted with it. Otherwise it could not be
+verified.
 
 Specification: docs/specs/bushbaby.md, "WANT".
 """
@@ -24,12 +28,12 @@ if TYPE_CHECKING:
 
 EVERYTHING = RangeSet([Range(1)])
 Span = tuple[int, int]
-_PAGE = 256  # spans looked at at once
-_MOST_WAITING = 4096  # entries of a log that wait, looked at at once
+_PAGE = 256  # Spans read from the store at once: enough for most logs, and little memory for one full of holes.
+_MOST_WAITING = 4096  # Waiting entries of a log that are looked at; the rest follows when the first ones are verified.
 
 
 def missing(store: ReadableStore, interest: RangeSet, log: Log, high: int, limit: int) -> list[Span]:
-    """The first ``limit`` spans to ask for of a log that the peer has up to ``high``."""
+    """The first ``limit`` spans to ask for of a log that the peer holds up to ``high``."""
     if interest == EVERYTHING:
         return store.missing(log, high, limit)
     found: list[Span] = []
@@ -50,9 +54,10 @@ def lacking(
     least: int | None = None,
     greatest: int | None = None,
 ) -> list[Span]:
-    """The first ``limit`` spans from ``low`` on of what a range denotes and is not held; a path is taken as dense.
+    """The first ``limit`` spans, from ``low`` on, of what a range wants and the store does not hold.
 
-    ``least`` and ``greatest``, sizes in bytes, narrow the payloads that are wanted further.
+    A sparse range (a path) is treated as if it wanted all numbers between its ends; callers that do not want that look
+    at its numbers one by one. ``least`` and ``greatest``, in bytes and both included, narrow the sizes further.
     """
     low_size, high_size = inclusive_sizes(item)
     least, greatest = max(least or 0, low_size), high_size if greatest is None else min(greatest, high_size)
@@ -70,7 +75,7 @@ def lacking(
 
 
 def _without(span: Span, forbidden: Iterable[int]) -> Iterator[Span]:
-    """The parts of a span between forbidden numbers, which ascend."""
+    """The parts of a span between ``forbidden`` numbers, which have to ascend."""
     low, high = span
     for seq in forbidden:
         if low <= seq <= high:
@@ -82,13 +87,14 @@ def _without(span: Span, forbidden: Iterable[int]) -> Iterator[Span]:
 
 
 def stranded(store: ReadableStore, log: Log, interest: RangeSet, newest: int) -> list[int]:
-    """The entries, not held, that those of an interest that wait for their path need first; ascending.
+    """The numbers of the entries to ask for so that entries which wait for their path can be verified; ascending.
 
-    What waits is held, so that it is not missing; and its path need not be a part of the interest. ``newest`` is where
-    the peer's log ends: what an open sparse range denotes depends on that.
+    An entry that waits is held, so it is not missing itself, and its path need not be part of the interest: nobody
+    would ask for it otherwise. ``newest`` is the number at which the peer's log ends, on which depends what an open
+    sparse range means.
     """
     lookup = store.lookup(log)
-    needs: dict[int, int] = {}  # of each entry that waits, the first on its path that does not
+    needs: dict[int, int] = {}  # For each entry that waits: the first one on its path that does not wait.
     found: set[int] = set()
     for seq in store.waiting(log, _MOST_WAITING):
         below = lipmaa(seq)
@@ -105,7 +111,7 @@ def _wants_all(item: Range) -> bool:
 
 
 def _pages(store: ReadableStore, log: Log, low: int, high: int) -> Iterator[Span]:
-    """All that is missing, a page at a time."""
+    """All spans that are missing, read from the store a page at a time."""
     while page := store.missing(log, high, _PAGE, low=low):
         yield from page
         if len(page) < _PAGE or page[-1][1] >= high:
@@ -114,7 +120,7 @@ def _pages(store: ReadableStore, log: Log, low: int, high: int) -> Iterator[Span
 
 
 def _still_wanted(store: ReadableStore, log: Log, interest: Iterable[Range], span: Span, newest: int) -> Iterator[Span]:
-    """A missing span without the entries that are held and whose payload nobody wants; certificates are such."""
+    """The parts of a missing span around entries that are held and whose payload nobody wants."""
     low, high = span
     for stored in store.entries(log, low, high):
         entry = stored.entry
@@ -130,7 +136,10 @@ def _still_wanted(store: ReadableStore, log: Log, interest: Iterable[Range], spa
 
 
 def wanted(interest: Iterable[Range], newest: int) -> list[Span]:
-    """The numbers that an interest needs of a log of ``newest`` entries, as ascending spans that do not touch."""
+    """The numbers that an interest needs of a log of ``newest`` entries, certificates included.
+
+    Spans ascend and do not touch each other.
+    """
     spans: list[Span] = []
     for item in interest:
         if item.is_empty or newest < item.start:

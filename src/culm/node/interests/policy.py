@@ -1,8 +1,8 @@
-"""Whom a node talks to, what it takes and what it gives: the operator's choices, not the protocol's.
+"""The policy: whom a node talks to, what it takes, and what it gives.
 
-Kept for each clump in ``HOME/policy.json``. An allow list that is not empty admits only what it names; a block list
-wins over it. Logs are shared unless they were unshared. What is followed narrows what is asked for; whoever follows
-nothing in particular asks for everything allowed.
+These are choices of the operator, kept for each clump in ``HOME/policy.json``. An allow list that is not empty admits
+only what it names. A block list wins over an allow list. Logs are shared unless the operator has unshared them. A node
+that follows nothing in particular asks for everything that is allowed; following something narrows that to it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ _NOTHING = RangeSet()
 class Policy:
     """The choices for one clump. Keys are 32 bytes.
 
-    ``interests`` narrows what is asked for, to ranges of the logs it names and of all logs of the authors it names
-    (None: everything allowed), unless ``hoard`` is set. The logs of the authors in ``own``, our identities, are of
-    interest in any case: whoever lost the end of their own log must not append to what is left. ``promote`` names logs
-    that are sent to every peer unasked. ``curate`` is called with each entry and its payload before it is kept; what it
-    turns down is neither kept nor passed on.
+    ``interests`` narrows what is asked for: to ranges of the logs that it names, and of all logs of the authors that it
+    names. None: everything that is allowed, and so with ``hoard``, whatever ``interests`` says. Logs of the authors in
+    ``own``, our identities, are wanted in any case: somebody who has restored an old backup must get the end of their
+    log back before they append to it, because otherwise they would fork it. ``promote`` names logs that are sent to
+    every peer unasked. ``curate`` is called with each entry and its payload before it is kept; what it refuses is
+    neither kept nor passed on.
     """
 
     allow_peers: frozenset[Key] = frozenset()
@@ -60,11 +61,11 @@ class Policy:
         return author not in self.block_authors and (not self.allow_authors or author in self.allow_authors)
 
     def wants(self, log: Log) -> bool:
-        """Whether to ask for a log that a peer announces."""
+        """Whether to ask for anything of a log."""
         return len(self.interest(log)) > 0
 
     def interest(self, log: Log) -> RangeSet:
-        """What to ask for of a log; nothing, if its author is not admitted."""
+        """What to ask for of a log; an empty set if its author is not admitted."""
         if not self.admits_author(log[0]):
             return _NOTHING
         if self.hoard or self.interests is None or log[0] in self.own:
@@ -77,17 +78,17 @@ class Policy:
 
     @property
     def wants_everything(self) -> bool:
-        """Whether everything is asked for of every log."""
+        """Whether everything is asked for of every log, so that nobody need look at single logs."""
         return (self.hoard or self.interests is None) and not (self.allow_authors or self.block_authors)
 
     @property
     def hides_logs(self) -> bool:
-        """Whether there may be logs that are not for others."""
+        """Whether there may be logs that are held and not shared."""
         return bool(self.unshared or self.block_authors or self.allow_authors)
 
 
 class PolicyFile:
-    """``HOME/policy.json``: the lists of each clump, as hex, and what is followed, with ranges as text."""
+    """``HOME/policy.json``: for each clump the lists, with keys as hex, and what is followed, with ranges as text."""
 
     _KEYS = ("allow_peers", "block_peers", "allow_authors", "block_authors")
 
@@ -111,7 +112,10 @@ class PolicyFile:
         return Policy(allow_peers, block_peers, allow_authors, block_authors, unshared, interests)
 
     def save(self, clump: bytes, policy: Policy) -> None:
-        """Keep the lists and the interests of a clump (promotions and callbacks are not kept)."""
+        """Write the lists and interests of a clump; ``ConfigError`` if that fails, and then the file is as before.
+
+        ``hoard``, ``promote``, ``own`` and ``curate`` are not kept.
+        """
         document = self._read()
         lists: dict[str, Any] = {name: sorted(key.hex() for key in getattr(policy, name)) for name in self._KEYS}
         lists["unshared"] = sorted([author.hex(), log_id] for author, log_id in policy.unshared)

@@ -65,12 +65,13 @@ class Column:
 
     def check_one(self, value: Any) -> None:  # noqa: ANN401 - it may be anything
         """The same for a single value, which is faster that way."""
-        if type(value) in self.types and (
-            value is None
-            or ((self.low is None or self.low <= value <= self.high) and (self.size is None or len(value) == self.size))
-        ):
-            return
-        raise self._damaged(value)
+        if type(value) not in self.types:
+            raise self._damaged(value)
+        if self.low is not None:
+            if value is not None and not self.low <= value <= self.high:
+                raise self._damaged(value)
+        elif self.size is not None and value is not None and len(value) != self.size:
+            raise self._damaged(value)
 
     def or_null(self) -> Column:
         """The same for a column that may also be empty."""
@@ -93,8 +94,8 @@ AT = _number("a position in a log", -(1 << 63), (1 << 63) - 2)
 """A sequence number less one, so the greatest 64-bit integer is none: the number after it would not fit."""
 COUNT = _number("a count", 0, _MOST)
 ROW = _number("a row id", 1, _MOST)
-STATE = _number("the state of an entry", min(State), max(State))
-PAYLOAD_STATE = _number("the state of a payload", min(PayloadState), max(PayloadState))
+STATE = _number("the state of an entry", int(min(State)), int(max(State)))
+PAYLOAD_STATE = _number("the state of a payload", int(min(PayloadState)), int(max(PayloadState)))
 FLAG = _number("0 or 1", 0, 1)
 SIGN = _number("-1, 0 or 1", -1, 1)
 BYTES = Column("a byte string", frozenset({bytes}))

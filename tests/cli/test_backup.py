@@ -45,7 +45,7 @@ def test_there_and_back(full: Culm, name: str) -> None:
     target = full.home.parent / name
     made = full("backup", target)
     assert made.code == 0, made
-    assert "secrets" in made.err
+    assert "secret keys" in made.err
     assert target.stat().st_mode & 0o077 == 0
     again = full.at("again")
     result = again("restore", target)

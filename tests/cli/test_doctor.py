@@ -37,7 +37,7 @@ def test_a_healthy_home(culm: Culm) -> None:
     culm("follow", "a" * 43, "--clump", "x")
     assert problems(culm) == []
     shown = culm("doctor")
-    assert shown.out.endswith("all is well\n")
+    assert shown.out.endswith("no problems\n")
     for word in ("store: 1 verified", "identities: default", "configuration:", "choices:", "disk:", "clock:"):
         assert word in shown.out
 
@@ -126,7 +126,7 @@ def test_forks(culm: Culm) -> None:
     with SQLiteStore(culm.home / "store.db") as store:
         store.add([*theirs.items(), (theirs.make(3, b"other"), b"other")])
     assert problems(culm) == []
-    assert "forked, of others: 1 log" in culm("doctor").out
+    assert "1 log of other authors forked" in culm("doctor").out
     mine = build_log(1, seed=6)
     secret = mine.identity.seed.hex()
     (culm.home / "secret").write_text(secret)

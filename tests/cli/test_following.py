@@ -27,9 +27,9 @@ def test_following_and_not(culm: Culm) -> None:
     assert culm("following", *CLUMP, "--json").json == {"everything": True, "following": []}
     first = culm("follow", NAME, *CLUMP, "--from", 3, "--max-payload", "1kB", "--without-payload", "5,7")
     assert (first.code, first.out) == (0, f"following {NAME}: 3.. sizes ..1000 without 5,7\n")
-    assert "nothing else is asked for" in first.err
+    assert "asks only for what you follow" in first.err
     again = culm("follow", NAME, *CLUMP, "--sparse", "--from", 2, "--to", 40, "--min-payload", 5)
-    assert "before it was: 3.. sizes" in again.err
+    assert "this replaces: 3.. sizes" in again.err
     assert culm("follow", NAME, *CLUMP, "--add", "--from", 100, "--json").json["ranges"] == [
         "2..40 sparse sizes 5..", "100..",
     ]  # fmt: skip
@@ -38,12 +38,12 @@ def test_following_and_not(culm: Culm) -> None:
     assert [row["what"] for row in found["following"]] == sorted([NAME, AUTHOR])
     assert AUTHOR in culm("following", *CLUMP).out
     assert culm("following", "--clump", "y", "--json").json["everything"]
-    assert culm("unfollow", AUTHOR, *CLUMP).out == "in clump x 1 more are followed\n"
+    assert culm("unfollow", AUTHOR, *CLUMP).out == "in clump x you still follow 1\n"
     wrong = culm("unfollow", AUTHOR, *CLUMP)
     assert (wrong.code, NAME in wrong.err) == (2, True)
-    assert "only your own logs" in culm("unfollow", NAME, *CLUMP).out
+    assert "asks only for your own logs" in culm("unfollow", NAME, *CLUMP).out
     assert culm("following", *CLUMP, "--json").json == {"everything": False, "following": []}
-    assert "everything that is allowed" in culm("unfollow", "--all", *CLUMP).out
+    assert "everything that the policy allows" in culm("unfollow", "--all", *CLUMP).out
     assert culm("following", *CLUMP, "--json").json["everything"]
 
 
@@ -52,14 +52,14 @@ def test_following_and_not(culm: Culm) -> None:
     [
         (("follow", "x"), "author"),
         (("follow", NAME, "--from", "0"), "sequence number"),
-        (("follow", NAME, "--from", "7", "--to", "6"), "no range"),
+        (("follow", NAME, "--from", "7", "--to", "6"), "ends before it begins"),
         (("follow", NAME, "--min-payload", "7", "--max-payload", "6"), "no payload"),
         (("follow", NAME, "--without-payload", "1,x"), "sequence number"),
-        (("follow", NAME, "--from", "5", "--without-payload", "3"), "not among"),
+        (("follow", NAME, "--from", "5", "--without-payload", "3"), "entry 3 is not in the range"),
         (("follow", NAME, "--without-payload", ",".join(map(str, range(1, 700)))), "too many"),
         (("unfollow",), "--all"),
         (("unfollow", NAME, "--all"), "--all"),
-        (("unfollow", NAME), "not followed"),
+        (("unfollow", NAME), "do not follow"),
     ],
 )
 def test_wrong_calls(culm: Culm, arguments: tuple[str, ...], reason: str) -> None:
@@ -81,9 +81,9 @@ def test_a_clump_is_needed(culm: Culm) -> None:
 
 
 def test_a_blocked_author_is_told_of(culm: Culm) -> None:
-    """Following one who is blocked is said to be in vain."""
+    """Following an author who is blocked warns that nothing will arrive."""
     culm("block", "author", AUTHOR, *CLUMP)
-    assert "blocked" in culm("follow", NAME, *CLUMP).err
+    assert "the policy does not allow" in culm("follow", NAME, *CLUMP).err
 
 
 def test_a_sync_asks_for_what_is_followed(culm: Culm) -> None:

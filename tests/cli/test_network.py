@@ -199,7 +199,7 @@ def test_comparing_a_store_with_a_node(culm: Culm) -> None:
         text = culm("reconcile", culm.home, url, "--split", "newest").out
         assert "the store lacks 1 entry and 1 payload" in text
         assert "peer lacks entries" in text
-        assert "the peer lacks nothing" in bob("reconcile", bob.home, url).out
+        assert "the peer has everything" in bob("reconcile", bob.home, url).out
         refused = culm("reconcile", culm.home, url, "--apply")
         assert (refused.code, refused.err.count("\n")) == (2, 1)
     gone = culm("reconcile", culm.home, url)

@@ -43,7 +43,7 @@ def test_differences_are_named_and_moved(culm: Culm, tmp_path: Path) -> None:
 def test_equal_stores(culm: Culm) -> None:
     """A store and itself: nothing is lacking, in one round."""
     culm("append", 1, "--text", "x")
-    assert "hold the same" in culm("reconcile", culm.home, culm.home).out
+    assert "have the same entries" in culm("reconcile", culm.home, culm.home).out
     result = culm("reconcile", culm.home, culm.home / "store.db", "--json").json
     assert result["logs"] == []
     assert result["views"]["entries"]["rounds"] == 1

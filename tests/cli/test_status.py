@@ -62,7 +62,7 @@ def test_a_token_from_a_file_or_the_environment(culm: Culm, tmp_path: Path, monk
         (("--http", "0.0.0.0:0"), "set a token"),
         (("--http", "8484"), "HOST:PORT"),
         (("--http", "127.0.0.1:0", "--http-token-file", "/nowhere"), "cannot read /nowhere"),
-        (("--http", "127.0.0.1:0", "--index", "x"), "there is no status page"),
+        (("--http", "127.0.0.1:0", "--index", "x"), "an index has no status page"),
         (("--http-token-file", "x"), "nothing to do"),
         ((), "--http HOST:PORT"),
     ],

@@ -49,12 +49,14 @@ _NAME = re.compile(r"store\.db|policy\.json|culm\.toml|(store\.db-payloads|ident
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    backup = commands.add("backup", _backup, "copy a home, identities included, while nodes use it")
+    backup = commands.add("backup", _backup, "copy a whole home, with its identities; nodes can keep running")
     backup.add_argument(
-        "target", metavar="FILE|DIR", help="a FILE ends with .tar, .tar.gz or .tgz; anything else is a DIR"
+        "target",
+        metavar="FILE|DIR",
+        help="a name that ends with .tar, .tar.gz or .tgz makes an archive, any other name a folder",
     )
-    restore = commands.add("restore", _restore, "make a home from a backup, where there is none")
-    restore.add_argument("source", metavar="FILE|DIR", help="what culm backup made")
+    restore = commands.add("restore", _restore, "make a new home from a backup")
+    restore.add_argument("source", metavar="FILE|DIR", help="the archive or folder that culm backup made")
 
 
 # -- making one ------------------------------------------------------------------------------------------------------
@@ -65,7 +67,7 @@ def _backup(arguments: argparse.Namespace) -> int:
     if not home.store_path.exists():
         raise ConfigError(f"{home.path} is not a Culm home yet; make one with: culm init")
     if os.path.lexists(target):
-        raise ConfigError(f"{target} is there already; a backup is never written over another")
+        raise ConfigError(f"{target} exists already, and a backup never overwrites anything: choose another name")
     config = home.path / "culm.toml" if arguments.config is None else Path(arguments.config)
     with _beside(target) as staging, progress_bar("copying") as bar:
         folder = staging / "copy"
@@ -96,7 +98,7 @@ def _backup(arguments: argparse.Namespace) -> int:
     else:
         identities = counted(len(home.identity_names()), "identity")
         print(f"backed up {counted(copied.entries, 'entry')} ({size_text(copied.size)}) and {identities} to {target}")
-        note("keep it where only you can read it: it holds the secrets of your identities")
+        note("keep the backup where only you can read it: it holds the secret keys of your identities")
     return 0
 
 
@@ -180,7 +182,9 @@ class _Expected:
 def _restore(arguments: argparse.Namespace) -> int:
     home, source = Home.find(arguments.home), Path(arguments.source)
     if home.path.exists() and (not home.path.is_dir() or any(home.path.iterdir())):
-        raise ConfigError(f"{home.path} is not empty; a backup is restored only where nothing is: give --home DIR")
+        raise ConfigError(
+            f"{home.path} is not empty, and restore never overwrites a home: name a new folder with --home DIR"
+        )
     home.path.absolute().parent.mkdir(parents=True, exist_ok=True)
     with _beside(home.path) as staging:
         folder = staging / "home"
@@ -191,7 +195,9 @@ def _restore(arguments: argparse.Namespace) -> int:
             report = store.verify(None, lambda entries: bar.update(entries, 0))
         if report.problems:
             place, reason = report.problems[0]
-            raise StoreDamaged(f"{source}: the store in it is damaged: {reason}" + (f" ({place})" if place else ""))
+            raise StoreDamaged(
+                f"{source}: the store in this backup is damaged: {reason}" + (f" ({place})" if place else "")
+            )
         for path in [folder, *(path for path in folder.iterdir() if path.is_dir())]:
             sync(path)
         folder.rename(home.path)
@@ -200,10 +206,10 @@ def _restore(arguments: argparse.Namespace) -> int:
         print_json({"home": str(home.path), "entries": report.entries, "payloads": report.payloads})
     else:
         held = f"{counted(report.entries, 'entry')} and {counted(report.payloads, 'payload')}"
-        print(f"restored {held} to {home.path}, all checked")
+        print(f"restored {held} to {home.path} and verified all of it")
         note(
-            "if you published after this backup was made, sync with a peer before you append:"
-            " an entry on top of an old one forks your log"
+            "if you published after this backup was made, sync with a peer before you append;"
+            " otherwise your next entry forks your log"
         )
     return 0
 
@@ -219,9 +225,9 @@ def _unpack(source: Path, folder: Path) -> None:
     except tarfile.ReadError as error:
         if "could not be opened" in str(error):
             raise ConfigError(f"{source} is not a backup: neither a folder nor a tar archive") from None
-        raise StoreDamaged(f"{source} is not a whole backup: {error}") from None
+        raise StoreDamaged(f"{source} is not a complete backup: {error}") from None
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise StoreDamaged(f"{source} is not a whole backup: {error}") from None
+        raise StoreDamaged(f"{source} is not a complete backup: {error}") from None
     except OSError as error:
         raise ConfigError(f"cannot read {source}: {error.strerror or error}") from None
 
@@ -231,13 +237,13 @@ def _unpack_folder(source: Path, folder: Path) -> None:
         with (source / _MANIFEST).open("rb") as file:
             expected = _read_manifest(source, file)
     except FileNotFoundError:
-        raise ConfigError(f"{source} is not a backup: there is no {_MANIFEST} in it") from None
+        raise ConfigError(f"{source} is not a backup: it has no {_MANIFEST}") from None
     for name, of_file in expected.items():
         try:
             with (source / name).open("rb") as file:
                 _take(source, name, file, of_file, folder)
         except FileNotFoundError:
-            raise StoreDamaged(f"{source}: {name} is missing") from None
+            raise StoreDamaged(f"{source} is not a complete backup: {name} is missing") from None
 
 
 def _unpack_archive(source: Path, archive: tarfile.TarFile, folder: Path) -> None:
@@ -250,7 +256,7 @@ def _unpack_archive(source: Path, archive: tarfile.TarFile, folder: Path) -> Non
         if of_file is not None and (file := archive.extractfile(member)) is not None:
             _take(source, member.name, file, of_file, folder)
     if expected:
-        raise StoreDamaged(f"{source}: {next(iter(expected))} is missing")
+        raise StoreDamaged(f"{source} is not a complete backup: {next(iter(expected))} is missing")
 
 
 def _read_manifest(source: Path, file: IO[bytes]) -> dict[str, _Expected]:
@@ -258,7 +264,7 @@ def _read_manifest(source: Path, file: IO[bytes]) -> dict[str, _Expected]:
         document = json.loads(file.read(_MAX_MANIFEST))
         if document["culm-backup"] != _VERSION:
             raise ConfigError(
-                f"{source} is a backup of version {document['culm-backup']!r}; this program reads {_VERSION}"
+                f"{source} is a backup of version {document['culm-backup']!r}; this program reads version {_VERSION}"
             )
         files = {
             str(name): _Expected(int(of_file["size"]), str(of_file["blake2b"]))
@@ -267,11 +273,11 @@ def _read_manifest(source: Path, file: IO[bytes]) -> dict[str, _Expected]:
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise StoreDamaged(f"{source}: {_MANIFEST} is damaged") from None
     if "store.db" not in files or not all(map(_NAME.fullmatch, files)):
-        raise StoreDamaged(f"{source}: {_MANIFEST} names what is no part of a home")
+        raise StoreDamaged(f"{source}: {_MANIFEST} lists a file that does not belong in a home")
     return files
 
 
 def _take(source: Path, name: str, file: IO[bytes], expected: _Expected, folder: Path) -> None:
     digest = _write_private(file, folder / name, expected.size)
     if (folder / name).stat().st_size != expected.size or digest != expected.digest or file.read(1):
-        raise StoreDamaged(f"{source}: {name} is not what was backed up")
+        raise StoreDamaged(f"{source}: {name} has changed since the backup was made: its size or checksum differs")

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 EXIT_DATA, EXIT_CALL, EXIT_NETWORK, EXIT_INTERRUPTED = 1, 2, 3, 130
 
+_HOME_HELP = "folder of the store and the identities (default: $CULM_HOME, else ~/.culm)"
+_CONFIG_HELP = "configuration file (default: culm.toml in the home)"
+_JSON_HELP = "print the result as JSON"
 _GROUPS = (
     "identity",
     "logs",
@@ -74,14 +77,14 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     # Given before the command or after it: the ones after it must not reset those before.
     common = _Parser(add_help=False)
-    common.add_argument("--home", metavar="DIR", default=argparse.SUPPRESS, help="default: $CULM_HOME, else ~/.culm")
-    common.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="default: culm.toml in the home")
-    common.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+    common.add_argument("--home", metavar="DIR", default=argparse.SUPPRESS, help=_HOME_HELP)
+    common.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help=_CONFIG_HELP)
+    common.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=_JSON_HELP)
     parser = _Parser(prog="culm", description=(culm.__doc__ or "").partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"culm {culm.__version__}")
-    parser.add_argument("--home", metavar="DIR", help="default: $CULM_HOME, else ~/.culm")
-    parser.add_argument("--config", metavar="FILE", help="default: culm.toml in the home")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--home", metavar="DIR", help=_HOME_HELP)
+    parser.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
+    parser.add_argument("--json", action="store_true", help=_JSON_HELP)
     commands = Commands(parser, common)
     for group in _GROUPS:
         import_module(f"culm.cli.{group}").register(commands)

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    config = commands.add("config", _config, "show the settings of a node, and where each is from")
-    config.add_argument("--example", action="store_true", help="print a file with every setting, to begin with")
+    config = commands.add("config", _config, "show each setting of a node, its value and its origin")
+    config.add_argument(
+        "--example", action="store_true", help="print a culm.toml with every setting as a comment, to start from"
+    )
     add_serving(config)
 
 
@@ -51,7 +53,7 @@ def _config(arguments: argparse.Namespace) -> int:
     for peer in peers:
         print(f"peer {peer['name']}: {json.dumps(peer)}")
     if not peers:
-        note("no peers")
+        note("no peers are configured")
     return 0
 
 

@@ -51,9 +51,11 @@ class Finding:
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
     doctor = commands.add(
-        "doctor", _doctor, "check a home: store, identities, configuration, disk, clock; exit code 1 if sick"
+        "doctor",
+        _doctor,
+        "check a home: store, identities, configuration, disk, clock; exit code 1 if there is a problem",
     )
-    doctor.add_argument("--peers", action="store_true", help="try to connect to the configured peers, too")
+    doctor.add_argument("--peers", action="store_true", help="also try to connect to each configured peer")
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -67,14 +69,14 @@ def _doctor(arguments: argparse.Namespace) -> int:
             print(f"{finding.level:8} {finding.check}: {finding.what}")
             if finding.todo:
                 print(f"{'':8} -> {finding.todo}")
-        print("all is well" if not sick else f"{sick} problem{'s' * (sick > 1)}")
+        print("no problems" if not sick else f"{sick} problem{'s' * (sick > 1)}")
     return 1 if sick else 0
 
 
 def _examined(home: Home, config: str | None, *, peers: bool) -> Iterator[Finding]:
     if not home.store_path.exists():
         yield Finding(
-            "home", "problem", f"{home.path} is not a Culm home", "make one: culm init, or culm restore BACKUP"
+            "home", "problem", f"{home.path} is not a Culm home", "make one with culm init, or with culm restore BACKUP"
         )
         return
     yield from _home(home)
@@ -85,7 +87,7 @@ def _examined(home: Home, config: str | None, *, peers: bool) -> Iterator[Findin
         settings = home.settings(config)
     except ConfigError as error:
         yield Finding(
-            "configuration", "problem", str(error), "mend that line; culm config --example shows all settings"
+            "configuration", "problem", str(error), "correct this line; culm config --example shows all settings"
         )
     if settings is not None:
         yield from _configuration(home, settings)
@@ -99,7 +101,7 @@ def _examined(home: Home, config: str | None, *, peers: bool) -> Iterator[Findin
 def _home(home: Home) -> Iterator[Finding]:
     mode = home.path.stat().st_mode
     if mode & 0o022:
-        yield Finding("home", "problem", f"{home.path} can be written by others", f"chmod go-w {home.path}")
+        yield Finding("home", "problem", f"other users can write to {home.path}", f"chmod go-w {home.path}")
     else:
         yield Finding("home", "ok", str(home.path))
 
@@ -108,7 +110,7 @@ def _home(home: Home) -> Iterator[Finding]:
 
 
 def _store(home: Home) -> Iterator[Finding]:
-    rescue = "restore a backup into another home, or culm export what can still be read and import it there"
+    rescue = "restore a backup into another home, or save what is still readable: culm export, then culm import there"
     try:
         database = open_database(home.store_path, read_only=True)
     except CulmError as error:
@@ -128,12 +130,15 @@ def _store(home: Home) -> Iterator[Finding]:
             yield Finding(
                 "store",
                 "note",
-                f"waiting for their certificate path: {counted(waiting, 'entry')}",
-                "sync with a peer that has it",
+                f"{counted(waiting, 'entry')} cannot be verified yet: entries that lead to entry 1 are missing",
+                "sync with a peer that has the missing entries",
             )
         if invalid:
             yield Finding(
-                "store", "note", f"invalid, behind a fork or a lie: {counted(invalid, 'entry')}", "see culm logs"
+                "store",
+                "note",
+                f"{counted(invalid, 'entry')} invalid: after a fork, or with a wrong link",
+                "culm logs shows where",
             )
         yield from _forks(home, database)
         yield from _payload_files(database)
@@ -149,12 +154,15 @@ def _forks(home: Home, database: Database) -> Iterator[Finding]:
     mine = [log_text((author, from_sql(log_id))) for author, log_id in forked if author in own]
     if mine:
         yield Finding(
-            "forks", "problem", f"your own log {mine[0]} is forked: it was written from two copies of its state",
+            "forks", "problem", f"your own log {mine[0]} is forked: two copies of your home or identity wrote to it",
             "begin a new log (culm append with another LOG_ID); never use one identity's log on two machines",
         )  # fmt: skip
     elif forked:
         yield Finding(
-            "forks", "note", f"forked, of others: {counted(len(forked), 'log')}", "see culm logs, culm show AUTHOR/LOG"
+            "forks",
+            "note",
+            f"{counted(len(forked), 'log')} of other authors forked",
+            "culm logs shows which, culm show AUTHOR/LOG the proof",
         )
 
 
@@ -171,14 +179,17 @@ def _payload_files(database: Database) -> Iterator[Finding]:
     short = [name for name in short if name in still and name in complete]
     if short:
         yield Finding(
-            "payload files", "problem", f"{len(short)} in {database.folder.path} are missing or short, as {short[0]}",
-            "culm verify names the entries; culm forget those, then culm fetch them from a peer",
+            "payload files", "problem",
+            f"{counted(len(short), 'file')} missing or too short in {database.folder.path}, for example {short[0]}",
+            "find the entries with culm verify; then culm forget them and culm fetch them from a peer",
         )  # fmt: skip
     else:
-        yield Finding("payload files", "ok", f"{len(known)} large payloads")
+        yield Finding("payload files", "ok", counted(len(known), "large payload"))
     left = [name for name in database.folder.names() if name not in known and name not in still]
     if left:
-        yield Finding("payload files", "note", f"{len(left)} files belong to no payload", "culm serve sweeps them up")
+        yield Finding(
+            "payload files", "note", f"{counted(len(left), 'file')} without an entry", "culm serve deletes such files"
+        )
 
 
 # -- identities and choices ------------------------------------------------------------------------------------------
@@ -187,10 +198,15 @@ def _payload_files(database: Database) -> Iterator[Finding]:
 def _identities(home: Home) -> Iterator[Finding]:
     names = home.identity_names()
     if not names:
-        yield Finding("identities", "note", "there is none: this home can only read", "culm identity new")
+        yield Finding(
+            "identities",
+            "note",
+            "this home has no identity, so it can read but not publish",
+            "make one with culm identity new",
+        )
     folder = home.path / "identities"
     if folder.is_dir() and folder.stat().st_mode & 0o077:
-        yield Finding("identities", "problem", f"{folder} is open to others", f"chmod 700 {folder}")
+        yield Finding("identities", "problem", f"other users can read {folder}", f"chmod 700 {folder}")
     for name in names:
         path = home.identity_path(name)
         try:
@@ -203,10 +219,10 @@ def _identities(home: Home) -> Iterator[Finding]:
                 "identities",
                 "problem",
                 str(error),
-                f"chmod 600 {path}" if _is_open(path) else "restore it from a backup",
+                f"chmod 600 {path}" if _is_open(path) else "restore the identity from a backup",
             )
         else:
-            yield Finding("identities", "ok", f"{name}{' (under a passphrase)' if is_sealed(text) else ''}")
+            yield Finding("identities", "ok", f"{name}{' (with a passphrase)' if is_sealed(text) else ''}")
 
 
 def _is_open(path: Path) -> bool:
@@ -225,9 +241,14 @@ def _choices(home: Home) -> Iterator[Finding]:
             home.policy_file.load(clump)
     except (ConfigError, OSError, ValueError, TypeError, RecursionError) as error:
         text = str(error) if str(path) in str(error) else f"{path} is damaged: {error}"
-        yield Finding("choices", "problem", text, f"restore {path.name} from a backup, or remove it and choose again")
+        yield Finding(
+            "choices",
+            "problem",
+            text,
+            f"restore {path.name} from a backup, or delete it and repeat your culm follow, allow and block commands",
+        )
     else:
-        yield Finding("choices", "ok", f"{path.name} for {len(clumps)} clumps")
+        yield Finding("choices", "ok", f"{path.name} for {counted(len(clumps), 'clump')}")
 
 
 # -- configuration ---------------------------------------------------------------------------------------------------
@@ -239,7 +260,7 @@ def _configuration(home: Home, settings: Settings) -> Iterator[Finding]:
         found = True
         yield Finding(
             "configuration", "problem", f"identity {settings['identity']!r} is not in this home",
-            "culm identity list shows those that are",
+            "culm identity list shows the names; correct identity in the configuration",
         )  # fmt: skip
     if settings["http_token_file"] is not None:
         try:
@@ -247,14 +268,17 @@ def _configuration(home: Home, settings: Settings) -> Iterator[Finding]:
         except ConfigError as error:
             found = True
             yield Finding(
-                "configuration", "problem", f"http_token_file: {error}", "make it, with mode 0600, or take the line out"
+                "configuration",
+                "problem",
+                f"http_token_file: {error}",
+                "make this file, with mode 0600, or delete the line",
             )
     bushbaby = [
         url for url in [*settings["listen"], *(peer.url for peer in settings.peers)] if scheme_of(url).needs_clump
     ]
     if bushbaby and settings["clump"] is None and settings["clump_hex"] is None:
         found = True
-        yield Finding("configuration", "problem", f"{bushbaby[0]} needs a clump", 'set clump = "NAME"')
+        yield Finding("configuration", "problem", f"{bushbaby[0]} needs a clump", 'set clump = "NAME" in culm.toml')
     if not found:
         yield Finding(
             "configuration",
@@ -270,24 +294,31 @@ def _disk(home: Home) -> Iterator[Finding]:
     usage = shutil.disk_usage(home.path)
     text = f"{usage.free // 2**20} MiB free of {usage.total // 2**20}"
     if usage.free < _LEAST_FREE:
-        yield Finding("disk", "problem", text, "make room: culm forget payloads, or move the home to a larger disk")
+        yield Finding(
+            "disk", "problem", text, "free some space: culm forget payloads, or move the home to a larger disk"
+        )
     elif usage.free < _LITTLE_FREE * usage.total:
-        yield Finding("disk", "note", text, "soon there will be no room for payloads")
+        yield Finding("disk", "note", text, "the disk is nearly full: free some space before payloads no longer fit")
     else:
         yield Finding("disk", "ok", text)
     if not os.access(home.store_path, os.W_OK) or not os.access(home.path, os.W_OK):
-        yield Finding("disk", "problem", f"{home.path} may not be written", "run as the user that the home belongs to")
+        yield Finding(
+            "disk", "problem", f"this user cannot write to {home.path}", "run culm as the user who owns the home"
+        )
 
 
 def _clock(home: Home, now: float | None = None) -> Iterator[Finding]:
     now = time.time() if now is None else now
     written = max(path.stat().st_mtime for path in (home.store_path, home.path))
     if now < _EARLIEST:
-        yield Finding("clock", "problem", "the clock was never set", "set it, or let it be set over the network")
+        yield Finding(
+            "clock", "problem", "the clock was never set", "set the clock, for example over the network (NTP)"
+        )
     elif written > now + _SLACK_SECONDS:
         yield Finding(
-            "clock", "problem", f"the store was written {written - now:.0f} s in the future: the clock was set back",
-            "see that the clock is right; logs and TLS depend on it",
+            "clock", "problem",
+            f"the store was last written {written - now:.0f} s in the future, so the clock was set back",
+            "set the clock; logging and TLS depend on it",
         )  # fmt: skip
     else:
         yield Finding("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))
@@ -299,9 +330,16 @@ async def _peers(settings: Settings) -> list[Finding]:
         try:
             _, writer = await connect(peer.url)
         except CulmError as error:
-            return Finding("peers", "problem", f"{peer.name}: {error}", "is it running, and its address right?")
+            return Finding(
+                "peers",
+                "problem",
+                f"{peer.name}: {error}",
+                "check that the peer is running and that its address is right",
+            )
         writer.close()
         return Finding("peers", "ok", f"{peer.name} answers")
 
     found = await asyncio.gather(*map(reached, range(len(settings.peers))))
-    return found or [Finding("peers", "note", "none are configured", "name them in culm.toml as [[peers]]")]
+    return found or [
+        Finding("peers", "note", "no peers are configured", "add a [[peers]] section for each to culm.toml")
+    ]

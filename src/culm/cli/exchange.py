@@ -27,28 +27,30 @@ _SHOWN_REFUSALS = 20
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
     export = commands.add("export", _export, "write logs to a file")
-    export.add_argument("logs", metavar="AUTHOR/LOG", nargs="*", help="default: all")
-    export.add_argument("-o", "--output", metavar="FILE", help="- is stdout (the default where that is not a terminal)")
+    export.add_argument("logs", metavar="AUTHOR/LOG", nargs="*", help="the logs to export (default: all)")
+    export.add_argument(
+        "-o", "--output", metavar="FILE", help="where to write; - is stdout (the default unless stdout is a terminal)"
+    )
     export.add_argument(
         "--bundle",
         action="store_true",
-        help="the framed format: also entries without payload, fork proofs, and a checksum that shows a cut file",
+        help="write the framed format, which also holds entries without payload, fork proofs and a checksum",
     )
-    take = commands.add("import", _import, "take logs from a file of either format")
-    take.add_argument("file", metavar="FILE", help="- is stdin")
+    take = commands.add("import", _import, "add the entries of an exported file, of either format, to the store")
+    take.add_argument("file", metavar="FILE", help="the file; - is stdin")
 
 
 def _export(arguments: argparse.Namespace) -> int:
     output = arguments.output
     if output is None and sys.stdout.isatty():
-        msg = "this would write to the terminal: give -o FILE (or -o - to do so)"
+        msg = "not writing binary data to a terminal: give -o FILE (or -o - to do it all the same)"
         raise ConfigError(msg)
     with Home.find(arguments.home).store(read_only=True) as store:
         held = {(log.author, log.log_id) for log in store.logs()}
         logs = [parse_log(text) for text in arguments.logs] or sorted(held)
         for log in logs:
             if log not in held:
-                msg = f"nothing of {log_text(log)} is held"
+                msg = f"the store has no entries of {log_text(log)}"
                 raise NotHeld(msg)
         if output in (None, "-"):
             count = _write(arguments, store, logs, sys.stdout.buffer)
@@ -70,8 +72,8 @@ def _write(arguments: argparse.Namespace, store: ReadableStore, logs: list[tuple
     count = export_plain(store, logs, stream, left_out.append)
     if left_out:
         note(
-            f"left out {counted(len(left_out), 'entry')} whose payload is not held,"
-            f" {place_text(left_out[0])} the first: this format cannot carry them (--bundle can)"
+            f"left out {counted(len(left_out), 'entry')}, the first {place_text(left_out[0])}: the store does not have"
+            " the payload, and this format cannot hold an entry without it; use --bundle to include such entries"
         )
     return count
 
@@ -112,7 +114,7 @@ def _import(arguments: argparse.Namespace) -> int:
 def _print_report(report: ImportReport) -> None:
     print(
         f"added {counted(report.added, 'entry')} and {counted(report.payloads, 'payload')};"
-        f" {report.known} known, {report.waiting} waiting for their path, {len(report.refused)} refused"
+        f" {report.known} known, {report.waiting} waiting for entries before them, {len(report.refused)} refused"
     )
     for place, error in report.refused[:_SHOWN_REFUSALS]:
         where = place_text(place) if place else "the file"

@@ -25,21 +25,35 @@ if TYPE_CHECKING:
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    follow = commands.add("follow", _follow, "ask for an author's logs, or one log, or a range of it; not for others")
-    follow.add_argument("what", metavar="AUTHOR[/LOG]", help="an author, for all of its logs, or one log")
-    follow.add_argument("--from", dest="first", metavar="N", help="from this entry on (default: 1)")
-    follow.add_argument("--to", dest="last", metavar="N", help="up to this entry (default: for ever)")
-    follow.add_argument("--sparse", action="store_true", help="only the shortest path between these, for verifying")
-    follow.add_argument("--max-payload", metavar="SIZE", help="no larger payloads (as in 100, 64kB, 1MB)")
-    follow.add_argument("--min-payload", metavar="SIZE", help="no smaller payloads")
-    follow.add_argument("--without-payload", metavar="SEQ,...", help="not the payloads of these entries")
-    follow.add_argument("--add", action="store_true", help="besides what is followed of it already, not in its place")
+    follow = commands.add(
+        "follow",
+        _follow,
+        "ask peers for an author's logs, one log or a range of it, and for nothing that you do not follow",
+    )
+    follow.add_argument("what", metavar="AUTHOR[/LOG]", help="an author (for all of its logs) or one log")
+    follow.add_argument("--from", dest="first", metavar="N", help="first entry of the range (default: 1)")
+    follow.add_argument("--to", dest="last", metavar="N", help="last entry of the range (default: no end)")
+    follow.add_argument(
+        "--sparse", action="store_true", help="only the entries on the shortest path of links between the two"
+    )
+    follow.add_argument("--max-payload", metavar="SIZE", help="skip larger payloads (for example 100, 64kB, 1MB)")
+    follow.add_argument("--min-payload", metavar="SIZE", help="skip smaller payloads")
+    follow.add_argument("--without-payload", metavar="SEQ,...", help="skip the payloads of these entries")
+    follow.add_argument(
+        "--add", action="store_true", help="keep the ranges that you follow already (default: replace them)"
+    )
     add_clump(follow)
-    unfollow = commands.add("unfollow", _unfollow, "no longer ask for what is followed; what is held stays")
-    unfollow.add_argument("what", metavar="AUTHOR[/LOG]", nargs="?", help="as it was followed")
-    unfollow.add_argument("--all", action="store_true", help="follow nothing in particular: ask for everything again")
+    unfollow = commands.add(
+        "unfollow", _unfollow, "stop asking for an author or a log; entries that the store has stay"
+    )
+    unfollow.add_argument(
+        "what", metavar="AUTHOR[/LOG]", nargs="?", help="the author or log, as you gave it to culm follow"
+    )
+    unfollow.add_argument("--all", action="store_true", help="forget all that you follow, and ask for everything again")
     add_clump(unfollow)
-    following = commands.add("following", _following, "list what is followed, and how much of it is held")
+    following = commands.add(
+        "following", _following, "list what you follow, with the entries and payloads that the store has of it"
+    )
     add_clump(following)
 
 
@@ -55,11 +69,13 @@ def _range(arguments: argparse.Namespace) -> Range:
     first = 1 if arguments.first is None else parse_number(arguments.first, "sequence number", 1)
     last = None if arguments.last is None else parse_number(arguments.last, "sequence number", 1)
     if last is not None and last < first:
-        raise ConfigError(f"--from {first} --to {last}: that is no range")
+        raise ConfigError(f"--from {first} --to {last}: the range ends before it begins")
     least = 0 if arguments.min_payload is None else read_size(arguments.min_payload)
     greatest = None if arguments.max_payload is None else read_size(arguments.max_payload)
     if greatest is not None and least > greatest:
-        raise ConfigError(f"--min-payload {least} --max-payload {greatest}: no payload has such a size")
+        raise ConfigError(
+            f"--min-payload {least} --max-payload {greatest}: the least size is above the greatest, so no payload fits"
+        )
     forbidden = tuple(
         parse_number(part.strip(), "sequence number", 1)
         for part in (arguments.without_payload or "").split(",")
@@ -67,13 +83,15 @@ def _range(arguments: argparse.Namespace) -> Range:
     )
     for seq in forbidden:
         if not first <= seq <= (MAX_U64 if last is None else last):
-            raise ConfigError(f"--without-payload {seq}: that entry is not among those followed")
+            raise ConfigError(f"--without-payload {seq}: entry {seq} is not in the range from --from to --to")
     least, limit = size_limits(least, greatest)
     item = Range(first, last, sparse=arguments.sparse, least_size=least, size_limit=limit, forbidden=forbidden)
     try:
         decode(item.encode())
     except EncodingError:
-        raise ConfigError("--without-payload: too many numbers for one range") from None
+        raise ConfigError(
+            "--without-payload: too many numbers for one range; follow it as several ranges, with --add"
+        ) from None
     return item
 
 
@@ -91,18 +109,18 @@ def _follow(arguments: argparse.Namespace) -> int:
         return 0
     print(f"following {_text(what)}: {_shown(followed[what])}")
     if before is not None and not arguments.add and before != followed[what]:
-        note(f"before it was: {_shown(before)} (--add keeps both)")
+        note(f"this replaces: {_shown(before)} (use --add to keep both)")
     if policy.interests is None:
-        note(f"this is the first: {clump_text(clump)} nothing else is asked for from now on, but your own logs")
+        note(f"{clump_text(clump)} your node now asks only for what you follow, and for your own logs")
     author = what[0] if isinstance(what, tuple) else what
     if not policy.admits_author(author):
-        note("but this author is blocked, or not among those allowed: nothing will come (see: culm policy)")
+        note("the policy does not allow this author, so nothing will arrive (see: culm policy)")
     return 0
 
 
 def _unfollow(arguments: argparse.Namespace) -> int:
     if (arguments.what is None) == (not arguments.all):
-        raise ConfigError("give AUTHOR[/LOG], or --all")
+        raise ConfigError("give either AUTHOR[/LOG] or --all")
     file, clump = Home.find(arguments.home).policy_file, chosen_clump(arguments)
     policy = file.load(clump)
     if arguments.all:
@@ -112,7 +130,7 @@ def _unfollow(arguments: argparse.Namespace) -> int:
     what = _parse(arguments.what)
     followed = dict(policy.interests or {})
     if what not in followed:
-        raise ConfigError(f"{_text(what)} is not followed {clump_text(clump)}{_hint(what, followed)}")
+        raise ConfigError(f"{clump_text(clump)} you do not follow {_text(what)}{_hint(what, followed)}")
     del followed[what]
     file.save(clump, replace(policy, interests=followed))
     _tell_rest(arguments, clump, followed)
@@ -123,18 +141,18 @@ def _hint(what: What, followed: Mapping[What, RangeSet]) -> str:
     """What is near to what is not followed."""
     author = what[0] if isinstance(what, tuple) else what
     near = [_text(other) for other in followed if (other[0] if isinstance(other, tuple) else other) == author]
-    return f"; followed of this author: {', '.join(near)}" if near else " (see: culm following)"
+    return f"; you follow of this author: {', '.join(near)}" if near else " (see: culm following)"
 
 
 def _tell_rest(arguments: argparse.Namespace, clump: bytes, followed: Mapping[What, RangeSet] | None) -> None:
     if arguments.json:
         print_json({"following": None if followed is None else sorted(map(_text, followed))})
     elif followed is None:
-        print(f"{clump_text(clump)} everything that is allowed is asked for")
+        print(f"{clump_text(clump)} your node asks for everything that the policy allows")
     elif followed:
-        print(f"{clump_text(clump)} {len(followed)} more are followed")
+        print(f"{clump_text(clump)} you still follow {len(followed)}")
     else:
-        print(f"{clump_text(clump)} nothing is followed any more: only your own logs are asked for")
+        print(f"{clump_text(clump)} you follow nothing any more, so your node asks only for your own logs")
         note("to ask for everything again: culm unfollow --all")
 
 
@@ -154,10 +172,13 @@ def _following(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"everything": policy.interests is None, "following": rows})
     elif policy.interests is None:
-        note(f"nothing in particular: {clump_text(clump)} everything that is allowed is asked for")
+        note(
+            f"{clump_text(clump)} you follow nothing in particular,"
+            " so your node asks for everything that the policy allows"
+        )
         note("to ask for less: culm follow AUTHOR[/LOG]")
     elif not rows:
-        note(f"nothing: {clump_text(clump)} only your own logs are asked for")
+        note(f"{clump_text(clump)} you follow nothing, so your node asks only for your own logs")
     else:
         table = [(row["what"], "; ".join(row["ranges"]), row["entries"], row["payloads"]) for row in rows]
         print_table(

@@ -33,10 +33,10 @@ def ask_passphrase(prompt: str, *, confirm: bool = False) -> str:
     if given is not None:
         return given
     if not sys.stdin.isatty():
-        msg = "a passphrase is needed: set CULM_PASSPHRASE, or type it at a terminal"
+        msg = "this identity needs a passphrase: set CULM_PASSPHRASE, or run the command in a terminal"
         raise ConfigError(msg)
     passphrase = getpass.getpass(prompt)
     if confirm and getpass.getpass("Again: ") != passphrase:
-        msg = "the two passphrases differ"
+        msg = "the two passphrases differ; run the command again"
         raise ConfigError(msg)
     return passphrase

@@ -25,26 +25,26 @@ _MAX_INPUT = 10_000
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
     init = commands.add("init", _init, "make a home: a store and an identity")
-    init.add_argument("--no-identity", action="store_true", help="make the store only")
-    init.add_argument("--passphrase", action="store_true", help="keep the identity under a passphrase")
+    init.add_argument("--no-identity", action="store_true", help="make only the store")
+    init.add_argument("--passphrase", action="store_true", help="encrypt the identity with a passphrase")
     identity = commands.group("identity", "make, show and move identities")
     new = identity.add("new", _new, "make an identity")
-    new.add_argument("name", nargs="?", default=DEFAULT_IDENTITY, help="what to call it (default: default)")
-    new.add_argument("--passphrase", action="store_true", help="keep it under a passphrase")
+    new.add_argument("name", nargs="?", default=DEFAULT_IDENTITY, help="name of the identity (default: default)")
+    new.add_argument("--passphrase", action="store_true", help="encrypt the identity with a passphrase")
     identity.add("list", _list, "list the identities")
     show = identity.add("show", _show, "print an identity's public key")
-    show.add_argument("name", nargs="?", default=DEFAULT_IDENTITY, help="which one (default: default)")
+    show.add_argument("name", nargs="?", default=DEFAULT_IDENTITY, help="name of the identity (default: default)")
     export = identity.add("export", _export, "write an identity, its secret included, to a file")
-    export.add_argument("name", help="which one")
-    export.add_argument("-o", "--output", metavar="FILE", help="made with mode 0600 (default: stdout)")
-    export.add_argument("--passphrase", action="store_true", help="seal the copy under a passphrase")
-    take = identity.add("import", _import, "take an identity from a file")
-    take.add_argument("name", help="what to call it here")
+    export.add_argument("name", help="name of the identity")
+    export.add_argument("-o", "--output", metavar="FILE", help="where to write, with mode 0600 (default: stdout)")
+    export.add_argument("--passphrase", action="store_true", help="encrypt the copy with a passphrase")
+    take = identity.add("import", _import, "add an identity from a file")
+    take.add_argument("name", help="name of the identity in this home")
     take.add_argument(
         "file",
         help="an exported identity, or the secret as 64 hex digits or 43 base62 characters; - is stdin",
     )
-    take.add_argument("--passphrase", action="store_true", help="keep it under a passphrase")
+    take.add_argument("--passphrase", action="store_true", help="encrypt the identity with a passphrase")
 
 
 def _init(arguments: argparse.Namespace) -> int:
@@ -129,5 +129,5 @@ def _parse_identity(text: str) -> Identity:
             return Identity(decode(text))
         except ValueError:  # an EncodingError is one, too
             continue
-    msg = "not an identity: neither an exported file, nor 64 hex digits, nor 43 base62 characters"
+    msg = "not an identity: expected an exported file, 64 hex digits or 43 base62 characters"
     raise ConfigError(msg)

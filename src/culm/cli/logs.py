@@ -35,20 +35,24 @@ _PIECE = 64 * 1024
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    append = commands.add("append", _append, "publish the next entry of a log of one's own")
+    append = commands.add("append", _append, "publish the next entry of one of your logs")
     append.add_argument("log_id", metavar="LOG_ID", help="number of the log, 0 or more")
-    append.add_argument("file", metavar="FILE", nargs="?", help="the payload; - is stdin")
-    append.add_argument("--text", help="the payload, as text")
-    append.add_argument("--identity", metavar="NAME", help="whose log (default: the default identity)")
-    append.add_argument("--end", action="store_true", help="end the log with this entry, for ever")
-    commands.add("logs", _logs, "list the logs held")
+    append.add_argument("file", metavar="FILE", nargs="?", help="file with the payload; - is stdin (the default)")
+    append.add_argument("--text", help="use this text as the payload")
+    append.add_argument(
+        "--identity", metavar="NAME", help="identity that signs the entry (default: the default identity)"
+    )
+    append.add_argument("--end", action="store_true", help="make this the last entry of the log, for ever")
+    commands.add("logs", _logs, "list the logs of the store")
     show = commands.add("show", _show, "show a log's entries, or one entry")
     show.add_argument("place", metavar="AUTHOR/LOG[/SEQ]", help="a log, or one entry of it")
-    show.add_argument("--payload", action="store_true", help="write the entry's payload to stdout, as it is")
-    verify = commands.add("verify", _verify, "check everything held afresh: signatures, links, paths, payloads")
-    verify.add_argument("log", metavar="AUTHOR/LOG", nargs="?", help="only this log (default: all that are held)")
-    forget = commands.add("forget", _forget, "delete an entry's payload and keep the entry")
-    forget.add_argument("place", metavar="AUTHOR/LOG/SEQ", help="the entry that it belongs to")
+    show.add_argument("--payload", action="store_true", help="write the entry's payload, unchanged, to stdout")
+    verify = commands.add("verify", _verify, "check the whole store again: signatures, links, paths, payloads")
+    verify.add_argument(
+        "log", metavar="AUTHOR/LOG", nargs="?", help="check only this log (default: all logs of the store)"
+    )
+    forget = commands.add("forget", _forget, "delete the payload of an entry, but keep the entry")
+    forget.add_argument("place", metavar="AUTHOR/LOG/SEQ", help="the entry whose payload to delete")
 
 
 def _append(arguments: argparse.Namespace) -> int:
@@ -150,7 +154,7 @@ def _show(arguments: argparse.Namespace) -> int:
 def _show_log(arguments: argparse.Namespace, store: ReadableStore, log: Log) -> int:
     found = [_described(stored) for stored in store.entries(log, states=State)]
     if not found:
-        msg = f"nothing of {log_text(log)} is held"
+        msg = f"the store has no entries of {log_text(log)}"
         raise NotHeld(msg)
     if arguments.json:
         print_json(found)
@@ -192,11 +196,11 @@ def _described(stored: StoredEntry) -> dict[str, object]:
 def _show_entry(arguments: argparse.Namespace, store: ReadableStore, place: Place) -> int:
     stored = store.get(place)
     if stored is None:
-        msg = f"{place_text(place)} is not held"
+        msg = f"the store does not have {place_text(place)}"
         raise NotHeld(msg)
     if arguments.payload:
         if not stored.payload_complete:
-            msg = f"the payload of {place_text(place)} is not held ({stored.payload_state.name.lower()})"
+            msg = f"the store does not have the payload of {place_text(place)} ({stored.payload_state.name.lower()})"
             raise NotHeld(msg)
         for piece in store.payload(stored):
             sys.stdout.buffer.write(piece)
@@ -216,7 +220,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     with Home.find(arguments.home).store(read_only=True) as store, progress_bar("verifying") as bar:
         report = store.verify(log, lambda entries: bar.update(entries, 0))
     if log is not None and not report.entries:
-        raise NotHeld(f"nothing of {log_text(log)} is held")
+        raise NotHeld(f"the store has no entries of {log_text(log)}")
     problems = [{"place": place_text(place) if place else None, "reason": reason} for place, reason in report.problems]
     if arguments.json:
         print_json(
@@ -247,5 +251,5 @@ def _forget(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"place": place_text(place), "freed": freed})
     else:
-        print(f"forgot {size_text(freed)} of {place_text(place)}")
+        print(f"deleted the payload of {place_text(place)} ({size_text(freed)})")
     return 0

@@ -82,11 +82,11 @@ _ONLY_WITH: dict[str, tuple[object, tuple[str, ...]]] = {
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    serve = commands.add("serve", _serve, "run a node: listen, keep contact with peers, pass on what is new")
+    serve = commands.add("serve", _serve, "run a node: listen, stay connected to peers, and pass on new entries")
     serve.add_argument(
         "--index",
         metavar="DIR",
-        help="serve the record index in this folder (culm spark fingerprint), not a store; negentropy:// only",
+        help="serve the record index in this folder (culm spark fingerprint) instead of a store; negentropy:// only",
     )
     add_serving(serve)
     once = commands.add("sync", _sync, "exchange everything with a peer, once")
@@ -95,32 +95,46 @@ def register(commands: Commands) -> None:
         "logs",
         metavar="AUTHOR/LOG",
         nargs="*",
-        help="with intervals and proposals: the logs to ask for (default: the interests, or all held)",
+        help="with intervals and proposals: the logs to ask for (default: those you follow, or all of the store)",
     )
     _add_follow_arguments(once)
     add_node(once)
-    fetch = commands.add("fetch", _fetch, "get single entries from an intervals:// peer, forgotten payloads included")
+    fetch = commands.add(
+        "fetch", _fetch, "get single entries from an intervals:// peer, also those whose payload you deleted"
+    )
     fetch.add_argument("url", metavar="URL", help="intervals://HOST:PORT")
     fetch.add_argument(
-        "entries", metavar="AUTHOR/LOG/SEQ[..SEQ]", nargs="+", help="an entry, or the first and the last"
+        "entries", metavar="AUTHOR/LOG/SEQ[..SEQ]", nargs="+", help="an entry, or the first and the last of a range"
     )
 
 
 def _add_follow_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("with intervals:// and proposals://")
-    group.add_argument("--live", action="store_true", help="stay connected and pass on what is new, both ways")
-    group.add_argument("--min-payload", metavar="SIZE", help="no smaller payloads (as in 100, 64kB, 1MB)")
-    group.add_argument("--max-payload", metavar="SIZE", help="no larger payloads")
+    group.add_argument("--live", action="store_true", help="stay connected and exchange new entries both ways")
+    group.add_argument("--min-payload", metavar="SIZE", help="skip smaller payloads (for example 100, 64kB, 1MB)")
+    group.add_argument("--max-payload", metavar="SIZE", help="skip larger payloads")
     group = parser.add_argument_group("with intervals://")
-    group.add_argument("--newest", metavar="N", help="only the newest N entries of each log")
-    group.add_argument("--newest-first", action="store_true", help="begin with the newest entries")
-    group.add_argument("--unverified", action="store_true", help="take what the peer has not checked; we do")
-    group.add_argument("--fork", choices=("default", "local"), default="default", help="how forked logs are answered")
-    group.add_argument("--anchor", metavar="SEQ:HASH", help="with --fork local: an entry that is trusted")
+    group.add_argument("--newest", metavar="N", help="ask only for the newest N entries of each log")
+    group.add_argument("--newest-first", action="store_true", help="receive the newest entries first")
+    group.add_argument(
+        "--unverified",
+        action="store_true",
+        help="also accept entries that the peer has not verified; this node verifies them",
+    )
+    group.add_argument(
+        "--fork", choices=("default", "local"), default="default", help="how the peer answers for a forked log"
+    )
+    group.add_argument("--anchor", metavar="SEQ:HASH", help="with --fork local: an entry of the branch that you trust")
     group = add_proposals(parser)
-    group.add_argument("--mandatory", action="store_true", help="let no payload be left out: wait for it")
-    group.add_argument("--notify-only", action="store_true", help="be told what there is, and get nothing of it")
-    group.add_argument("--notify-above", metavar="SIZE", help="be told of larger payloads instead of getting them")
+    group.add_argument(
+        "--mandatory",
+        action="store_true",
+        help="wait for a payload that the peer does not have yet, instead of skipping it",
+    )
+    group.add_argument(
+        "--notify-only", action="store_true", help="only learn which entries the peer has, and fetch none"
+    )
+    group.add_argument("--notify-above", metavar="SIZE", help="only learn of larger payloads, and do not fetch them")
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -128,7 +142,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     start_logging(settings)
     listen, peers = settings["listen"], [peer.url for peer in settings.peers]
     if not listen and not peers and settings["http"] is None:
-        raise ConfigError("nothing to do: give --listen URL, --peer URL or --http HOST:PORT, or say so in culm.toml")
+        raise ConfigError(
+            "nothing to do: give --listen URL, --peer URL or --http HOST:PORT,"
+            " or set listen, [[peers]] or http in culm.toml"
+        )
     if arguments.index is not None:
         return _serve_index(arguments, settings)
     home = Home.find(arguments.home)
@@ -164,9 +181,9 @@ def _with_status(
 def _serve_index(arguments: argparse.Namespace, settings: Settings) -> int:
     listen = settings["listen"]
     if settings["http"] is not None:
-        raise ConfigError("with --index there is no status page")
+        raise ConfigError("--index cannot be combined with --http: an index has no status page")
     if settings.peers or any(scheme_of(url).session is not None for url in listen):
-        raise ConfigError("with --index there are negentropy:// listeners only, and no peers")
+        raise ConfigError("--index works with negentropy:// listeners only, and without peers")
     from culm.store.recordindex import IndexStorage  # noqa: PLC0415 - numpy takes long to load
 
     limits = NodeConfig(b"").with_limits(arguments.limit).limits
@@ -219,7 +236,7 @@ def _named_logs(arguments: argparse.Namespace, url: PeerUrl) -> list[Log]:
         if getattr(arguments, name) not in (default, []) and url.scheme not in schemes:
             option = "AUTHOR/LOG" if name == "logs" else f"--{name.replace('_', '-')}"
             peers = " and ".join(f"{scheme}://" for scheme in schemes)
-            raise ConfigError(f"{option} can be said to {peers} peers only")
+            raise ConfigError(f"{option} works with {peers} peers only; this address is {url.scheme}://")
     return [parse_log(text) for text in arguments.logs]
 
 
@@ -306,7 +323,9 @@ def _wanted_entries(texts: Sequence[str]) -> dict[Log, RangeSet]:
         try:
             found.setdefault(parse_log(log), []).append(Range(int(first), int(last or first)))
         except ValueError:
-            raise ConfigError(f"{text!r} names no entries; expected AUTHOR/LOG/SEQ or AUTHOR/LOG/SEQ..SEQ") from None
+            raise ConfigError(
+                f"{text!r} is not an entry or a range; expected AUTHOR/LOG/SEQ or AUTHOR/LOG/SEQ..SEQ"
+            ) from None
     return {log: RangeSet(ranges, most=len(ranges)) for log, ranges in found.items()}
 
 
@@ -319,8 +338,8 @@ def _print_summary(arguments: argparse.Namespace, summary: SyncSummary) -> None:
         f" sent {summary.entries_sent} ({size_text(summary.bytes_sent)}) in {summary.seconds:.1f} s"
     )
     if getattr(arguments, "notify_only", False):
-        print(f"the peer told of {counted(summary.missing, 'entry')} not held here")
+        print(f"the peer has {counted(summary.missing, 'entry')} that this store does not have")
     for line in summary.refused:
         note(f"refused {line}")
     if summary.forks:
-        note(f"{counted(summary.forks, 'fork proof')} came to light; see: culm logs")
+        note(f"found {counted(summary.forks, 'new fork proof')}; see: culm logs")

@@ -38,43 +38,50 @@ ORIGIN = "command line"
 def add_clump(parser: argparse.ArgumentParser) -> None:
     """The arguments that name a clump."""
     clump = parser.add_mutually_exclusive_group()
-    clump.add_argument("--clump", metavar="NAME", help="the clump, as text (default: the configuration's)")
-    clump.add_argument("--clump-hex", metavar="HEX", help="the clump, as any bytes")
+    clump.add_argument("--clump", metavar="NAME", help="the clump, as text (default: as configured)")
+    clump.add_argument("--clump-hex", metavar="HEX", help="the clump, as bytes in hex")
 
 
 def add_node(parser: argparse.ArgumentParser) -> None:
     """What all that speak for a node take."""
     add_clump(parser)
-    parser.add_argument("--identity", metavar="NAME", help="who we are to peers (default: the default identity)")
+    parser.add_argument("--identity", metavar="NAME", help="identity to show to peers (default: the default identity)")
     parser.add_argument(
         "--dialect",
         choices=[dialect.value for dialect in Dialect],
-        help="of the Bushbaby protocol: that of the deployed peer (default), or that of its document",
+        help="dialect of the Bushbaby protocol: as the deployed peer speaks it (default), or as its document says",
     )
     parser.add_argument(
-        "--limit", metavar="NAME=VALUE", action="append", default=[], help="change a limit; see the docs"
+        "--limit",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="change a limit, as listed under [limits] in culm config --example",
     )
     parser.add_argument(
         "--interest",
         metavar="AUTHOR[/LOG] [RANGE]",
         action="append",
-        help="ask only for this, or for this range of it, as in 'AUTHOR/LOG 100.. sparse' (may be repeated);"
-        " in place of what is followed",
+        help="ask only for this author, log or range, for example 'AUTHOR/LOG 100.. sparse', instead of what you"
+        " follow; can be repeated",
     )
     parser.add_argument(
-        "--hoard", action="store_true", default=None, help="ask for everything announced, beyond the interests"
+        "--hoard",
+        action="store_true",
+        default=None,
+        help="ask for everything that peers announce, not only for what you follow",
     )
     parser.add_argument(
-        "--promote", metavar="AUTHOR/LOG", action="append", default=[], help="send this log to every peer unasked"
+        "--promote", metavar="AUTHOR/LOG", action="append", default=[], help="send this log to every peer, even unasked"
     )
     parser.add_argument(
-        "--wait-for-hello", action="store_true", default=None, help="let callers say first who they are"
+        "--wait-for-hello", action="store_true", default=None, help="let the caller send its hello first"
     )
     parser.add_argument(
-        "--wait-for-auth", action="store_true", default=None, help="let callers prove first who they are"
+        "--wait-for-auth", action="store_true", default=None, help="let the caller prove its identity first"
     )
-    parser.add_argument("-v", "--verbose", action="store_true", default=None, help="log what goes well, too")
-    parser.add_argument("--log-format", choices=("text", "json"), help="lines for people, or JSON (default: text)")
+    parser.add_argument("-v", "--verbose", action="store_true", default=None, help="also log what succeeds")
+    parser.add_argument("--log-format", choices=("text", "json"), help="log lines as text or JSON (default: text)")
 
 
 def add_serving(parser: argparse.ArgumentParser) -> None:
@@ -84,12 +91,16 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         action="append",
         default=[],
-        help="culm, bushbaby, intervals or proposals://HOST:PORT, or negentropy:// for culm reconcile (port 0: any)",
+        help="accept connections: culm, bushbaby, intervals, proposals or negentropy, then ://HOST:PORT (port 0: any)",
     )
-    parser.add_argument("--peer", metavar="URL", action="append", default=[], help="a peer to keep contact with")
-    parser.add_argument("--interval", type=float, metavar="SECONDS", help="between contacts (default: 30)")
-    parser.add_argument("--http", metavar="HOST:PORT", help="serve the status page there")
-    parser.add_argument("--http-token-file", metavar="FILE", help="the token that readers of the status page need")
+    parser.add_argument("--peer", metavar="URL", action="append", default=[], help="stay connected to this peer")
+    parser.add_argument(
+        "--interval", type=float, metavar="SECONDS", help="time between two connections to a peer (default: 30)"
+    )
+    parser.add_argument("--http", metavar="HOST:PORT", help="serve the status page at this address")
+    parser.add_argument(
+        "--http-token-file", metavar="FILE", help="file with the token that viewers of the status page must present"
+    )
     add_proposals(parser)
     add_node(parser)
 
@@ -97,9 +108,13 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
 def add_proposals(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """How to talk to ``proposals://`` peers."""
     group = parser.add_argument_group("with proposals://")
-    group.add_argument("--greedy", action="store_true", help="pass on payloads before they are checked, and take such")
-    group.add_argument("--window", metavar="SIZE", help="compress payloads, with so much history (as in 64kB)")
-    group.add_argument("--profile", choices=("normal", "small"), default="normal", help="small: little memory")
+    group.add_argument(
+        "--greedy", action="store_true", help="pass on payloads before they are verified, and accept such payloads"
+    )
+    group.add_argument(
+        "--window", metavar="SIZE", help="compress payloads with a history of this size (for example 64kB)"
+    )
+    group.add_argument("--profile", choices=("normal", "small"), default="normal", help="small uses less memory")
     return group
 
 
@@ -174,7 +189,7 @@ def clump_of(settings: Settings) -> bytes:
     try:
         return bytes.fromhex(settings["clump_hex"] or "")
     except ValueError:
-        raise ConfigError(f"{settings['clump_hex']!r} is not hex") from None
+        raise ConfigError(f"the clump {settings['clump_hex']!r} is not hex") from None
 
 
 def has_clump(settings: Settings) -> bool:
@@ -187,7 +202,7 @@ def chosen_clump(arguments: argparse.Namespace) -> bytes:
     settings = settings_of(arguments)
     if not has_clump(settings):
         raise ConfigError(
-            "which clump? give --clump NAME, or set clump in culm.toml (--clump '' for a node that has none)"
+            "this command needs a clump: give --clump NAME, or set clump in culm.toml (--clump '' for none)"
         )
     return clump_of(settings)
 

@@ -26,22 +26,26 @@ _LISTS = {
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    for verb, description in (("share", "announce and send a log again"), ("unshare", "keep a log to oneself")):
+    for verb, description in (("share", "announce and send a log again"), ("unshare", "never announce or send a log")):
         parser = commands.add(verb, _share, description)
-        parser.add_argument("log", metavar="AUTHOR/LOG", help="which log")
+        parser.add_argument("log", metavar="AUTHOR/LOG", help="the log")
         add_clump(parser)
         parser.set_defaults(verb=verb)
     for verb, description in (
-        ("allow", "talk to, or keep logs of, nobody but those allowed"),
-        ("block", "never talk to a peer, or keep an author's logs"),
+        ("allow", "talk only to listed peers, or store only logs of listed authors"),
+        ("block", "never talk to a peer, or never store an author's logs"),
     ):
         parser = commands.add(verb, _list, description)
-        parser.add_argument("kind", choices=("peer", "author"), help="whom to talk to, or whose logs to keep")
+        parser.add_argument(
+            "kind", choices=("peer", "author"), help="a peer to talk to, or an author whose logs to store"
+        )
         parser.add_argument("key", metavar="KEY", help="43 base62 characters or 64 hex digits")
         parser.add_argument("--remove", action="store_true", help="take the key off the list")
         add_clump(parser)
         parser.set_defaults(verb=verb)
-    policy = commands.add("policy", _policy, "show whom a clump allows and blocks, and what is not shared")
+    policy = commands.add(
+        "policy", _policy, "show the peers and authors that are allowed and blocked, and the logs that are not shared"
+    )
     add_clump(policy)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from culm.cli.command import Commands
 
-_HELP = "a range as text ('1..500 sparse') or as hex (with 0x before it if it could be read as text)"
+_HELP = "a range as text ('1..500 sparse') or as hex (with 0x in front if it also reads as text)"
 _PICTURE = 400  # entries of a log that a picture shows
 _LINE = 50
 _SHOWN = 60  # numbers, or runs of them, in a list
@@ -25,17 +25,19 @@ _BOTH, _METADATA, _PAYLOAD, _CERTIFICATE, _NOTHING = "#", "m", "p", "c", "."
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    ranges = commands.group("ranges", "look into Bamboo ranges, and compute with them")
-    show = ranges.add("show", _show, "say what a range denotes in a log")
+    ranges = commands.group("ranges", "show and combine Bamboo ranges")
+    show = ranges.add("show", _show, "show which entries of a log a range selects")
     show.add_argument("range", metavar="RANGE", help=_HELP)
-    show.add_argument("--newest", type=int, metavar="N", help="the log's newest entry (default: as far as it matters)")
+    show.add_argument(
+        "--newest", type=int, metavar="N", help="the log's newest entry (default: just long enough to show the range)"
+    )
     for name, run, description in (
-        ("merge", _merge, "one range that covers several"),
-        ("intersect", _intersect, "what several ranges have in common"),
+        ("merge", _merge, "compute one range that covers several"),
+        ("intersect", _intersect, "compute what several ranges have in common"),
     ):
         several = ranges.add(name, run, description)
         several.add_argument("ranges", metavar="RANGE", nargs="+", help=_HELP)
-    diff = ranges.add("diff", _diff, "what a range denotes and those held do not")
+    diff = ranges.add("diff", _diff, "compute what a range selects beyond the ranges held")
     diff.add_argument("range", metavar="RANGE", help=_HELP)
     diff.add_argument("held", metavar="HELD", nargs="+", help=_HELP)
     diff.add_argument("--newest", type=int, metavar="N", help="the log's newest entry: open sparse ranges need it")
@@ -52,7 +54,9 @@ def _read(text: str) -> Range:
         try:
             return _from_hex(text)
         except ConfigError as as_hex:
-            raise ConfigError(f"{text!r} is no range, neither as text ('1..500 sparse') nor as hex: {as_hex}") from None
+            raise ConfigError(
+                f"{text!r} is not a range, neither as text ('1..500 sparse') nor as hex: {as_hex}"
+            ) from None
 
 
 def _from_hex(text: str) -> Range:
@@ -66,7 +70,7 @@ def _from_hex(text: str) -> Range:
 
 def _newest(given: int | None) -> int | None:
     if given is not None and not 0 <= given <= MAX_U64:
-        raise ConfigError("--newest is a number of entries, 0 to 2^64 - 1")
+        raise ConfigError("--newest: expected a number of entries from 0 to 2^64 - 1")
     return given
 
 
@@ -163,7 +167,7 @@ def _in_tens(marks: list[str]) -> str:
 
 
 def _merge(arguments: argparse.Namespace) -> int:
-    return _fold(arguments, merge, "covers more than just these")
+    return _fold(arguments, merge, "covers more than these ranges")
 
 
 def _intersect(arguments: argparse.Namespace) -> int:

@@ -34,22 +34,26 @@ _OF_ENTRIES = (View.ENTRIES, View.PAYLOADS)
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    reconcile = commands.add("reconcile", _reconcile, "say what two stores lack of each other's, log by log")
+    reconcile = commands.add(
+        "reconcile", _reconcile, "show, log by log, which entries and payloads one store has and another lacks"
+    )
     reconcile.add_argument("a", metavar="STORE_A", help="a home, a store's file, or a record index's folder")
-    reconcile.add_argument("b", metavar="STORE_B", help="another one, or tcp://HOST:PORT of a negentropy:// listener")
-    reconcile.add_argument("--apply", action="store_true", help="also move what is missing, both ways")
+    reconcile.add_argument(
+        "b", metavar="STORE_B", help="another store or index, or tcp://HOST:PORT of a negentropy:// listener"
+    )
+    reconcile.add_argument("--apply", action="store_true", help="also copy what is missing, both ways")
     reconcile.add_argument(
         "--split",
         choices=sorted(_SPLITS),
         default="even",
-        help="how ranges are divided; 'newest' lists the newest 32 records at once (default: even)",
+        help="how to divide ranges; 'newest' lists the newest 32 records at once (default: even)",
     )
 
 
 def _open(name: str, *, read_only: bool) -> ToolStore:
     path = Path(name) / "store.db" if Path(name).is_dir() else Path(name)
     if not path.exists():
-        raise StoreMissing(f"{path}: there is no store")
+        raise StoreMissing(f"{path} does not exist; name a home, a store file or a record index")
     return SQLiteStore(path, read_only=read_only)
 
 
@@ -76,10 +80,10 @@ def _reconcile(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"views": _costs(found), "logs": lacking.rows(("a", "b")), "applied": applied})
         return 0
-    lacking.print(("a", "b"), "the stores hold the same")
+    lacking.print(("a", "b"), "the stores have the same entries and payloads")
     _print_costs(found)
     if arguments.apply:
-        print(f"moved {applied} entries and payloads")
+        print(f"copied {applied} entries and payloads")
     return 0
 
 
@@ -94,7 +98,7 @@ def _apply(source: ReadableStore, target: ToolStore, ids: list[list[bytes]]) -> 
 def _with_peer(arguments: argparse.Namespace) -> int:
     url = PeerUrl.parse(arguments.b, schemes=("tcp",))
     if arguments.apply:
-        raise ConfigError("--apply is for two stores; to fetch from a peer, use: culm sync")
+        raise ConfigError("--apply works with two stores only; to fetch from a peer, use: culm sync")
     with _open(arguments.a, read_only=True) as store:
         found = asyncio.run(_compare_with(store, url, _SPLITS[arguments.split]))
         lacking = _Lacking()
@@ -109,7 +113,7 @@ def _with_peer(arguments: argparse.Namespace) -> int:
         rows = lacking.rows(("peer",))
         print_json({"views": _costs(found), "logs": rows, "store_lacks": we_lack, "store_lacks_ids": ids})
         return 0
-    lacking.print(("peer",), "the peer lacks nothing that the store has")
+    lacking.print(("peer",), "the peer has everything that the store has")
     lacked = {"entry": we_lack.get(View.ENTRIES.value), "payload": we_lack.get(View.PAYLOADS.value)}
     counts = [counted(count, noun) for noun, count in lacked.items() if count]
     print(f"the store lacks {' and '.join(counts) or 'nothing'} that the peer has")
@@ -139,7 +143,7 @@ async def ask_peer(records: Storage, view: View, url: PeerUrl, split: Split | No
     finally:
         streams[1].close()
     if found is None:
-        raise NetworkError(f"{url} has nothing to compare with the {view.value}")
+        raise NetworkError(f"{url} does not offer its {view.value} for comparison")
     return found
 
 
@@ -165,14 +169,14 @@ class _Side:
             return stack.enter_context(self.store.record_set(view))
         assert self.index is not None  # noqa: S101 - one of the two
         if self.index.view is not view:
-            raise ConfigError(f"{self.index.path}: an index of the {self.index.view.value}, not the {view.value}")
+            raise ConfigError(f"{self.index.path} indexes {self.index.view.value}, but {view.value} are to be compared")
         return self.index
 
 
 def _with_index(arguments: argparse.Namespace) -> int:
     """Compare the one view that an index is of. An index tells ids; a store also which entries they are."""
     if arguments.apply:
-        raise ConfigError("--apply is for two stores: an index holds no entries")
+        raise ConfigError("--apply works with two stores only: a record index holds no entries to copy")
     split = _SPLITS[arguments.split]
     url = PeerUrl.parse(arguments.b, schemes=("tcp",)) if "://" in arguments.b else None
     with ExitStack() as stack:

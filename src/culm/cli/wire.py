@@ -26,10 +26,10 @@ Row = dict[str, object]
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    wire = commands.group("wire", "look into messages")
-    decode = wire.add("decode", _decode, "list what a message says; a malformed one up to where it breaks, and why")
-    decode.add_argument("protocol", choices=sorted(_LISTINGS), help="what the bytes belong to")
-    decode.add_argument("message", metavar="HEX|FILE", help="hex, or a file with the message's bytes; - is stdin")
+    wire = commands.group("wire", "show what protocol messages contain")
+    decode = wire.add("decode", _decode, "list the parts of a message; of a malformed one, the parts before the error")
+    decode.add_argument("protocol", choices=sorted(_LISTINGS), help="the protocol that the bytes belong to")
+    decode.add_argument("message", metavar="HEX|FILE", help="the message in hex, or a file with its bytes; - is stdin")
 
 
 def _decode(arguments: argparse.Namespace) -> int:
@@ -60,7 +60,7 @@ def _message(given: str) -> bytes:
     with open_input(given) as file:
         message = file.read(_MAX_BYTES + 1)
     if len(message) > _MAX_BYTES:
-        raise ConfigError(f"a message of more than {_MAX_BYTES} bytes")
+        raise ConfigError(f"the message is larger than {_MAX_BYTES} bytes")
     return message
 
 
@@ -182,7 +182,7 @@ def _list_bymux(message: bytes, found: Callable[[Row], None]) -> None:
         except RemoteProtocolError as error:
             raise EncodingError(str(error), at) from None
         if packet is None:
-            raise EncodingError("a packet is cut off", at)
+            raise EncodingError("the last packet is incomplete", at)
         kind, stream, number, at = packet
         text = "connection" if stream is None else f"stream {stream}"
         text += "" if number is None else f", {number}"
@@ -198,7 +198,7 @@ def _list_lzfoo(message: bytes, found: Callable[[Row], None]) -> None:
         begin = at
         head = pull_head(message, at)
         if head is None:
-            raise EncodingError("an element is cut off", at)
+            raise EncodingError("the last element is incomplete", at)
         length, offset, at = head
         if offset is not None:
             found({"offset": begin, "message": "copy", "fields": f"{length} bytes from {offset} back"})
@@ -213,7 +213,7 @@ def _found_with_bytes(
     data = message[at : at + size]
     if len(data) < size:
         found({"offset": begin, "message": name, "fields": text})
-        raise EncodingError(f"{size} bytes are announced, {len(data)} are there", at)
+        raise EncodingError(f"the message announces {size} bytes, but only {len(data)} follow", at)
     if data:
         text += f", data {data[:_DATA_SHOWN].hex()}" + ("..." if len(data) > _DATA_SHOWN else "")
     found({"offset": begin, "message": name, "fields": text})

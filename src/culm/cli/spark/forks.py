@@ -19,9 +19,9 @@ _SHOWN = 20
 
 def register(spark: Commands) -> None:
     """Add the command of this module to the group of Spark's commands."""
-    forks = spark.add("forks", _forks, "find every fork, its proof, and what is valid of each log")
+    forks = spark.add("forks", _forks, "find every fork, its proof, and how far each log is valid")
     forks.add_argument("inputs", metavar="STORE_OR_FILE", nargs="+", help="stores, export files, Parquet of entries")
-    add_place(forks, without_spark="small inputs go without Spark")
+    add_place(forks, without_spark="small inputs need no Spark")
     add_signatures(forks)
 
 
@@ -55,4 +55,4 @@ def _print(found: Forks, output: Path) -> None:
     print()
     print_table(("log", "forked at", "valid to", "proof"), rows, right=("forked at", "valid to"))
     if found.forks > len(shown):
-        note(f"... and {found.forks - len(shown):,} more: {output / 'forks'} has all")
+        note(f"... and {found.forks - len(shown):,} more; all are in {output / 'forks'}")

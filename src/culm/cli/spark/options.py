@@ -12,7 +12,7 @@ _LOCAL = "local[*]"
 
 def add_place(parser: argparse.ArgumentParser, *, without_spark: str | None = None) -> None:
     """Where results go, and where Spark runs; ``without_spark`` says what the command does without it, if anything."""
-    parser.add_argument("--output", metavar="DIR", required=True, help="where the results go; made by this command")
+    parser.add_argument("--output", metavar="DIR", required=True, help="folder for the results; this command makes it")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier output")
     parser.add_argument(
         "--master",
@@ -28,5 +28,5 @@ def add_signatures(parser: argparse.ArgumentParser) -> None:
         "--signatures",
         choices=("all", "heads"),
         default="all",
-        help="check every signature (default), or only those of entries that no later one vouches for by its links",
+        help="check every signature (default), or only those of heads: entries that no later entry links to",
     )

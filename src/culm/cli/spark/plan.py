@@ -18,14 +18,21 @@ if TYPE_CHECKING:
 
 def register(spark: Commands) -> None:
     """Add the command of this module to the group of Spark's commands."""
-    plan = spark.add("plan", _plan, "plan who fetches what from whom, with no peer giving too much")
+    plan = spark.add("plan", _plan, "plan which peer fetches what from which other, within their capacities")
     plan.add_argument("--have", metavar="PATH", required=True, help="table: peer, author, log_id, ranges held")
     plan.add_argument("--want", metavar="PATH", required=True, help="table: peer, author, log_id, ranges wanted")
     plan.add_argument("--sizes", metavar="PATH", help="table: author, log_id, metadata_bytes, payload_bytes (means)")
     plan.add_argument("--peers", metavar="PATH", help="table: peer, capacity (bytes it may upload), cost (of a byte)")
-    plan.add_argument("--capacity", metavar="BYTES", help="of the peers that --peers leaves out (default: nothing)")
-    plan.add_argument("--rounds", metavar="N", default="1", help="2: what was fetched may be passed on (default: 1)")
-    plan.add_argument("--buckets", metavar="N", default="64", help="tasks that can work at once (default: 64)")
+    plan.add_argument(
+        "--capacity", metavar="BYTES", help="capacity of the peers that --peers does not list (default: 0)"
+    )
+    plan.add_argument(
+        "--rounds",
+        metavar="N",
+        default="1",
+        help="with 2, peers pass on in the second round what they fetched in the first (default: 1)",
+    )
+    plan.add_argument("--buckets", metavar="N", default="64", help="number of tasks that can run at once (default: 64)")
     add_place(plan)
 
 
@@ -35,7 +42,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     capacity = None if arguments.capacity is None else parse_number(arguments.capacity, "capacity in bytes")
     rounds = parse_number(arguments.rounds, "number of rounds", 1)
     if Path(arguments.have).absolute() == Path(arguments.want).absolute():
-        raise ConfigError(f"{arguments.have}: the same table for what is held and what is wanted")
+        raise ConfigError(f"{arguments.have}: --have and --want name the same table")
     summary = run_plan(
         arguments.have,
         arguments.want,

@@ -29,12 +29,14 @@ def register(spark: Commands) -> None:
     fingerprint.add_argument(
         "--input", metavar="DIR", required=True, help="results of culm spark verify, or Parquet files of such a table"
     )
-    fingerprint.add_argument("--view", choices=_VIEWS, default="entries", help="of what (default: entries)")
+    fingerprint.add_argument("--view", choices=_VIEWS, default="entries", help="what to index (default: entries)")
     add_place(fingerprint)
-    reconcile = spark.add("reconcile", _reconcile, "say what two tables or record indexes lack of each other's")
+    reconcile = spark.add("reconcile", _reconcile, "show which entries one table or record index has and another lacks")
     reconcile.add_argument("a", metavar="A", help="results of culm spark verify, a table of verdicts, a record index")
-    reconcile.add_argument("b", metavar="B", help="another one, or tcp://HOST:PORT of a negentropy:// listener")
-    reconcile.add_argument("--view", choices=_VIEWS, help="of what (default: what an index is of, else entries)")
+    reconcile.add_argument("b", metavar="B", help="another of these, or tcp://HOST:PORT of a negentropy:// listener")
+    reconcile.add_argument(
+        "--view", choices=_VIEWS, help="what to compare (default: the view of the index, else entries)"
+    )
     add_place(reconcile)
 
 

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 def register(spark: Commands) -> None:
     """Add the command of this module to the group of Spark's commands."""
     report = spark.add("report", _report, "make a page and tables of what culm spark verify found")
-    report.add_argument("results", metavar="VERIFY_DIR|STATE", help="what culm spark verify wrote, or a state")
+    report.add_argument(
+        "results", metavar="VERIFY_DIR|STATE", help="an output folder or a state folder of culm spark verify"
+    )
     report.add_argument(
         "--logs",
         metavar="N",
         default="25",
-        help="show the coverage of the N largest logs and of the N with most trouble (default: 25, at most 100)",
+        help="show the coverage of the N largest logs and of the N with most problems (default: 25, at most 100)",
     )
-    add_place(report, without_spark="up to 2 million entries go without Spark")
+    add_place(report, without_spark="up to 2 million entries need no Spark")
 
 
 def _report(arguments: argparse.Namespace) -> int:

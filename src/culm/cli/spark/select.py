@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 def register(spark: Commands) -> None:
     """Add the command of this module to the group of Spark's commands."""
-    select = spark.add("select", _select, "select what ranges denote, for many requesters at once")
+    select = spark.add("select", _select, "select the entries of many requests at once")
     select.add_argument(
         "--input", metavar="STORE_OR_FILE", nargs="+", required=True, help="stores, export files, Parquet of entries"
     )
     select.add_argument("--requests", metavar="PATH", required=True, help="table: requester, author, log_id, ranges")
-    select.add_argument("--bundles", action="store_true", help="write an export bundle for each requester, too")
+    select.add_argument("--bundles", action="store_true", help="also write an export bundle for each requester")
     add_place(select)
     add_signatures(select)
 

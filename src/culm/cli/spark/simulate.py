@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 # Option, parameter, kind, help. The defaults are those of the scenario.
 _SWEPT = (
-    ("nodes", "nodes", int, "nodes"),
+    ("nodes", "nodes", int, "number of nodes"),
     ("protocol", "protocol", str, "bushbaby, intervals, proposals, negentropy"),
     ("loss", "loss", float, "the chance that a link is down in a round"),
     ("churn", "leave", float, "the chance that a node goes offline in a round"),
     ("rejoin", "rejoin", float, "the chance that an offline node comes back in a round"),
-    ("degree", "degree", int, "neighbours of a node, an even number; 0: it may call any other"),
-    ("fanout", "fanout", int, "calls of a node in a round"),
+    ("degree", "degree", int, "neighbours of a node, an even number; 0: a node can call any other"),
+    ("fanout", "fanout", int, "number of peers that a node calls in a round"),
     ("direction", "direction", str, "both, push or pull"),
-    ("entries", "entries", int, "new entries"),
+    ("entries", "entries", int, "number of new entries"),
     ("origins", "origins", int, "logs that have grown, each at one node (up to 64)"),
-    ("payload", "payload", int, "bytes of a payload"),
-    ("logs", "logs", int, "logs that all nodes have"),
-    ("log-entries", "log_entries", int, "entries of each of those"),
-    ("bandwidth", "bandwidth", float, "bytes a second of a node"),
-    ("latency", "latency", float, "seconds one way"),
-    ("interval", "interval", float, "seconds from round to round, at least"),
-    ("max-rounds", "max_rounds", int, "rounds after which a simulation ends"),
+    ("payload", "payload", int, "size of a payload, in bytes"),
+    ("logs", "logs", int, "number of logs that all nodes have"),
+    ("log-entries", "log_entries", int, "number of entries of each of these logs"),
+    ("bandwidth", "bandwidth", float, "upload of a node, in bytes a second"),
+    ("latency", "latency", float, "time a message takes one way, in seconds"),
+    ("interval", "interval", float, "shortest time from round to round, in seconds"),
+    ("max-rounds", "max_rounds", int, "number of rounds after which a simulation stops"),
 )
 _COLUMNS = ("nodes", "protocol", "loss", "churn", "seed", "rounds to 99%", "to all", "seconds", "bytes", "x bound")
 
@@ -43,7 +43,9 @@ def register(spark: Commands) -> None:
     simulate = spark.add("simulate", _simulate, "simulate gossip among many nodes; several values make a sweep")
     for option, _, kind, text in _SWEPT:
         simulate.add_argument(f"--{option}", metavar="VALUE", nargs="+", type=kind, help=text)
-    simulate.add_argument("--seeds", metavar="N", type=int, default=1, help="runs of each combination (default: 1)")
+    simulate.add_argument(
+        "--seeds", metavar="N", type=int, default=1, help="number of runs of each combination (default: 1)"
+    )
     add_place(simulate)
 
 

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
     spark = commands.group("spark", "verify, compare, select and report on Spark")
-    verify = spark.add("verify", _verify, "say of every entry whether it can be trusted")
+    verify = spark.add("verify", _verify, "verify every entry of many stores and files")
     verify.add_argument("--input", metavar="STORE_OR_FILE", nargs="+", required=True, help="stores and export files")
-    add_place(verify, without_spark="small inputs go without Spark")
+    add_place(verify, without_spark="small inputs need no Spark")
     add_signatures(verify)
-    verify.add_argument("--state", metavar="DIR", help="verify only what is new since the last run with this folder")
-    verify.add_argument("--forks", action="store_true", help="write the proofs of forks, too")
+    verify.add_argument(
+        "--state", metavar="DIR", help="verify only what is new since the last run with this state folder"
+    )
+    verify.add_argument("--forks", action="store_true", help="also write the proofs of forks")
     for group in (forks, report, select, reconcile, plan, simulate):
         group.register(spark)
 

@@ -122,10 +122,10 @@ def test_sealing_is_salted() -> None:
 def test_wrong_passphrase() -> None:
     """Without the passphrase, or with another, there is one clear error."""
     text = dump_identity(SOMEBODY, PASSPHRASE)
-    with pytest.raises(ConfigError, match="passphrase is needed"):
+    with pytest.raises(ConfigError, match="give its passphrase"):
         load_identity(text)
     for wrong in ("", "Correct horse", PASSPHRASE + " "):
-        with pytest.raises(ConfigError, match="wrong passphrase"):
+        with pytest.raises(ConfigError, match="passphrase is wrong"):
             load_identity(text, wrong)
 
 
@@ -150,7 +150,7 @@ DAMAGED = {
     "no secret": (json.dumps({"culm-identity": 1, "public": "00"}), "not a Culm identity file"),
     "no hex": (changed(secret="zz"), "not a Culm identity file"),
     "a number": (changed(secret=17), "not a Culm identity file"),
-    "later version": (changed(**{"culm-identity": 2}), "version 2; this program reads 1"),
+    "later version": (changed(**{"culm-identity": 2}), "version 2; this program reads version 1"),
     "short secret": (changed(secret="00" * 31), "32 bytes, not 31"),
     "another secret": (changed(secret="00" * 32), "does not belong to its public key"),
     "another public key": (changed(public="00" * 32), "does not belong to its public key"),
@@ -193,7 +193,7 @@ def test_forged_seals(fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("fields", [{"memlimit": 1}, {"salt": "00"}, {"box": ""}, {"box": "00" * 72}])
 def test_seals_that_cannot_be_opened(fields: dict[str, Any]) -> None:
     """A seal whose parts do not fit together is refused like a wrong passphrase."""
-    with pytest.raises(ConfigError, match="wrong passphrase, or a damaged identity file"):
+    with pytest.raises(ConfigError, match="the passphrase is wrong, or the identity file is damaged"):
         load_identity(sealed_with(**fields), PASSPHRASE)
 
 
@@ -317,7 +317,7 @@ def test_not_there(tmp_path: Path) -> None:
     """A missing file, and what is no file, have their own errors."""
     with pytest.raises(ConfigError, match=r"cannot read .*No such file"):
         read_private(tmp_path / "nobody.json")
-    with pytest.raises(ConfigError, match="is not a file"):
+    with pytest.raises(ConfigError, match="is not a regular file"):
         read_private(tmp_path)
 
 

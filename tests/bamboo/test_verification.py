@@ -138,7 +138,7 @@ def test_payload_of_something_else(payload: bytes) -> None:
 @pytest.mark.parametrize("size", [0, 8, 10, 2**64 - 1])
 def test_lie_about_the_size(size: int) -> None:
     """A payload of the right hash and another size than claimed shows that the author lied."""
-    with pytest.raises(PayloadSizeMismatch, match=f"9 bytes where its entry claims {size}"):
+    with pytest.raises(PayloadSizeMismatch, match=f"9 bytes but its entry claims {size}"):
         check_payload(LOG.make(1, b"a payload", size=size), b"a payload")
 
 

@@ -99,7 +99,7 @@ def test_a_rolling_window() -> None:
     assert window(MAX_U64 - 2, 100) == Range(MAX_U64 - 1, MAX_U64)
     with pytest.raises(ValueError, match="at least one"):
         window(5, 0)
-    with pytest.raises(ValueError, match="no range"):
+    with pytest.raises(ValueError, match="not a range"):
         window(MAX_U64, 5)
 
 

@@ -205,7 +205,7 @@ def test_requests_that_cannot_be_read() -> None:
         "f": "'1.5' is not a log id",
         "g": "without a log id",
         "h": "without ranges",
-        "i": "a range from 2 to 1",
+        "i": "the range ends at 1, not after its start 2",
         None: "without a requester",
         "k": "a VarU64 is missing",
     }.items():

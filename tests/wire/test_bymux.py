@@ -182,7 +182,7 @@ def test_an_id_is_free_once_the_end_was_told(piece: int) -> None:
             mux.data_to_send()
             assert [Opened(2)] == mux.receive_data(again)
             continue
-        with pytest.raises(RemoteProtocolError, match="which there is"):
+        with pytest.raises(RemoteProtocolError, match="which exists already"):
             for at in range(0, len(again), piece):
                 mux.receive_data(again[at : at + piece])
 

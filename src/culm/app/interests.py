@@ -38,5 +38,5 @@ def unfollowed(policy: Policy, what: What | Log) -> Policy:
     """The choices without an interest; ``ConfigError`` if it is not followed."""
     interests = dict(policy.interests or {})
     if interests.pop(what, None) is None:
-        raise ConfigError("this is not followed")
+        raise ConfigError("the node does not follow this author or log")
     return replace(policy, interests=interests)

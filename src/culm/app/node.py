@@ -120,7 +120,7 @@ class Node:
     async def start(self) -> Self:
         """Open the store and begin to work. ``close`` is due then; ``async with`` does both."""
         if self._opened is not None:
-            raise ConfigError("the node was opened before: make another one with Node.open")
+            raise ConfigError("a node can be opened once only: make another one with Node.open")
         quarters = await asyncio.to_thread(self._find)
         policy = await asyncio.to_thread(quarters.policy)
         store = await asyncio.to_thread(SQLiteStore, quarters.store)
@@ -175,7 +175,7 @@ class Node:
             raise ConfigError("the node is closed, or was not opened: use async with Node.open(...) as node")
         if (running := self._opened.running).done():
             reason = None if running.cancelled() else running.exception()
-            raise StoreError(f"the node has stopped by itself: {reason}")
+            raise StoreError(f"the node stopped because of an error: {reason}")
         return self._opened
 
     @property
@@ -342,7 +342,7 @@ class Node:
         engine, place = self._engine, names.url_of(url, SCHEMES)
         task = self._contacts.pop(place, None)
         if task is None:
-            raise ConfigError(f"there is no contact with {url}")
+            raise ConfigError(f"the node does not connect to {url}")
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         engine.roster.troubles.pop(place, None)
@@ -378,7 +378,7 @@ class Node:
 
     def _check_clump(self, url: PeerUrl) -> None:
         if scheme_of(url).needs_clump and self._open.quarters.clump is None:
-            raise ConfigError("bushbaby:// needs a clump: Node.open(..., clump=NAME)")
+            raise ConfigError("bushbaby:// needs a clump: open the node with Node.open(..., clump=NAME)")
 
     # -- what to ask for ---------------------------------------------------------------------------------------------
 
@@ -454,7 +454,7 @@ def _complete(store: ReadableStore, entry: Entry) -> StoredEntry:
     """The entry as it is held with its payload."""
     stored = store.get(entry.place)
     if stored is None or stored.entry != entry:
-        raise NotHeld("the entry is not held")
+        raise NotHeld("the store does not have this entry")
     if not stored.payload_complete:
-        raise NotHeld(f"of the payload {stored.payload_held} of {entry.size} bytes are held")
+        raise NotHeld(f"the store has {stored.payload_held} of {entry.size} bytes of this payload")
     return stored

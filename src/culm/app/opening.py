@@ -41,7 +41,9 @@ class Quarters:
 def in_store(path: Path | str, identity: Identity | str | None, clump: str | bytes | None) -> Quarters:
     """A single store file; ``ConfigError`` without an identity to go with it."""
     if not isinstance(identity, Identity):
-        raise ConfigError("a store file alone has no identities: give identity=Identity.create(), or one you keep")
+        raise ConfigError(
+            "a store file holds no identities: give an identity that you keep, or identity=Identity.create()"
+        )
     return Quarters(identity, Path(path).expanduser(), frozenset({identity.public}), _bytes(clump), None)
 
 

@@ -37,7 +37,9 @@ async def exchange(
     """Exchange with a peer what both sides want, once; see ``Node.sync``."""
     scheme = scheme_of(url)
     if logs and not scheme.asks_by_log:
-        raise ConfigError(f"logs can be named only to intervals:// and proposals:// peers, not to {url}: follow them")
+        raise ConfigError(
+            f"naming logs works with intervals:// and proposals:// peers only; for {url} follow the logs instead"
+        )
     store = await asyncio.to_thread(SQLiteStore, path)
     try:
         purpose = Purpose(is_live=False, mirrors=False)

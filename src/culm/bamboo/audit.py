@@ -68,7 +68,7 @@ class LogAuditor:
     ) -> bool:
         """``add`` for an entry whose fields are at hand without the object. Hashes are 66 bytes."""
         if seq < self._last:
-            msg = f"entries must ascend: {seq} follows {self._last}"
+            msg = f"entries must come in ascending order, but {seq} follows {self._last}"
             raise ValueError(msg)
         if seq == self._last:
             self._found(seq, seq, seq)

@@ -109,7 +109,7 @@ class Entry:
         seq_at = at
         seq, at = decode_varu64(head, at)
         if seq == 0:
-            msg = "sequence number 0"
+            msg = "the sequence number is 0; the first entry of a log has 1"
             raise EncodingError(msg, seq_at)
         lipmaalink = backlink = None
         if seq > 1:

@@ -26,9 +26,9 @@ class ForkCase(Enum):
     """Which of the four cases of ``docs/specs/bamboo.md`` a proof is; the values complete the sentence "fork: ..."."""
 
     SAME_NUMBER = "two different entries have this number"
-    COMMON_TARGET = "two entries link to this number and expect different entries there"
-    LINK_TO_OTHER = "an entry links to this number and expects another entry there"
-    AFTER_END = "the log ends here and yet goes on"
+    COMMON_TARGET = "two entries link to this number and expect different hashes"
+    LINK_TO_OTHER = "an entry links to this number and expects another hash"
+    AFTER_END = "the log ends here, but another entry comes after its end"
 
 
 def contradiction(one: Entry, other: Entry) -> tuple[int, ForkCase] | None:
@@ -98,7 +98,7 @@ class ForkProof:
         second, end = Entry.decode_prefix(data, end)
         proof = cls.of(first, second)
         if end != len(data) or proof is None or proof.first != first:
-            msg = "not a fork proof: two entries of one log, in order, that contradict each other"
+            msg = "not a fork proof: expected two entries of one log, in order, that contradict each other"
             raise MalformedEntry(msg, 0, first.place)
         return proof
 

@@ -56,7 +56,7 @@ def load_identity(text: str, passphrase: str | None = None) -> Identity:
     try:
         document = json.loads(text)
         if document["culm-identity"] != _VERSION:
-            msg = f"identity file of version {document['culm-identity']!r}; this program reads {_VERSION}"
+            msg = f"identity file of version {document['culm-identity']!r}; this program reads version {_VERSION}"
             raise ConfigError(msg)
         public = bytes.fromhex(document["public"])
         sealed = document.get("sealed")
@@ -97,18 +97,18 @@ def public_key(text: str) -> bytes:
 
 def _unseal(sealed: dict[str, Any], passphrase: str | None) -> bytes:
     if passphrase is None:
-        msg = "the identity is sealed: its passphrase is needed"
+        msg = "this identity is encrypted: give its passphrase"
         raise ConfigError(msg)
     opslimit, memlimit = int(sealed["opslimit"]), int(sealed["memlimit"])
     if sealed["kdf"] != "argon2id" or not (0 < opslimit <= _MAX_OPSLIMIT and 0 < memlimit <= _MAX_MEMLIMIT):
-        msg = "the identity is sealed in a way this program does not know"
+        msg = "this identity is encrypted in a way that this version of Culm does not know"
         raise ConfigError(msg)
     try:
         salt = bytes.fromhex(sealed["salt"])
         key = argon2id.kdf(SecretBox.KEY_SIZE, passphrase.encode(), salt, opslimit=opslimit, memlimit=memlimit)
         return SecretBox(key).decrypt(bytes.fromhex(sealed["box"]))
     except CryptoError:
-        msg = "wrong passphrase, or a damaged identity file"
+        msg = "the passphrase is wrong, or the identity file is damaged"
         raise ConfigError(msg) from None
 
 
@@ -125,7 +125,7 @@ def write_private(path: Path, text: str) -> None:
             os.link(staged, path)  # unlike a rename, this never replaces a key that is there
             sync(path.absolute().parent)
     except FileExistsError:
-        msg = f"{path} exists already; a key is never overwritten"
+        msg = f"{path} exists already, and a key file is never overwritten: choose another name"
         raise ConfigError(msg) from None
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror}"
@@ -137,10 +137,10 @@ def read_private(path: Path) -> str:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            msg = f"{path} is not a file"
+            msg = f"{path} is not a regular file"
             raise ConfigError(msg)
         if status.st_mode & 0o077:
-            msg = f"{path} can be read by others; make it yours alone: chmod 600 {path}"
+            msg = f"other users can read {path}; protect it: chmod 600 {path}"
             raise ConfigError(msg)
         with path.open("rb") as file:
             return file.read(_MAX_FILE_BYTES).decode("ascii")

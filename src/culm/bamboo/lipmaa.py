@@ -72,7 +72,7 @@ def path(start: int, goal: int) -> list[int]:
     """
     _check(goal)
     if goal > start:
-        msg = f"links lead downwards: there is no path from {start} to {goal}"
+        msg = f"no path from {start} to {goal}: links lead to lower numbers only"
         raise ValueError(msg)
     steps = [start]
     while start > goal:

@@ -55,11 +55,11 @@ def decode_varu64(data: bytes | bytearray | memoryview, offset: int = 0) -> tupl
 def decode_any_varu64(data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[int, int]:
     """The same for protocols that take longer forms, too; only ``Truncated`` is raised."""
     if offset >= len(data):
-        raise Truncated("a number is missing", offset)
+        raise Truncated("truncated: a VarU64 is missing", offset)
     first = data[offset]
     if first < _FIRST_LONG:
         return first, offset + 1
     end = offset + first - _FIRST_LONG + 2
     if end > len(data):
-        raise Truncated("a number is cut off", offset)
+        raise Truncated("truncated: a VarU64 is incomplete", offset)
     return int.from_bytes(data[offset + 1 : end], "big"), end

@@ -98,10 +98,10 @@ def check_payload(entry: Entry, payload: bytes | bytearray | memoryview) -> None
 def check_payload_digest(entry: Entry, payload_hash: bytes, size: int) -> None:
     """``check_payload`` for a payload hashed elsewhere: its YAMF-hash and its size in bytes."""
     if payload_hash != entry.payload_hash:
-        msg = "the payload is not the one the entry names: its hash differs"
+        msg = "the payload does not match its entry: the hash differs"
         raise PayloadMismatch(msg, entry.place)
     if size != entry.size:
-        msg = f"the payload has {size} bytes where its entry claims {entry.size}: the log is invalid from here on"
+        msg = f"the payload has {size} bytes but its entry claims {entry.size}: the log is invalid from here on"
         raise PayloadSizeMismatch(msg, entry.place)
 
 

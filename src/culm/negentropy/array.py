@@ -35,13 +35,13 @@ class ArrayStorage:
             raise ValueError(f"{len(timestamps)} timestamps and ids of the shape {ids.shape}")
         timestamps = np.ascontiguousarray(timestamps, dtype=np.uint64)
         if len(timestamps) and int(timestamps.max()) == INFINITY:
-            raise ValueError("the timestamp 2^64 - 1 stands for infinity")
+            raise ValueError("the timestamp 2^64 - 1 is reserved for infinity")
         order = _sorted(timestamps, ids)
         timestamps = timestamps[order]
         ids = np.take(np.ascontiguousarray(ids), order, axis=0)  # several times as fast as indexing
         same = (timestamps[1:] == timestamps[:-1]).nonzero()[0]
         if len(same) and bool((ids[same] == ids[same + 1]).all(axis=1).any()):
-            raise ValueError("a record that is there twice")
+            raise ValueError("the set has the same record twice")
         self._length = len(timestamps)
         self._timestamps: memoryview = timestamps.data
         self._ids: memoryview = ids.reshape(-1).data
@@ -56,7 +56,7 @@ class ArrayStorage:
         try:
             timestamps = np.array([timestamp for timestamp, _ in pairs], dtype=np.uint64)
         except OverflowError:
-            raise ValueError("a timestamp is a number from 0 to 2^64 - 2") from None
+            raise ValueError("the timestamp is outside of 0 to 2^64 - 2") from None
         ids = np.frombuffer(b"".join(identity for _, identity in pairs), np.uint8).reshape(-1, ID_BYTES)
         return cls(timestamps, ids)
 

@@ -102,7 +102,7 @@ def decode_varint(data: bytes, at: int) -> tuple[int, int]:
             raise MalformedMessage("a number that is not in its shortest form", at)
     if at + _MAX_VARINT_BYTES <= len(data):
         raise MalformedMessage("a number of more than 64 bits", at)
-    raise MalformedMessage("truncated: a number", at)
+    raise MalformedMessage("truncated: a number is incomplete", at)
 
 
 def read_ranges(message: bytes) -> Iterator[Range]:
@@ -134,11 +134,11 @@ def read_ranges(message: bytes) -> Iterator[Range]:
             elif mode == Mode.SKIP:
                 length = 0
             else:
-                raise MalformedMessage(f"mode {mode}", offset)
+                raise MalformedMessage(f"unknown mode {mode}", offset)
         if at + length > end:
-            raise MalformedMessage("truncated: a range", offset)
+            raise MalformedMessage("truncated: a range is incomplete", offset)
         if was_infinite and (mode != _FINGERPRINT or at + length != end):
-            raise MalformedMessage("a second range up to infinity", offset)
+            raise MalformedMessage("a second range reaches up to infinity", offset)
         yield Range(timestamp, prefix, mode, message[at : at + length], offset)
         at += length
 
@@ -153,13 +153,13 @@ def _read_bound(message: bytes, at: int, timestamp: int, before: bytes) -> tuple
     else:
         size, at = decode_varint(message, at)
         if size > ID_BYTES:
-            raise MalformedMessage(f"an id prefix of {size} bytes", offset)
+            raise MalformedMessage(f"an id prefix of {size} bytes; an id has {ID_BYTES}", offset)
         prefix = message[at : at + size]
         at += size
     if difference == 0:
         return INFINITY, b"", at
     if timestamp == INFINITY:
-        raise MalformedMessage("a finite bound after infinity", offset)
+        raise MalformedMessage("a finite bound follows an infinite one", offset)
     timestamp += difference - 1
     if timestamp >= INFINITY:
         raise MalformedMessage("a timestamp of more than 64 bits", offset)

@@ -54,7 +54,7 @@ class Harness:
 
     def _open(self) -> Negentropy:
         if self._session is None:
-            raise ValueError("seal comes first")
+            raise ValueError("this command needs a sealed set: send seal first")
         return self._session
 
     def _answer(self, message: bytes) -> None:

@@ -71,7 +71,9 @@ class Negentropy:
         split: Split | None = None,
     ) -> None:
         if frame_size_limit and frame_size_limit < LEAST_FRAME_LIMIT:
-            raise ValueError(f"a frame limit is 0 (none) or at least {LEAST_FRAME_LIMIT}")
+            raise ValueError(
+                f"the frame limit is too small; expected 0 (no limit) or at least {LEAST_FRAME_LIMIT} bytes"
+            )
         self.have: list[bytes] = []
         self.need: list[bytes] = []
         self._storage = storage
@@ -85,7 +87,7 @@ class Negentropy:
     def initiate(self) -> bytes:
         """The first message. Whoever sends it is the initiator. ``LocalProtocolError`` if it was called before."""
         if self._initiator:
-            raise LocalProtocolError("this session was initiated already")
+            raise LocalProtocolError("this session has been initiated already")
         self._initiator = True
         return bytes((VERSION,)) + self._split(Writer(), 0, len(self._storage), INFINITY, b"")
 
@@ -105,10 +107,10 @@ class Negentropy:
     def reconcile_by_steps(self, message: bytes) -> Generator[None, None, bytes | None]:
         """The same a few milliseconds at a time, for callers who have other work: the answer is what it returns."""
         if not message or message[0] not in VERSIONS:
-            raise RemoteProtocolError("not a negentropy message")
+            raise RemoteProtocolError("the peer sent something that is not a negentropy message")
         if message[0] != VERSION:
             if self._initiator:
-                raise RemoteProtocolError(f"the peer speaks another version (byte {message[0]:#04x})")
+                raise RemoteProtocolError(f"the peer speaks another version of negentropy (byte {message[0]:#04x})")
             return bytes((VERSION,))
         answer = yield from self._answer(message)
         return None if self._initiator and len(answer) == 1 else answer
@@ -212,9 +214,13 @@ class Negentropy:
         parts = divide(low, high, len(self._storage))
         ends = [end for end, _ in parts]
         if not parts or ends[-1] != high or ends != sorted({end for end in ends if end > low}):
-            raise ValueError(f"a split of {low} to {high} into {parts}")
+            raise ValueError(
+                f"the split function divided {low} to {high} into {parts}, which does not cover it in ascending order"
+            )
         if len(parts) == 1 and not parts[0][1]:
-            raise ValueError("a range is not to be answered by a single fingerprint: that could go on for ever")
+            raise ValueError(
+                "the split function answered a range with a single fingerprint, so the session might never end"
+            )
         listed = sum(end - begin for begin, (end, as_list) in zip([low, *ends], parts, strict=False) if as_list)
         size = listed * ID_BYTES + len(parts) * _MOST_OF_A_RANGE
         return parts if self._cut_at is None or size <= self._cut_at else None

@@ -259,7 +259,7 @@ def _resolved(item: Range, newest: int | None) -> Range:
     if not (item.is_open and item.sparse):
         return item
     if newest is None:
-        raise ValueError("what an open sparse range denotes depends on the newest entry")
+        raise ValueError("an open sparse range depends on the newest entry of the log, which is not given")
     return resolve(item, newest)
 
 

@@ -46,7 +46,7 @@ def decode(
         data, 0, allow_open=allow_open, allow_sparse=allow_sparse, max_forbidden_bytes=max_forbidden_bytes
     )
     if end != len(data):
-        raise EncodingError(f"{len(data) - end} bytes behind the range", end)
+        raise EncodingError(f"{len(data) - end} bytes follow the range", end)
     return item
 
 
@@ -64,10 +64,10 @@ def decode_prefix(
     entry is always allowed. Lists of forbidden numbers longer than ``max_forbidden_bytes`` are refused.
     """
     if offset >= len(data):
-        raise Truncated("a range without its flags byte", offset)
+        raise Truncated("truncated: the flags byte of a range is missing", offset)
     flags, at = data[offset], offset + 1
     if flags not in VALID_FLAGS:
-        raise EncodingError(f"the flags byte {flags:#04x}", offset)
+        raise EncodingError(f"the flags byte {flags:#04x} is not a valid combination", offset)
     if flags == NOTHING:
         return EMPTY, at
     if not flags & CLOSED and not allow_open:
@@ -94,14 +94,14 @@ def _read_span(data: bytes, at: int, flags: int) -> tuple[int, int | None, int]:
     where = at
     start, at = decode_varu64(data, at)
     if start == 0:
-        raise EncodingError("a range that starts with entry 0", where)
+        raise EncodingError("the range starts with entry 0; the first entry of a log is 1", where)
     if flags & ONE:
         return start, start, at
     if not flags & CLOSED:
         return start, None, at
     end, at = decode_varu64(data, at)
     if end <= start:
-        raise EncodingError(f"a range from {start} to {end}", where)
+        raise EncodingError(f"the range ends at {end}, not after its start {start}", where)
     return start, end, at
 
 
@@ -110,7 +110,7 @@ def _read_sizes(data: bytes, at: int) -> tuple[int, int, int]:
     least, at = decode_varu64(data, at)
     limit, at = decode_varu64(data, at)
     if least == limit == 0 or 0 < limit <= least:
-        raise EncodingError(f"the size limits {least} and {limit}", where)
+        raise EncodingError(f"the size limits {least} and {limit} leave out nothing or everything", where)
     return least, limit, at
 
 
@@ -121,7 +121,7 @@ def _read_limits(data: bytes, at: int, start: int, end: int | None) -> tuple[int
     if end is not None:
         tail, at = decode_varu64(data, at)
     if not head and not tail:
-        raise EncodingError("certificate limits that limit nothing", where)
+        raise EncodingError("the range has certificate limits, but both are 0", where)
     if head and not on_path(head, start, 1):
         raise EncodingError(f"head-max {head} is not on the path from {start} to 1", where)
     if tail and end is not None and not on_path(tail, spine(end), end):
@@ -134,20 +134,20 @@ def _read_forbidden(data: bytes, at: int, span: tuple[int, int | None], most: in
     start, end = span
     length, at = decode_varu64(data, at)
     if not length:
-        raise EncodingError("an empty list of forbidden numbers", where)
+        raise EncodingError("the list of forbidden numbers is empty", where)
     if length > most:
-        raise EncodingError(f"{length} bytes of forbidden numbers; at most {most} are taken", where)
+        raise EncodingError(f"{length} bytes of forbidden numbers; at most {most} are accepted", where)
     behind = at + length
     if behind > len(data):
-        raise Truncated("truncated: the list of forbidden numbers", where)
+        raise Truncated("truncated: the list of forbidden numbers is incomplete", where)
     numbers: list[int] = []
     before = start - 1
     while at < behind:
         number, at = decode_varu64(data, at)
         if number <= before or (end is not None and number > end):
-            raise EncodingError(f"the forbidden number {number} is out of order, or not in the range", where)
+            raise EncodingError(f"the forbidden number {number} is out of order or outside of the range", where)
         numbers.append(number)
         before = number
     if at != behind:
-        raise Truncated("truncated: a number runs over the end of its list", where)
+        raise Truncated("truncated: the last forbidden number goes beyond the end of its list", where)
     return tuple(numbers), at

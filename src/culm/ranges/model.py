@@ -60,9 +60,9 @@ class Range:
             return
         last = MAX_U64 if self.end is None else self.end
         if not 1 <= self.start <= last <= MAX_U64:
-            raise ValueError(f"{self.start} to {self.end} is no range of sequence numbers")
+            raise ValueError(f"{self.start} to {self.end} is not a range of sequence numbers")
         if min(self.least_size, self.size_limit) < 0 or self.size_limit > MAX_U64:
-            raise ValueError("sizes are from 0 to 2^64 - 1")
+            raise ValueError("a size limit is outside of 0 to 2^64 - 1")
         forbidden = tuple(sorted({seq for seq in self.forbidden if self.start <= seq <= last}))
         single = self.end == self.start
         none_fits = self.least_size > MAX_U64 or 0 < self.size_limit <= self.least_size
@@ -140,7 +140,7 @@ class Range:
             return True
         end = newest if self.end is None else self.end
         if end is None:
-            raise ValueError("what an open sparse range denotes depends on the newest entry")
+            raise ValueError("an open sparse range depends on the newest entry of the log, which is not given")
         return on_path(seq, end, self.start)
 
     def forbids(self, seq: int) -> bool:

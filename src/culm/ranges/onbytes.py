@@ -274,7 +274,7 @@ def intersect_bytes(a: bytes, b: bytes) -> tuple[bytes, bool]:
 def trim_bytes(data: bytes, low: int, high: int | None = None) -> tuple[bytes, bool]:
     """``culm.ranges.trim`` on bytes."""
     if not 1 <= low <= (MAX_U64 if high is None else high) <= MAX_U64:
-        raise ValueError(f"{low} to {high} is no range of sequence numbers")
+        raise ValueError(f"{low} to {high} is not a range of sequence numbers")
     if data == _EMPTY:
         return data, True
     fields = view(data)

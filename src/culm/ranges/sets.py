@@ -126,7 +126,7 @@ class RangeSet:
             item, at = decode_prefix(data, at, allow_open=allow_open, allow_sparse=allow_sparse)
             ranges.append(item)
         if at != len(data):
-            raise EncodingError(f"{len(data) - at} bytes behind the ranges", at)
+            raise EncodingError(f"{len(data) - at} bytes follow the ranges", at)
         return RangeSet(ranges, most=max_ranges)
 
 
@@ -145,7 +145,7 @@ class UnreadRanges(RangeSet):
         if count > MAX_RANGES:
             raise EncodingError(f"{count} ranges; at most {MAX_RANGES} are taken", 0)
         if count > len(self._data) - at or (not count and at < len(self._data)):
-            raise EncodingError(f"{count} ranges in {len(self._data) - at} bytes", at)
+            raise EncodingError(f"{count} ranges cannot be in {len(self._data) - at} bytes", at)
 
     def __getattr__(self, name: str) -> object:
         if name not in RangeSet.__slots__:
@@ -251,6 +251,6 @@ def window(reached: int, ahead: int) -> Range:
     A reader that asks for the next window when it has dealt with half of this one is never sent more than it chose.
     """
     if ahead < 1:
-        raise ValueError("a window has at least one entry")
+        raise ValueError("the window is empty; expected at least one entry")
     start = reached + 1
     return Range(start, min(start + ahead - 1, MAX_U64))

@@ -79,7 +79,9 @@ def read_size(text: str) -> int:
     number = read_u64(match[1]) if match else None
     size = number * _UNITS.get(match[2].lower(), -1) if match and number is not None else -1
     if not 0 <= size <= MAX_U64:
-        raise ConfigError(f"{text!r} is not a size; expected a number of bytes, or one with kB, MB, GB, KiB, MiB, GiB")
+        raise ConfigError(
+            f"{text!r} is not a size; expected a number of bytes, or a number with kB, MB, GB, KiB, MiB or GiB"
+        )
     return size
 
 
@@ -90,11 +92,11 @@ def read_range(text: str) -> Range:
         return EMPTY
     match = _SPAN.match(words[0]) if words else None
     if match is None:
-        raise ConfigError(f"{text!r} is not a range: it begins with {_FORMS}")
+        raise ConfigError(f"{text!r} is not a range: expected {_FORMS} at its beginning")
     start = read_u64(match[1])
     end = start if match[2] is None else read_u64(match[3]) if match[3] else None
     if start is None or (end is None and match[3]):
-        raise ConfigError(f"{text!r} is not a range: {words[0]} is no range of sequence numbers")
+        raise ConfigError(f"{text!r} is not a range: {words[0]} is not a range of sequence numbers")
     values = _Words(text, iter(words[1:])).read()
     try:
         return Range(start, end, **values)  # type: ignore[arg-type]
@@ -117,11 +119,11 @@ class _Words:
         seen: set[str] = set()
         for word in self._words:
             if word in seen:
-                raise self._error(f"{word!r} stands there twice")
+                raise self._error(f"{word!r} is given twice")
             seen.add(word)
             values.update(self._one(word))
         if {"metadata", "payloads"} <= seen:
-            raise self._error("either 'metadata' or 'payloads'; for both leave both out")
+            raise self._error("give 'metadata' or 'payloads', not both; without either the range has both")
         values["least_size"], values["size_limit"] = size_limits(self._least, self._greatest)
         return values
 
@@ -144,17 +146,17 @@ class _Words:
             case "sizes":
                 low, dots, high = self._next(word).partition("..")
                 if not dots or not (low or high):
-                    raise self._error("sizes are written as LEAST..GREATEST")
+                    raise self._error("expected sizes as LEAST..GREATEST")
                 self._least = read_size(low) if low else 0
                 self._greatest = read_size(high) if high else None
             case _:
-                raise self._error(f"what is {word!r}?")
+                raise self._error(f"unknown word {word!r}")
         return {}
 
     def _next(self, word: str) -> str:
         following = next(self._words, None)
         if following is None:
-            raise self._error(f"something is missing behind {word!r}")
+            raise self._error(f"a value is missing after {word!r}")
         return following
 
     def _number(self, text: str) -> int:

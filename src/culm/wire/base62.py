@@ -48,4 +48,4 @@ def decode_base62(text: bytes) -> bytes:
     try:
         return number.to_bytes(KEY_BYTES, "big")
     except OverflowError:
-        raise EncodingError("a base62 number too large for 32 bytes", 0) from None
+        raise EncodingError("the base62 number is too large for 32 bytes", 0) from None

@@ -131,7 +131,7 @@ def pull_packet(data: Buffer, at: int) -> tuple[int, int | None, int | None, int
     header = data[at]
     kind = header >> 5
     if kind > STOP_READ:
-        raise RemoteProtocolError(f"a bymux packet of type {kind}, which there is not")
+        raise RemoteProtocolError(f"the peer sent a bymux packet of unknown type {kind}")
     at += 1
     stream: int | None = None
     if not header & _GLOBAL:
@@ -188,7 +188,7 @@ class Multiplexer:
         Neighbouring pieces of one stream come joined.
         """
         if self._failed:
-            raise LocalProtocolError("the peer broke the protocol: the connection is over")
+            raise LocalProtocolError("the peer broke the protocol earlier, so this connection takes no more data")
         events: list[Event] = []
         pieces: dict[int, list[memoryview]] = {}
         failure: RemoteProtocolError | None = None
@@ -233,7 +233,7 @@ class Multiplexer:
     def _active(self, stream_id: int) -> Stream:
         stream = self.streams.get(stream_id)
         if stream is None:
-            raise RemoteProtocolError(f"a packet for stream {stream_id}, which there is not")
+            raise RemoteProtocolError(f"the peer sent a packet for stream {stream_id}, which does not exist")
         return stream
 
     def _take_packet(
@@ -244,7 +244,7 @@ class Multiplexer:
             self._take_write(stream, stream_id, number)
         elif kind == CREDIT:
             if stream.ends.stop_received:
-                raise RemoteProtocolError(f"credit for stream {stream_id} from one who does not read it any more")
+                raise RemoteProtocolError(f"the peer gave credit for stream {stream_id} after it stopped reading it")
             stream.credit = _with_credit(stream.credit, number)
         elif kind in (PING, PONG):
             self._take_sign(kind, stream.ends, stream_id, events)
@@ -257,10 +257,12 @@ class Multiplexer:
 
     def _take_write(self, stream: Stream, stream_id: int, size: int) -> None:
         if stream.ends.close_received:
-            raise RemoteProtocolError(f"a write to stream {stream_id} after its end")
+            raise RemoteProtocolError(f"the peer wrote to stream {stream_id} after closing it")
         if stream.granted != INFINITE:
             if size > stream.granted:
-                raise RemoteProtocolError(f"{size} bytes for stream {stream_id}, with credit for {stream.granted}")
+                raise RemoteProtocolError(
+                    f"the peer wrote {size} bytes to stream {stream_id} with credit for {stream.granted}"
+                )
             stream.granted -= size
         self._body, self._body_of = size, stream_id
 
@@ -270,9 +272,9 @@ class Multiplexer:
             events.append(Opened(number))
         elif kind == CREDIT:
             if self.ends.stop_received:
-                raise RemoteProtocolError("credit for new streams from one who accepts none any more")
+                raise RemoteProtocolError("the peer gave credit for new streams after saying that it accepts no more")
             if self.creation_credit + number > MAX_U64:
-                raise RemoteProtocolError("more credit for new streams than 64 bits hold")
+                raise RemoteProtocolError("the peer gave more credit for new streams than 64 bits hold")
             self.creation_credit += number
         elif kind in (PING, PONG):
             self._take_sign(kind, self.ends, None, events)
@@ -281,19 +283,19 @@ class Multiplexer:
 
     def _take_creation(self, stream_id: int) -> None:
         if self.ends.close_received:
-            raise RemoteProtocolError("a new stream after the peer said it creates none")
+            raise RemoteProtocolError("the peer created a stream after saying that it creates no more")
         if not self.creation_granted:
-            raise RemoteProtocolError("a new stream without credit for it")
+            raise RemoteProtocolError("the peer created a stream without credit for it")
         if stream_id % 2 != self.proactive:
-            raise RemoteProtocolError(f"a new stream {stream_id} from the side that creates the others")
+            raise RemoteProtocolError(f"the peer created stream {stream_id}, but such ids belong to this side")
         if stream_id in self.streams or stream_id in self._untold:
-            raise RemoteProtocolError(f"a new stream {stream_id}, which there is")
+            raise RemoteProtocolError(f"the peer created stream {stream_id}, which exists already")
         self.creation_granted -= 1
         self.streams[stream_id] = Stream(granted=self._new_credit)
 
     def _take_sign(self, kind: int, ends: Ends, stream_id: int | None, events: list[Event]) -> None:
         if ends.close_received and ends.stop_received:
-            raise RemoteProtocolError("a sign of life after the end")
+            raise RemoteProtocolError("the peer sent a ping or pong after both of its ends were closed")
         if kind == PONG:
             events.append(Answered(stream_id))
         else:
@@ -307,12 +309,12 @@ class Multiplexer:
         """Take a Close or StopRead."""
         if kind == CLOSE:
             if ends.close_received:
-                raise RemoteProtocolError("an end that was said before")
+                raise RemoteProtocolError("the peer sent a second Close")
             ends.close_received = True
             events.append(Closed(stream_id))
         else:
             if ends.stop_received:
-                raise RemoteProtocolError("an end of reading that was said before")
+                raise RemoteProtocolError("the peer sent a second StopRead")
             ends.stop_received = True
             events.append(Unread(stream_id))
         if stream_id not in self._to_answer:
@@ -346,7 +348,7 @@ class Multiplexer:
     def _own(self, stream_id: int) -> Stream:
         stream = self.streams.get(stream_id)
         if stream is None:
-            raise LocalProtocolError(f"there is no stream {stream_id}")
+            raise LocalProtocolError(f"stream {stream_id} does not exist")
         return stream
 
     def write(self, stream_id: int, data: Buffer) -> None:
@@ -355,7 +357,7 @@ class Multiplexer:
         if stream.is_closing or stream.ends.close_sent:
             if stream.ends.stop_received:
                 return
-            raise LocalProtocolError(f"stream {stream_id} was closed")
+            raise LocalProtocolError(f"stream {stream_id} is closed for writing")
         if data:
             stream.queue.append(memoryview(data))
             stream.queued += len(data)
@@ -376,12 +378,12 @@ class Multiplexer:
         """Give the peer credit to write to a stream; ``INFINITE`` for ever."""
         stream = self._own(stream_id)
         if stream.ends.stop_sent:
-            raise LocalProtocolError(f"stream {stream_id} is not read any more")
+            raise LocalProtocolError(f"cannot give credit for stream {stream_id}: this side stopped reading it")
         if amount == INFINITE:
             stream.granted, number = INFINITE, 0
         else:
             if amount < 1 or stream.granted + amount >= INFINITE:
-                raise LocalProtocolError(f"{amount} bytes of credit on top of {stream.granted}")
+                raise LocalProtocolError(f"cannot give {amount} bytes of credit on top of {stream.granted}")
             stream.granted, number = stream.granted + amount, amount
         self._packets += packet(CREDIT, stream_id, number)
 
@@ -398,9 +400,9 @@ class Multiplexer:
     def create(self, stream_id: int) -> None:
         """Create a stream; ``LocalProtocolError`` without credit for it, or if the id is not ours to use."""
         if self.ends.close_sent or not self.creation_credit:
-            raise LocalProtocolError("there is no credit for a new stream")
+            raise LocalProtocolError("cannot create a stream: the peer has given no credit for it")
         if stream_id % 2 == self.proactive or stream_id in self.streams:
-            raise LocalProtocolError(f"{stream_id} is not an id for a new stream of this side")
+            raise LocalProtocolError(f"cannot create stream {stream_id}: the id is in use or belongs to the peer")
         self.creation_credit -= 1
         self.streams[stream_id] = Stream(credit=self._new_credit)
         self._packets += packet(WRITE, None, stream_id)
@@ -408,7 +410,7 @@ class Multiplexer:
     def grant_creation(self, amount: int) -> None:
         """Let the peer create so many streams more."""
         if self.ends.stop_sent or self.creation_granted + amount > MAX_U64:
-            raise LocalProtocolError(f"credit for {amount} new streams on top of {self.creation_granted}")
+            raise LocalProtocolError(f"cannot give credit for {amount} new streams on top of {self.creation_granted}")
         self.creation_granted += amount
         self._packets += packet(CREDIT, None, amount)
 
@@ -420,7 +422,7 @@ class Multiplexer:
     def ping(self, stream_id: int | None = None) -> None:
         """Ask for a sign of life."""
         if not self.may_ping(stream_id):
-            raise LocalProtocolError("no sign of life is to be had after the end")
+            raise LocalProtocolError("cannot ping: both of our ends are closed")
         self._packets += packet(PING, stream_id)
 
     def close(self, stream_id: int | None) -> None:

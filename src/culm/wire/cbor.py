@@ -74,7 +74,7 @@ def pull_head(data: memoryview, at: int) -> tuple[int, int, int]:
         raise EncodingError(f"CBOR head {first:#04x}: indefinite lengths and reserved heads are refused", at)
     end = at + 1 + width
     if end > len(data):
-        raise Truncated("truncated: the head of an item", at)
+        raise Truncated("truncated: the head of an item is incomplete", at)
     number = int.from_bytes(data[at + 1 : end], "big")
     if number < _LEAST[width]:
         raise EncodingError("a CBOR head is not in its shortest form", at)
@@ -98,9 +98,9 @@ def pull_array(data: memoryview, at: int, *, least: int = 0, most: int) -> tuple
         raise _unexpected("an array", major, at)
     if not least <= count <= most:
         wanted = str(most) if least == most else f"{least} to {most}"
-        raise EncodingError(f"an array of {count} items, where {wanted} may be", at)
+        raise EncodingError(f"an array of {count} items, expected {wanted}", at)
     if count > len(data) - end:  # every item takes a byte at least
-        raise Truncated(f"truncated: an array of {count} items in {len(data) - end} bytes", at)
+        raise Truncated(f"truncated: an array of {count} items cannot fit into {len(data) - end} bytes", at)
     return count, end
 
 
@@ -123,4 +123,4 @@ def expect_end(data: memoryview, at: int) -> None:
 
 def _unexpected(wanted: str, major: int, at: int) -> EncodingError:
     found = _NAMES[major] if major < len(_NAMES) else "a float or simple value"
-    return EncodingError(f"{wanted} was expected, not {found}", at)
+    return EncodingError(f"expected {wanted}, found {found}", at)

@@ -77,7 +77,7 @@ class Decoder:
     def begin(self, size: int) -> None:
         """A message begins that decodes to ``size`` bytes. ``LZFooError`` if there is no window for it."""
         if not self.window:
-            raise LZFooError("compressed bytes, though the window is zero", 0)
+            raise LZFooError("the peer sent compressed bytes, but the window for them is 0", 0)
         self._left = size
 
     def feed(self, data: Buffer) -> Iterator[bytes]:
@@ -152,14 +152,14 @@ class Decoder:
             return end
         length, offset, at = head
         if length > self._left:
-            raise LZFooError(f"more than the {self._left} bytes that are left of the message", begin)
+            raise LZFooError(f"an element decodes to more than the {self._left} bytes left of the message", begin)
         self._left -= length
         if offset is None:
             self._out += data[at : at + length]
             self._literal = max(0, at + length - end)
             return min(at + length, end)
         if not 0 < offset <= self.window or offset > len(self._out):
-            raise LZFooError(f"a copy from {offset} bytes back, which is nothing or beyond the window", begin)
+            raise LZFooError(f"a copy from {offset} bytes back, which is 0 or outside of the window", begin)
         self._repeats, self._offset = length, offset
         return at
 
@@ -180,9 +180,9 @@ class Decoder:
     def finish(self) -> None:
         """All bytes of the message were fed. ``LZFooError`` if an element is cut off, or bytes are missing."""
         if self._head or self._literal:
-            raise LZFooError("the last element is cut off", 0)
+            raise LZFooError("the last element is incomplete", 0)
         if self._left:
-            raise LZFooError(f"{self._left} bytes less than the message was said to decode to", 0)
+            raise LZFooError(f"the message decodes to {self._left} bytes less than announced", 0)
 
 
 # -- encoding ----------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class Encoder:
 
     def __init__(self, window: int, level: int = 5) -> None:
         if level not in LEVELS:
-            raise ValueError(f"a level is a number from {LEVELS[0]} to {LEVELS[-1]}, not {level}")
+            raise ValueError(f"level {level} does not exist; expected {LEVELS[0]} to {LEVELS[-1]}")
         self.window = window
         self._level = _LEVELS[level]
         self._history = b""

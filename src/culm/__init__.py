@@ -1,6 +1,7 @@
 """Culm: replicate, verify and analyse Bamboo logs.
 
-``Node`` is for programs that use asyncio, ``Store`` holds logs without one, ``Identity`` signs: ``docs/library.md``.
+``Store`` keeps logs in a file, ``Identity`` signs entries, and ``Node`` exchanges them with peers in programs that use
+asyncio. ``docs/library.md`` shows how.
 """
 
 from importlib import import_module
@@ -37,7 +38,9 @@ __all__ = [
     "author_text",
     "log_text",
 ]
-_OF_NODES = ("Node", "Subscription")  # loaded when they are used first: with them come asyncio, TLS, all protocols
+# Imported at first use, because a node needs asyncio, TLS and all protocols. A program that only reads a store, and
+# every worker of Spark, starts faster without them.
+_OF_NODES = ("Node", "Subscription")
 
 
 def __getattr__(name: str) -> object:

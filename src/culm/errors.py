@@ -3,24 +3,24 @@
 ::
 
     CulmError
-    ├── EncodingError              bytes that are not what they should be (carries the offset)
-    │   └── Truncated              ... because they end too early: more bytes could mend it
+    ├── EncodingError              bytes that break their format (carries the offset)
+    │   └── Truncated              ... by ending too early: with more bytes they could still be valid
     ├── InvalidEntry               an entry that cannot be trusted (carries its place)
     │   ├── MalformedEntry         its bytes break the format
     │   ├── BadSignature
     │   ├── BadBacklink
     │   ├── BadLipmaalink
     │   ├── PayloadMismatch        payload bytes of another hash
-    │   ├── PayloadSizeMismatch    payload of the right hash and another size: the author lied
+    │   ├── PayloadSizeMismatch    payload of the right hash but another size: the author signed a wrong size
     │   └── AfterEndOfLog
     ├── ForkDetected               two authentic entries contradict each other (carries the proof)
     ├── ProtocolError
-    │   ├── LocalProtocolError     you may not do that now
-    │   └── RemoteProtocolError    the peer broke the rules: drop the connection
+    │   ├── LocalProtocolError     the caller did something that the protocol's state forbids
+    │   └── RemoteProtocolError    the peer broke the protocol: drop the connection
     ├── StoreError
     │   ├── StoreLocked, StoreFull, StoreDamaged, StoreMissing
-    │   └── NotHeld                what was asked for is not in the store
-    ├── NetworkError               a peer that cannot be reached, or that went away
+    │   └── NotHeld                the store does not have the entry or payload asked for
+    ├── NetworkError               the peer cannot be reached, or closed the connection
     └── ConfigError                a wrong call, a wrong setting, something not installed
 
 The command line turns each into one line and an exit code (see ``culm.cli``): 1 for bad data, 2 for a
@@ -35,7 +35,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where an entry stands: its author (32 bytes), log id and sequence number."""
+    """The address of an entry: its author (32 bytes), log id and sequence number, both 0 to 2^64 - 1."""
 
     author: bytes
     log_id: int
@@ -91,7 +91,7 @@ class Truncated(EncodingError):
 
 
 class InvalidEntry(CulmError):
-    """An entry that cannot be trusted; ``place`` says which, as far as it is known."""
+    """An entry that cannot be trusted. ``place`` is None if the bytes do not even tell which entry it is."""
 
     def __init__(self, message: str, place: Place | None = None) -> None:
         super().__init__(message)
@@ -128,7 +128,7 @@ class PayloadMismatch(InvalidEntry):
 
 
 class PayloadSizeMismatch(PayloadMismatch):
-    """The payload's hash is the entry's while its size is not: the log is invalid from this entry on."""
+    """The payload has the entry's hash, but not its size. The author signed a lie: the log is invalid from here on."""
 
 
 class AfterEndOfLog(InvalidEntry):
@@ -144,11 +144,11 @@ class ForkDetected(CulmError):
 
 
 class ProtocolError(CulmError):
-    """Base of what goes wrong between two peers."""
+    """Base of errors in the exchange between two peers."""
 
 
 class LocalProtocolError(ProtocolError):
-    """The caller asked the protocol for something that is not allowed in its present state."""
+    """The caller asked for something that the connection's present state forbids: a bug on this side."""
 
 
 class RemoteProtocolError(ProtocolError):

@@ -1,8 +1,10 @@
-"""Files and folders that are there wholly or not at all: made beside their place under another name, then moved there.
+"""Files and folders that appear complete or not at all, even if the program is killed while it writes them.
 
-The name is ``.culm-XXXXXXXX.part``. Whoever makes one holds a lock on it until it is gone, and a lock ends with its
-process, however that ends: what carries such a name and is locked by nobody was left behind by a program that was
-killed, and is taken away when the next one is made in the same folder.
+Each is written beside its place, as ``.culm-XXXXXXXX.part``, and then renamed: within a folder a rename is atomic. A
+program that is killed leaves its staging file behind. Deleting old names would be wrong: a slow program could still
+be writing one. So the writer holds a lock (``flock``) on its staging file. The system releases the lock when the
+process exits, even after SIGKILL. A staging file that nobody holds locked was therefore left behind by a crash, and the
+next writer in the same folder deletes it.
 """
 
 from __future__ import annotations
@@ -20,22 +22,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NAMES = ".culm-*.part"
-_ATTEMPTS = 100
+_ATTEMPTS = 100  # Names have 32 random bits, so a second attempt is rare; the bound ends a loop that never succeeds.
 
 
 @contextmanager
 def staged_folder(target: Path) -> Iterator[Path]:
-    """A folder of our own (mode 0700) beside a place, to make things in; gone at the end. ``OSError`` if that fails."""
+    """A new folder (mode 0700) beside ``target``, deleted at the end unless renamed. ``OSError`` if that fails."""
     with _staged(target, lambda path: path.mkdir(mode=0o700)) as path:
         yield path
 
 
 @contextmanager
 def staged_file(target: Path, mode: int = 0o666) -> Iterator[Path]:
-    """An empty file beside a place, to be written and moved there; what is not moved goes at the end.
-
-    ``OSError`` if it cannot be made.
-    """
+    """A new empty file beside ``target``, deleted at the end unless renamed. ``OSError`` if it cannot be made."""
 
     def make(path: Path) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
@@ -45,7 +44,10 @@ def staged_file(target: Path, mode: int = 0o666) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Bring a file to the disk, or which files there are in a folder."""
+    """Wait until a file's content is on the disk; of a folder, its list of names.
+
+    After a rename the folder has to be synced too; otherwise a power cut can undo the rename.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -66,7 +68,7 @@ def _staged(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
 
 def _made(folder: Path, make: Callable[[Path], None]) -> tuple[Path, int]:
-    """Something new in a folder, and the lock on it."""
+    """Make a staging file or folder; return its path and the descriptor that holds its lock."""
     for _ in range(_ATTEMPTS):
         path = folder / _NAMES.replace("*", secrets.token_hex(4))
         with suppress(FileExistsError):
@@ -77,28 +79,28 @@ def _made(folder: Path, make: Callable[[Path], None]) -> tuple[Path, int]:
 
 
 def _lock(path: Path) -> int | None:
-    """A lock on what has just been made, to be closed; None if it was taken away before it could be locked."""
+    """Lock a new staging file; None if another program swept it up in the moment between making and locking it."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:  # whoever takes it away holds the lock
+    except BlockingIOError:  # a sweeping program has the lock, and is about to delete the file
         os.close(lock)
         return None
     except OSError:
-        return lock  # there are no locks in this file system, and nothing is swept up
-    if path.exists():
+        return lock  # This file system has no locks (some network ones), so no program can sweep anything here either.
+    if path.exists():  # otherwise it was swept up after it was opened, and the lock is on a deleted file
         return lock
     os.close(lock)
     return None
 
 
 def _sweep(folder: Path) -> None:
-    """Take away what programs left behind that were killed."""
+    """Delete what killed programs left behind: staging files that are not locked."""
     for path in folder.glob(_NAMES):
-        with suppress(OSError):  # it is locked, or not ours
+        with suppress(OSError):  # locked, so still in use; or gone already
             if path.lstat().st_uid == os.geteuid():
                 lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
                 try:

@@ -1,13 +1,19 @@
 """Auditing one log in ascending order, in one pass and little memory.
 
-A whole log is fed entry by entry; the auditor says of each whether a path of verified entries leads from it to entry 1,
-and finds the lowest position at which authentic entries contradict each other. The two together are the verdict:
-everything at or after that position is invalid, what comes before is verified if it has a path, else unverified.
+The auditor answers two questions. For each entry: does a path of links lead from it to entry 1? For the log: what is
+the lowest position at which authentic entries contradict each other? Together they are the verdict. Every entry at or
+above that position is invalid. An entry below it is verified if it has a path, and unverified otherwise.
 
-Links never cross (see ``culm.bamboo.lipmaa``), so few of the entries passed can still be linked to by later ones. Only
-those are remembered: O(log n) of them for a log held in full.
+The simple way keeps the hash of every entry, which is too much for a log of a hundred million. But links never cross
+(see ``culm.bamboo.lipmaa``): after entry 14, later entries link to 14 and 13 only, because the link from 40 to 13
+passes over all that is below. So the auditor forgets numbers that no later entry can link to. Of a log held in full it
+remembers O(log n) hashes.
 
-The store reaches the same verdicts incrementally. The two are written apart and tested against each other.
+The hash that a missing entry *should* have is remembered as well, because two entries that expect different hashes at
+the same number prove a fork even though the entry itself is not held.
+
+The store reaches the same verdicts incrementally. The two implementations share no code, so that the tests can compare
+them with each other.
 
 Specification: docs/specs/bamboo.md, "Verification", "Forks", "End of log".
 """
@@ -24,17 +30,19 @@ if TYPE_CHECKING:
 
     from culm.bamboo.entry import Entry
 
-_PRUNE_FROM = 256  # numbers passed before it is worth finding out which of them are still of use
+# Numbers to gather before pruning. Finding the useful ones takes O(log^2) steps, so it must not run for every entry;
+# a larger number would only cost memory.
+_PRUNE_FROM = 256
 
 
 @dataclass(slots=True)
 class _Passed:
-    """What is known of a number that was passed: the hash expected or found there."""
+    """What is known of a sequence number: its hash, as found (``held``) or as a later entry's link expects it."""
 
     hash: bytes
     held: bool
-    connected: bool
-    by: int  # the sequence number of the entry that this hash was learnt from
+    connected: bool  # a path of links leads from it to entry 1
+    by: int  # sequence number of the entry that the hash comes from: half of the proof if another entry disagrees
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,8 @@ class LogAuditor:
         if seq == self._last:
             self._found(seq, seq, seq)
         elif len(self._passed) > self._prune_at:
-            self._prune(self._last)  # not before the last entry of a number: the links of each are compared
+            # Only when a number is done: of a fork, several entries share it, and the links of each must be compared.
+            self._prune(self._last)
         if self._end is not None and self._end < seq:
             self._found(self._end, self._end, seq)
         elif is_end:
@@ -108,12 +117,15 @@ class LogAuditor:
 
     @property
     def invalid_from(self) -> int | None:
-        """The lowest position of a fork found so far; final once all entries are fed."""
+        """The lowest position of a fork found so far, None without a fork. Later entries can still lower it."""
         return None if self.fork is None else self.fork.position
 
 
 def audit(entries: Iterable[Entry]) -> tuple[list[tuple[Entry, bool]], ForkFinding | None]:
-    """Audit a log that fits in memory: each entry with whether it is verified, and the lowest fork if there is one."""
+    """Audit a log that fits in memory: each entry with whether it is verified, and the lowest fork or None.
+
+    The entries must be authentic and of one log; order and duplicates do not matter.
+    """
     auditor = LogAuditor()
     ordered = sorted(set(entries), key=lambda entry: (entry.seq, entry.encoded))
     connected = [auditor.add(entry) for entry in ordered]

@@ -1,6 +1,7 @@
 """Numbers as people type and read them: decimal digits, up to 2^64 - 1, and sizes with a unit.
 
-Python converts up to 4300 digits and raises ``ValueError`` for more; here what is too long is no number.
+Python's ``int`` is too generous for input from outside. It accepts signs, spaces, underscores and digits of other
+scripts, and raises ``ValueError`` for more than 4,300 digits. Here such a text is simply not a number.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB")
 
 
 def read_u64(text: str) -> int | None:
-    """The number that ASCII digits stand for, with or without zeros before it; None if it is none up to 2^64 - 1."""
+    """The number that ASCII digits write, leading zeros allowed; None for any other text or above 2^64 - 1."""
     if not (text.isascii() and text.isdigit()):
         return None
     digits = text.lstrip("0")

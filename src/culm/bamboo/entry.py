@@ -1,7 +1,8 @@
 """Entries: strict decoding, encoding, hashes and links (docs/specs/bamboo.md, "Entries").
 
-An entry is decoded once and then read only. It keeps its own bytes, so that its hash and its signature are over
-exactly what the author signed.
+Decoding is strict: of two encodings of the same fields one is refused. Otherwise an entry could have two hashes, and a
+peer could turn one entry into a fork. The entry keeps its own bytes, so that its hash and its signature cover exactly
+what the author signed. It is decoded once and never changed.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from culm.errors import EncodingError, MalformedEntry, Place, Truncated, Truncat
 
 TAG_REGULAR = 0
 TAG_END_OF_LOG = 1
-AUTHOR_BYTES = 32
-SIGNATURE_BYTES = 64
+AUTHOR_BYTES = 32  # an Ed25519 public key
+SIGNATURE_BYTES = 64  # an Ed25519 signature
+# Tag, author, log id, sequence number, lipmaalink, backlink, size, payload hash, signature: 322 bytes.
 MAX_ENTRY_BYTES = 1 + AUTHOR_BYTES + 9 + 9 + YAMF_BYTES + YAMF_BYTES + 9 + YAMF_BYTES + SIGNATURE_BYTES
 
 
@@ -39,7 +41,7 @@ class Entry:
     payload_hash: bytes
     signature: bytes
     encoded: bytes
-    _hash: bytes | None = field(default=None, repr=False)
+    _hash: bytes | None = field(default=None, repr=False)  # computed at the first use, because not every entry needs it
 
     @classmethod
     def assemble(
@@ -96,8 +98,8 @@ class Entry:
 
     @classmethod
     def _decode(cls, head: bytes) -> Self:
-        # Runs once for every entry that is ever received, hence the care for speed: fields are sliced unchecked
-        # where a later check of the total length covers them.
+        # Runs once for every entry that is ever received, so speed counts: fields are sliced unchecked where a later
+        # check of the total length covers them.
         tag = head[0] if head else TAG_REGULAR
         if tag > TAG_END_OF_LOG:
             msg = f"tag {tag} is neither 0 (regular) nor 1 (end of log)"
@@ -175,6 +177,7 @@ class Entry:
 
 def _pull_hash(head: bytes, at: int, name: str) -> tuple[bytes, int]:
     end = at + YAMF_BYTES
+    # The valid case without a call, because every entry has one to three hashes; the slow way names the error.
     if head[at : at + 2] == YAMF_PREFIX and end <= len(head):
         return head[at:end], end
     try:

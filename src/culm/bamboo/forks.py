@@ -1,14 +1,17 @@
 """Forks and their proofs (docs/specs/bamboo.md, "Forks", "End of log").
 
-An author who signs two entries that cannot both belong to one log has forked it. Any two authentic entries that
-contradict each other prove it to everyone, with no need for the entries between them:
+An author who signs two entries that cannot both belong to one log has forked it. Nobody can say which branch is the
+right one, so the log is invalid from there on, and every node has to learn of it. Two authentic entries that contradict
+each other are enough as a proof: everyone can check the two signatures, without trusting the sender and without the
+entries between. There are four cases:
 
 1. they have the same sequence number and differ;
 2. both link to the same number and expect different hashes there (neither target need be known);
 3. one links to the other's number and expects another hash;
 4. one ends the log and the other comes after it.
 
-The *position* of a proof is the sequence number that is contradicted. Entries before the lowest position stay valid.
+The *position* of a proof is the sequence number that the two disagree about. In case 2 it is lower than both entries,
+because they disagree about an earlier one. Entries below the lowest position stay valid.
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ class ForkProof:
 
     @classmethod
     def of(cls, one: Entry, other: Entry) -> Self | None:
-        """The proof that two entries make, or None if they do not contradict each other."""
+        """The proof that two entries make in either order; None if they do not contradict each other."""
         found = contradiction(one, other)
         if found is None:
             return None

@@ -16,7 +16,8 @@ from culm.bamboo.entry import Entry, encode_unsigned
 from culm.bamboo.lipmaa import has_lipmaalink
 
 SEED_BYTES = 32
-# The deployed Bushbaby peer crashes on a long-term key that begins with "~" (docs/specs/bushbaby.md, "Handshake").
+# The deployed Bushbaby peer crashes on a long-term key that begins with "~" (docs/specs/bushbaby.md, "Handshake"). Other
+# programs can still make such a key, and it is accepted; new identities avoid it, because they could not talk to that peer.
 _AVOIDED_FIRST_BYTE = 0x7E
 
 
@@ -45,7 +46,7 @@ class Identity:
 
     @property
     def seed(self) -> bytes:
-        """The secret (32 bytes). Whoever has it can publish in this author's name."""
+        """The secret (32 bytes). Everyone who knows it can publish in this author's name."""
         return bytes(self._key)
 
     def sign(self, message: bytes) -> bytes:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _VERSION = 1
-_MAX_FILE_BYTES = 10_000
-# A file names its own costs; more than this is refused, so that a forged one cannot hang or exhaust the reader.
+_MAX_FILE_BYTES = 10_000  # A key file has a few hundred bytes; the limit keeps a wrong path from filling the memory.
+# A file names its own costs of decryption. Above these limits (seconds, 1 GiB) it is refused; otherwise a forged file
+# could block the reader or exhaust its memory.
 _MAX_OPSLIMIT = argon2id.OPSLIMIT_SENSITIVE
 _MAX_MEMLIMIT = argon2id.MEMLIMIT_SENSITIVE
 
@@ -75,7 +76,7 @@ def load_identity(text: str, passphrase: str | None = None) -> Identity:
 
 
 def is_sealed(text: str) -> bool:
-    """Whether an identity file needs a passphrase. False for what is not an identity file."""
+    """Whether an identity file needs a passphrase. False also for a text that is not an identity file."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -113,16 +114,13 @@ def _unseal(sealed: dict[str, Any], passphrase: str | None) -> bytes:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file with mode 0600 that does not exist yet; it is there wholly or not at all.
-
-    ``ConfigError`` if it exists or cannot be written.
-    """
+    """Write a new file with mode 0600, completely or not at all. ``ConfigError`` if it exists or cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with staged_file(path, 0o600) as staged:
             staged.write_text(text, encoding="ascii")
             sync(staged)
-            os.link(staged, path)  # unlike a rename, this never replaces a key that is there
+            os.link(staged, path)  # A rename would replace an existing key, which could be the only copy; a link fails.
             sync(path.absolute().parent)
     except FileExistsError:
         msg = f"{path} exists already, and a key file is never overwritten: choose another name"
@@ -133,7 +131,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_private(path: Path) -> str:
-    """Read a key file. ``ConfigError`` if it is missing, too open (anyone but its owner may read it) or no text."""
+    """Read a key file. ``ConfigError`` if it is missing, not ASCII, or if other users have any access to it."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):

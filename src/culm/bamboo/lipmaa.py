@@ -1,9 +1,19 @@
 """The link graph: lipmaa links, paths, certificate pools (docs/specs/bamboo.md, "Lipmaa links", "Certificate pools").
 
-Every entry links to its predecessor and, farther back, to ``lipmaa(seq)``. Sequence numbers of the form
-(3^k - 1)/2 -- 1, 4, 13, 40, ... -- are the *spine*: each links to the one before, so that a path from anywhere
-to entry 1 takes O(log seq) links. Between two spine numbers the same picture repeats at a smaller scale; that is
-what lets everything here be computed by walking the scales downwards, in O(log seq) steps up to 2^64 - 1.
+With backlinks alone, a reader who wants entry 1,000,000 of a log has to fetch and check all entries before it. So every
+entry links to its predecessor and, farther back, to ``lipmaa(seq)``, like express trains beside the local one. Sequence
+numbers of the form (3^k - 1)/2 -- 1, 4, 13, 40, ... -- are the *spine*, and each links to the one before::
+
+    1 <------- 4 <------------------------- 13      the spine
+                   4 <-- 8 <-- 12 <- 13             between: 8 links to 4, 12 to 8
+                   4 <- 5 <- 6 <- 7 <- 8            and backlinks
+
+Between two spine numbers the same picture repeats at a smaller scale. So a path from anywhere to entry 1 takes O(log
+seq) links, and everything here is computed by walking the scales downwards, in O(log seq) steps up to 2^64 - 1.
+
+The *certificate pool* of an entry is the set of entries that verify it, and that it verifies: the path from it down to
+entry 1, and the path from the next spine number down to it. The pools of any two entries of a log contain a path of
+links between the two. So a reader who fetches single entries with their pools can verify each against all others.
 
 Links never cross: whenever ``lipmaa(n) < m < n``, then ``lipmaa(m) >= lipmaa(n)``. So the greedy path (take the
 longest link that does not pass the goal) is a shortest one, and every path down from m passes ``lipmaa(n)``.
@@ -27,11 +37,11 @@ def _check(seq: int) -> None:
         raise ValueError(msg)
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 14)  # worth it because the paths of neighbouring entries go through the same numbers
 def lipmaa(seq: int) -> int:
     """The sequence number that the lipmaalink of entry ``seq`` points at; 0 for entry 1.
 
-    Right for all of 1 to 2^64 - 1 in O(log seq); ``ValueError`` for what cannot be a sequence number.
+    Takes O(log seq) steps; ``ValueError`` if ``seq`` is not a sequence number.
     """
     _check(seq)
     scale = bisect_left(SPINE, seq)

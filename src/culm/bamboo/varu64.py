@@ -53,7 +53,7 @@ def decode_varu64(data: bytes | bytearray | memoryview, offset: int = 0) -> tupl
 
 
 def decode_any_varu64(data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[int, int]:
-    """The same for protocols that take longer forms, too; only ``Truncated`` is raised."""
+    """Read a number for protocols that also accept longer forms; only ``Truncated`` is raised."""
     if offset >= len(data):
         raise Truncated("truncated: a VarU64 is missing", offset)
     first = data[offset]

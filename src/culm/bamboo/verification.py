@@ -1,7 +1,8 @@
 """Checking entries: signatures, links and payloads (docs/specs/bamboo.md, "Verification", "Signatures", "Payloads").
 
-If ignoring a result is dangerous it is not a return value: the checks of single entries raise. The rule for
-signatures is what libsodium accepts (canonical S, no small-order keys, cofactorless), on every machine.
+The checks of single entries raise instead of returning False, because a forgotten ``if`` must not let a forged entry
+through. A signature is valid if libsodium accepts it (canonical S, no small-order keys, cofactorless). The rule has to
+be the same on every node; otherwise an entry could be verified for some and forged for others.
 
 Whether an entry is *verified* depends on the other entries of its log that are at hand. ``culm.bamboo.audit`` decides
 that for a log read in ascending order, and ``culm.store`` for entries that arrive in any order.
@@ -26,7 +27,7 @@ from culm.errors import BadBacklink, BadLipmaalink, BadSignature, PayloadMismatc
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_CHUNK = 64  # entries one thread takes at a time: long enough to make handing them over cheap
+_CHUNK = 64  # Entries that a thread takes at a time: enough that checking them outweighs handing them over.
 
 
 def is_authentic(entry: Entry) -> bool:
@@ -51,10 +52,10 @@ def check_signature(entry: Entry) -> None:
 
 
 def are_authentic(entries: Sequence[Entry], threads: int | None = None) -> list[bool]:
-    """``is_authentic`` for many entries, on ``threads`` threads (default: one a core).
+    """``is_authentic`` for many entries, on ``threads`` threads (default: one for each core).
 
-    libsodium runs without the interpreter's lock, so that threads are worth having. Hashes are computed on the way,
-    since whoever checks an entry's signature needs its hash next.
+    Threads help because libsodium runs without the interpreter's lock. Hashes are computed on the way, because the
+    caller needs them next, to compare links.
     """
     threads = threads or os.cpu_count() or 1
     if threads == 1 or len(entries) <= _CHUNK:
@@ -106,7 +107,7 @@ def check_payload_digest(entry: Entry, payload_hash: bytes, size: int) -> None:
 
 
 class PayloadHasher:
-    """Hashes a payload that comes in pieces."""
+    """Hashes a payload piece by piece, so that a large one is never held in memory. ``size``: bytes so far."""
 
     def __init__(self) -> None:
         self._state = blake2b()

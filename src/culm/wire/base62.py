@@ -2,18 +2,19 @@
 
 The key is read as one big-endian number and written with the digits ``0-9A-Za-z``, the most significant first,
 always 43 of them. So every key has exactly one form, and everything else is refused: other lengths, other characters,
-numbers of 2^256 and above. The packages that exist drop leading zeros or order the alphabet otherwise.
+numbers of 2^256 and above. That is why there is code here and no package from an index: those drop leading zeros, or
+order the alphabet differently.
 """
 
 from __future__ import annotations
 
 from culm.errors import EncodingError
 
-BASE62_CHARS = 43
+BASE62_CHARS = 43  # the fewest characters for 256 bits: 62^42 < 2^256 < 62^43
 KEY_BYTES = 32
 _ALPHABET = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _BASE = len(_ALPHABET)
-# Two digits at a time halves the work on big numbers.
+# Two digits at a time, because each step divides a 256-bit number, which is what takes the time.
 _PAIRS = [bytes((high, low)) for high in _ALPHABET for low in _ALPHABET]
 _PAIR_VALUES = {pair: value for value, pair in enumerate(_PAIRS)}
 _PAIR_BASE = _BASE * _BASE

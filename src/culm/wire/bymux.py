@@ -5,9 +5,18 @@
     packet = header, [stream id], [number], [bytes]
     header = type (3 bits), global (1 bit), width of the id (2 bits), width of the number (2 bits)
 
+Several conversations share one connection, for instance short control messages and long payloads. Without flow control
+a reader that is slow on one stream would have to buffer without bound, or stop reading the connection and so block the
+others. Therefore a side may write to a stream only as many bytes as the other side has given it *credit* for, and each
+side gives credit only for what it has room for. Credit is spent by writing and never taken back.
+
+A stream has two ends that close independently: *Close* says "I write no more", *StopRead* says "I read no more". The
+other side answers each with its counterpart, and the stream is forgotten when all four packets have passed. The
+connection has the same pair for creating streams.
+
 ``Multiplexer`` is one end. It does no I/O: bytes from the peer go in by ``receive_data``, bytes for it come out of
-``data_to_send``. Whoever reads a stream says by ``consumed`` how much of what came is dealt with; the credit for it
-goes back when that is at least as much as the peer has left.
+``data_to_send``. The reader of a stream reports by ``consumed`` how many of the bytes it has processed. Their credit
+goes back in few large packets: when it is at least what the peer has left, so that the peer never runs dry meanwhile.
 """
 
 from __future__ import annotations
@@ -26,15 +35,17 @@ if TYPE_CHECKING:
 
 
 CREDIT, WRITE, PING, PONG, CLOSE, STOP_READ = range(6)
-INFINITE = MAX_U64
-PACKET_BYTES = 16 * 1024  # written to a stream at most before the others have their turn
-MAX_HEADER_BYTES = 17
+INFINITE = MAX_U64  # credit without a limit; a real count never reaches it
+# Bytes of one stream in a row before the other streams get a turn. Larger packets would delay a short control message
+# behind a long payload; much smaller ones would spend more of the connection and the processor on headers.
+PACKET_BYTES = 16 * 1024
+MAX_HEADER_BYTES = 17  # header, stream id of 8 bytes, number of 8 bytes
 _GLOBAL = 0x10
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """Bytes came on a stream."""
+    """The peer wrote ``data`` to a stream: all of one ``receive_data``, joined."""
 
     stream: int
     data: bytes
@@ -49,14 +60,14 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The peer writes no more to a stream. None: it creates no more streams."""
+    """The peer writes no more to a stream, or (None) creates no more streams."""
 
     stream: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """The peer reads no more from a stream. None: it accepts no more streams. What was queued for it is dropped."""
+    """The peer reads no more from a stream, whose queue is dropped, or (None) accepts no more streams."""
 
     stream: int | None
 
@@ -73,7 +84,7 @@ Event = Received | Opened | Closed | Unread | Answered
 
 @dataclass(slots=True)
 class Ends:
-    """Which of the two closing packets went which way."""
+    """Which closing packets were sent and received, of a stream or (for new streams) of the connection."""
 
     close_sent: bool = False
     close_received: bool = False
@@ -82,20 +93,20 @@ class Ends:
 
     @property
     def all(self) -> bool:
-        """Whether everything was said."""
+        """Whether both sides have sent both packets, so that the stream is over."""
         return self.close_sent and self.close_received and self.stop_sent and self.stop_received
 
 
 @dataclass(slots=True)
 class Stream:
-    """One stream: the credit to write to it, and the credit the peer has."""
+    """One stream. All counts are bytes."""
 
-    credit: int = 0
-    granted: int = 0
+    credit: int = 0  # that we may still write
+    granted: int = 0  # that the peer may still write
     ends: Ends = field(default_factory=Ends)
-    queue: deque[memoryview] = field(default_factory=deque)
-    queued: int = 0
-    to_grant: int = 0
+    queue: deque[memoryview] = field(default_factory=deque)  # to be written
+    queued: int = 0  # sum of the queue
+    to_grant: int = 0  # processed by our reader, whose credit is not yet given back
     is_closing: bool = False  # to be closed when its queue is empty
 
 
@@ -122,9 +133,9 @@ def _width(number: int) -> int:
 
 
 def pull_packet(data: Buffer, at: int) -> tuple[int, int | None, int | None, int] | None:
-    """Type, stream (None: the connection), number, and the offset behind; None if it is not all there.
+    """Read a packet: type, stream (None: the connection), number, and the offset behind; None if it is incomplete.
 
-    Of a write, the bytes follow. ``RemoteProtocolError`` for a type that is none.
+    The bytes of a write follow at that offset. ``RemoteProtocolError`` for an unknown type.
     """
     if at >= len(data):
         return None
@@ -153,8 +164,8 @@ def pull_packet(data: Buffer, at: int) -> tuple[int, int | None, int | None, int
 class Multiplexer:
     """One end of a bymux connection.
 
-    ``proactive``: it opened the connection, and creates streams of even ids. ``streams``: those that are there from the
-    start, with the credit of each side. ``new_credit``: what whoever creates a stream may write to it at once.
+    ``proactive``: this side opened the connection, and creates streams with even ids. ``streams`` exist from the start,
+    with the credit of each side. ``new_credit`` (bytes): the credit for a new stream that its creator has at once.
     """
 
     def __init__(self, *, proactive: bool, streams: Mapping[int, Stream] | None = None, new_credit: int = 0) -> None:
@@ -164,28 +175,28 @@ class Multiplexer:
         self.creation_credit = 0
         self.creation_granted = 0
         self._new_credit = new_credit
-        self._head = bytearray()  # the beginning of a packet that is not all there
-        self._body = 0  # bytes of a write that are still to come
+        self._head = bytearray()  # the beginning of an incomplete packet
+        self._body = 0  # bytes of the present write that have not arrived yet
         self._body_of = 0
-        self._packets = bytearray()  # for the peer: all but writes
-        self._to_answer: list[int | None] = []  # streams the peer ended
-        self._untold: set[int] = set()  # streams that we ended, which the peer cannot know yet
+        self._packets = bytearray()  # for the peer: all packets but writes, which go out as credit allows
+        self._to_answer: list[int | None] = []  # streams that the peer closed or stopped reading
+        self._untold: set[int] = set()  # streams that we ended in packets that have not gone out yet
         self._turns: deque[int] = deque()
         self._failed = False
 
     # -- in ----------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: Buffer) -> list[Event]:
-        """The events of ``receive``, or its fault: the events before a fault are lost then."""
+        """Take bytes as ``receive`` does, but raise a fault. The events before the fault are dropped then."""
         events, failure = self.receive(data)
         if failure is not None:
             raise failure
         return events
 
     def receive(self, data: Buffer) -> tuple[list[Event], RemoteProtocolError | None]:
-        """Take bytes from the peer: the events up to a fault, and the fault. After a fault the connection is over.
+        """Take bytes from the peer: the events up to a fault, and the fault or None. After a fault all is over.
 
-        Neighbouring pieces of one stream come joined.
+        Neighbouring pieces of one stream are joined.
         """
         if self._failed:
             raise LocalProtocolError("the peer broke the protocol earlier, so this connection takes no more data")
@@ -321,7 +332,7 @@ class Multiplexer:
             self._to_answer.append(stream_id)
 
     def _answer_ends(self) -> None:
-        """Answer the ends that the peer said, ours first."""
+        """Answer the peer's Close and StopRead with their counterparts, our own Close first."""
         for stream_id in self._to_answer:
             ends = self.ends if stream_id is None else self.streams[stream_id].ends
             if ends.stop_received and not ends.close_sent:
@@ -352,7 +363,10 @@ class Multiplexer:
         return stream
 
     def write(self, stream_id: int, data: Buffer) -> None:
-        """Queue bytes for a stream; they go as credit and the other streams allow. Dropped if nobody reads them."""
+        """Queue bytes for a stream; they go out as credit and turns allow. Dropped if the peer has stopped reading.
+
+        ``LocalProtocolError`` if the stream does not exist or is closed.
+        """
         stream = self._own(stream_id)
         if stream.is_closing or stream.ends.close_sent:
             if stream.ends.stop_received:
@@ -365,17 +379,17 @@ class Multiplexer:
                 self._turns.append(stream_id)
 
     def queued(self, stream_id: int) -> int:
-        """The bytes that wait to be written to a stream."""
+        """The number of bytes that wait to be written to a stream; 0 if it does not exist."""
         stream = self.streams.get(stream_id)
         return stream.queued if stream is not None else 0
 
     def room(self, stream_id: int) -> int:
-        """How many bytes more could be written to a stream at once."""
+        """The number of bytes that could still be written without waiting for credit; 0 if it does not exist."""
         stream = self.streams.get(stream_id)
         return 0 if stream is None or stream.ends.close_sent else max(0, stream.credit - stream.queued)
 
     def grant(self, stream_id: int, amount: int) -> None:
-        """Give the peer credit to write to a stream; ``INFINITE`` for ever."""
+        """Give the peer credit for ``amount`` more bytes, or ``INFINITE``, which cannot be taken back."""
         stream = self._own(stream_id)
         if stream.ends.stop_sent:
             raise LocalProtocolError(f"cannot give credit for stream {stream_id}: this side stopped reading it")
@@ -388,7 +402,7 @@ class Multiplexer:
         self._packets += packet(CREDIT, stream_id, number)
 
     def consumed(self, stream_id: int, amount: int) -> None:
-        """Bytes of a stream were dealt with: the credit for them goes back as soon as that is urgent."""
+        """Report that ``amount`` received bytes are processed; their credit goes back as the module says."""
         stream = self.streams.get(stream_id)
         if stream is None or stream.ends.stop_sent or stream.granted == INFINITE:
             return
@@ -408,25 +422,25 @@ class Multiplexer:
         self._packets += packet(WRITE, None, stream_id)
 
     def grant_creation(self, amount: int) -> None:
-        """Let the peer create so many streams more."""
+        """Let the peer create ``amount`` more streams."""
         if self.ends.stop_sent or self.creation_granted + amount > MAX_U64:
             raise LocalProtocolError(f"cannot give credit for {amount} new streams on top of {self.creation_granted}")
         self.creation_granted += amount
         self._packets += packet(CREDIT, None, amount)
 
     def may_ping(self, stream_id: int | None = None) -> bool:
-        """Whether a sign of life may be asked for: not once both ends were said."""
+        """Whether a ping is allowed: not once we have both closed and stopped reading, as no answer would come."""
         stream = self if stream_id is None else self.streams.get(stream_id)
         return stream is not None and not (stream.ends.close_sent and stream.ends.stop_sent)
 
     def ping(self, stream_id: int | None = None) -> None:
-        """Ask for a sign of life."""
+        """Send a ping, which the peer answers with a pong (``Answered``)."""
         if not self.may_ping(stream_id):
             raise LocalProtocolError("cannot ping: both of our ends are closed")
         self._packets += packet(PING, stream_id)
 
     def close(self, stream_id: int | None) -> None:
-        """Write no more to a stream, once what is queued is out; or (None) create no more streams."""
+        """Write no more to a stream, after its queue is sent; or (None) create no more streams."""
         if stream_id is None:
             if not self.ends.close_sent:
                 self.ends.close_sent = True
@@ -452,7 +466,7 @@ class Multiplexer:
                 self._forget_ended(stream_id)
 
     def data_to_send(self, limit: int = INFINITE) -> bytes:
-        """Bytes for the peer, up to about ``limit``: each stream has its turn, for a packet at a time."""
+        """Bytes for the peer, up to about ``limit``. The streams take turns, a packet each, so that none starves."""
         parts: list[Buffer] = [bytes(self._packets)]
         size = len(self._packets)
         self._packets.clear()
@@ -493,11 +507,13 @@ class Multiplexer:
         return b"".join(parts)
 
 
-_MOST_ANSWERS = 4096  # bytes of answers to pings that wait at most: one who pings without reading gets no more
+# Bytes of pongs that wait at most. A peer that pings without reading gets no more answers; otherwise it could fill our
+# memory with them.
+_MOST_ANSWERS = 4096
 
 
 def _join(pieces: dict[int, list[memoryview]], events: list[Event]) -> None:
-    """Make events of the pieces that came, stream by stream, the lowest id first."""
+    """Turn received pieces into one event for each stream, the lowest id first, so that the order is predictable."""
     events += [Received(stream_id, b"".join(pieces[stream_id])) for stream_id in sorted(pieces)]
     pieces.clear()
 

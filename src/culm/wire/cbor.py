@@ -83,7 +83,7 @@ def pull_head(data: memoryview, at: int) -> tuple[int, int, int]:
 
 def pull_unsigned(data: memoryview, at: int) -> tuple[int, int]:
     """Read an unsigned integer: it and the offset behind it."""
-    if at < len(data) and data[at] < _FIRST_LONG:  # most of them are small
+    if at < len(data) and data[at] < _FIRST_LONG:  # a short cut, because most numbers are small
         return data[at], at + 1
     major, number, end = pull_head(data, at)
     if major != UNSIGNED:
@@ -99,7 +99,7 @@ def pull_array(data: memoryview, at: int, *, least: int = 0, most: int) -> tuple
     if not least <= count <= most:
         wanted = str(most) if least == most else f"{least} to {most}"
         raise EncodingError(f"an array of {count} items, expected {wanted}", at)
-    if count > len(data) - end:  # every item takes a byte at least
+    if count > len(data) - end:  # Every item takes at least a byte; otherwise a short message could claim 2^64 items.
         raise Truncated(f"truncated: an array of {count} items cannot fit into {len(data) - end} bytes", at)
     return count, end
 
@@ -116,7 +116,7 @@ def pull_string(data: memoryview, at: int) -> tuple[memoryview, bool, int]:
 
 
 def expect_end(data: memoryview, at: int) -> None:
-    """Refuse bytes behind the last item."""
+    """Raise ``EncodingError`` if bytes follow the last item."""
     if at != len(data):
         raise EncodingError(f"{len(data) - at} bytes follow the last item", at)
 

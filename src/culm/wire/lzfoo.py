@@ -6,7 +6,17 @@
     literal = [0 t t t t t t t] [k bytes length] bytes(length)     t < 120: the length; t = 119 + k: k bytes hold it
     copy    = [1 t t t t t t t] [k bytes length] offset:VarU64     back from the end of all output so far
 
-Messages share a history: the last bytes of what all messages before decoded to, as many as the window allows.
+A message is compressed by pointing back at bytes that were seen before: "copy 40 bytes from 1,000 back". Messages share
+a *history*, the last ``window`` bytes of everything decoded so far. So the second of two similar payloads is small,
+although each is a message of its own. A copy may overlap its own output: "copy 10 from 1 back" repeats a byte ten
+times.
+
+Both sides must agree on the history to the byte, so a message that was encoded must be sent, or not counted
+(``Encoder.encode_if_smaller``).
+
+The decoder takes bytes from a peer. A few bytes can claim an output of 2^64, so the decoder hands out its output in
+pieces of bounded size and keeps no more than the window. The encoder remembers in dictionaries where each short string
+was seen last. They are only hints: before a copy is written, the bytes themselves are compared.
 """
 
 from __future__ import annotations
@@ -22,23 +32,25 @@ if TYPE_CHECKING:
     from culm.types import Buffer
 
 
-PIECE_BYTES = 64 * 1024  # of output, handed out at a time
+PIECE_BYTES = 64 * 1024  # Bytes of output handed out at a time, so that a short message cannot fill the memory.
 LEVELS = range(1, 10)
-_SHORT = 120  # lengths below stand in the tag
+_SHORT = 120  # shorter lengths fit into the tag
 _COPY = 0x80
-_SHORT_NUMBER = 247  # the greatest number in one byte
-_LONGEST_HEAD = 18  # of an element: its tag, a length, an offset
-_BATCH = 8192  # bytes that are decoded before what came out is handed on
+_SHORT_NUMBER = 247  # the greatest VarU64 of one byte
+_LONGEST_HEAD = 18  # bytes: tag, length of 8 bytes, offset of 9
+# Bytes of input decoded before the output is checked against PIECE_BYTES. Short elements grow at most 60-fold, so that
+# the output stays within half a megabyte; a smaller number would leave the fast loop more often.
+_BATCH = 8192
 
 
 class LZFooError(EncodingError):
-    """Bytes that are not LZFoo, or do not decode to what they were said to. The decoder is of no use any more."""
+    """Bytes that are not LZFoo, or decode to another size than announced. The decoder cannot be used any further."""
 
 
 def pull_head(data: bytes, at: int) -> tuple[int, int | None, int] | None:
-    """The head of an element: its length, the offset of a copy (None: a literal), and where it ends.
+    """Read the head of an element: its length, the offset of a copy (None: a literal), and the offset behind it.
 
-    None if it is not all there.
+    None if the head is incomplete.
     """
     tag = data[at]
     length, at = tag & 0x7F, at + 1
@@ -60,10 +72,9 @@ def pull_head(data: bytes, at: int) -> tuple[int, int | None, int] | None:
 
 
 class Decoder:
-    """Decodes messages one after the other, each in pieces as they come.
+    """Decodes messages one after the other. For each: ``begin``, any number of ``feed``, ``finish``.
 
-    Memory is bounded by the window and by ``PIECE_BYTES``, whatever lengths are claimed. For each message: ``begin``,
-    any number of ``feed``, ``finish``.
+    Memory is bounded by the window (bytes) and ``PIECE_BYTES``, whatever lengths the peer claims.
     """
 
     def __init__(self, window: int) -> None:
@@ -81,7 +92,7 @@ class Decoder:
         self._left = size
 
     def feed(self, data: Buffer) -> Iterator[bytes]:
-        """Take bytes of the message, and give what they decode to. All of it is to be taken."""
+        """Decode the next bytes of the message, in pieces. Read all of them: the history depends on it."""
         data = self._head + bytes(data)
         self._head = b""
         out, at, end = self._out, 0, len(data)
@@ -107,9 +118,11 @@ class Decoder:
         self._trimmed()
 
     def _short_elements(self, data: bytes, at: int, end: int) -> int:
-        """Decode short elements that begin before ``end``, up to one that is not; the offset reached.
+        """Decode short elements that begin before ``end``, up to the first longer one; the offset reached.
 
-        Nearly all elements are such: this loop is what decoding costs.
+        Nearly all elements are short, so this loop is what decoding costs. It handles only the plain cases; everything
+        else, errors included, is left to ``_element``. ``end`` keeps a longest head away from the end of the data, so
+        that the loop needs no check for incomplete heads.
         """
         out, window, left = self._out, self.window, self._left
         have = len(out)
@@ -144,7 +157,7 @@ class Decoder:
         return at
 
     def _element(self, data: bytes, begin: int) -> int:
-        """Decode one element of any kind; the offset behind it. One that is not all there is kept for later."""
+        """Decode one element of any kind; the offset behind it. An incomplete head is kept for the next ``feed``."""
         end = len(data)
         head = pull_head(data, begin)
         if head is None:
@@ -164,21 +177,24 @@ class Decoder:
         return at
 
     def _repeat(self) -> None:
-        """Go on with a copy, for a piece."""
+        """Continue a copy by one piece. An offset shorter than the length repeats the bytes between as a pattern."""
         out, offset, step = self._out, self._offset, min(self._repeats, PIECE_BYTES)
         pattern = out[len(out) - offset : len(out) - offset + step]
         out += (pattern * -(-step // len(pattern)))[:step]
         self._repeats -= step
 
     def _trimmed(self) -> int:
-        """Drop what is beyond the window, once that is much; the length of what is kept."""
+        """Drop history beyond the window; the number of bytes kept.
+
+        Only when twice the window has gathered, because each deletion moves the whole buffer.
+        """
         out = self._out
         if len(out) > 2 * self.window + PIECE_BYTES:
             del out[: len(out) - self.window]
         return len(out)
 
     def finish(self) -> None:
-        """All bytes of the message were fed. ``LZFooError`` if an element is cut off, or bytes are missing."""
+        """End the message. ``LZFooError`` if an element is incomplete, or bytes are missing from the announced size."""
         if self._head or self._literal:
             raise LZFooError("the last element is incomplete", 0)
         if self._left:
@@ -189,11 +205,11 @@ class Decoder:
 
 
 class _Level(NamedTuple):
-    """How hard to look.
+    """How hard to search for copies.
 
-    ``key``: bytes that have to agree for a copy to be considered. ``patience``: looks without a find until every second
-    byte is left out, and so on. ``depth``: earlier places that are tried. ``stride``: of the bytes that were copied,
-    one in so many is remembered.
+    ``key``: bytes that have to agree before a copy is considered. ``patience``: failed searches after which every
+    second byte is skipped (twice as many: two of three, and so on), because data that does not compress should cost
+    little. ``depth``: earlier places that are tried. ``stride``: of copied bytes, one in so many is remembered.
     """
 
     key: int
@@ -213,7 +229,9 @@ _LEVELS = {
     8: _Level(6, 512, 16, 1),
     9: _Level(6, 1 << 30, 64, 1),
 }
-_MOST_KEPT = 1024  # places remembered beyond what the window holds, before old ones are dropped
+# Places remembered beyond the size of the window before old ones are dropped. Dropping reads the whole dictionary, so
+# it must not happen for every message.
+_MOST_KEPT = 1024
 
 
 class Encoder:
@@ -230,13 +248,13 @@ class Encoder:
         self._older: dict[int, int] = {}  # the place before of the same key
 
     def encode(self, data: Buffer) -> bytes:
-        """A message that decodes to ``data``."""
+        """A message that decodes to ``data``. It must be sent, because the history now includes it."""
         encoded, text = self._elements(bytes(data))
         self._keep(text)
         return encoded
 
     def encode_if_smaller(self, data: Buffer, most: float = 0.9) -> bytes | None:
-        """The same, if it is at most that part of ``data``; else None, and nothing has changed."""
+        """The message if it has at most ``most`` (a fraction) of the size of ``data``; else None, and no change."""
         encoded, text = self._elements(bytes(data))
         if len(encoded) > most * len(data):
             return None
@@ -252,10 +270,10 @@ class Encoder:
             self._older = {place: older for place, older in self._older.items() if older >= self._base}
 
     def _elements(self, data: bytes) -> tuple[bytes, bytes]:
-        """The elements of a message, and the history with the message behind it.
+        """The elements of a message, and the history followed by the message.
 
-        Places that are remembered are only ever hints: what is there is compared. So nothing is lost if a message is
-        not sent in the end.
+        The dictionaries already learn places of this message. That does no harm if it is not sent in the end, because
+        the bytes at a remembered place are always compared before a copy is written.
         """
         key_size, patience, depth, stride = self._level
         text = self._history + data
@@ -297,7 +315,7 @@ class Encoder:
         return bytes(out), text
 
     def _longest(self, text: bytes, at: int, place: int | None, depth: int) -> tuple[int, int]:
-        """The longest of the copies that are possible at a place: its length (0: none) and where it is from."""
+        """The longest possible copy for ``at``: its length (0: none) and the place that it copies from."""
         best = found = 0
         lowest = max(0, at - self.window)
         key_size = self._level.key
@@ -315,7 +333,10 @@ class Encoder:
 
 
 def _common(text: bytes, one: int, other: int) -> int:
-    """How many bytes agree from two places on; ``other`` is behind ``one``."""
+    """The number of equal bytes from two places on, ``one`` before ``other``.
+
+    Compares slices of growing size, and then halves them, because a slice compares faster than a loop over bytes.
+    """
     length, step, most = 0, 32, len(text) - other
     while length < most and text[one + length : one + length + step] == text[other + length : other + length + step]:
         length += step

@@ -1,6 +1,7 @@
 """Places as people type and read them: ``AUTHOR``, ``AUTHOR/LOG``, ``AUTHOR/LOG/SEQ``.
 
-Authors print as 43 base62 characters; 64 hex digits are accepted too.
+Authors print as 43 base62 characters, because that is shorter than hex and selects with a double click. 64 hex digits
+are accepted as well.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def parse_place(text: str) -> Place:
 
 
 def parse_log_or_place(text: str) -> tuple[Log, int | None]:
-    """``AUTHOR/LOG`` or ``AUTHOR/LOG/SEQ``: the log, and the number if there is one."""
+    """``AUTHOR/LOG`` or ``AUTHOR/LOG/SEQ``: the log, and the sequence number or None. ``ConfigError`` otherwise."""
     if text.count("/") >= 2:
         place = parse_place(text)
         return (place.author, place.log_id), place.seq

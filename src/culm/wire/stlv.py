@@ -1,12 +1,13 @@
 """STLV framing (docs/specs/bamboo.md, "STLV").
 
 A message is its type and the length of its value, both canonical VarU64s, and then the value. A peer can claim any
-length, so a length is worth nothing until it was checked: the reader asks its owner about type and length before it
-keeps a single byte of the value, and even then memory grows only as fast as bytes really arrive.
+length, so a length must be checked before it is used. The reader asks its owner about type and length before it keeps a
+single byte of the value. Even then memory grows only as fast as bytes really arrive.
 
-Each value is gathered in a place of its own, which is handed out as it is: a large value is held once, and its owner
-may decrypt it in place. One that has grown large is moved out of the heap of the C library: those that grow there side
-by side, from hole to hole, take up to three times their size.
+Each value has a buffer of its own, which is handed to the owner without a copy, so that a large value exists only once
+and can be decrypted in place. A buffer that has grown large is moved out of the C library's heap into pages of its own.
+Buffers that grow side by side in the heap leave holes behind that fit none of them, and take up to three times their
+size.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 Message: TypeAlias = tuple[int, memoryview]
 
 MAX_HEADER_BYTES = 2 * MAX_VARU64_BYTES
-_LARGE = 1024 * 1024  # bytes of a value that have come
+_LARGE = 1024 * 1024  # bytes received of a value, above which it moves to pages of its own (see above)
 
 
 def encode_header(kind: int, length: int) -> bytes:
@@ -49,19 +50,19 @@ class StlvReader:
 
     @property
     def held(self) -> int:
-        """Bytes of a message that has begun and is not yet complete."""
+        """Bytes in memory of a message that is not yet complete, for the owner's memory budget."""
         return len(self._head) + (self._come if self._value is not None else 0)
 
     def clear(self) -> None:
-        """Let go of a message that has begun: the stream is over."""
+        """Drop an incomplete message and free its memory, because the stream is over."""
         self._head, self._value = bytearray(), None
 
     def read(self, data: memoryview) -> tuple[Message | None, memoryview]:
         """Take bytes from ``data`` up to the end of one message; return it and the bytes behind it.
 
-        None instead of a message says that all bytes were taken and more are needed. Whoever calls this in a loop has
-        acted on each message before the header of the next one is looked at. Raises ``EncodingError`` for a header
-        that is not canonical, and what ``check`` raises; the stream cannot be read any further then.
+        None instead of a message means that all bytes were taken and more are needed. One message at a time, so that
+        the caller can act on it before the next header is read: ``check`` may depend on that. Raises ``EncodingError``
+        for a header that is not canonical, and what ``check`` raises. The stream cannot be read any further then.
         """
         if self._value is None:
             data = self._read_header(data)
@@ -101,10 +102,10 @@ class StlvReader:
 
 
 def _apart(value: bytearray, length: int) -> bytearray | mmap:
-    """A place for ``length`` bytes that begins with some, of pages that are there once they are written to."""
+    """Move a value to anonymous pages, which take memory only as they are written, and so as bytes arrive."""
     try:
         place = mmap(-1, length, MAP_PRIVATE | MAP_ANONYMOUS)
-    except OSError:  # the system sets memory aside for all that is asked for, and has not got so much
+    except OSError:  # A system that reserves all memory asked for cannot give so much at once; growing needs less.
         return value
     place[: len(value)] = value
     return place

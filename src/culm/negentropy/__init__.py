@@ -1,5 +1,10 @@
 """Negentropy set reconciliation, without I/O.
 
+Two nodes hold almost the same million records and want to know which ones differ, without sending a million ids. They
+compare fingerprints of ranges. A range whose fingerprints agree is done; one that differs is split into 16 parts that
+are compared in the same way. A range of few records is sent as a list of ids. So the cost grows with the number of
+differences, and only by the logarithm of the size of the sets.
+
 Specification: docs/specs/negentropy.md.
 """
 
@@ -28,7 +33,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """``ArrayStorage`` needs numpy, which takes longer to load than all the rest: only those who use it wait."""
+    """Import ``ArrayStorage`` at its first use, because numpy takes longer to load than everything else here."""
     if name == "ArrayStorage":
         from culm.negentropy.array import ArrayStorage  # noqa: PLC0415
 

@@ -7,8 +7,11 @@
     bound   = timestamp, length, id prefix      timestamp: 0 is infinity, else 1 + the difference to the bound before
     payload = nothing (Skip) | 16 bytes (Fingerprint) | count, ids of 32 bytes (IdList)
 
-Numbers are base 128, most significant digit first, in their shortest form. The reader refuses what no correct sender
-writes, and keeps nothing: its work and memory are bounded by the bytes it is given.
+Numbers are base 128, most significant digit first, in their shortest form. Bounds are written as differences, because
+neighbours are close together, and id prefixes only as long as needed to tell two records apart.
+
+The reader refuses what no correct sender writes. It yields range by range and keeps none, so its work and memory are
+bounded by the bytes it is given, whatever counts they claim.
 
 Specification: docs/specs/negentropy.md, "Message format", "Refused messages", "Accepted messages".
 """
@@ -23,16 +26,16 @@ from culm.errors import RemoteProtocolError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VERSION = 0x61
-VERSIONS = range(0x60, 0x70)
-INFINITY = 2**64 - 1
+VERSION = 0x61  # version 1, the one spoken here
+VERSIONS = range(0x60, 0x70)  # first bytes that announce some version; all others are no negentropy
+INFINITY = 2**64 - 1  # the timestamp of the bound above all records
 ID_BYTES = 32
-FINGERPRINT_BYTES = 16
-_MAX_VARINT_BYTES = 10
+FINGERPRINT_BYTES = 16  # so that two different ranges agree by chance once in 2^128
+_MAX_VARINT_BYTES = 10  # 64 bits in digits of 7
 
 
 class Mode(IntEnum):
-    """What is said of a range."""
+    """What a message says about a range: skip it, its fingerprint, or its ids."""
 
     SKIP = 0
     FINGERPRINT = 1
@@ -45,7 +48,7 @@ _FINGERPRINT = int(Mode.FINGERPRINT)
 class Range(NamedTuple):
     """One range of a message, up to its bound (exclusive).
 
-    ``timestamp`` and ``prefix`` are the bound; ``payload`` is a fingerprint, or the ids of a list one behind the other.
+    ``timestamp`` and ``prefix`` are the bound; ``payload`` is a fingerprint, or the ids of a list in a row.
     ``offset`` is where the range begins in the message.
     """
 
@@ -170,7 +173,7 @@ def _read_bound(message: bytes, at: int, timestamp: int, before: bytes) -> tuple
 
 
 class Writer:
-    """Writes ranges; bounds are relative to the one before, so the order counts."""
+    """Writes the bounds of one message, in order, because each is written relative to the one before."""
 
     __slots__ = ("_timestamp",)
 

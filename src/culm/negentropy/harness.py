@@ -3,7 +3,7 @@
 A line is a command, its parts parted by commas: ``item,TIMESTAMP,ID``, ``seal``, ``initiate``, ``msg,HEX``. Answers are
 ``have,ID``, ``need,ID``, ``msg,HEX`` and ``done``. ``FRAMESIZELIMIT`` in the environment is the frame limit in bytes,
 ``NEGENTROPY_REFERENCE_BYTES=1`` asks for the references' bytes. An error ends the process: exit code 1, a line on
-stderr.
+stderr. The reference implementations have the same kind of harness, so that all of them can be run against each other.
 
 Specification: docs/specs/negentropy.md, "Harness".
 """
@@ -35,7 +35,7 @@ class Harness:
         self._told = [0, 0]  # how many of have and need were printed
 
     def run(self, line: str) -> None:
-        """Obey one line; ``ValueError`` or ``CulmError`` if that cannot be."""
+        """Run one command; ``ValueError`` or ``CulmError`` if it is malformed or out of order."""
         match line.split(","):
             case [""]:
                 pass
@@ -73,7 +73,7 @@ class Harness:
 
 
 def main() -> int:
-    """Obey stdin to its end; the exit code."""
+    """Run the commands of stdin to its end; the exit code."""
     try:
         harness = Harness(sys.stdout, os.environ)
         for line in sys.stdin:

@@ -1,12 +1,19 @@
 """Reconciling two sets by messages that take turns.
 
-The initiator learns what it has and the other side needs, and the reverse. Each side answers every range of a message:
-equal fingerprints with a Skip, others by splitting its own range; an IdList, if it is the responder, with its own.
+One side, the initiator, learns which records it has and the other side lacks, and the reverse. The other only answers
+and keeps nothing between messages. A message covers the whole set as ranges, each with a fingerprint, a list or a Skip.
+A side answers range by range. Equal fingerprints: Skip. Different ones: it splits its own range into buckets and sends
+their fingerprints, or the ids if there are fewer than 32. A list: the responder answers with its own list, and the
+initiator compares and skips.
 
-With a frame limit a message may be cut; a fingerprint of everything from there on then closes it. All references take
-that fingerprint from the end of the range they could not fit, while on the wire it begins at the last bound that was
-written. What lies between is compared with nothing, and differences in it are lost. Here the fingerprint begins where
-the wire says, so that nothing is lost; ``reference_bytes=True`` makes the references' messages instead.
+With 16 buckets a single difference among a million records is found in about six messages. More buckets would
+save round trips but send more fingerprints of ranges that agree.
+
+With a frame limit a message may be cut. A fingerprint of everything from there on then closes it, so that the rest is
+compared in the next round. All reference implementations compute that fingerprint from the end of the range that did
+not fit, while on the wire it begins at the last bound that was written. The records between are compared with nothing,
+and their differences are lost. Here the fingerprint begins where the wire says. ``reference_bytes=True`` writes the
+references' messages instead, so that the two can be compared byte by byte.
 
 Specification: docs/specs/negentropy.md, "Reconciliation", "Splitting", "Frame limits".
 """
@@ -26,28 +33,32 @@ if TYPE_CHECKING:
     from culm.negentropy.codec import Range
     from culm.negentropy.storage import Storage
 
-BUCKETS = 16
+BUCKETS = 16  # as in the reference implementations; see above
+# Bytes, as the references require. A frame must hold at least one split range; otherwise the session would never end.
 LEAST_FRAME_LIMIT = 4096
-_FRAME_RESERVE = 200  # bytes below the limit at which a message is cut: room for the closing fingerprint
-_STEP_WORK = 512  # ranges that are looked at in a step, one that is answered counting for several
+_FRAME_RESERVE = 200  # Bytes kept free for the closing fingerprint, as many as the references keep.
+# Ranges handled before the caller gets its turn, a few milliseconds of work. A range that is split counts as 16,
+# because 16 fingerprints are computed for it.
+_STEP_WORK = 512
 _SPLIT_WORK = 16
-_MOST_OF_A_RANGE = 64  # bytes that a range takes at most, ids of a list aside
+_MOST_OF_A_RANGE = 64  # bytes: timestamp 10, prefix 33, mode and count or fingerprint; the ids of a list come on top
 SKIP, FINGERPRINT, ID_LIST = map(int, Mode)
 _SKIP, _FINGERPRINT, _ID_LIST = (bytes((mode,)) for mode in Mode)
 
 Split = Callable[[int, int, int], Sequence[tuple[int, bool]]]
-"""Divides a range, from a position to before another, of a set of some size (32 records and more): where each part
-ends, and whether it is sent as a list (else as a fingerprint). A single fingerprint is no answer."""
+"""``split(low, high, size)`` divides the positions ``low`` to before ``high`` (32 and more) of a set of ``size``
+records. It returns for each part its end, and whether it is sent as a list (else as a fingerprint). A single
+fingerprint is not allowed, because the other side could answer it with the same, for ever."""
 
 
 def even(low: int, high: int, size: int) -> list[tuple[int, bool]]:  # noqa: ARG001 - as every split
-    """16 parts, the first of them one record larger if it does not come out even."""
+    """16 parts of equal size; the first ones have a record more if the division leaves a rest."""
     count, larger = divmod(high - low, BUCKETS)
     return [(low + count * part + min(part, larger), False) for part in range(1, BUCKETS + 1)]
 
 
 def newest_listed(low: int, high: int, size: int) -> list[tuple[int, bool]]:
-    """The last 32 records of the set as a list, so that what has just been added is found in the first round."""
+    """The newest 32 records of the set as a list, so that new records are found in the first round already."""
     if high < size or high - low < 4 * BUCKETS:
         return even(low, high, size)
     return [*even(low, high - 2 * BUCKETS, size), (high, True)]
@@ -56,10 +67,10 @@ def newest_listed(low: int, high: int, size: int) -> list[tuple[int, bool]]:
 class Negentropy:
     """One side of a session over a ``Storage`` that does not change meanwhile.
 
-    ``frame_size_limit``: the most bytes of a message, 0 for any, else at least 4096. The side that calls ``initiate``
-    finds the differences in ``have`` (ids it holds and the other lacks, in storage order within a message) and
-    ``need``, as they come to light, each once. ``split`` says how ranges of 32 and more records are divided, ``even``
-    (None) as the references do; the two sides need not do it alike.
+    ``frame_size_limit``: the most bytes of a message, 0 for no limit, else at least 4096. The side that calls
+    ``initiate`` finds the differences in ``have`` (ids that it holds and the other lacks, in storage order within a
+    message) and in ``need``, each id once, as soon as it is known. ``split`` divides ranges of 32 and more records;
+    None is ``even``, as the references do. The two sides may use different ones.
     """
 
     def __init__(
@@ -85,7 +96,7 @@ class Negentropy:
         self._known_need: set[bytes] = set()
 
     def initiate(self) -> bytes:
-        """The first message. Whoever sends it is the initiator. ``LocalProtocolError`` if it was called before."""
+        """The first message; this side is now the initiator. ``LocalProtocolError`` if it is called twice."""
         if self._initiator:
             raise LocalProtocolError("this session has been initiated already")
         self._initiator = True
@@ -105,7 +116,10 @@ class Negentropy:
                 return answer
 
     def reconcile_by_steps(self, message: bytes) -> Generator[None, None, bytes | None]:
-        """The same a few milliseconds at a time, for callers who have other work: the answer is what it returns."""
+        """``reconcile`` as a generator that yields every few milliseconds; the answer is its return value.
+
+        A node uses it so that the message of a peer does not hold up all others.
+        """
         if not message or message[0] not in VERSIONS:
             raise RemoteProtocolError("the peer sent something that is not a negentropy message")
         if message[0] != VERSION:
@@ -121,7 +135,9 @@ class Negentropy:
         low = 0  # where the range begins
         written = 0  # the position of the last bound written: what follows on the wire begins there
         part = b""
-        skipped: Range | None = None  # the last range to be skipped; written when something follows it
+        # The last range to skip. It is written only if another range follows, so that a row of skipped ranges costs one
+        # Skip, and the last row nothing.
+        skipped: Range | None = None
         before: Range | None = None
         work = 0
         for item in read_ranges(message):
@@ -156,11 +172,11 @@ class Negentropy:
         return bytes(out)
 
     def _list(self, out: bytearray, part: bytes, writer: Writer, low: int, high: int, item: Range) -> int:
-        """Answer a list with our own, as far as the frame limit lets it; the position reached."""
+        """Answer a list with our own ids, as many as the frame limit allows; the position reached."""
         storage = self._storage
         timestamp, prefix = item.timestamp, item.prefix
         if self._cut_at is not None:
-            # An id is added while what is there, ids included, is within the limit.
+            # As the references do: an id is added as long as the message, with the ids so far, is within the limit.
             room = (self._cut_at - len(out)) // ID_BYTES + 1 if self._cut_at >= len(out) else 0
             if room < high - low:
                 high = low + room
@@ -169,14 +185,14 @@ class Negentropy:
         return high
 
     def _compare(self, theirs: bytes, low: int, high: int) -> None:
-        """The initiator sees the other side's list of a range: note what either lacks."""
+        """Compare the other side's list of a range with ours, and note what each side lacks."""
         ours = self._storage.ids(low, high)
         their_ids = [theirs[at : at + ID_BYTES] for at in range(0, len(theirs), ID_BYTES)]
         our_ids = [ours[at : at + ID_BYTES] for at in range(0, len(ours), ID_BYTES)]
         if our_ids == their_ids:
             return
         our_set, their_set = set(our_ids), set(their_ids)
-        # One id may stand under two timestamps, and the other side may hold it under one of them only.
+        # One id can have two timestamps, and the other side may hold only one of them. A set would hide that difference.
         alone = our_set - their_set
         if len(our_set) < len(our_ids):
             alone |= (Counter(our_ids) - Counter(their_ids)).keys()
@@ -191,7 +207,7 @@ class Negentropy:
                 found.append(identity)
 
     def _split(self, writer: Writer, low: int, high: int, timestamp: int, prefix: bytes) -> bytes:
-        """Our own range, as a list if it is small, else as fingerprints of its parts."""
+        """Our own range: as a list below 32 records, because a list costs less than 16 fingerprints; else its parts."""
         storage = self._storage
         count = high - low
         if count < 2 * BUCKETS:
@@ -210,7 +226,10 @@ class Negentropy:
         return b"".join(pieces)
 
     def _divided(self, divide: Split, low: int, high: int) -> Sequence[tuple[int, bool]] | None:
-        """The parts of a range as the caller wants them; None if they would never fit into a message."""
+        """The parts that the caller's split gives; None, for ``even``, if they would never fit into a message.
+
+        ``ValueError`` if they do not cover the range in ascending order.
+        """
         parts = divide(low, high, len(self._storage))
         ends = [end for end, _ in parts]
         if not parts or ends[-1] != high or ends != sorted({end for end in ends if end > low}):

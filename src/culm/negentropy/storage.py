@@ -1,6 +1,8 @@
 """Sets to reconcile: records of a timestamp and a 32-byte id, in order, with any range's fingerprint at hand.
 
-A fingerprint covers the sum modulo 2^256 of the ids in a range and their number. Sums are differences of prefix sums.
+A fingerprint is the hash of two numbers: the sum modulo 2^256 of the ids in a range, and their count. The sum of a
+range is the difference of two prefix sums, so that a fingerprint costs the same for ten records and for a million. Ids
+must be hashes; an attacker who could choose them freely could find other ids with the same sum.
 
 Specification: docs/specs/negentropy.md, "Records", "Fingerprints".
 """
@@ -23,7 +25,7 @@ class Storage(Protocol):
     """What the reconciler asks of a set. Positions count from 0 in the order of (timestamp, id)."""
 
     def __len__(self) -> int:
-        """How many records there are."""
+        """The number of records."""
 
     def position(self, timestamp: int, prefix: bytes, low: int) -> int:
         """The first position from ``low`` on whose record is not below a bound."""
@@ -38,7 +40,10 @@ class Storage(Protocol):
         """The ids of the records from ``low`` to before ``high``, one behind the other."""
 
     def bound(self, position: int) -> tuple[int, bytes]:
-        """The shortest bound between a record and the one before it: a timestamp and an id prefix."""
+        """The shortest bound between a record and the one before it: a timestamp and an id prefix.
+
+        Short, because bounds are sent: the prefix is empty unless the two records have the same timestamp.
+        """
 
     def fingerprint(self, low: int, high: int) -> bytes:
         """The fingerprint (16 bytes) of the records from ``low`` to before ``high``."""
@@ -62,7 +67,7 @@ def shortest_prefix(before: bytes, identity: bytes) -> bytes:
 
 
 class SubRange:
-    """The records of a set whose timestamps are from ``low`` to before ``high``, as a set of its own."""
+    """The records of a set with timestamps from ``low`` to before ``high``, as a set of its own without a copy."""
 
     __slots__ = ("_end", "_start", "_storage")
 

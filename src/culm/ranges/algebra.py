@@ -1,5 +1,14 @@
 """Operations on ranges. None of them ever loses an item; the laws are in the tests.
 
+A range is one span with one set of filters, so most operations cannot be exact: the union of 1 to 5 and 8 to 9 is not a
+range. The way out is always to the safe side. ``hull`` and ``merge`` may ask for more than the two ranges did, never
+for less, because an entry that nobody asks for is missing for ever while an extra one only costs its bytes. Each
+operation says in a second value whether its result is exact, so that the caller can keep two ranges where one would
+waste too much.
+
+In the numbers 0 stands for "no limit" (``size_limit``, ``tail_min``), so that a limit of a missing field is the
+loosest.
+
 Specification: docs/specs/ranges.md, "hull", "merge", "intersect and trim", "extend", "resolve", "difference",
 "normalise", "Laws".
 """
@@ -17,16 +26,16 @@ from culm.ranges.paths import last_before_gap, meet_head, meet_tail, next_on_pat
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-_LONGEST_PATH = 256  # more than any path between two numbers has
+_LONGEST_PATH = 256  # More numbers than any path between two sequence numbers has; longer spans cannot be a path.
 
 
 def upper(one: int, other: int) -> int:
-    """The maximum, with 0 standing for infinity."""
+    """The looser of two upper limits, where 0 means no limit."""
     return max(one, other) if one and other else 0
 
 
 def lower(one: int, other: int) -> int:
-    """The minimum, with 0 standing for infinity."""
+    """The stricter of two upper limits, where 0 means no limit."""
     return min(one, other) if one and other else one or other
 
 
@@ -87,7 +96,7 @@ def _join(a: Range, b: Range, forbidden: tuple[int, ...], *, keep_all: bool = Fa
 
 
 def _head(item: Range) -> int:
-    """What it says of the head: a range without metadata asks for no certificates."""
+    """``head_max``; a range without metadata asks for no certificates, as if the limit were its own start."""
     return item.head_max if item.metadata else item.start
 
 
@@ -114,7 +123,11 @@ def _are_on_path(corners: Iterable[int | None], start: int, end: int | None) -> 
 
 
 def intersect(a: Range, b: Range) -> tuple[Range, bool]:
-    """What both denote, and whether it is just that: an open sparse range against a closed one has no exact answer."""
+    """What both denote, and whether the result is exact.
+
+    It is not for an open sparse range and a closed one: which entries the open one's path has between the ends of the
+    other depends on the newest entry of the log. The result then has all that could be common.
+    """
     if a.is_empty or b.is_empty:
         return EMPTY, True
     start, last = max(a.start, b.start), min(a.last, b.last)
@@ -158,7 +171,7 @@ def intersect(a: Range, b: Range) -> tuple[Range, bool]:
 
 
 def trim(item: Range, low: int, high: int | None = None) -> tuple[Range, bool]:
-    """What a range denotes from ``low`` to ``high`` (None: to the end), and whether it is just that."""
+    """What a range denotes from ``low`` to ``high`` (None: to the end), and whether the result is exact."""
     return intersect(item, Range(low, high))
 
 
@@ -189,7 +202,7 @@ def resolve(item: Range, newest: int) -> Range:
 
 
 def normalise(item: Range) -> Range:
-    """The form in which ranges that denote the same items are most often spelt the same."""
+    """A form in which most ranges that denote the same items are equal, so that sets notice duplicates."""
     if item.is_empty:
         return item
     if item.is_open and item.start == MAX_U64:
@@ -210,7 +223,7 @@ def normalise(item: Range) -> Range:
 
 
 def _sparse_if_it_may_be(item: Range) -> Range:
-    """A closed range whose numbers are a path is sparse; of payloads only, whose numbers that are not forbidden are."""
+    """A closed range whose numbers form a path becomes sparse. Without metadata its forbidden numbers need not fit."""
     if item.is_empty or item.sparse or item.end is None:
         return item
     optional = () if item.metadata else item.forbidden
@@ -242,10 +255,10 @@ def _without_forbidden_ends(item: Range) -> Range:
 
 
 def difference(item: Range, held: Iterable[Range], newest: int | None = None) -> list[Range]:
-    """Disjoint ranges that denote what ``item`` denotes and none of ``held`` does.
+    """Disjoint ranges that denote what ``item`` denotes and no range of ``held`` does.
 
-    Open sparse ranges need the log's ``newest`` entry; ``ValueError`` without. Certificates of what is held are taken
-    to be held, too.
+    Open sparse ranges need the log's ``newest`` entry; ``ValueError`` without. The certificates of held ranges count as
+    held, which is true of verified entries.
     """
     pieces = [_resolved(item, newest)]
     for one in held:
@@ -264,7 +277,7 @@ def _resolved(item: Range, newest: int | None) -> Range:
 
 
 def _dense_parts(held: Range) -> list[Range]:
-    """A sparse range entry by entry."""
+    """A sparse range split into its entries, because cutting it out of another range leaves all the gaps between."""
     if held.is_empty:
         return []
     if not held.sparse or held.is_single:
@@ -303,7 +316,7 @@ def _minus(item: Range, held: Range) -> list[Range]:
 
 
 def limits_from_held(start: int, end: int | None, held: Callable[[int], bool]) -> tuple[int, int]:
-    """The head-max and tail-min for a range, if ``held`` says of which entries the metadata is there."""
+    """The ``head_max`` and ``tail_min`` that spare a range the certificates for whose number ``held`` is true."""
     head = last_before_gap(path(start, 1)[::-1], held)
     if end is None:
         return head, 0

@@ -1,7 +1,11 @@
 """Ranges as bytes (docs/specs/ranges.md, "Encoding", "Errors"): a flags byte, then numbers.
 
-Every flag is a restriction, every number the end of an interval, written as a canonical VarU64, which sorts as bytes
-like the number. That is what lets ``culm.ranges.onbytes`` merge without decoding.
+Every flag is a restriction, so the flags of a merge are those that both ranges have: a bitwise AND. Every number is the
+end of an interval, and a canonical VarU64 sorts as bytes like the number itself, so that a minimum needs no decoding.
+Together this lets ``culm.ranges.onbytes`` merge ranges without reading them.
+
+Only some of the 256 flag bytes are valid, because a restriction that follows from another has to be set as well. So
+each range has exactly one encoding, and equal ranges can be found by comparing bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +16,9 @@ from culm.ranges.flags import CERT, CLOSED, FORB, NOMETA, NOPAY, NOTHING, ONE, S
 from culm.ranges.model import EMPTY, Range
 from culm.ranges.paths import on_path, spine
 
-MAX_FORBIDDEN_BYTES = 1024  # of a list that a receiver takes, unless it says otherwise
+# Bytes of a list of forbidden numbers that a receiver accepts by default: a few hundred numbers. A list is checked
+# against every entry that is sent, so a longer one would let a peer cost us much with one request.
+MAX_FORBIDDEN_BYTES = 1024
 
 
 def _valid_flags() -> frozenset[int]:
@@ -85,7 +91,7 @@ def decode_prefix(
         if flags & FORB:
             forbidden, at = _read_forbidden(data, at, (start, end), max_forbidden_bytes)
     sparse, metadata, payloads = bool(flags & SPARSE), not flags & NOMETA, not flags & NOPAY
-    # Whatever has got this far is reduced.
+    # The checks above leave only reduced values, so that reducing once more would be wasted work.
     item = Range.trusted(start, end, sparse, metadata, payloads, least, limit, forbidden, head, tail)
     return item, at
 

@@ -1,4 +1,14 @@
-"""Whether a merge denotes exactly the union of what was merged (docs/specs/ranges.md, "Exactness")."""
+"""Whether a merge denotes exactly the union of what was merged (docs/specs/ranges.md, "Exactness").
+
+A merge has one span and one set of filters, so it can ask for entries that neither range asked for. There are three
+ways to gain something: numbers in a gap between the spans, metadata of the range that wanted payloads only, and
+payloads of a size, or of a forbidden number, that only the other range wanted. Each is checked by itself, and the merge
+is exact if none gains anything *in any log*: a range that is open and sparse takes another path in a longer log, so a
+number counts as covered only if it is on every such path.
+
+The checks never look at numbers one by one over a long span. A path has few neighbours in a row, so a longer gap
+between dense spans cannot be filled by one.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +22,9 @@ if TYPE_CHECKING:
 
     from culm.ranges.model import Range
 
-LONGEST_RUN = 100  # more neighbours than any path has in a row: some 11 below 1,000, one more for each power of three
+# More neighbours than any path has in a row: about 11 below 1,000, and one more for each further power of three, so
+# about 45 below 2^64. A larger value would only make the checks slower, a smaller one would call exact merges inexact.
+LONGEST_RUN = 100
 
 
 def is_exact(a: Range, b: Range, joined: Range) -> bool:
@@ -41,7 +53,7 @@ def _span(a: Range, b: Range, joined: Range) -> bool:
 
 
 def _dense_span(a: Range, b: Range, joined: Range) -> bool:
-    """Whether every number of a dense join is one of either, of which one is sparse, or both are."""
+    """Whether every number of a dense join is in one of the two ranges, at least one of them sparse."""
     if a.sparse and b.sparse:
         rest = [range(joined.start, joined.last + 1)]
     else:
@@ -110,7 +122,10 @@ def _sizes(item: Range) -> tuple[int, int]:
 
 
 def _forbids_what_it_must(item: Range, other: Range) -> bool:
-    """An open sparse range's numbers that only the other forbids: those it asks for must be on every path."""
+    """Whether numbers that only ``other`` forbids are on every path of ``item``, if that is open and sparse.
+
+    Otherwise some log has a path without such a number, and the merge would forbid or ask for it wrongly.
+    """
     if not (item.is_open and item.sparse):
         return True
     only = (seq for seq in other.forbidden if seq >= item.start and not item.forbids(seq))

@@ -1,7 +1,10 @@
 """A Bamboo range: its parameters, and what it denotes.
 
-A ``Range`` is always *reduced*: of the ways to say the same there is one, and each has one encoding. What is given
-otherwise is brought into that form when it is made.
+A range selects *items* of a log, metadata and payloads, for instance "entries 100 to 200, payloads up to 1 MB". It also
+says which *certificates* are wanted: metadata of further entries that the receiver needs to verify the selected ones.
+
+A ``Range`` is always *reduced*. Several parameters can say the same, as "payloads from 10 to below 10 bytes" and "no
+payloads" do; the constructor brings all of them into one form. So equal ranges compare equal and have one encoding.
 
 Specification: docs/specs/ranges.md, "Parameters", "Reduced form", "What is denoted", "Certificates", "Corner cases".
 """
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Item(NamedTuple):
-    """What is wanted of one entry."""
+    """What a range selects of one entry, at least one of metadata and payload."""
 
     seq: int
     metadata: bool
@@ -30,16 +33,16 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Which items of a log: an immutable value.
+    """A selection of items of a log: an immutable value.
 
-    ``start``, ``end`` (None: open) are sequence numbers, both included. ``sparse``: only the shortest path between
-    them (open: from the newest entry). ``metadata``, ``payloads``: whether those are wanted. Payloads are wanted of
-    the sizes from ``least_size`` (0: any) to below ``size_limit`` (0: any), and not of the entries in ``forbidden``.
-    Of the certificate pool, ``head_max`` and what is below it, and ``tail_min`` and what is above it, are not asked
-    for (0: all is).
+    ``start`` and ``end`` (None: open) are sequence numbers, both included. ``sparse``: only the entries on the shortest
+    path of links between them (open: from the newest entry). ``metadata``, ``payloads``: whether those are wanted.
+    Payloads are wanted of the sizes from ``least_size`` to below ``size_limit``, in bytes (0: no limit), and not of the
+    entries in ``forbidden``. Certificates at or below ``head_max`` and at or above ``tail_min`` are not wanted, because
+    the requester has them already (0: all are wanted).
 
-    ``ValueError`` if a number is no sequence number or the end is before the start. The empty range has no parameters:
-    all of them are zero.
+    ``ValueError`` if a number is not a sequence number or the end is before the start. All parameters of the empty
+    range are zero.
     """
 
     start: int
@@ -54,7 +57,7 @@ class Range:
     tail_min: int = 0
 
     def __post_init__(self) -> None:
-        """Reduce."""
+        """Bring the parameters into their one reduced form."""
         if not (self.metadata or self.payloads):
             self._become_empty()
             return
@@ -82,7 +85,7 @@ class Range:
 
     @classmethod
     def trusted(cls, *values: object) -> Range:
-        """A range of parameters, in the order of the fields, that are known to be reduced."""
+        """A range of parameters in the order of the fields, unchecked, for callers that know them to be reduced."""
         item = object.__new__(cls)
         for name, value in zip(_FIELDS, values, strict=True):
             _set_attribute(item, name, value)
@@ -105,12 +108,12 @@ class Range:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is no end."""
+        """Whether it has no end, and so includes entries that are yet to be written."""
         return self.end is None
 
     @property
     def is_single(self) -> bool:
-        """Whether it is about one entry."""
+        """Whether start and end are the same entry."""
         return self.start == self.end != 0
 
     @property
@@ -133,7 +136,7 @@ class Range:
             yield seq
 
     def covers(self, seq: int, newest: int | None = None) -> bool:
-        """Whether a number is in its span. An open sparse range needs the newest entry's; ``ValueError`` without."""
+        """Whether a number is in its span. An open sparse range needs the log's ``newest``; ``ValueError`` without."""
         if self.is_empty or not self.start <= seq <= self.last or (newest is not None and seq > newest):
             return False
         if not self.sparse:
@@ -149,7 +152,7 @@ class Range:
         return at < len(self.forbidden) and self.forbidden[at] == seq
 
     def fits(self, size: int) -> bool:
-        """Whether payloads of a size are wanted."""
+        """Whether payloads of ``size`` bytes are wanted."""
         return self.payloads and self.least_size <= size and (not self.size_limit or size < self.size_limit)
 
     def contains_metadata(self, seq: int, newest: int | None = None) -> bool:

@@ -1,9 +1,12 @@
 """Operations on encoded ranges (docs/specs/ranges.md, "Operations on bytes").
 
-Canonical VarU64s sort as bytes like the numbers, and flags are restrictions: so merging is a bitwise AND, and minima
-and maxima of slices. Numbers are loaded only where a path has to be walked: to keep two different sparse ranges sparse,
-for limits that move, and to say whether a merge is exact. The inputs are taken to be valid; a limit off its path costs
-only its own sender.
+A pipeline that merges millions of ranges spends most of its time on decoding them, if it does so. But canonical VarU64s
+sort as bytes like the numbers, and flags are restrictions. So a merge is a bitwise AND of the flags, and minima and
+maxima of slices of bytes. Numbers are decoded only where a path has to be walked: to keep two different sparse ranges
+sparse, to move certificate limits, and to find out whether a merge is exact.
+
+The results are, byte for byte, those of ``culm.ranges.algebra``, and the tests compare the two. Inputs must be valid
+encodings. A certificate limit that is off its path is not noticed; it costs only the peer that sent it.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ _EMPTY = b"\xff"
 _ZERO = b"\0"
 _LAST = encode_varu64(MAX_U64)
 _LONG = 248  # first bytes from here on say how long a number is
-_BARE = CERT | SIZE | FORB  # none of these: start and end are all there is
+_BARE = CERT | SIZE | FORB  # a range without these flags has only a start and an end
 
 
 class View(NamedTuple):
@@ -39,7 +42,7 @@ class View(NamedTuple):
 
 
 def view(data: bytes) -> View:
-    """Find the fields. Missing ones are zero; without metadata the limits are start and end: nothing is asked for."""
+    """Find the fields; missing ones are zero. Without metadata the limits are start and end: no certificates."""
     flags = data[0]
     first = data[1]
     at = 2 if first < _LONG else first - 245
@@ -75,7 +78,7 @@ def _field(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def build(flags: int, fields: View) -> bytes:
-    """Write a range; the flags are made to agree with the fields."""
+    """Write a range, with the flags corrected to agree with the fields."""
     flags = _agreeing(flags, fields)
     if flags & NOMETA and flags & NOPAY:
         return _EMPTY
@@ -154,7 +157,7 @@ def hull_bytes(a: bytes, b: bytes) -> bytes:
 
 
 def merge_bytes(a: bytes, b: bytes) -> tuple[bytes, bool]:
-    """``culm.ranges.merge`` on bytes, and whether it denotes just the union of both."""
+    """``culm.ranges.merge`` on bytes, and whether it denotes exactly the union of both."""
     if b in (a, _EMPTY):
         return a, True
     if a == _EMPTY:
@@ -214,7 +217,7 @@ def _ends_on_path(a: View, b: View, start: bytes, end: bytes) -> bool:
 
 
 def _is_exact(one: View, other: View, joined: bytes) -> bool:
-    """Whether a merge denotes just the union: stretches without lists by their slices, others as for values."""
+    """Whether a merge is exact: for dense ranges without lists by comparing slices, for others by decoding them."""
     paths = [fields for fields in (one, other) if fields.flags & SPARSE and not fields.flags & ONE]
     listed = one.forbidden or other.forbidden or (one.flags ^ other.flags) & (NOMETA | NOPAY)
     if len(paths) == 1 and not listed and _sticks_out(paths[0], other if paths[0] is one else one):
@@ -235,7 +238,7 @@ def _is_exact(one: View, other: View, joined: bytes) -> bool:
 
 
 def _sticks_out(path: View, stretch: View) -> bool:
-    """Whether more of a path is outside a stretch than could be neighbours in a row."""
+    """Whether too much of a path is outside of a dense span for the path to have all numbers there."""
     if stretch.flags & SPARSE:
         return False
     if stretch.end and (not path.end or _value(path.end) - _value(stretch.end) > 2 * LONGEST_RUN):
@@ -248,7 +251,7 @@ def _is_within(inner: View, outer: View) -> bool:
 
 
 def _as_range(fields: View) -> Range:
-    """The numbers that decide whether a merge is exact; no limits."""
+    """Decode the fields that decide whether a merge is exact: all but the certificate limits."""
     flags = fields.flags
     sparse, metadata, payloads = bool(flags & SPARSE), not flags & NOMETA, not flags & NOPAY
     end = _value(fields.end) if fields.end else None
@@ -261,7 +264,7 @@ def _as_range(fields: View) -> Range:
 
 
 def intersect_bytes(a: bytes, b: bytes) -> tuple[bytes, bool]:
-    """``culm.ranges.intersect`` on bytes, and whether it denotes just what both do."""
+    """``culm.ranges.intersect`` on bytes, and whether the result is exact."""
     if _EMPTY in (a, b):
         return _EMPTY, True
     one, other = view(a), view(b)
@@ -340,5 +343,5 @@ def extend_bytes(data: bytes, low: int, high: int | None) -> bytes:
 
 
 def _decoded(data: bytes) -> Range:
-    """Decode, with lists of forbidden numbers of any length: what is merged here was accepted before."""
+    """Decode, with a list of forbidden numbers of any length, because its length was checked when it was received."""
     return decode(data, max_forbidden_bytes=len(data))

@@ -1,8 +1,8 @@
 """Shortest paths between sequence numbers, as ranges use them (docs/specs/ranges.md, "Terms").
 
-Links never cross. So a piece of a path between two of its members is the path between them, and a path that jumps over
-a number lands on that number's path to 1. All of this takes some 200 steps at most, up to 2^64 - 1 and the spine number
-above it.
+Links never cross. So a piece of a path between two of its members is itself the path between them, and a path that
+jumps over a number lands on that number's path to 1. Therefore walking one path answers every question here, and no
+path has to be stored. A path has at most about 200 steps, up to 2^64 - 1 and the spine number above it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["lipmaa", "meet_head", "meet_tail", "next_on_path", "on_path", "path"
 
 
 def step(seq: int, goal: int) -> int:
-    """The next number on the shortest path from ``seq`` down to ``goal``, which is below it."""
+    """The next number on the shortest path from ``seq`` down to ``goal``; ``goal`` must be below ``seq``."""
     jump = lipmaa(seq)
     return jump if jump >= goal else seq - 1
 
@@ -42,7 +42,7 @@ def next_on_path(seq: int, end: int, start: int) -> int:
 
 
 def unavoidable(seq: int, goal: int) -> bool:
-    """Whether a number is on the path to ``goal`` from every number that is not below it."""
+    """Whether ``seq`` is on the path to ``goal`` from every number above, and so on every open sparse range's path."""
     return goal <= seq and on_path(seq, spine(seq), goal)
 
 

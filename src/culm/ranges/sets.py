@@ -1,8 +1,9 @@
 """Many ranges of one log, kept few (docs/specs/ranges.md, "Sets").
 
-A set holds ranges whose union is what it denotes, normalised and sorted. What is added is merged with what is there
-wherever that is exact; beyond a bound on their number, or if the caller allows some waste, the two ranges that waste
-least are merged all the same. Nothing is ever lost.
+A set denotes the union of its ranges. People and peers add to it for months, so it must not grow without bound. A new
+range is merged with those in the set wherever the merge is exact. If the set still has more than ``most`` ranges, it
+merges the neighbours that gain the fewest numbers, although that asks for entries that nobody wanted. It never loses an
+item: too much costs some bytes, too little would never be noticed.
 """
 
 from __future__ import annotations
@@ -23,15 +24,19 @@ if TYPE_CHECKING:
     from culm.types import Buffer
 
 
-MAX_RANGES = 1024  # kept apart, or read from bytes, unless the caller says otherwise
-_LOOK_BACK = 4  # ranges with the same stretch may differ in what they want of it
+# Ranges in a set by default, and the most that are read from bytes. Building a set costs time in proportion, so a
+# larger number would let a peer keep us busy with one small message.
+MAX_RANGES = 1024
+# Earlier ranges that a new one is compared with. Comparing with all would cost the square of their number; more than
+# one is needed, because ranges of the same span can differ in their filters.
+_LOOK_BACK = 4
 
 
 class RangeSet:
     """Ranges of one log, sorted by start, none empty. An immutable value; operations give new sets.
 
-    ``waste``: how many numbers in a row that nobody asked for a merge may bring in (0: none). ``most``: how many ranges
-    are kept apart at most.
+    ``waste``: the most numbers in a row that a merge may add without anybody asking for them (0: none). ``most``: the
+    most ranges in the set.
     """
 
     __slots__ = ("_farthest", "_ranges", "most", "waste")
@@ -40,7 +45,8 @@ class RangeSet:
         self.waste = waste
         self.most = most
         self._ranges = _kept_few([normalise(item) for item in ranges if not item.is_empty], waste, most)
-        # The ranges as a balanced tree: of each subtree, named by its middle, the greatest end.
+        # An interval tree over the sorted list: each middle element has the greatest end of its part. It lets a search
+        # skip every part that ends before a number.
         self._farthest = [0] * len(self._ranges)
         self._note_farthest(0, len(self._ranges))
 
@@ -72,11 +78,11 @@ class RangeSet:
         return f"RangeSet({'; '.join(map(write_range, self._ranges))})"
 
     def add(self, *ranges: Range) -> RangeSet:
-        """The set with more ranges."""
+        """A new set with more ranges."""
         return RangeSet([*self._ranges, *ranges], waste=self.waste, most=self.most)
 
     def _near(self, seq: int) -> Iterator[Range]:
-        """The ranges whose stretch includes a number; the others are passed over, all but O(log k) of them."""
+        """The ranges whose span includes a number, looking at O(log k) others of the k ranges."""
         stack = [(0, len(self._ranges))]
         while stack:
             low, high = stack.pop()
@@ -103,7 +109,7 @@ class RangeSet:
         have = list(held)
         pieces: list[Range] = []
         for item in self._ranges:
-            # Pieces that are wanted already need not be wanted twice.
+            # The pieces so far count as held, so that overlapping ranges of the set give no item twice.
             pieces += difference(item, [*have, *pieces], newest)
         return RangeSet(pieces, waste=self.waste, most=max(self.most, len(pieces)))
 
@@ -131,10 +137,10 @@ class RangeSet:
 
 
 class UnreadRanges(RangeSet):
-    """A set that came as bytes, which are read when somebody asks what is in it: it costs its bytes until then.
+    """A set from a peer that is decoded at its first use, because most such sets are stored and never looked at.
 
-    ``EncodingError`` at once if there are too many ranges in it, or more than the bytes can hold; else when it is read,
-    if the bytes are no ranges.
+    ``EncodingError`` at once if it has too many ranges, or more than the bytes can hold; for other faults at the first
+    use.
     """
 
     __slots__ = ("_data",)
@@ -156,7 +162,7 @@ class UnreadRanges(RangeSet):
         return getattr(self, name)
 
     def __bool__(self) -> bool:
-        """Whether there is anything in it, as far as its number of ranges tells."""
+        """Whether its number of ranges is above 0; nothing is decoded for that."""
         return self._data[0] > 0
 
     def __eq__(self, other: object) -> bool:
@@ -170,7 +176,7 @@ class UnreadRanges(RangeSet):
 
 
 def _kept_few(ranges: list[Range], waste: int, most: int) -> list[Range]:
-    """Merge where that is exact, or wastes little enough; then until there are few enough."""
+    """Merge neighbours where that is exact or wastes little; then the cheapest pairs until ``most`` ranges are left."""
     kept: list[Range] = []
     for item in sorted(ranges, key=_order):
         _push(kept, item, waste)
@@ -193,7 +199,7 @@ def _order(item: Range) -> tuple[int, int, bytes]:
 
 
 def _push(kept: list[Range], item: Range, waste: int) -> None:
-    """Add a range that starts at or behind all that are there; merge it with the last few as long as that is good."""
+    """Add a range that starts at or after all others; merge it with the last few as long as that is exact or cheap."""
     back = 1
     while back <= min(len(kept), _LOOK_BACK):
         if not waste and _are_apart(kept[-back], item):
@@ -209,7 +215,7 @@ def _push(kept: list[Range], item: Range, waste: int) -> None:
 
 
 def _are_apart(a: Range, b: Range) -> bool:
-    """Whether there is something between two closed ranges that a merge of them would ask for: seen at little cost."""
+    """Whether a merge of two closed ranges would gain numbers between them: a cheap test before the real merge."""
     if a.end is None or b.end is None or a.is_empty or b.is_empty:
         return False
     lower, upper = (a, b) if a.start <= b.start else (b, a)
@@ -219,7 +225,7 @@ def _are_apart(a: Range, b: Range) -> bool:
 
 
 def _wasted(before: Range, after: Range) -> float:
-    """How many numbers that neither asks for merging two stretches brings in; infinite if they differ otherwise."""
+    """How many numbers a merge of two dense spans adds; infinite if the ranges differ in more than their span."""
     for item in (before, after):
         if item.sparse and not item.is_single:
             return inf
@@ -233,7 +239,7 @@ def _content(item: Range) -> tuple[object, ...]:
 
 
 def _cost(before: Range, after: Range) -> tuple[int, bool]:
-    """What merging two ranges brings in, more or less: numbers, and then other content."""
+    """A rough cost of merging two ranges, for sorting: numbers gained, then whether their filters differ."""
     return max(0, _count(merge(before, after)[0]) - _count(before) - _count(after)), _content(before) != _content(after)
 
 
@@ -244,11 +250,12 @@ def _count(item: Range) -> int:
 
 
 def window(reached: int, ahead: int) -> Range:
-    """A fixed amount of future to ask for: the ``ahead`` entries behind ``reached``.
+    """A bounded part of the future to ask for: the ``ahead`` entries after ``reached``.
+
+    An open range lets a peer send without end. A reader that asks for the next window after half of this one decides
+    itself how much may arrive, and still never waits.
 
     Specification: docs/specs/ranges.md, "Restricted feature sets".
-
-    A reader that asks for the next window when it has dealt with half of this one is never sent more than it chose.
     """
     if ahead < 1:
         raise ValueError("the window is empty; expected at least one entry")

@@ -4,8 +4,9 @@
 ``sizes 11..999`` (or ``min SIZE``, ``max SIZE``), ``without 3,7``, ``head N``, ``tail N``. The empty range is
 ``nothing``.
 
-Sizes that people type, and those of the wire protocols, are inclusive; the limits of a ``Range`` are the least size
-kept and the first one left out. ``size_limits`` and ``inclusive_sizes`` are where one becomes the other.
+Sizes that people type, and those of the wire protocols, are inclusive: "max 1000" includes 1,000. The limits of a
+``Range`` are the least size included and the first one left out. Only ``size_limits`` and ``inclusive_sizes`` convert
+between the two, so that there is one place to get it right.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def read_size(text: str) -> int:
 
 
 def read_range(text: str) -> Range:
-    """The range that a text stands for; ``ConfigError`` if it stands for none."""
+    """Read a range; ``ConfigError`` with the reason if the text is not one."""
     words = text.split()
     if words == ["nothing"]:
         return EMPTY
@@ -105,7 +106,7 @@ def read_range(text: str) -> Range:
 
 
 class _Words:
-    """The words behind the numbers."""
+    """Reads the words after the numbers."""
 
     def __init__(self, text: str, words: Iterator[str]) -> None:
         self._text = text
@@ -114,7 +115,7 @@ class _Words:
         self._greatest: int | None = None
 
     def read(self) -> dict[str, object]:
-        """The parameters they stand for."""
+        """The parameters of ``Range`` that the words set; ``ConfigError`` for an unknown word or value."""
         values: dict[str, object] = {}
         seen: set[str] = set()
         for word in self._words:

@@ -192,7 +192,7 @@ class Negentropy:
         if our_ids == their_ids:
             return
         our_set, their_set = set(our_ids), set(their_ids)
-        # One id can have two timestamps, and the other side may hold only one of them. A set would hide that difference.
+        # One id can have two timestamps, and the other side may hold only one. A set would hide that difference.
         alone = our_set - their_set
         if len(our_set) < len(our_ids):
             alone |= (Counter(our_ids) - Counter(their_ids)).keys()

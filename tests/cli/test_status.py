@@ -53,7 +53,7 @@ def test_a_token_from_a_file_or_the_environment(culm: Culm, tmp_path: Path, monk
         serving.terminate()
     file.chmod(0o644)
     result = culm("serve", "--http", "127.0.0.1:0", "--http-token-file", file)
-    assert (2, True) == (result.code, "can be read by others" in result.err)
+    assert (2, True) == (result.code, "other users can read" in result.err)
 
 
 @pytest.mark.parametrize(

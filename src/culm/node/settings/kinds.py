@@ -107,14 +107,14 @@ def choice(*values: str) -> Kind:
     return Kind("one of " + ", ".join(json.dumps(value) for value in values), read)
 
 
-TEXT = Kind("a text", _text)
+TEXT = Kind("a string", _text)
 HEX = Kind("hex digits, two for each byte", _hex)
 FLAG = Kind("true or false", _flag)
 COUNT = Kind("a whole number, 0 or more", _count, str)
 SECONDS = Kind("a number of seconds", _seconds, _written_number)
 INTERVAL = Kind("a number of seconds above 0", _interval, _written_number)
-SIZE = Kind('a number of bytes, or a text as in "64kB"', _size, str)
-RATE = Kind(f'0, or {LEAST_RATE} and more bytes a second, also as in "1MB"', _rate, str)
+SIZE = Kind('a number of bytes, or a string such as "64kB"', _size, str)
+RATE = Kind(f'0, or at least {LEAST_RATE} bytes a second, also as a string such as "1MB"', _rate, str)
 HOST_PORT = Kind('"HOST:PORT"', _host_port)
 PEER = Kind(
     f"an address to connect to: {', '.join(forms(SCHEMES))}",
@@ -146,5 +146,5 @@ def shown(value: object) -> str:
     try:
         text = repr(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
     except ValueError:  # Python writes numbers of up to 4300 digits
-        text = "a number of thousands of digits"
+        text = "a number with thousands of digits"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

@@ -14,7 +14,7 @@ def example() -> str:
     """A file with every setting as a comment, its default or a sample in it: what is to be changed is uncommented."""
     lines = [
         "# Culm's configuration: HOME/culm.toml, or --config FILE.",
-        "# Every setting stands here with its default, or with a sample where it has none.",
+        "# Every setting is listed with its default, or with an example if it has no default.",
     ]
     for section in SECTIONS:
         lines += ["", f"# {section.meaning[:1].upper()}{section.meaning[1:]}."]
@@ -48,9 +48,7 @@ def tables() -> str:
             f"| `{key.name}` | {key.kind.expected.replace('|', chr(92) + '|')} | {_default(key)} | {key.meaning} |"
             for key in section.keys
         ]
-        parts.append(
-            "\n".join([f"### {title}", "", "| key | value | default | what it says |", "|---|---|---|---|", *rows])
-        )
+        parts.append("\n".join([f"### {title}", "", "| key | value | default | meaning |", "|---|---|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"
 
 

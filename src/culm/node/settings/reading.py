@@ -68,11 +68,11 @@ def load(path: Path, *, must_exist: bool = True) -> Settings:
     except FileNotFoundError:
         if not must_exist:
             return defaults()
-        raise ConfigError(f"{path}: there is no such file") from None
+        raise ConfigError(f"{path} does not exist; name another file with --config FILE") from None
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path} is larger than {MAX_FILE_BYTES} bytes")
+        raise ConfigError(f"{path} is larger than {MAX_FILE_BYTES} bytes, too large for a configuration")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -95,7 +95,7 @@ class _Reader:
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise ConfigError(self._syntax(str(error))) from None
         except ValueError:  # Python reads numbers of up to 4300 digits
-            raise ConfigError(self._syntax("a number of thousands of digits")) from None
+            raise ConfigError(self._syntax("a number with thousands of digits")) from None
         found = defaults()
         tables = {section.name: section for section in (LIMITS, PROPOSALS)}
         for name, value in document.items():
@@ -133,7 +133,7 @@ class _Reader:
 
     def _peers(self, found: Settings, tables: Any) -> Iterable[PeerSettings]:  # noqa: ANN401 - whatever stands there
         if not isinstance(tables, list):
-            raise self._error((PEERS.name,), "expected tables that begin with [[peers]]")
+            raise self._error((PEERS.name,), "expected a [[peers]] table for each peer")
         seen = set()
         for at, given in enumerate(tables):
             path = (PEERS.name, at)
@@ -141,9 +141,9 @@ class _Reader:
             limits = self._table((*path, "limits"), table.pop("limits", {}))
             values = self._values(PEERS, path, table)
             if "url" not in values:
-                raise self._error(path, "a peer needs a url")
+                raise self._error(path, 'this peer has no url; add url = "SCHEME://HOST:PORT"')
             if values["url"] in seen:
-                raise self._error((*path, "url"), f"{values['url']} stands there twice")
+                raise self._error((*path, "url"), f"{values['url']} is listed twice")
             seen.add(values["url"])
             own = self._values(PEER_LIMITS, (*path, "limits"), limits)
             yield peer_settings(found, **values, limits=own)
@@ -157,7 +157,7 @@ class _Reader:
         if name not in names:
             near = get_close_matches(name, list(names), 1)
             hint = f"did you mean {near[0]}?" if near else "expected one of " + ", ".join(sorted(names))
-            raise self._error((*path, name), f"there is no such setting; {hint}")
+            raise self._error((*path, name), f"unknown setting; {hint}")
 
     @cached_property
     def _lines(self) -> Lines:

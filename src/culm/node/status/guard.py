@@ -51,7 +51,7 @@ _LOGIN = """<!doctype html>
 <body class="login">
 <main>
 <h1>This node asks for a token</h1>
-<p>Whoever runs the node chose it (<code>--http-token-file</code> or <code>CULM_HTTP_TOKEN</code>).</p>
+<p>The person who runs the node chose it (<code>--http-token-file</code> or <code>CULM_HTTP_TOKEN</code>).</p>
 <form action="/">
 <label>Token <input name="token" type="password" autocomplete="off" required autofocus></label>
 <button>Open</button>
@@ -104,11 +104,13 @@ class Guard:
     def _objection(self, request: web.Request) -> web.Response | None:
         """Why a request is not answered, whoever it comes from."""
         if self._settings.is_local and not self._settings.is_ours(request.host):
-            return web.Response(status=421, text="this page is served under the name of this machine only\n")
+            return web.Response(status=421, text="this page answers only to the name or address of its own machine\n")
         if _is_foreign(request):
-            return web.Response(status=403, text="other sites may link to this page, no more\n")
+            return web.Response(status=403, text="other sites can link to this page, but not load data from it\n")
         if request.method not in ("GET", "HEAD"):
-            return web.Response(status=405, text="nothing can be changed here\n", headers={"Allow": "GET, HEAD"})
+            return web.Response(
+                status=405, text="this page is read-only: use GET or HEAD\n", headers={"Allow": "GET, HEAD"}
+            )
         return None
 
     def _is_token(self, text: str) -> bool:
@@ -135,4 +137,4 @@ class Guard:
         headers = {"WWW-Authenticate": 'Bearer realm="culm"'}
         if request.path == "/":
             return web.Response(status=401, text=_LOGIN, content_type="text/html", headers=headers)
-        return web.json_response({"error": "a token is needed"}, status=401, headers=headers)
+        return web.json_response({"error": "this page needs a token"}, status=401, headers=headers)

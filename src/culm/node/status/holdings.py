@@ -170,7 +170,7 @@ def proof_file(store: ReadableStore, which: Log) -> bytes:
     """The proofs of a log's fork as a bundle, which ``culm import`` takes; ``NotHeld`` if there is none."""
     _, proofs = store.survey().proofs(which, _MOST_PROOFS)
     if not proofs:
-        raise NotHeld(f"no fork of {log_text(which)} is known")
+        raise NotHeld(f"the store knows no fork of {log_text(which)} is known")
     file = io.BytesIO()
     writer = BundleWriter(file)
     for proof in proofs:
@@ -188,7 +188,7 @@ def changes(store: ReadableStore, since: int, most: int) -> tuple[int, list[str]
 def _line(store: ReadableStore, which: Log) -> LogLine:
     line = store.survey().line(which)
     if line is None:
-        raise NotHeld(f"nothing of {log_text(which)} is held")
+        raise NotHeld(f"the store has no entries of {log_text(which)}")
     return line
 
 

@@ -22,14 +22,14 @@ _COUNTED = {
     "bytes_received": "Bytes received from peers, on the wire.",
     "bytes_sent": "Bytes sent to peers, on the wire.",
     "payload_bytes": "Bytes of payloads received from peers.",
-    "forks": "Fork proofs that came to light in sessions.",
+    "forks": "New fork proofs found in sessions.",
 }
 _HELD = {
-    "logs": "Logs of which anything is held.",
+    "logs": "Logs with entries in the store.",
     "payloads": "Verified entries whose payload is complete.",
     "logs_with_gaps": "Logs that lack an entry or a payload below their newest entry.",
     "forked_logs": "Logs that their author has forked.",
-    "fork_proofs": "Fork proofs held.",
+    "fork_proofs": "Fork proofs in the store.",
 }
 
 
@@ -45,18 +45,22 @@ class NodeCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The metrics."""
-        info = GaugeMetricFamily("culm_info", "The version that runs; always 1.", labels=["version"])
+        info = GaugeMetricFamily(
+            "culm_info", "The version of Culm, as a label; the value is always 1.", labels=["version"]
+        )
         info.add_metric([self._version], 1)
         yield info
         yield GaugeMetricFamily("culm_start_time_seconds", "When the node started.", self._roster.started)
         yield from self._of_store()
         yield from self._of_sessions()
-        yield GaugeMetricFamily("culm_status_viewers", "Who follows the status page live.", self._viewers)
-        yield CounterMetricFamily("culm_status_viewers_dropped", "Viewers dropped: too slow.", self._dropped)
+        yield GaugeMetricFamily("culm_status_viewers", "Viewers that follow the status page live.", self._viewers)
+        yield CounterMetricFamily(
+            "culm_status_viewers_dropped", "Viewers dropped because they read too slowly.", self._dropped
+        )
 
     def _of_store(self) -> Iterator[Metric]:
         held = self._held
-        entries = GaugeMetricFamily("culm_entries", "Entries held, by what is made of them.", labels=["state"])
+        entries = GaugeMetricFamily("culm_entries", "Entries in the store, by state.", labels=["state"])
         for state, name in (("verified", "entries"), ("waiting", "waiting"), ("invalid", "invalid")):
             entries.add_metric([state], held[name])
         yield entries
@@ -82,7 +86,7 @@ class NodeCollector(Collector):
                 {scheme: sum(getattr(stats, name) for stats in (past[scheme], *now[scheme])) for scheme in schemes},
             )
         troubles = roster.troubles.values()
-        peers = GaugeMetricFamily("culm_peers", "Peers that contact is kept with.", labels=["state"])
+        peers = GaugeMetricFamily("culm_peers", "Peers that the node stays connected to.", labels=["state"])
         failing = sum(trouble is not None for trouble in troubles)
         peers.add_metric(["failing"], failing)
         peers.add_metric(["fine"], len(troubles) - failing)

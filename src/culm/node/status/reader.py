@@ -36,13 +36,13 @@ class Reader:
     async def ask(self, question: Callable[[ReadableStore], _T]) -> _T:
         """The answer to a question that reads; ``TooBusy``, or another ``StoreError``."""
         if self._waiting >= _MOST_WAITING:
-            raise TooBusy("too many questions wait for an answer")
+            raise TooBusy("too many requests wait for the store; try again")
         self._waiting += 1
         try:
             async with asyncio.timeout(self._patience):
                 return await self._worker.run(self._answer, question)
         except TimeoutError:
-            raise TooBusy(f"no answer within {self._patience:g} s") from None
+            raise TooBusy(f"the store did not answer within {self._patience:g} s") from None
         finally:
             self._waiting -= 1
 

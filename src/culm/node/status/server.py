@@ -179,7 +179,7 @@ class StatusServer:
         low = queries.number(query, "low", 1, least=1)
         high = queries.number(query, "high", 2**64 - 1, least=1)
         if high < low:
-            raise ConfigError("high is below low")
+            raise ConfigError(f"high ({high}) is below low ({low})")
         most = queries.number(query, "cells", 240, least=1, most=holdings.MOST_CELLS)
         question = partial(holdings.coverage, which=queries.log(query), low=low, high=high, most=most)
         return web.json_response(await self._store.ask(question))
@@ -257,7 +257,9 @@ class StatusServer:
             viewer = self.hub.join(transport.abort)
         except Full:
             return web.json_response(
-                {"error": "as many follow this page as may"}, status=503, headers={"Retry-After": "10"}
+                {"error": f"too many viewers: this node allows {self._settings.most_viewers} at once"},
+                status=503,
+                headers={"Retry-After": "10"},
             )
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
         try:

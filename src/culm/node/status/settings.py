@@ -40,7 +40,7 @@ class StatusSettings:
         except ValueError:
             parts, host, port = urlsplit(""), None, None
         if not host or port is None or parts.netloc != text or "@" in text:
-            raise ConfigError(f"--http {text}: expected HOST:PORT, as in 127.0.0.1:8484")
+            raise ConfigError(f"--http {text}: expected HOST:PORT, for example 127.0.0.1:8484")
         settings = cls(host, port, token)
         settings.check()
         return settings
@@ -50,12 +50,12 @@ class StatusSettings:
         if self.token is None:
             if not self.is_local:
                 raise ConfigError(
-                    f"--http {self.host}:{self.port} could be seen by others: set a token, in a file of yours alone"
-                    " with --http-token-file FILE, or in CULM_HTTP_TOKEN"
+                    f"--http {self.host}:{self.port} would be open to other machines: set a token, in CULM_HTTP_TOKEN"
+                    " or with --http-token-file FILE in a file that only you can read"
                 )
         elif not LEAST_TOKEN <= len(self.token) <= MOST_TOKEN or not self._is_plain(self.token):
             raise ConfigError(
-                f"the token of the status page has to have {LEAST_TOKEN} to {MOST_TOKEN} letters, digits, '-' or '_'"
+                f"the token of the status page must have {LEAST_TOKEN} to {MOST_TOKEN} letters, digits, '-' or '_'"
             )
 
     @staticmethod

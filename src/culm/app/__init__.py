@@ -1,7 +1,7 @@
 """Culm as a library: a node inside a program. ``docs/library.md`` goes through it task by task.
 
-``Node`` is what a program opens; the parts it is made of stand in ``culm.node``, which has nothing that is promised to
-stay as it is.
+``Node`` is what a program opens. It is made of the parts in ``culm.node``, which can change from version to version;
+import only what this package exports.
 """
 
 from culm.app.node import Node, Peer

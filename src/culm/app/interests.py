@@ -1,4 +1,4 @@
-"""What is followed, as Bamboo ranges."""
+"""What a node follows, as Bamboo ranges: the part of ``Node.follow`` that needs no node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ What = bytes | tuple[bytes, int]
 
 
 def make_range(first: int, last: int | None, *, sparse: bool, min_payload: int, max_payload: int | None) -> Range:
-    """The range that is meant, sizes in bytes, both included; ``ConfigError`` if there is no such."""
+    """A range from the arguments of ``Node.follow``; sizes in bytes, both included. ``ConfigError`` if it is empty."""
     if max_payload is not None and not 0 <= min_payload <= max_payload:
         raise ConfigError(f"no payload has from {min_payload} to {max_payload} bytes")
     least, limit = size_limits(min_payload, max_payload)
@@ -27,7 +27,7 @@ def make_range(first: int, last: int | None, *, sparse: bool, min_payload: int, 
 
 
 def followed(policy: Policy, what: What, item: Range, *, add: bool) -> Policy:
-    """The choices with one more interest; ``add``: besides what is followed of it already, not in its place."""
+    """The policy with one more interest. ``add`` keeps the ranges that are followed already; else they are replaced."""
     interests = dict(policy.interests or {})
     before = interests.get(what)
     interests[what] = before.add(item) if add and before is not None else RangeSet([item])
@@ -35,7 +35,7 @@ def followed(policy: Policy, what: What, item: Range, *, add: bool) -> Policy:
 
 
 def unfollowed(policy: Policy, what: What | Log) -> Policy:
-    """The choices without an interest; ``ConfigError`` if it is not followed."""
+    """The policy without an interest; ``ConfigError`` if the policy does not have it."""
     interests = dict(policy.interests or {})
     if interests.pop(what, None) is None:
         raise ConfigError("the node does not follow this author or log")

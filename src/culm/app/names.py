@@ -1,4 +1,4 @@
-"""What programs may write for authors, logs, addresses, payloads, and what is meant by it."""
+"""The forms in which programs can name authors, logs and addresses, or give payloads, each read into one form."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ AuthorName = bytes | str
 """An author: 32 bytes, or text (43 base62 characters, or 64 hex digits)."""
 
 LogName = tuple[bytes, int] | str | int
-"""A log: its author and id, or ``AUTHOR/LOG`` as text; a number alone is one of the node's own logs."""
+"""A log: author and log id, or ``AUTHOR/LOG`` as text. A number alone is the id of one of the node's own logs."""
 
 Payload = bytes | bytearray | memoryview | str
 
 
 def author_of(name: AuthorName) -> bytes:
-    """The author's 32 bytes; ``ConfigError`` if the name is none."""
+    """The author's 32 bytes; ``ConfigError`` if the name is not an author."""
     author = parse_author(name) if isinstance(name, str) else name
     if len(author) != AUTHOR_BYTES:
         raise ConfigError(f"an author is {AUTHOR_BYTES} bytes, not {len(author)}")
@@ -34,7 +34,7 @@ def author_of(name: AuthorName) -> bytes:
 
 
 def log_of(name: LogName, own: bytes) -> Log:
-    """The log's author and id; ``ConfigError`` if the name is none."""
+    """The log's author and id; ``ConfigError`` if the name is not a log. ``own`` is the node's author."""
     if isinstance(name, int):
         name = (own, name)
     author, log_id = parse_log(name) if isinstance(name, str) else name
@@ -44,7 +44,7 @@ def log_of(name: LogName, own: bytes) -> Log:
 
 
 def what_of(name: AuthorName | LogName | None, own: bytes) -> tuple[bytes | None, int | None]:
-    """Author and log id of what is meant, None for any."""
+    """Author and log id that a name selects; None for any author, or for all logs of an author."""
     if name is None:
         return None, None
     if isinstance(name, bytes) or (isinstance(name, str) and "/" not in name):
@@ -53,12 +53,12 @@ def what_of(name: AuthorName | LogName | None, own: bytes) -> tuple[bytes | None
 
 
 def url_of(url: str | PeerUrl, schemes: Sequence[str], *, may_be_zero: bool = False) -> PeerUrl:
-    """An address; ``ConfigError`` if it is none of these protocols."""
+    """An address; ``ConfigError`` if its protocol is not in ``schemes``. ``may_be_zero`` allows port 0 (any)."""
     return PeerUrl.parse(str(url), schemes=schemes, may_be_zero=may_be_zero)
 
 
 def pieces_of(payload: Payload | Iterable[Bytes]) -> Iterable[Bytes]:
-    """The payload as pieces; text is encoded as UTF-8."""
+    """The payload as an iterable of bytes; text is encoded as UTF-8."""
     if isinstance(payload, str):
         return [payload.encode()]
     if isinstance(payload, bytes | bytearray | memoryview):

@@ -1,4 +1,9 @@
-"""``Node``: a store, an identity, peers, and news, for a program that uses asyncio."""
+"""``Node``: a store, an identity, peers, and news, for a program that uses asyncio.
+
+A node has two connections to its store. One belongs to the thread that writes, which appends and stores what peers
+send. The other belongs to a thread that only reads, for the program's questions. So a program that reads a large
+payload does not hold up the sessions, and a busy session does not hold up the program.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +44,14 @@ if TYPE_CHECKING:
     from culm.store.values import Bytes
     from culm.types import Log
 
-_PAGE = 256  # entries read at once
+_PAGE = 256  # Entries read at once, so that the way to the thread and back is paid only once for many.
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A peer that contact is kept with. ``problem`` says what prevents it, if anything did the last time."""
+    """A peer that the node stays connected to. ``problem`` is why the last attempt failed, None if it did not."""
 
     url: str
     connected: bool
@@ -55,7 +60,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """What an open node is made of. ``reader`` has a store of its own, so that reading waits for no writer."""
+    """The parts of an open node. ``reader`` has its own connection to the store, so that reading never waits."""
 
     quarters: Quarters
     engine: NodeService
@@ -78,7 +83,8 @@ class Node:
         self._opened: _Opened | None = None
         self._stop = asyncio.Event()
         self._contacts: dict[PeerUrl, asyncio.Task[None]] = {}
-        self._subscriptions: WeakSet[Subscription] = WeakSet()  # one that nobody reads any more is gone
+        # Weak, because a program that stops reading just drops its subscription, without closing it.
+        self._subscriptions: WeakSet[Subscription] = WeakSet()
 
     # -- open and closed -----------------------------------------------------------------------------------------
 
@@ -152,7 +158,7 @@ class Node:
         try:
             await self._opened.running
         finally:
-            await reader.run(reader.store.close)  # behind all that is still to be read
+            await reader.run(reader.store.close)  # on the reader's thread, so after all questions under way
             reader.close()
             store.close()
 
@@ -201,26 +207,26 @@ class Node:
 
     @property
     def name(self) -> str:
-        """The author as text, 43 characters: to be told to others, who follow it."""
+        """The author as text of 43 characters, to give to people who want to follow it."""
         return author_text(self.author)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
     async def append(self, log_id: int, payload: Payload | Iterable[Bytes], *, end: bool = False) -> Entry:
-        """Publish the next entry of the node's own log, and tell the peers. When it returns, the disk has it.
+        """Publish the next entry of the node's own log, and announce it to peers. It is on disk when this returns.
 
         ``payload``: bytes; text, which becomes UTF-8; or an iterable of bytes of any length, which is read piece by
         piece in a thread. ``end`` ends the log for ever.
 
-        ``AfterEndOfLog`` if the log has ended, ``ForkDetected`` if it is forked, ``StoreError`` if entries of it are
-        held whose predecessors are missing (fetch them first: appending could fork the log).
+        ``AfterEndOfLog`` if the log has ended, ``ForkDetected`` if it is forked. ``StoreError`` if the store has later
+        entries of this log but not all before them: fetch those first, because appending could fork the log.
         """
         return await self._engine.append(self.identity, log_id, names.pieces_of(payload), is_end=end)
 
     async def forget(self, entry: Entry) -> int:
-        """Delete a payload to save space, keeping its entry; the bytes freed. It is not fetched again by itself.
+        """Delete a payload to save space, and keep its entry; returns the bytes freed.
 
-        ``NotHeld`` if the entry is not held.
+        The node does not ask peers for it again. ``NotHeld`` if the store does not have the entry.
         """
         worker = self._engine.worker
         return await worker.run(worker.store.forget, entry.place)
@@ -228,11 +234,11 @@ class Node:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     async def logs(self) -> list[LogSummary]:
-        """What is held of each log, by author and log id."""
+        """A summary of each log in the store, ordered by author and log id."""
         return await self._read(lambda store: list(store.logs()))
 
     async def entry(self, log: LogName, seq: int) -> Entry | None:
-        """A verified entry by its number, or None."""
+        """A verified entry by its number; None if the store does not have it."""
         author, log_id = names.log_of(log, self.author)
         page = await self._read(lambda store: list(islice(store.entries((author, log_id), seq, seq), 1)))
         return page[0].entry if page else None
@@ -246,29 +252,29 @@ class Node:
                 yield stored.entry
 
     async def payload(self, entry: Entry) -> bytes:
-        """An entry's payload, as a whole: for large ones there is ``payload_pieces``.
+        """An entry's payload as a whole; use ``payload_pieces`` for large ones.
 
-        ``NotHeld`` if the entry is not held, or not all of its payload (it may be on its way, forgotten, or not
-        wanted).
+        ``NotHeld`` if the store does not have the entry or all of its payload: that may still be arriving, or have been
+        forgotten, or be outside of what the node follows.
         """
         return await self._read(lambda store: b"".join(store.payload(_complete(store, entry))))
 
     async def payload_pieces(self, entry: Entry, offset: int = 0) -> AsyncIterator[bytes]:
-        """An entry's payload from byte ``offset`` on, in pieces of some ten thousand bytes. ``NotHeld`` as above."""
+        """An entry's payload from byte ``offset`` on, in pieces of about ten thousand bytes. ``NotHeld`` as above."""
         pieces = await self._read(lambda store: store.payload(_complete(store, entry), offset))
         while piece := await self._read(lambda _: next(pieces, b"")):
             yield piece
 
     async def forks(self, log: LogName | None = None) -> list[ForkProof]:
-        """The proofs that authors contradicted themselves, of one log or all; the lowest position of each log first.
+        """The fork proofs of one log or of all, the lowest position of each log first.
 
-        Entries before ``proof.position`` stay valid.
+        Entries before that position stay valid.
         """
         which = None if log is None else names.log_of(log, self.author)
         return await self._read(lambda store: list(store.fork_proofs(which)))
 
     async def verify(self, log: LogName | None = None) -> VerifyReport:
-        """Check everything that is held, or one log, afresh from its bytes."""
+        """Check the whole store, or one log, again from its bytes: signatures, links, paths and payloads."""
         which = None if log is None else names.log_of(log, self.author)
         return await self._read(lambda store: store.verify(which))
 
@@ -283,18 +289,18 @@ class Node:
     ) -> Subscription:
         """Every entry that becomes verified, once each: ``async for entry in node.subscribe(...)``.
 
-        ``what``: an author, a log, or None for everything. ``since``: None begins now, ``"0"`` with what is held, and
-        the ``cursor`` of an earlier subscription where that one was. ``with_payload``: an entry comes when its payload
-        is complete, not before; one whose payload is not wanted or was forgotten does not come.
+        ``what``: an author, a log, or None for everything. ``since``: None begins now, ``"0"`` with the first entry of
+        the store, and the ``cursor`` of an earlier subscription where it stopped. ``with_payload`` delivers an entry
+        only when its payload is complete, so never if the payload is not wanted or was forgotten.
 
-        However slow the consumer is, it gets everything, and the node's memory stays as it is. What is invalid by the
-        time it is read (a fork came to light) does not come. Iterating raises ``StoreError`` if the cursor is of
-        another store.
+        A slow consumer gets everything too, and costs no memory. An entry that has become invalid before it is read,
+        because a fork was found, is left out. Iterating raises ``StoreError`` if the cursor is of another store.
         """
         author, log_id = names.what_of(what, self.author)
         worker = self._engine.worker
         start: Position | asyncio.Future[Position]
-        # Behind the appends that were made before, ahead of those that come after this call.
+        # On the writer's thread, so that the position is after the appends that the program made before this call, and
+        # before those that it makes afterwards.
         start = Position.parse(since) if since is not None else worker.submit(worker.store.latest)
 
         async def read(position: Position) -> NewsPage:
@@ -317,20 +323,20 @@ class Node:
     # -- peers -------------------------------------------------------------------------------------------------------
 
     async def listen(self, url: str) -> str:
-        """Listen for peers; the address to tell them, with the port, and with ``culm://`` the key.
+        """Listen for peers; returns the address to give them, with the real port, and for ``culm://`` with the key.
 
         ``culm://``, ``bushbaby://``, ``intervals://``, ``proposals://`` or ``negentropy://HOST:PORT``; port 0 is any
-        free one. ``ConfigError`` if that cannot be listened at.
+        free one. ``ConfigError`` if the address cannot be used.
         """
         place = names.url_of(url, LISTENER_SCHEMES, may_be_zero=True)
         self._check_clump(place)
         return str(await self._engine.listen(place))
 
     async def connect(self, url: str) -> None:
-        """Keep contact with a peer until ``disconnect``: call it again whenever the connection ends.
+        """Stay connected to a peer until ``disconnect``: connect again whenever the connection ends.
 
-        It does not wait until the peer is reached; ``peers`` says what is. Over ``intervals://`` and ``proposals://``
-        the logs that are followed or held are asked for, as those protocols cannot list logs.
+        This does not wait for the connection; ``peers`` shows its state. Over ``intervals://`` and ``proposals://`` the
+        node asks for the logs that it follows or has, because those protocols cannot list a peer's logs.
         """
         place = names.url_of(url, SCHEMES)
         self._check_clump(place)
@@ -338,7 +344,7 @@ class Node:
             self._contacts[place] = self._engine.contact(place)
 
     async def disconnect(self, url: str) -> None:
-        """Keep contact with a peer no longer; ``ConfigError`` if there was none to keep."""
+        """Close the connection to a peer and do not connect again; ``ConfigError`` if it was not connected to."""
         engine, place = self._engine, names.url_of(url, SCHEMES)
         task = self._contacts.pop(place, None)
         if task is None:
@@ -348,7 +354,7 @@ class Node:
         engine.roster.troubles.pop(place, None)
 
     def peers(self) -> list[Peer]:
-        """The peers that contact is kept with."""
+        """The peers that the node stays connected to, and whether it has reached them."""
         roster, config = self._engine.roster, self._engine.config
         connected = {contact.name for contact in roster.contacts()}
         return [
@@ -363,13 +369,14 @@ class Node:
         *,
         progress: Callable[[SessionStats], None] = lambda _: None,
     ) -> SyncSummary:
-        """Exchange with a peer, once, everything that both sides want of each other; what was done.
+        """Exchange once with a peer everything that both sides want of each other; returns the counts.
 
-        ``logs`` are those to ask an ``intervals://`` or ``proposals://`` peer for (none: those followed or held).
-        ``progress`` is called several times a second, with the counts so far.
+        ``logs`` are those to ask an ``intervals://`` or ``proposals://`` peer for; none means the logs that the node
+        follows or has. ``progress`` is called several times a second, with the counts so far.
 
-        ``NetworkError`` if the peer cannot be reached or goes away: what has come by then stays, payloads to the
-        byte, and the next call goes on there. ``RemoteProtocolError`` if it breaks the rules.
+        ``NetworkError`` if the peer cannot be reached or closes the connection. Everything received by then is kept,
+        incomplete payloads too, so that the next call continues there. ``RemoteProtocolError`` if the peer breaks the
+        protocol.
         """
         engine, place = self._engine, names.url_of(url, SCHEMES)
         self._check_clump(place)
@@ -384,7 +391,7 @@ class Node:
 
     @property
     def following(self) -> Mapping[bytes | Log, RangeSet] | None:
-        """What is followed: ranges of authors and logs. None: nothing in particular, so everything is asked for."""
+        """The ranges of authors and logs that the node follows. None: nothing in particular, which means everything."""
         return self._engine.config.policy.interests
 
     async def follow(
@@ -399,14 +406,14 @@ class Node:
         max_payload: int | None = None,
         add: bool = False,
     ) -> None:
-        """Ask peers for an author's logs, or for one log; and from now on for nothing that is not followed.
+        """Ask peers for an author's logs, or for one log, and from now on only for what the node follows.
 
-        ``first`` to ``last`` (None: whatever comes) are entry numbers. ``sparse``: only the shortest path of entries
-        between them. ``min_payload`` and ``max_payload``, in bytes and included, leave out the payloads of other
-        sizes; their entries come. ``add``: besides what is followed of it already, not in its place. The node's own
-        logs are asked for in any case.
+        ``first`` to ``last`` (None: no end) are entry numbers. ``sparse``: only the entries on the shortest path of
+        links between them. ``min_payload`` and ``max_payload``, in bytes and included, leave out payloads of other
+        sizes, but not their entries. ``add`` keeps the ranges that are followed already; else they are replaced. The
+        node always asks for its own logs.
 
-        ``ConfigError`` if the numbers make no range.
+        ``ConfigError`` if the numbers are not a range.
         """
         key = names.author_of(author)
         what = key if log_id is None else names.log_of((key, log_id), self.author)
@@ -414,24 +421,24 @@ class Node:
         await self._choose(lambda policy: followed(policy, what, item, add=add))
 
     async def unfollow(self, author: AuthorName, log_id: int | None = None) -> None:
-        """Ask for that no longer; what is held stays. ``ConfigError`` if it was not followed."""
+        """Stop asking for an author or log; its entries stay. ``ConfigError`` if the node does not follow it."""
         key = names.author_of(author)
         what = key if log_id is None else names.log_of((key, log_id), self.author)
         await self._choose(lambda policy: unfollowed(policy, what))
 
     async def follow_everything(self) -> None:
-        """Follow nothing in particular: ask for everything, as a new node does."""
+        """Forget all that the node follows: ask peers for everything, as a new node does."""
         await self._choose(lambda policy: replace(policy, interests=None))
 
     @property
     def policy(self) -> Policy:
-        """Whom the node talks to, what it takes and what it gives."""
+        """The peers and authors that are allowed and blocked, what is followed, and what is shared."""
         return self._engine.config.policy
 
     async def change_policy(self, change: Callable[[Policy], Policy]) -> None:
-        """Make other choices: ``change`` gets those there are, and returns what is to be.
+        """Change the policy: ``change`` gets the present one and returns the new one. A home keeps it.
 
-        As in ``lambda policy: replace(policy, block_peers=policy.block_peers | {key})``. A home keeps them.
+        For example ``lambda policy: replace(policy, block_peers=policy.block_peers | {key})``.
         """
         await self._choose(change)
 
@@ -451,7 +458,7 @@ class Node:
 
 
 def _complete(store: ReadableStore, entry: Entry) -> StoredEntry:
-    """The entry as it is held with its payload."""
+    """The stored form of an entry whose payload is complete; ``NotHeld`` otherwise."""
     stored = store.get(entry.place)
     if stored is None or stored.entry != entry:
         raise NotHeld("the store does not have this entry")

@@ -1,4 +1,8 @@
-"""Where a program's node lives: in a home folder, as the command line keeps one, or in a single store file."""
+"""Where a program's node keeps its data: in a home folder, as the command line does, or in a single store file.
+
+A home has identities, a policy and a configuration, and can be shared with the command ``culm``. A store file has only
+logs, so the program brings an identity, and what it follows is forgotten with the node.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Quarters:
-    """What a node is opened with. ``policies`` keeps its choices, None if they end with the node.
+    """What a node is opened with. ``policies`` is the file that keeps its policy; None: the policy ends with the node.
 
-    ``clump`` is None where none was named.
+    ``own`` are the authors whose logs this node writes. ``clump`` is None if none was named.
     """
 
     identity: Identity
@@ -29,17 +33,17 @@ class Quarters:
     policies: PolicyFile | None
 
     def policy(self) -> Policy:
-        """The choices to begin with; ``ConfigError`` if the file that has them is damaged."""
+        """The policy to start with; ``ConfigError`` if its file is damaged."""
         kept = Policy() if self.policies is None else self.policies.load(self.clump or b"")
         return self.adapt(kept)
 
     def adapt(self, policy: Policy) -> Policy:
-        """Choices with what is not kept in the file: whose the node is."""
+        """A policy with the node's own authors, which the file does not keep."""
         return replace(policy, own=self.own)
 
 
 def in_store(path: Path | str, identity: Identity | str | None, clump: str | bytes | None) -> Quarters:
-    """A single store file; ``ConfigError`` without an identity to go with it."""
+    """A single store file, made at the first use; ``ConfigError`` without an ``Identity``."""
     if not isinstance(identity, Identity):
         raise ConfigError(
             "a store file holds no identities: give an identity that you keep, or identity=Identity.create()"
@@ -55,7 +59,7 @@ def in_home(
     *,
     create: bool,
 ) -> Quarters:
-    """A home folder, made with an identity if it is not there and may be."""
+    """A home folder; ``create`` makes it, and its identity, if it does not exist. ``ConfigError`` otherwise."""
     home = Home.find(path)
     if create and not home.store_path.exists():
         home.create()

@@ -1,7 +1,12 @@
-"""News as they come: what is verified in a store, entry by entry, once each, for as long as the node is open.
+"""News: every entry that becomes verified, once each, in order, for as long as the node is open.
 
-A subscription has no queue. It reads pages from the store, from the position it has reached, and sleeps when there is
-nothing more: a consumer that is slow costs a page of memory, and misses nothing.
+The simple way is a queue for each consumer, filled as entries arrive. It fails when the consumer is slow: the queue
+grows without bound, or entries have to be dropped. It also loses everything when the program ends.
+
+So a subscription has no queue. The store numbers entries in the order in which they became verified, and the
+subscription remembers only the position that it has read up to. It reads a page from there, delivers its entries, and
+sleeps when there are no more; the node wakes it when the store has changed. A slow consumer costs a page of memory and
+misses nothing. The position can be kept as a ``cursor``, with which another run of the program continues.
 """
 
 from __future__ import annotations
@@ -20,9 +25,9 @@ if TYPE_CHECKING:
 class Subscription:
     """An asynchronous iterator over entries that became verified, made by ``Node.subscribe``. For one task at a time.
 
-    It gives each entry once, those of a log in ascending order as far as they became verified in that order (a gap can
-    be filled later). It ends when the node closes, or after ``close``. Waiting for an entry may be cancelled, as by
-    ``asyncio.timeout``: nothing is lost by that.
+    It delivers each entry once. The entries of a log come in ascending order, unless a gap is filled later. The
+    iteration ends when the node closes, or after ``close``. Waiting for an entry can be cancelled, for instance by
+    ``asyncio.timeout``, without losing an entry.
     """
 
     def __init__(
@@ -33,29 +38,28 @@ class Subscription:
         """Use ``Node.subscribe``."""
         self._read = read
         self._start = start
-        self._position: Position | None = None  # up to which was read
-        self._given: Position | None = None  # behind the last entry that was given
+        self._position: Position | None = None  # the end of the last page
+        self._given: Position | None = None  # after the last entry that was delivered
         self._page: deque[tuple[StoredEntry, Position]] = deque()
         self._changed = asyncio.Event()
         self._closed = False
 
     @property
     def cursor(self) -> str | None:
-        """Where to go on, in this program or another one: pass it as ``since`` to ``Node.subscribe``.
+        """The position after the entry delivered last: pass it as ``since`` to ``Node.subscribe`` to continue there.
 
-        It stands behind the entry given last. Keep it when that entry is dealt with: what is kept earlier can be lost
-        in a crash, what is kept later can be given twice. It means something for this store only. None as long as
-        nothing was read.
+        Save it after you have processed that entry. If you save it before, a crash loses the entry; if you save it
+        after, a crash delivers the entry again. It is valid for this store only. None until something was read.
         """
         return None if self._given is None else str(self._given)
 
     def close(self) -> None:
-        """End the iteration: who waits for an entry gets none."""
+        """End the iteration, also for a consumer that is waiting."""
         self._closed = True
         self._changed.set()
 
     def store_changed(self) -> None:
-        """There may be news."""
+        """Wake the consumer, because the store may have new entries."""
         self._changed.set()
 
     def __aiter__(self) -> Self:
@@ -66,7 +70,7 @@ class Subscription:
             if self._page:
                 stored, self._given = self._page.popleft()
                 return stored.entry
-            self._changed.clear()
+            self._changed.clear()  # before reading, so that a change during the read is not overlooked
             await self._next_page()
             if not (self._page or self._closed):
                 await self._changed.wait()
@@ -82,8 +86,8 @@ class Subscription:
         self._position = page.end
 
     async def _first(self) -> Position | None:
-        """Where to begin; None if the node closed before that was known."""
+        """The position to start at; None if the node closed before the store had answered."""
         if isinstance(self._start, tuple):
             return self._start
-        await asyncio.wait([self._start])  # which leaves it alone if this is cancelled
+        await asyncio.wait([self._start])  # Unlike a plain await, this does not cancel the future if it is cancelled.
         return None if self._start.cancelled() else self._start.result()

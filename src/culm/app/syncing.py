@@ -1,4 +1,8 @@
-"""A one-time exchange with a peer, beside a node that runs: over the store's file, by a connection of its own."""
+"""A one-time exchange with a peer, while the node runs: with its own connection to the store's file.
+
+The running node may be in session with the same peer. The exchange is a session of its own all the same, because only
+then does it have its own counts, and an end.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +60,7 @@ async def exchange(
 
 
 def _interests(config: NodeConfig, named: frozenset[Log]) -> Callable[[Log], RangeSet]:
-    """What to ask for of a log: what is followed of it; of one that is named and not followed, everything."""
+    """The ranges to ask for: those that the node follows; of a named log that it does not follow, everything."""
 
     def interest(log: Log) -> RangeSet:
         ranges = config.policy.interest(log)

@@ -84,7 +84,8 @@ def texts(folder: Path = SOURCE) -> Iterator[Text]:
         yield from _comments(name, source)
     for path in sorted(path for suffix in ("html", "js") for path in folder.rglob(f"*.{suffix}")):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            yield Text(path.relative_to(SOURCE).as_posix(), number, "message", line)
+            kind = "comment" if line.lstrip().startswith(("//", "/*", "*")) else "message"
+            yield Text(path.relative_to(SOURCE).as_posix(), number, kind, line)
 
 
 def _strings(name: str, tree: ast.Module) -> Iterator[Text]:

@@ -2,11 +2,15 @@
 
 ::
 
-    BACKUP/backup.json           what there is: sizes and BLAKE2b-256 of all files
+    BACKUP/backup.json           size and BLAKE2b-256 of every file
     BACKUP/store.db, store.db-payloads/NAME, identities/NAME, policy.json, culm.toml
 
-A file is a tar archive of the same, backup.json first. Either is made beside its place, and put there when it is whole
-and on the disk (see ``culm.staging``). What is restored is checked, down to every signature, before it is put in place.
+An archive has the same files, ``backup.json`` first. Nodes can keep writing meanwhile, because the copy of the store is
+of one moment (``culm.store.copying``). The backup is made beside its place and renamed when it is complete and on the
+disk (see ``culm.staging``). A file with a backup's name is therefore always a whole one.
+
+A restore works the same way. It unpacks beside the home, compares every checksum, verifies every signature, and
+only then renames. It never writes into an existing home, because mixing an old log with a newer one would fork it.
 """
 
 from __future__ import annotations
@@ -39,11 +43,14 @@ if TYPE_CHECKING:
 
     from culm.cli.command import Commands
 
-_VERSION = 1
+_VERSION = 1  # of the format; another number means that this program would misread the files
 _MANIFEST = "backup.json"
+# Bytes, for about a million payload files; the limit keeps a forged one out of memory.
 _MAX_MANIFEST = 256 * 1024 * 1024
-_PIECE = 1024 * 1024
+_PIECE = 1024 * 1024  # bytes copied at once
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
+# The files that a home can have. Any other name in a backup is refused, because "../../.ssh/authorized_keys" would be
+# written outside of the home.
 _NAME = re.compile(r"store\.db|policy\.json|culm\.toml|(store\.db-payloads|identities)/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -104,7 +111,7 @@ def _backup(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _beside(target: Path) -> Iterator[Path]:
-    """A folder beside a place, gone at the end; ``ConfigError`` if it cannot be made."""
+    """A staging folder beside ``target``, deleted at the end; ``ConfigError`` if it cannot be made."""
     with ExitStack() as stack:
         try:
             staging = stack.enter_context(staged_folder(target))
@@ -120,7 +127,7 @@ def _copy_private(source: Path, target: Path) -> None:
 
 
 def _write_private(source: IO[bytes], target: Path, size: int | None = None) -> str:
-    """Write what a stream has (or its first ``size`` bytes) to a new file of ours alone; the hash."""
+    """Copy a stream, or its first ``size`` bytes, to a new file with mode 0600; returns the hash of the bytes."""
     digest = blake2b(digest_size=32)
     target.parent.mkdir(exist_ok=True, mode=0o700)
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -215,7 +222,7 @@ def _restore(arguments: argparse.Namespace) -> int:
 
 
 def _unpack(source: Path, folder: Path) -> None:
-    """Copy what a backup has; ``StoreDamaged`` if anything is missing, or other than it was."""
+    """Copy the files of a backup; ``StoreDamaged`` if one is missing or its checksum differs."""
     try:
         if source.is_dir():
             _unpack_folder(source, folder)

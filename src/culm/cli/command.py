@@ -1,11 +1,15 @@
 """The ``culm`` command: its parser, and the one place where errors become lines and exit codes.
 
+Commands form a tree: ``culm backup`` is a leaf, ``culm ranges show`` a leaf below a group. Every leaf takes the common
+options ``--home``, ``--config`` and ``--json``, before or after its name. A command never prints an error itself. It
+raises an error of ``culm.errors``, whose kind decides the exit code, so that scripts can rely on these numbers:
+
 ====  ======================================================
 0     done
-1     the data is bad, or not there, or the store cannot hold it
+1     the data is bad or missing, or the store cannot hold it
 2     the call is wrong
 3     the peer or the network failed
-130   interrupted; everything acknowledged is kept
+130   interrupted; everything stored so far is kept
 ====  ======================================================
 """
 
@@ -46,14 +50,14 @@ _GROUPS = (
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with a call in one line."""
+    """Reports a wrong call in one line, without the usage, which can be longer than a screen."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_CALL, f"culm: {message} (see {self.prog} --help)\n")
 
 
 class Commands:
-    """Where a command group adds its commands; ``--home``, ``--config`` and ``--json`` come with each."""
+    """A node of the tree, to which a command group adds its commands and groups."""
 
     def __init__(self, parser: argparse.ArgumentParser, common: _Parser) -> None:
         self._common = common
@@ -75,7 +79,8 @@ class Commands:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    # Given before the command or after it: the ones after it must not reset those before.
+    # The common options are accepted before and after the command. SUPPRESS keeps the parser of the command from
+    # overwriting a value that was given before it with its own default.
     common = _Parser(add_help=False)
     common.add_argument("--home", metavar="DIR", default=argparse.SUPPRESS, help=_HOME_HELP)
     common.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help=_CONFIG_HELP)
@@ -103,7 +108,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("culm: interrupted; everything stored so far is kept", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader has seen enough. Python would complain once more while closing stdout.
+        # The reader of the pipe (``head``) has closed it, which is no error. Stdout goes to nowhere from here on,
+        # because Python would otherwise report the broken pipe once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

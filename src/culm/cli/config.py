@@ -1,4 +1,7 @@
-"""``culm config``: what a node would be told, and by whom."""
+"""``culm config``: the settings that a node would use, and where each comes from.
+
+It takes the options of ``culm serve``, so that the same call with ``config`` shows what ``serve`` would do.
+"""
 
 from __future__ import annotations
 
@@ -66,5 +69,5 @@ def _rows(settings: Settings) -> Iterator[tuple[str, Key, Any, str]]:
 
 
 def _plain(key: Key, value: Any) -> Any:  # noqa: ANN401 - each key has its own kind
-    """A value as JSON has it."""
+    """A value in its JSON form, as ``--json`` prints it."""
     return None if value is None else json.loads(written(key, value))

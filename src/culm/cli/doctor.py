@@ -1,4 +1,9 @@
-"""``culm doctor``: what is wrong with a home, and what to do about it."""
+"""``culm doctor``: what is wrong with a home, and what to do about it.
+
+Each check yields findings, and no check stops the others: a person who asks for help should see everything at once. The
+checks read only. Repairing by itself could destroy what a person can still save, so each finding says what to do
+instead.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +36,15 @@ if TYPE_CHECKING:
     from culm.node.settings import Settings
     from culm.store.database import Database
 
-_LEAST_FREE = 100 * 1024 * 1024  # bytes, below which writing is about to fail
-_LITTLE_FREE = 0.05  # of the disk
-_EARLIEST = 1_735_689_600  # 2025: a clock that says less was never set
-_SLACK_SECONDS = 120.0
-_SHOWN = 3
+_LEAST_FREE = 100 * 1024 * 1024  # Bytes free; below this the next large payload or database checkpoint can fail.
+_LITTLE_FREE = 0.05  # Part of the disk; below this a note warns before it is urgent.
+_EARLIEST = 1_735_689_600  # Seconds since 1970: the start of 2025. An earlier clock was never set.
+_SLACK_SECONDS = 120.0  # A file may be newer than the clock by this much: clocks are corrected by seconds all the time.
 
 
 @dataclass(frozen=True)
 class Finding:
-    """``level``: "ok", "note" (worth knowing) or "problem". ``todo`` says what to do, if there is anything."""
+    """The result of a check. ``level``: "ok", "note" (worth knowing) or "problem". ``todo``: what to do, or empty."""
 
     check: str
     level: str
@@ -173,7 +177,8 @@ def _payload_files(database: Database) -> Iterator[Finding]:
             f"SELECT name FROM payload_files JOIN entries ON entries.id = entry WHERE {IS_COMPLETE}"
         )
     }  # fmt: skip
-    # A payload that is forgotten meanwhile takes its file along: what is short is looked at again.
+    # A running node can forget a payload, and delete its file, between the query and the look at the folder. So files
+    # that seem too short are compared with a second query.
     short = [name for name, held in known.items() if database.folder.size(name) < held]
     still = dict(database.read("SELECT name, payload_held FROM payload_files JOIN entries ON entries.id = entry"))
     short = [name for name in short if name in still and name in complete]

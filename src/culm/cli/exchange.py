@@ -1,4 +1,8 @@
-"""``culm export`` and ``culm import``."""
+"""``culm export`` and ``culm import``: logs as files, to carry them without a network.
+
+There are two formats (``culm.store.files``). The plain one is that of the deployed Bushbaby peer; it has only entries
+with their payload. A bundle also has entries without payload, fork proofs, and a checksum that shows a truncated file.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
     from culm.errors import Place
     from culm.store import ImportReport, ReadableStore
 
-_SHOWN_REFUSALS = 20
+_SHOWN_REFUSALS = 20  # A damaged file can have thousands, all for the same reason.
 
 
 def register(commands: Commands) -> None:

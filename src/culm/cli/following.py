@@ -1,4 +1,8 @@
-"""``culm follow``, ``unfollow``, ``following``: what a node asks for."""
+"""``culm follow``, ``unfollow``, ``following``: what a node asks peers for.
+
+A new node asks for everything that its policy allows. The first ``follow`` changes that: from then on the node asks
+only for what it follows, and for its own logs. That surprises people, so the command says so when it happens.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +102,7 @@ def _range(arguments: argparse.Namespace) -> Range:
 def _follow(arguments: argparse.Namespace) -> int:
     what, item = _parse(arguments.what), _range(arguments)
     home, clump = Home.find(arguments.home), chosen_clump(arguments)
-    home.store(read_only=True).close()  # there is a home
+    home.store(read_only=True).close()  # fails if there is no home; otherwise the command would make a policy file only
     policy = home.policy_file.load(clump)
     followed = dict(policy.interests or {})
     before = followed.get(what)
@@ -138,7 +142,7 @@ def _unfollow(arguments: argparse.Namespace) -> int:
 
 
 def _hint(what: What, followed: Mapping[What, RangeSet]) -> str:
-    """What is near to what is not followed."""
+    """A hint for a name that is not followed: what is followed of the same author."""
     author = what[0] if isinstance(what, tuple) else what
     near = [_text(other) for other in followed if (other[0] if isinstance(other, tuple) else other) == author]
     return f"; you follow of this author: {', '.join(near)}" if near else " (see: culm following)"

@@ -1,4 +1,4 @@
-"""The home directory as the command line uses it: passphrases are asked for at the terminal."""
+"""The home directory as the command line uses it: it asks for passphrases at the terminal."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ __all__ = ["DEFAULT_IDENTITY", "Home", "ask_passphrase"]
 
 
 class Home(_Home):
-    """A home directory, there or not."""
+    """A home directory, which need not exist yet."""
 
     def identity(self, name: str | None, passphrase: Callable[[str], str] | None = None) -> Identity:
-        """Load an identity; see ``culm.node.home``. Asks for a passphrase if need be."""
+        """Load an identity; see ``culm.node.home``. Without ``passphrase`` it asks at the terminal, if it needs one."""
         return super().identity(name, passphrase or ask_passphrase)
 
 
 def ask_passphrase(prompt: str, *, confirm: bool = False) -> str:
-    """``$CULM_PASSPHRASE``, else what is typed at the terminal; ``ConfigError`` if there is neither."""
+    """``$CULM_PASSPHRASE``, or a passphrase typed at the terminal; ``ConfigError`` if there is neither.
+
+    ``confirm`` asks twice, for a new passphrase: a typing error would lock the identity for ever.
+    """
     given = os.environ.get("CULM_PASSPHRASE")
     if given is not None:
         return given

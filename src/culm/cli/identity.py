@@ -1,4 +1,4 @@
-"""``culm init`` and ``culm identity``."""
+"""``culm init`` and ``culm identity``: making homes, and making, listing and moving identities."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from culm.cli.command import Commands
 
-_MAX_INPUT = 10_000
+_MAX_INPUT = 10_000  # bytes; an identity file has a few hundred, and a wrong file should not be read as a whole
 
 
 def register(commands: Commands) -> None:
@@ -127,7 +127,7 @@ def _parse_identity(text: str) -> Identity:
     for decode in (bytes.fromhex, lambda text: decode_base62(text.encode("ascii", errors="replace"))):
         try:
             return Identity(decode(text))
-        except ValueError:  # an EncodingError is one, too
+        except ValueError:  # includes EncodingError
             continue
     msg = "not an identity: expected an exported file, 64 hex digits or 43 base62 characters"
     raise ConfigError(msg)

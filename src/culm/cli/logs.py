@@ -1,4 +1,4 @@
-"""``culm append``, ``logs``, ``show``, ``verify``, ``forget``: one's own store."""
+"""``culm append``, ``logs``, ``show``, ``verify``, ``forget``: commands that use only the local store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from culm.store import LogSummary, ReadableStore, StoredEntry
     from culm.types import Log
 
-_PIECE = 64 * 1024
+_PIECE = 64 * 1024  # bytes of a payload read at once, so that a large file is never in memory as a whole
 
 
 def register(commands: Commands) -> None:

@@ -1,8 +1,13 @@
-"""Memory of a program that runs for weeks: it takes what it holds, and what is free goes back to the system.
+"""Give free memory back to the system, so that a node that runs for weeks takes only what it uses.
 
-Messages and payloads of all sizes leave holes in the heap of the C library, which gives back only what is free at its
-end: a node that holds no more than before would seem to grow for hours. And once a large block was freed, glibc puts
-all that are not larger on the heap, too, where those that grow side by side take up to three times their size.
+Messages and payloads of all sizes leave holes in the heap of the C library. The library returns memory to the system
+only from the heap's end, and one small block there keeps all the free space before it. So a node seems to grow for
+hours although it holds no more than before. Two things help:
+
+- ``malloc_trim`` returns the free pages in the middle of the heap as well. It is called now and then.
+- Large blocks are kept off the heap, in pages of their own that go back when they are freed. At first glibc does so by
+  itself. But when it frees such a block, it raises the limit to that size, and puts later blocks up to it on the heap.
+  There, blocks that grow side by side take up to three times their size. Setting the limit once keeps it fixed.
 """
 
 from __future__ import annotations
@@ -16,19 +21,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-_PAUSE_SECONDS = 30.0
-_M_MMAP_THRESHOLD = -3  # glibc's malloc.h
-_LARGE = 2 * 1024 * 1024  # bytes
+_PAUSE_SECONDS = 30.0  # Between two trims: rare enough to cost nothing, soon enough that a peak does not stay.
+_M_MMAP_THRESHOLD = -3  # the option's number in glibc's malloc.h
+_LARGE = 2 * 1024 * 1024  # Bytes of a block that gets its own pages. Smaller ones would cost a system call each time.
 
 
 def trimming() -> Callable[[], object] | None:
-    """What gives all free pages of the heap back; None where the C library (as glibc does) has no such function."""
+    """A function that returns all free pages of the heap to the system; None if the C library is not glibc."""
     trim = _glibc("malloc_trim")
     return None if trim is None else lambda: trim(0)
 
 
 def keep_large_blocks_apart() -> None:
-    """Have the C library take large blocks from the system, and give each back when it is freed, from now on."""
+    """From now on, large blocks get pages of their own and go back to the system when freed (with glibc)."""
     set_option = _glibc("mallopt")
     if set_option is not None:
         set_option(_M_MMAP_THRESHOLD, _LARGE)
@@ -40,7 +45,7 @@ def _glibc(name: str) -> Callable[..., int] | None:
 
 @asynccontextmanager
 async def free_memory_given_back(seconds: float = _PAUSE_SECONDS) -> AsyncIterator[None]:
-    """Give free memory back every so many seconds, for as long as the block lasts; that takes a few milliseconds."""
+    """Return free memory every ``seconds`` while the block runs. It takes a few milliseconds, in a thread."""
     keep_large_blocks_apart()
 
     async def work(trim: Callable[[], object]) -> None:

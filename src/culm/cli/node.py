@@ -1,4 +1,4 @@
-"""``culm serve``, ``culm sync``, ``culm fetch``: a node, and one-time syncs."""
+"""``culm serve``, ``culm sync``, ``culm fetch``: a node that stays up, and exchanges that end by themselves."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ if TYPE_CHECKING:
     from culm.types import Log
 
 _POINT_2_POINT = ("intervals", "proposals")
-# What can be said to some peers only: its default, and the protocols.
+# Options that only some protocols have: default value, and the protocols. Giving one to another peer is an error,
+# because the option would silently do nothing.
 _ONLY_WITH: dict[str, tuple[object, tuple[str, ...]]] = {
     "logs": ([], _POINT_2_POINT),
     "live": (False, ("culm", *_POINT_2_POINT)),
@@ -162,7 +163,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 def _with_status(
     settings: Settings, node: NodeService, run: Callable[..., Awaitable[None]]
 ) -> Callable[..., Awaitable[None]]:
-    """What runs a node, with its status page beside it if one is asked for."""
+    """The function that runs a node, together with its status page if one is configured."""
     if settings["http"] is None:
         return run
     token = os.environ.get("CULM_HTTP_TOKEN") or None
@@ -192,20 +193,21 @@ def _serve_index(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-# A thread that computes lets another one have the interpreter after so long. What a peer has computed in threads holds
-# up the loop, which needs it for a moment very often, by no more each time; Python's own 5 ms cost it most of its rate.
+# Seconds after which a thread that computes gives up the interpreter to one that waits. The loop needs the interpreter
+# for a moment very often. With Python's default of 5 ms it waits that long each time while a peer's entries are
+# verified in threads, and loses most of its rate.
 _SWITCH_SECONDS = 0.0003
 
 
 async def _until_stopped(run: Callable[..., Awaitable[None]]) -> None:
-    """Run a node until a signal ends it; each of its listeners is printed."""
+    """Run a node until SIGINT or SIGTERM, and print the address of each listener."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.collect()
-    gc.freeze()  # modules stay: nobody need look through them for garbage
+    gc.freeze()  # Imported modules are never garbage, so collections need not look through them.
     async with free_memory_given_back():
         await run(stop=stop, listening=lambda url: print(f"listening {url}", flush=True))
 
@@ -231,7 +233,7 @@ def _sync(arguments: argparse.Namespace) -> int:
 
 
 def _named_logs(arguments: argparse.Namespace, url: PeerUrl) -> list[Log]:
-    """The logs named; ``ConfigError`` if the call asks what the protocol cannot say."""
+    """The logs named in the call; ``ConfigError`` for an option that the peer's protocol does not have."""
     for name, (default, schemes) in _ONLY_WITH.items():
         if getattr(arguments, name) not in (default, []) and url.scheme not in schemes:
             option = "AUTHOR/LOG" if name == "logs" else f"--{name.replace('_', '-')}"

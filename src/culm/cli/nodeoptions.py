@@ -1,4 +1,8 @@
-"""The options of ``culm serve``, ``sync`` and others that speak for a node, over what its configuration says."""
+"""The options of ``culm serve``, ``sync`` and other commands that act as a node.
+
+A value on the command line overrides ``culm.toml``, which overrides the default. Options whose default is None leave
+the configuration as it is, so a flag that is not given does not switch off what the file switches on.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +40,14 @@ ORIGIN = "command line"
 
 
 def add_clump(parser: argparse.ArgumentParser) -> None:
-    """The arguments that name a clump."""
+    """Add the options that name a clump."""
     clump = parser.add_mutually_exclusive_group()
     clump.add_argument("--clump", metavar="NAME", help="the clump, as text (default: as configured)")
     clump.add_argument("--clump-hex", metavar="HEX", help="the clump, as bytes in hex")
 
 
 def add_node(parser: argparse.ArgumentParser) -> None:
-    """What all that speak for a node take."""
+    """Add the options of every command that acts as a node."""
     add_clump(parser)
     parser.add_argument("--identity", metavar="NAME", help="identity to show to peers (default: the default identity)")
     parser.add_argument(
@@ -85,7 +89,7 @@ def add_node(parser: argparse.ArgumentParser) -> None:
 
 
 def add_serving(parser: argparse.ArgumentParser) -> None:
-    """What a node takes that goes on until it is stopped."""
+    """Add the options of a node that runs until it is stopped."""
     parser.add_argument(
         "--listen",
         metavar="URL",
@@ -106,7 +110,7 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
 
 
 def add_proposals(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """How to talk to ``proposals://`` peers."""
+    """Add the options for ``proposals://`` peers; returns the group, so that ``culm sync`` can add more."""
     group = parser.add_argument_group("with proposals://")
     group.add_argument(
         "--greedy", action="store_true", help="pass on payloads before they are verified, and accept such payloads"
@@ -133,7 +137,7 @@ _AS_THEY_ARE = (
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    """The configuration with what the command line says in its place; ``ConfigError`` for what makes no sense."""
+    """The configuration, overridden by the command line; ``ConfigError`` for a value that cannot be used."""
     settings = Home.find(arguments.home).settings(arguments.config)
     given = {name: value for name in _AS_THEY_ARE if (value := getattr(arguments, name, None)) is not None}
     if getattr(arguments, "clump", None) is not None:
@@ -183,7 +187,7 @@ def _proposals(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def clump_of(settings: Settings) -> bytes:
-    """The clump; empty where none is said: most protocols have none. ``ConfigError`` if it is not hex."""
+    """The clump; empty if none is given, because most protocols have none. ``ConfigError`` if it is not hex."""
     if settings["clump"] is not None:
         return settings["clump"].encode("utf-8", errors="surrogateescape")  # type: ignore[no-any-return]
     try:
@@ -193,12 +197,12 @@ def clump_of(settings: Settings) -> bytes:
 
 
 def has_clump(settings: Settings) -> bool:
-    """Whether a clump is said, if only an empty one."""
+    """Whether a clump is given, even if it is empty."""
     return settings["clump"] is not None or settings["clump_hex"] is not None
 
 
 def chosen_clump(arguments: argparse.Namespace) -> bytes:
-    """The clump that a command is about; ``ConfigError`` if none is said."""
+    """The clump of a command that needs one; ``ConfigError`` if none is given."""
     settings = settings_of(arguments)
     if not has_clump(settings):
         raise ConfigError(
@@ -208,7 +212,7 @@ def chosen_clump(arguments: argparse.Namespace) -> bytes:
 
 
 def clump_text(clump: bytes) -> str:
-    """A clump for people."""
+    """A clump as the beginning of a sentence: "in clump x", or "without a clump"."""
     if not clump:
         return "without a clump"
     try:
@@ -226,7 +230,7 @@ def read_interest(text: str) -> tuple[bytes | Log, RangeSet]:
 
 
 def adapting(arguments: argparse.Namespace, home: Home, settings: Settings) -> Callable[[Policy], Policy]:
-    """What makes of the choices that are kept those that go for this call."""
+    """A function that adapts the policy of the home to this call: its interests, hoarding and promoted logs."""
     changes: dict[str, Any] = {"hoard": settings["hoard"], "promote": frozenset(settings["promote"])}
     if arguments.interest is not None:
         changes["interests"] = dict(map(read_interest, arguments.interest))
@@ -234,7 +238,7 @@ def adapting(arguments: argparse.Namespace, home: Home, settings: Settings) -> C
 
 
 def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> NodeConfig:
-    """What a node is told; ``ConfigError`` if a protocol needs a clump and there is none."""
+    """The configuration of a node; ``ConfigError`` if one of its protocols needs a clump and none is given."""
     if needs_clump and not has_clump(settings):
         raise ConfigError("bushbaby:// needs a clump: give --clump NAME, or set clump in culm.toml")
     config = NodeConfig(clump_of(settings))
@@ -259,7 +263,7 @@ def _of(settings: Settings, keys: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def proposal_options(arguments: argparse.Namespace | None, settings: Settings) -> ProposalOptions:
-    """How to ask a ``proposals://`` peer: by the configuration, and by the options of a single sync."""
+    """Options for ``proposals://`` peers from the configuration, and from the arguments of a single sync (or None)."""
 
     def size(name: str) -> int | None:
         text = getattr(arguments, name, None)

@@ -1,6 +1,8 @@
 """What the commands print: data to stdout (text, or JSON with ``--json``), everything else to stderr.
 
-Text from elsewhere (payloads, file names) is never printed raw to a terminal.
+So a script can read the data from a pipe while notes and progress still reach the person. Text from elsewhere
+(payloads, file names) is never printed raw to a terminal, because escape sequences in it could change what the person
+sees.
 """
 
 from __future__ import annotations
@@ -25,23 +27,24 @@ if TYPE_CHECKING:
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
-    """One JSON value on a line of its own."""
+    """Print one JSON value on a line of its own, at once, so that a reading program need not wait for the buffer."""
     print(json.dumps(value), flush=True)
 
 
 def note(text: str) -> None:
-    """A line for the person, on stderr."""
+    """Print a line for people to stderr, so that it does not mix with data on stdout."""
     print(text, file=sys.stderr, flush=True)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> None:
-    """A plain table on stdout, wide enough for its content; columns named in ``right`` are aligned there."""
+    """Print a table to stdout. Columns named in ``right`` are right-aligned. Lines are not folded in a pipe."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
-    width = None if sys.stdout.isatty() else 400  # in a pipe nothing is folded
+    # Folded lines would break scripts; no table is wider than 400 characters.
+    width = None if sys.stdout.isatty() else 400
     console = Console(width=width, markup=False, highlight=False, emoji=False)
     if width is None:
         console.print(table)
@@ -59,7 +62,7 @@ def counted(count: int, noun: str) -> str:
 
 
 class Stages:
-    """What a job on Spark is doing: a line for each stage, and on a terminal a bar of the tasks that are done."""
+    """The progress of a job on Spark: a line for each stage, and on a terminal a bar of its finished tasks."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -67,13 +70,13 @@ class Stages:
         self._title = ""
 
     def __call__(self, line: str) -> None:
-        """A stage begins."""
+        """Announce that a stage begins."""
         self._title = line
         self._stop()
         note(line)
 
     def tasks(self, done: int, total: int) -> None:
-        """So many tasks are done of those that run."""
+        """Show ``done`` of ``total`` tasks of the stage; 0 in total ends the bar."""
         if not total or not self._console.is_terminal:
             self._stop()
             return
@@ -98,7 +101,7 @@ class Stages:
 
 @contextmanager
 def open_input(name: str) -> Iterator[BinaryIO]:
-    """A file to read, ``-`` for stdin; ``ConfigError`` if it cannot be."""
+    """A file to read, ``-`` for stdin; ``ConfigError`` if it cannot be read."""
     if name == "-":
         yield sys.stdin.buffer
         return
@@ -110,7 +113,7 @@ def open_input(name: str) -> Iterator[BinaryIO]:
     with file:
         try:
             file.peek(1)
-        except OSError as error:  # a directory opens, and fails at the first byte
+        except OSError as error:  # A directory can be opened, but fails at the first byte.
             msg = f"cannot read {name}: {error.strerror}"
             raise ConfigError(msg) from None
         yield file
@@ -118,7 +121,10 @@ def open_input(name: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_output(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes its place only when it is complete; ``ConfigError`` if it cannot be written."""
+    """A file to write that appears at ``path`` only when it is complete and on the disk.
+
+    ``ConfigError`` if it cannot be written, ``StoreFull`` if the disk is full.
+    """
     if path.is_dir() or not path.name:
         raise ConfigError(f"cannot write {path}: it is a directory")
     try:

@@ -1,4 +1,7 @@
-"""``culm share``, ``unshare``, ``allow``, ``block``, ``policy``: what a node gives, and whom it deals with."""
+"""``culm share``, ``unshare``, ``allow``, ``block``, ``policy``: what a node shares, and with which peers.
+
+These commands only change the policy file of the home. A running node watches that file and takes changes up at once.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""How far work is: entries and bytes, of how many, how fast, how long still.
+"""The progress of work: entries and bytes done, of how many, how fast, and how much longer.
 
-On a terminal a bar on stderr; nothing where stderr is none. With ``--json`` a sync prints a line a second on stdout: an
-object of type ``progress``; the last line is of type ``summary``.
+On a terminal it is a bar on stderr; if stderr is not a terminal, nothing is shown. With ``--json`` a sync prints an
+object of type ``progress`` every second on stdout; its last line is of type ``summary``.
+
+Rates are those of the last seconds, not of the whole run, because a peer that becomes slow should show at once.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ if TYPE_CHECKING:
 
     from culm.node.sessions.stats import SessionStats
 
-_WINDOW_SECONDS = 5.0  # that rates are of
-_LEAST_SECONDS = 0.5  # before there is a rate to tell
-_LINE_SECONDS = 1.0  # between two lines of JSON
+_WINDOW_SECONDS = 5.0  # Rates are averages over this time: shorter jumps about, longer shows a change too late.
+_LEAST_SECONDS = 0.5  # No rate before this time, because the first few bytes say little about it.
+_LINE_SECONDS = 1.0  # Least time between two lines of JSON, so that a long sync does not fill a log file.
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How far work is. Rates are a second's, over the last few; None where that is not known yet."""
+    """Progress at one moment. ``total`` is the number of entries to come; None means not known (yet)."""
 
     seconds: float
     entries: int
@@ -42,7 +44,7 @@ class Reading:
 
 
 class Meter:
-    """Makes rates of counts. ``clock`` gives seconds."""
+    """Turns counts into rates. ``clock`` returns seconds and never goes back."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -50,7 +52,7 @@ class Meter:
         self._samples: deque[tuple[float, int, int]] = deque([(self._began, 0, 0)])
 
     def read(self, entries: int, size: int, total: int | None = None) -> Reading:
-        """So many entries (of ``total``, if that is known) and bytes are done."""
+        """Take the counts so far: entries (of ``total``, if known) and bytes (``size``)."""
         now = self._clock()
         self._samples.append((now, entries, size))
         while len(self._samples) > 2 and self._samples[1][0] <= now - _WINDOW_SECONDS:
@@ -67,7 +69,7 @@ class Meter:
 
 
 def duration_text(seconds: float) -> str:
-    """A time for people: ``0:07``, ``12:40``, ``3:05:00``."""
+    """A duration for people: ``0:07``, ``12:40``, ``3:05:00``."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -75,7 +77,7 @@ def duration_text(seconds: float) -> str:
 
 @contextmanager
 def progress_bar(title: str, console: Console | None = None) -> Iterator[ProgressBar]:
-    """A bar on stderr; nothing where stderr is not a terminal."""
+    """A bar on stderr, gone when the block ends; invisible if stderr is not a terminal."""
     console = console or Console(stderr=True)
     progress = Progress(
         TextColumn("{task.description}"),
@@ -92,7 +94,7 @@ def progress_bar(title: str, console: Console | None = None) -> Iterator[Progres
 
 
 class ProgressBar:
-    """Entries and bytes done, of how many if that is known."""
+    """Shows entries and bytes done, with the time left once the total is known."""
 
     def __init__(self, progress: Progress, title: str) -> None:
         self._progress = progress
@@ -128,7 +130,7 @@ def _left(reading: Reading) -> str:
 def sync_progress(
     arguments: argparse.Namespace, title: str, *, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Callable[[SessionStats], None]]:
-    """What to call with the counts of a sync: they are shown as a bar, or, with ``--json``, as lines."""
+    """A function to call with the counts of a sync, which shows them as a bar, or with ``--json`` as lines."""
     if arguments.json:
         yield _Lines(clock)
         return
@@ -142,13 +144,13 @@ def sync_progress(
 
 
 def _entries(stats: SessionStats) -> tuple[int, int | None]:
-    """The entries that went either way, and how many are going to, as far as the peer told."""
+    """The entries sent and received so far, and their expected number; None before the peer has announced any."""
     done = stats.entries_received + stats.entries_sent
     return done, max(done, stats.missing + stats.entries_sent) if stats.missing else None
 
 
 class _Lines:
-    """Lines of JSON, at most one a second."""
+    """Prints lines of JSON, at most one a second."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -156,7 +158,7 @@ class _Lines:
         self._printed = clock()
 
     def __call__(self, stats: SessionStats) -> None:
-        """Print a line, if it is time."""
+        """Print a line if the last one is old enough."""
         entries, total = _entries(stats)
         reading = self._meter.read(entries, stats.bytes_received + stats.bytes_sent, total)
         if self._clock() - self._printed < _LINE_SECONDS:

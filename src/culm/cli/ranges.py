@@ -1,4 +1,4 @@
-"""``culm ranges``: what Bamboo ranges denote, and operations on them."""
+"""``culm ranges``: show which entries a Bamboo range selects, and combine ranges."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from culm.cli.command import Commands
 
 _HELP = "a range as text ('1..500 sparse') or as hex (with 0x in front if it also reads as text)"
-_PICTURE = 400  # entries of a log that a picture shows
-_LINE = 50
-_SHOWN = 60  # numbers, or runs of them, in a list
+_PICTURE = 400  # Most entries in a picture, a character each: eight lines. Longer logs get only the list.
+_LINE = 50  # entries in a line of the picture
+_SHOWN = 60  # most numbers or runs in the list
 _BOTH, _METADATA, _PAYLOAD, _CERTIFICATE, _NOTHING = "#", "m", "p", "c", "."
 
 
@@ -106,7 +106,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _where_it_matters(item: Range) -> int:
-    """A log just long enough for all that a range asks for; of an open one, some way behind its start."""
+    """The length of a log just long enough to show a range; for an open range, some entries after its start."""
     if item.is_empty:
         return 0
     end = min(item.start + 20, MAX_U64) if item.end is None else item.end
@@ -120,7 +120,7 @@ def _what(item: Range) -> str:
 
 
 def _runs(item: Range, newest: int) -> Iterator[tuple[int, int]]:
-    """The span as runs of neighbours."""
+    """The selected numbers as runs of neighbours, first and last."""
     if not item.sparse:
         if not item.is_empty and newest >= item.start:
             yield item.start, min(item.last, newest)

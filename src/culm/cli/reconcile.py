@@ -1,4 +1,9 @@
-"""``culm reconcile``: what stores lack of each other's, or a store and a peer; or record indexes in place of stores."""
+"""``culm reconcile``: what one store has and another lacks. Either can be a record index, the second also a peer.
+
+The two are compared by negentropy (``culm.negentropy``), as nodes do it, in three views: entries, payloads, and heads
+(the newest entry of each log). Two local stores could be compared entry by entry instead. But the command also shows
+what the comparison costs, in rounds and bytes, which is what people want to know before they connect two nodes.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +133,7 @@ async def _compare_with(store: ToolStore, url: PeerUrl, split: Split) -> dict[Vi
         for view in View:
             differences = await compare(store, view, streams, split=split)
             if differences is None:
-                break  # a peer of another kind: it has entries only
+                break  # The peer is another program, which offers only entries.
             found[view] = differences
     finally:
         streams[1].close()
@@ -136,7 +141,7 @@ async def _compare_with(store: ToolStore, url: PeerUrl, split: Split) -> dict[Vi
 
 
 async def ask_peer(records: Storage, view: View, url: PeerUrl, split: Split | None = None) -> Differences:
-    """Compare a set of records with a peer's; ``NetworkError`` if it has no such view, too."""
+    """Compare a set of records with a peer's; ``NetworkError`` if the peer cannot be reached or lacks this view."""
     streams = await connect(url)
     try:
         found = await compare_records(records, view, streams, split=split)
@@ -164,7 +169,7 @@ class _Side:
             self.store = stack.enter_context(_open(name, read_only=True))
 
     def records(self, view: View, stack: ExitStack) -> Storage:
-        """The records of a view; ``ConfigError`` if an index is of another one."""
+        """The records of a view; ``ConfigError`` if this is an index of another view."""
         if self.store is not None:
             return stack.enter_context(self.store.record_set(view))
         assert self.index is not None  # noqa: S101 - one of the two
@@ -174,7 +179,7 @@ class _Side:
 
 
 def _with_index(arguments: argparse.Namespace) -> int:
-    """Compare the one view that an index is of. An index tells ids; a store also which entries they are."""
+    """Compare the one view that the index has. An index knows only ids; a store also knows which entries they are."""
     if arguments.apply:
         raise ConfigError("--apply works with two stores only: a record index holds no entries to copy")
     split = _SPLITS[arguments.split]
@@ -208,7 +213,7 @@ def _with_index(arguments: argparse.Namespace) -> int:
 
 
 def _compare_indexes(indexes: list[IndexStorage]) -> Differences:
-    """Two indexes need no protocol: there are no rounds, and the bytes are those that were read."""
+    """Compare two indexes directly, without a protocol: no rounds, and the bytes are those read from the files."""
     from culm.store.recordindex.compare import compare as compare_indexes  # noqa: PLC0415
 
     ids: dict[str, list[bytes]] = {"a": [], "b": []}
@@ -221,23 +226,23 @@ def _compare_indexes(indexes: list[IndexStorage]) -> Differences:
 
 
 class _Lacking:
-    """What the sides lack, log by log."""
+    """Counts, log by log, of what each side lacks."""
 
     def __init__(self) -> None:
         self._logs: dict[Log, Counter[str]] = {}
 
     def count(self, side: str, view: View, holder: ReadableStore, ids: list[bytes]) -> None:
-        """A side lacks the entries of these ids, which ``holder`` has."""
+        """Note that ``side`` lacks the entries with these ids. ``holder`` has them, and so knows their logs."""
         for stored in holder.entries_of(set(ids)):
             self._logs.setdefault(stored.entry.log, Counter())[f"{side}_lacks_{view.value}"] += 1
 
     def heads(self, logs: list[Log]) -> None:
-        """What is held of these logs differs."""
+        """Note that the sides have different newest entries of these logs."""
         for log in logs:
             self._logs.setdefault(log, Counter())["heads_differ"] = 1
 
     def rows(self, sides: tuple[str, ...]) -> list[dict[str, Any]]:
-        """A row for each log."""
+        """A row for each log that differs, ordered by log."""
         names = [f"{side}_lacks_{view.value}" for side in sides for view in _OF_ENTRIES]
         return [
             {
@@ -249,7 +254,7 @@ class _Lacking:
         ]
 
     def print(self, sides: tuple[str, ...], nothing: str) -> None:
-        """Show a table."""
+        """Print a table, or ``nothing`` if no log differs."""
         rows = self.rows(sides)
         if not rows:
             print(nothing)

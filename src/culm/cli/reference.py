@@ -1,4 +1,4 @@
-"""The reference of the command line, as a page: made from the parsers, so that it says what they take."""
+"""The reference of the command line as a page of the docs, made from the parsers so that it cannot become outdated."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from culm.cli.command import make_parser
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What goes with every command is said once.
+# Options of every command: the page explains them once, not in each section.
 _EVERYWHERE = {"help", "home", "config", "json"}
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
-    """Every command that can be called, as it is typed behind ``culm``, and its parser; in the order of the help."""
+    """The parser of every command, by the words typed after ``culm``, in the order of the help."""
     return dict(_below(make_parser(), ()))
 
 
@@ -26,7 +26,7 @@ def page() -> str:
 
 
 def _below(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for action in parser._actions:  # noqa: SLF001 - argparse tells nobody else
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to list its parsers
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for word, child in action.choices.items():
                 yield from _below(child, (*words, word))
@@ -46,7 +46,7 @@ def _section(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _groups(parser: argparse.ArgumentParser) -> dict[str, list[argparse.Action]]:
-    """What a command takes: first what has no heading of its own, then group by group."""
+    """The arguments of a command: first those without a heading, then group by group."""
     found: dict[str, list[argparse.Action]] = {}
     for group in parser._action_groups:  # noqa: SLF001
         title = "" if group.title in {"options", "positional arguments"} else group.title or ""
@@ -56,7 +56,7 @@ def _groups(parser: argparse.ArgumentParser) -> dict[str, list[argparse.Action]]
 
 
 def _usage(parser: argparse.ArgumentParser) -> str:
-    """One line of usage, without what goes with every command."""
+    """One line of usage, without the options of every command."""
     text = " ".join(parser.format_usage().removeprefix("usage: ").split())
     for common in ("[-h]", "[--home DIR]", "[--config FILE]", "[--json]"):
         text = text.replace(f" {common}", "", 1)
@@ -79,10 +79,10 @@ def _meaning(action: argparse.Action) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown leaves as it is."""
+    """Text with Markdown's special characters escaped."""
     return re.sub(r"([\\`*_<>\[\]|])", r"\\\1", text)
 
 
 def _cell(text: str) -> str:
-    """Code in a cell of a table, where a bar would begin the next one."""
+    """Code in a table's cell, with bars escaped, because a bar would start the next cell."""
     return text.replace("|", "\\|")

@@ -1,4 +1,9 @@
-"""``culm wire``: what stands in a message."""
+"""``culm wire``: what a protocol message contains, for people who debug an implementation.
+
+The messages are read by the readers of the protocols themselves. So the command accepts and refuses exactly what a node
+does. Each protocol has a function that lists the parts of a message; of a malformed one it lists the parts before the
+error, and then raises ``EncodingError`` with the offset.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +23,9 @@ if TYPE_CHECKING:
 
     from culm.cli.command import Commands
 
-_MAX_BYTES = 64 * 1024 * 1024
-_IDS_SHOWN = 3
-_DATA_SHOWN = 32  # bytes
+_MAX_BYTES = 64 * 1024 * 1024  # of a message to decode: above the limits of all protocols
+_IDS_SHOWN = 3  # ids of a list in the table; --json has all
+_DATA_SHOWN = 32  # bytes of a payload, enough to recognise it
 Row = dict[str, object]
 
 
@@ -92,14 +97,14 @@ def _list_negentropy(message: bytes, found: Callable[[Row], None]) -> None:
 
 
 class _Alone:
-    """What the reader of intervals messages has to know and a message alone does not tell: nothing is relative."""
+    """Stands in for the session that the reader of intervals messages asks about: a message without one before it."""
 
     def starts(self) -> bool:
-        """Whether a resolved start is written: only a request with a relative start would have one."""
+        """Whether a resolved start follows: only after a request with a relative start, and there is none here."""
         return False
 
     def has_hash(self, items: int, following: bytes) -> bool:  # noqa: ARG002
-        """Whether a hash follows: no message begins as a hash does."""
+        """Whether a hash follows. The session would know; here the bytes decide, as no message begins like a hash."""
         return following == YAMF_PREFIX
 
 
@@ -122,7 +127,7 @@ def _words(value: object) -> str:
 
 
 def _fields_text(value: object) -> str:
-    """The fields of a message that say something, in the order in which they are written."""
+    """The fields of a message in their order on the wire, without those that are empty."""
     shown = []
     for item in fields(value):  # type: ignore[arg-type]
         content = getattr(value, item.name)
@@ -209,7 +214,7 @@ def _list_lzfoo(message: bytes, found: Callable[[Row], None]) -> None:
 def _found_with_bytes(
     begin: int, name: str, text: str, message: bytes, at: int, size: int, found: Callable[[Row], None]
 ) -> int:
-    """List a message that ``size`` bytes belong to; the offset behind them."""
+    """List a message that ``size`` bytes of data follow; returns the offset behind them."""
     data = message[at : at + size]
     if len(data) < size:
         found({"offset": begin, "message": name, "fields": text})

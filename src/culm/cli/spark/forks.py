@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from culm.cli.command import Commands
     from culm.spark.forks_job import Forks
 
-_SHOWN = 20
+_SHOWN = 20  # forks in the table; the output folder has all
 
 
 def register(spark: Commands) -> None:

@@ -1,4 +1,4 @@
-"""The options that the commands of ``culm spark`` have in common."""
+"""Options that several commands of ``culm spark`` share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _LOCAL = "local[*]"
 
 
 def add_place(parser: argparse.ArgumentParser, *, without_spark: str | None = None) -> None:
-    """Where results go, and where Spark runs; ``without_spark`` says what the command does without it, if anything."""
+    """Add the options for where the results go and where Spark runs.
+
+    ``without_spark`` is the help text on inputs that need no Spark, for commands that can do without; None for others.
+    """
     parser.add_argument("--output", metavar="DIR", required=True, help="folder for the results; this command makes it")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier output")
     parser.add_argument(
@@ -23,7 +26,7 @@ def add_place(parser: argparse.ArgumentParser, *, without_spark: str | None = No
 
 
 def add_signatures(parser: argparse.ArgumentParser) -> None:
-    """Which signatures are checked."""
+    """Add the option for which signatures to check."""
     parser.add_argument(
         "--signatures",
         choices=("all", "heads"),

@@ -1,4 +1,4 @@
-"""``culm spark plan``: who fetches what from whom."""
+"""``culm spark plan``: which peer fetches which entries from which other peer."""
 
 from __future__ import annotations
 

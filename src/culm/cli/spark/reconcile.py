@@ -1,4 +1,4 @@
-"""``culm spark fingerprint`` and ``culm spark reconcile``: indexes of tables, and what tables differ in."""
+"""``culm spark fingerprint`` and ``culm spark reconcile``: record indexes, and what two tables or indexes differ in."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _reconcile(arguments: argparse.Namespace) -> int:
 
 
 def _asked(index: IndexStorage, peer: PeerUrl) -> Iterator[Found]:
-    """What an index and a peer lack of each other's. The numbers of the entries do not come to light."""
+    """The records that an index and a peer lack. The protocol compares ids, so the entries' numbers stay unknown."""
     from culm.spark.reconcile import Found  # noqa: PLC0415
 
     found = asyncio.run(ask_peer(index, index.view, peer))

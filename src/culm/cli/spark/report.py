@@ -1,4 +1,4 @@
-"""``culm spark report``: a page, and tables, on what a verification found."""
+"""``culm spark report``: an HTML page and tables about the results of a verification."""
 
 from __future__ import annotations
 

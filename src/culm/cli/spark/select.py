@@ -1,4 +1,4 @@
-"""``culm spark select``: what each of many ranges denotes."""
+"""``culm spark select``: the entries that each of many requests selects."""
 
 from __future__ import annotations
 

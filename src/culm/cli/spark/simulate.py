@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from culm.cli.command import Commands
 
-# Option, parameter, kind, help. The defaults are those of the scenario.
+# Option, parameter of the scenario, type, help. An option that is not given keeps the scenario's default.
 _SWEPT = (
     ("nodes", "nodes", int, "number of nodes"),
     ("protocol", "protocol", str, "bushbaby, intervals, proposals, negentropy"),

@@ -1,4 +1,8 @@
-"""``culm spark``: the pipeline, when logs outgrow one machine."""
+"""``culm spark``: verify, compare and select logs that are too large for one machine.
+
+Spark is an optional package that takes seconds to import. So these modules import ``culm.spark`` inside their
+functions: ``culm --help`` works without it, and other commands start fast.
+"""
 
 from __future__ import annotations
 

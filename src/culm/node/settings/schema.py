@@ -42,7 +42,7 @@ _MEANINGS = {
     "handshake_seconds": "seconds that a peer has to prove its identity",
     "idle_seconds": "seconds without a byte received from a peer, or taken by it, until the connection is closed",
     "keepalive_seconds": "seconds of silence until a keep-alive message is sent",
-    "settle_seconds": "seconds of silence until a one-time sync ends, where the protocol has no end of its own",
+    "settle_seconds": "seconds of silence until a one-time sync ends, for protocols without an end of their own",
     "max_sessions": "most connections at once",
     "max_rate": "bytes a second received from one peer; 0: no limit",
     "max_send_rate": "bytes a second sent to one peer; 0: no limit",

@@ -170,7 +170,7 @@ def proof_file(store: ReadableStore, which: Log) -> bytes:
     """The proofs of a log's fork as a bundle, which ``culm import`` takes; ``NotHeld`` if there is none."""
     _, proofs = store.survey().proofs(which, _MOST_PROOFS)
     if not proofs:
-        raise NotHeld(f"the store knows no fork of {log_text(which)} is known")
+        raise NotHeld(f"the store knows no fork of {log_text(which)}")
     file = io.BytesIO()
     writer = BundleWriter(file)
     for proof in proofs:

@@ -78,7 +78,7 @@ function frame() {
       " · ",
       h("a", { href: "/metrics" }, "metrics"),
     ),
-    h("p", {}, "This page only shows; nothing can be changed here."),
+    h("p", {}, "This page is read-only."),
   );
 }
 

@@ -26,7 +26,7 @@ export function replace(element, ...children) {
   if (key) [...element.querySelectorAll("[data-key]")].find((found) => found.dataset.key === key)?.focus();
 }
 
-/** Arrow keys move among elements of which one at a time can be reached with Tab. */
+/** Tab reaches one of the elements; arrow keys move among them. */
 export function roving(container, selector, first = 0) {
   const all = [...container.querySelectorAll(selector)];
   all.forEach((element, index) => element.setAttribute("tabindex", index === first ? "0" : "-1"));

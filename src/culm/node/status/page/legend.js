@@ -72,7 +72,7 @@ function keep(name, value) {
   }
 }
 
-/** What stands behind all this, for those who see it for the first time. */
+/** What a log, a node and a fork are, for people who see the page for the first time. */
 export function introduction() {
   const details = h(
     "details",
@@ -86,7 +86,7 @@ export function introduction() {
         {},
         h("b", {}, "A log"),
         " is a numbered list of entries that only its author can extend. Every entry is signed, " +
-          "and linked to two earlier ones, so that nobody can change it unnoticed, not even the author.",
+          "and linked to two earlier ones, so that even the author cannot change it unnoticed.",
       ),
       h(
         "p",
@@ -98,7 +98,7 @@ export function introduction() {
         h("b", {}, "entry"),
         " without its ",
         h("b", {}, "payload"),
-        " (the content), or some entries only. That is normal, and what is there can still be verified.",
+        " (the content), or some entries only. That is normal: the entries that it has can still be verified.",
       ),
       h(
         "p",

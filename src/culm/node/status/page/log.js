@@ -60,7 +60,7 @@ export function logView(root, [author, id], query) {
             h(
               "p",
               {},
-              `The author signed entries that contradict each other. ${count(found.proofs, "proof is", "proofs are")} held; from entry ${number(found.forked_at)} on nothing of this log is trusted.`,
+              `The author signed entries that contradict each other. ${count(found.proofs, "proof is", "proofs are")} held; from entry ${number(found.forked_at)} on this log is not trusted.`,
             ),
             forkCard(found.forks[0]),
             found.forks.length > 1 &&

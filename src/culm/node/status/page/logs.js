@@ -110,7 +110,7 @@ export function logsView(root, _rest, query) {
       replace(
         list,
         filtered
-          ? empty("No log fits", "Nothing of what this node holds is meant by that search.")
+          ? empty("No log fits", "No log of this node matches the search.")
           : empty(
               "No logs yet",
               "They appear here as soon as a peer sends some, or when you publish one: ",

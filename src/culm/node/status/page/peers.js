@@ -1,4 +1,4 @@
-// Whom the node talks with: sessions, peers that it keeps contact with, where it listens, who was here before.
+// The peers of the node: open sessions, peers it stays connected to, its addresses, and past sessions.
 
 import { h, replace } from "/dom.js";
 import { ago, brief, count, duration, number, size } from "/format.js";
@@ -124,7 +124,7 @@ export function peersView(root) {
       now.sessions.length
         ? h("ul", { class: "sessions" }, now.sessions.map(sessionCard))
         : empty(
-            "Nobody is connected",
+            "No peer is connected",
             now.listeners.length
               ? ["Others reach this node at ", h("code", {}, now.listeners.join(", ")), "."]
               : "This node listens nowhere: start it with --listen, or name peers with --peer.",

@@ -1,7 +1,8 @@
-"""``culm.toml``: what a node is told, from one schema.
+"""``culm.toml``: the configuration of a node, from one schema.
 
-``schema`` has every key with its kind, its default and what it means; ``reading`` checks a file against it; ``pages``
-makes the commented example and the table of the docs from it.
+``schema`` has every key with its kind, its default and its meaning. ``reading`` checks a file against it, and ``pages``
+makes the commented example and the table of the docs from it. So a key that is added there is read, checked and
+documented at once.
 """
 
 from culm.node.settings.pages import example, tables

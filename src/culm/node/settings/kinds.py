@@ -1,7 +1,7 @@
-"""The kinds of values that a setting may have: what is accepted, and how it is said what was expected.
+"""The kinds of values that a setting can have: how each is read, written, and named in an error message.
 
-``read`` turns a value of the file into the one that is used; ``ValueError`` if it is none. ``write`` is the TOML of a
-value, for the example and for showing.
+``read`` turns a value of the file into the one that the node uses, or raises ``ValueError``. ``write`` turns it back
+into TOML, for the example file and for ``culm config``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):(\d{1,5})")
 _MAX_PORT = 65535
-_SHOWN = 60  # characters of a wrong value
-LEAST_RATE = 16_000  # bytes a second: below that, one message of a protocol takes longer than peers wait
+_SHOWN = 60  # characters of a wrong value in a message
+LEAST_RATE = 16_000  # Bytes a second. At a lower rate one message takes longer than peers wait before they hang up.
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of values."""
+    """A kind of values. ``expected`` completes the sentence "expected ..."."""
 
     expected: str
     read: Callable[[Any], Any]
@@ -95,7 +95,7 @@ def _written_list(write: Callable[[Any], str]) -> Callable[[Any], str]:
 
 
 def _written_number(value: float) -> str:
-    return str(value).removesuffix(".0")  # all digits: it is read as the same again
+    return str(value).removesuffix(".0")  # ``str`` writes all digits, so that reading gives the same number
 
 
 def choice(*values: str) -> Kind:
@@ -132,19 +132,19 @@ LOGS = Kind(
 
 
 def read_value(kind: Kind, value: object) -> Any:  # noqa: ANN401 - what the kind makes of it
-    """What a kind makes of a value; ``ValueError`` with the reason if it is none of that kind."""
+    """Read a value of a kind; ``ValueError`` with the reason if it is not of that kind."""
     try:
         return kind.read(value)
-    except ConfigError as error:  # which part of it is wrong
+    except ConfigError as error:  # a more exact reason than "expected ..."
         raise ValueError(str(error)) from None
     except ValueError:
         raise ValueError(f"expected {kind.expected}, not {shown(value)}") from None
 
 
 def shown(value: object) -> str:
-    """A wrong value, for a message."""
+    """A wrong value as a message shows it, shortened."""
     try:
         text = repr(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
-    except ValueError:  # Python writes numbers of up to 4300 digits
+    except ValueError:  # Python refuses to write numbers of more than 4,300 digits.
         text = "a number with thousands of digits"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

@@ -1,7 +1,9 @@
-"""Finding the line of a key: ``tomllib`` tells lines for what it cannot read only.
+"""Finding the line on which a key is set, for error messages.
 
-A text that can be read is cut into its statements, for which nothing has to be known but strings, comments and
-brackets. Each is then read alone: what it sets, in the table that the last header opened, is set on its first line.
+``tomllib`` reports a line only for text that it cannot read. A value that is valid TOML but no valid setting has none.
+A second TOML parser would be a lot of code. Instead the text, which ``tomllib`` has accepted, is cut into statements;
+that needs only strings, comments and brackets to be told apart. ``tomllib`` then reads each statement alone. The keys
+that it finds, in the table that the last header opened, are set on the first line of the statement.
 """
 
 from __future__ import annotations
@@ -28,23 +30,23 @@ _TOKEN = re.compile(
 
 
 class Lines:
-    """Where everything is set in a text, whose lines end with a line feed, and which ``tomllib`` can read."""
+    """The line of every key in a text that ``tomllib`` can read, and whose lines end with a line feed only."""
 
     def __init__(self, text: str) -> None:
         self._lines: dict[Path, int] = {}
-        self._lists: dict[Path, int] = {}  # lists of tables, and how many of them have begun
+        self._lists: dict[Path, int] = {}  # lists of tables, such as [[peers]], and how many tables each has so far
         self._table: Path = ()
         for line, statement in _statements(text):
             self._take(line, statement)
 
     def of(self, path: Path) -> int:
-        """The line, from 1, at which the statement begins that sets a key; 1 if none does."""
+        """The line, from 1, of the statement that sets a key; 1 if no statement does."""
         return self._lines.get(path, 1)
 
     def _take(self, line: int, statement: str) -> None:
         try:
             document = tomllib.loads(statement)
-        except RecursionError:  # so deep that there is room to read it only where nothing else is under way
+        except RecursionError:  # Nested so deeply that it could be read only with a shorter call stack than here.
             return
         if statement.startswith("["):
             self._open(line, document, is_list=statement.startswith("[["))
@@ -53,7 +55,7 @@ class Lines:
                 self._lines.setdefault(self._table + path, line)
 
     def _open(self, line: int, document: dict[str, Any], *, is_list: bool) -> None:
-        """A header: what follows is about its table."""
+        """Take a header: the statements after it set keys of its table."""
         path: Path = ()
         while document:
             ((name, inner),) = document.items()
@@ -69,7 +71,7 @@ class Lines:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """The statements, without empty lines and comments between them, each with its line."""
+    """The statements, each with its first line; empty lines and comments between them are left out."""
     line = begin_line = 1
     begin = depth = 0
     for token in _TOKEN.finditer(text + "\n"):
@@ -87,7 +89,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _paths(document: dict[str, Any]) -> Iterator[Path]:
-    """The paths to everything in a document."""
+    """The paths to all values in a document, tables and lists included. Iterative, because documents can be deep."""
     waiting: list[tuple[Path, Any]] = [((), document)]
     while waiting:
         path, value = waiting.pop()

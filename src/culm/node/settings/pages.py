@@ -1,4 +1,4 @@
-"""What people read about the settings: the commented example, the tables of the docs page."""
+"""What people read about the settings: the commented example file, and the tables of the docs page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def example() -> str:
-    """A file with every setting as a comment, its default or a sample in it: what is to be changed is uncommented."""
+    """A file with every setting as a comment, with its default or an example value, to be uncommented where needed."""
     lines = [
         "# Culm's configuration: HOME/culm.toml, or --config FILE.",
         "# Every setting is listed with its default, or with an example if it has no default.",
@@ -35,7 +35,7 @@ def _value(key: Key) -> str:
 
 
 def written(key: Key, value: object) -> str:
-    """A setting's value as it stands in a file; nothing if there is none."""
+    """A setting's value as TOML; the empty string for None."""
     return "" if value is None else key.kind.write(value)
 
 

@@ -1,6 +1,7 @@
-"""Reading ``culm.toml``, and what came of it: every setting with where it is from.
+"""Reading ``culm.toml``: every setting with its value and its origin.
 
-What is wrong is one ``ConfigError`` that names the file, the line, the key and what was expected.
+A fault is a ``ConfigError`` that names the file, the line, the key and the expected value. Unknown keys are faults as
+well, because a misspelt limit that is silently ignored protects nobody.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
     from culm.node.settings.lines import Path as KeyPath
 
-MAX_FILE_BYTES = 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024  # A configuration has some kilobytes; the limit catches a wrong path before it is read.
 DEFAULT = "default"
 _PLACE = re.compile(r" ?\(at (?:line (\d+), column \d+|end of document)\)\Z")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Every setting's value, by its full name (``limits.max_logs``), where it is from, and the peers."""
+    """The values of all settings by full name (``limits.max_logs``), their origins (file and line), and the peers."""
 
     values: dict[str, Any] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
@@ -42,17 +43,17 @@ class Settings:
         return self.values[name]
 
     def origin(self, name: str) -> str:
-        """Where a setting is from."""
+        """The origin of a setting's value: file and line, "command line" or "default"."""
         return self.origins.get(name, DEFAULT)
 
     def with_values(self, values: dict[str, Any], origin: str) -> Settings:
-        """The same with other values for some settings."""
+        """A copy with other values for some settings, whose origin is ``origin``."""
         origins = {**self.origins, **dict.fromkeys(values, origin)}
         return replace(self, values={**self.values, **values}, origins=origins)
 
 
 def defaults() -> Settings:
-    """Every setting as it is without a file."""
+    """The settings without a file."""
     return Settings({_full(section, key): key.default for section in (NODE, LIMITS, PROPOSALS) for key in section.keys})
 
 
@@ -61,7 +62,7 @@ def _full(section: Section, key: Key) -> str:
 
 
 def load(path: Path, *, must_exist: bool = True) -> Settings:
-    """Read a file. ``ConfigError`` if it cannot be read, or says what makes no sense."""
+    """Read a file; without ``must_exist`` a missing one means the defaults. ``ConfigError`` for any fault in it."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
@@ -82,19 +83,19 @@ def load(path: Path, *, must_exist: bool = True) -> Settings:
 
 
 class _Reader:
-    """One file."""
+    """Reads one file."""
 
     def __init__(self, path: Path, text: str) -> None:
         self._path = path
         self._text = text.replace("\r\n", "\n")
 
     def read(self) -> Settings:
-        """All of it."""
+        """Read the whole file."""
         try:
             document = tomllib.loads(self._text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise ConfigError(self._syntax(str(error))) from None
-        except ValueError:  # Python reads numbers of up to 4300 digits
+        except ValueError:  # Python refuses to read numbers of more than 4,300 digits.
             raise ConfigError(self._syntax("a number with thousands of digits")) from None
         found = defaults()
         tables = {section.name: section for section in (LIMITS, PROPOSALS)}

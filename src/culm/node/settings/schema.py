@@ -1,4 +1,8 @@
-"""Every key of ``culm.toml``: its kind, its default, and what it means."""
+"""Every key of ``culm.toml``: its kind, its default, and its meaning.
+
+The meanings are read by people in the example file, in the docs and in ``culm config``, so each is a phrase that stands
+alone: unit first, then what is counted, then special values.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Key:
-    """A setting. ``default`` None: there is none; then ``sample`` stands in the example."""
+    """A setting. If ``default`` is None there is none, and the example file shows ``sample``."""
 
     name: str
     kind: Kind
@@ -26,7 +30,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Section:
-    """A table of the file, or (``is_list``) one that may stand there several times. The first has no name."""
+    """A table of the file, or with ``is_list`` a list of tables. The top level has the empty name."""
 
     name: str
     meaning: str

@@ -1,8 +1,9 @@
-"""The status page of a node: what it holds, whom it talks with, live, in a browser; and the same for programs.
+"""The status page of a node: its logs and peers, live, in a browser; and the same as JSON for programs.
 
-Everything is read only. ``holdings`` and ``overview`` make plain values of the store and of the node, with no HTTP;
-``server`` answers requests with them. The HTTP server is an optional part: nothing here imports it but ``server`` and
-what stands behind it, and ``status_server`` says what to install.
+Everything is read-only, so that a hole in the page can reveal something but never change it. ``holdings`` and
+``overview`` turn the store and the node into plain values, without HTTP; ``server`` answers requests with them. The
+HTTP server is an optional package. Only ``server`` and the modules behind it import it, and ``status_server`` says what
+to install.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _PARTS = ("aiohttp", "prometheus_client")
 
 
 def status_server(node: NodeService, settings: StatusSettings) -> StatusServer:
-    """A node's status page, to be entered as a context; ``ConfigError`` if what serves it is not installed."""
+    """A node's status page, to be entered as a context; ``ConfigError`` if its packages are not installed."""
     try:
         from culm.node.status.server import StatusServer  # noqa: PLC0415 - optional
     except ImportError as error:

@@ -1,12 +1,18 @@
-"""Who may see the page, and what a browser may do with it.
+"""Access to the status page, and limits on what a browser does with it.
 
-Four things are looked at before anything is answered. The ``Host`` of a request, where only this machine can reach the
-page: a page from elsewhere whose name was pointed at this machine (DNS rebinding) names itself there. Where a
-browser says that a request comes from: other sites may link to the page, and use nothing of it. The method:
-nothing can be changed. The token, if there is one: in ``Authorization: Bearer``, or in a cookie that
-``?token=`` was turned into, which scripts cannot read and other sites' requests do not carry.
+A page on localhost is not safe by itself: every web site that the user visits can send requests to it. So each request
+has to pass four checks before it is answered:
 
-Every answer forbids scripts, styles and pictures from elsewhere or inside the page, frames, and guessing at types.
+- ``Host``, if only this machine can reach the page. A hostile site can point its own name at 127.0.0.1 (DNS rebinding),
+  and its scripts then count as the page's own. But the browser still sends that site's name as ``Host``.
+- The origin that the browser reports. Other sites can link to the page, but not load data from it.
+- The method. Only GET and HEAD are answered, because nothing here changes anything.
+- The token, if one is configured: in ``Authorization: Bearer``, or in a cookie. Opening ``/?token=...`` sets the
+cookie,
+  which scripts cannot read and requests of other sites do not carry.
+
+Every answer has headers that forbid scripts, styles and pictures from elsewhere or inside the HTML, frames, and
+guessing of types. So even a log name that looks like HTML cannot run anything.
 """
 
 from __future__ import annotations
@@ -23,8 +29,9 @@ if TYPE_CHECKING:
 
     from culm.node.status.settings import StatusSettings
 
-OPEN = ("/healthz", "/style.css", "/favicon.svg")  # say nothing about the node
-_MOST_TOKEN_TEXT = 1024
+# answered without a token, because they reveal nothing about the node
+OPEN = ("/healthz", "/style.css", "/favicon.svg")
+_MOST_TOKEN_TEXT = 1024  # characters compared with the token; longer ones are wrong anyway
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
@@ -61,26 +68,26 @@ _LOGIN = """<!doctype html>
 
 
 def _is_foreign(request: web.Request) -> bool:
-    """Whether another site's page asks for something by itself, without anybody going there."""
+    """Whether another site's page sends the request, other than by a link that the user follows."""
     site = request.headers.get("Sec-Fetch-Site", "none")
     return site not in ("none", "same-origin") and request.headers.get("Sec-Fetch-Mode") != "navigate"
 
 
 class Guard:
-    """Looks at every request before it is answered."""
+    """Checks every request before it is answered."""
 
     def __init__(self, settings: StatusSettings) -> None:
         self._settings = settings
-        self._key = secrets.token_bytes(32)  # cookies end with the process
-        self._cookie = f"culm-status-{settings.port}"  # cookies do not know ports
+        self._key = secrets.token_bytes(32)  # new in each process, so that a restart makes old cookies worthless
+        self._cookie = f"culm-status-{settings.port}"  # Browsers do not keep cookies of different ports apart.
 
     @property
     def _pass(self) -> str:
-        """What the cookie holds: not the token itself."""
+        """The value of the cookie: derived from the token, so that a stolen cookie does not reveal the token."""
         return hmac.new(self._key, (self._settings.token or "").encode(), hashlib.sha256).hexdigest()
 
     async def prepare(self, _request: web.Request, response: web.StreamResponse) -> None:
-        """Put the headers on an answer, whatever it is."""
+        """Put the headers on an answer of any kind, errors included."""
         for name, value in HEADERS.items():
             response.headers[name] = value
 
@@ -102,7 +109,7 @@ class Guard:
         return guarded
 
     def _objection(self, request: web.Request) -> web.Response | None:
-        """Why a request is not answered, whoever it comes from."""
+        """The refusal of a request that no token makes acceptable; None if there is no such reason."""
         if self._settings.is_local and not self._settings.is_ours(request.host):
             return web.Response(status=421, text="this page answers only to the name or address of its own machine\n")
         if _is_foreign(request):
@@ -128,7 +135,8 @@ class Guard:
         if not self._is_token(request.query["token"]):
             return self._refused(request)
         response = web.Response(status=303, headers={"Location": "/"})
-        # Lax: a link from elsewhere may open the page, which shows and never changes; nothing else may use it.
+        # Lax, so that a link on another site can open the page with the cookie. That is safe, because the page changes
+        # nothing. Other requests of other sites go without the cookie.
         response.set_cookie(self._cookie, self._pass, httponly=True, samesite="Lax", path="/")
         return response
 

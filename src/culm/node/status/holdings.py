@@ -1,7 +1,8 @@
-"""What a store holds, as plain values that can be written as JSON: logs, coverage, links, forks.
+"""What a store holds, as plain values for JSON: logs, coverage, links, forks.
 
-Numbers of logs and entries go up to 2^64 - 1 and are given as text: JavaScript's own end at 2^53. Counts are numbers.
-Everything is of bounded size.
+Log ids and sequence numbers go up to 2^64 - 1 and are given as text, because JavaScript's numbers are exact only up to
+2^53. Counts are numbers. Every answer is of bounded size, so that a log of a hundred million entries cannot block the
+page.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
 
 Plain = dict[str, Any]
 
-MOST_LOGS = 100  # on a page
-MOST_CELLS = 1000
-MOST_LINKED = 243  # entries in a drawing
-_STRIP_CELLS = 48
-_MOST_PROOFS = 20  # of one log
+MOST_LOGS = 100  # logs in one answer
+MOST_CELLS = 1000  # cells of a coverage picture: more than a screen has room for
+MOST_LINKED = 243  # Entries in a drawing of links: 3^5, five scales of the link pattern; more cannot be told apart.
+_STRIP_CELLS = 48  # cells of the small picture in the list
+_MOST_PROOFS = 20  # fork proofs of one log; the first one is enough to convince, the others help to understand
 
 
 def totals(store: ReadableStore) -> Plain:
-    """What is held in all."""
+    """The totals of the whole store."""
     return asdict(store.survey().totals())
 
 
@@ -49,7 +50,7 @@ def logs(
     offset: int = 0,
     limit: int = 50,
 ) -> Plain:
-    """A page of the list of logs, each with a small picture of what is held."""
+    """A page of the list of logs, each with a small picture of its coverage."""
     survey = store.survey()
     limit = min(limit, MOST_LOGS)
     count, lines = survey.logs(order=order, only=only, authors=authors, log_id=log_id, offset=offset, limit=limit)
@@ -61,7 +62,7 @@ def logs(
 
 
 def described(line: LogLine) -> Plain:
-    """A log in a list."""
+    """A log as it appears in a list."""
     return {
         "log": log_text(line.log),
         "author": author_text(line.author),
@@ -82,15 +83,15 @@ def described(line: LogLine) -> Plain:
 
 
 def log(store: ReadableStore, which: Log) -> Plain:
-    """One log, with its fork proofs; ``NotHeld`` if nothing of it is held."""
+    """One log, with its fork proofs; ``NotHeld`` if the store has no entries of it."""
     count, proofs = store.survey().proofs(which, _MOST_PROOFS)
     return described(_line(store, which)) | {"proofs": count, "forks": [fork(proof) for proof in proofs]}
 
 
 def coverage(store: ReadableStore, which: Log, low: int, high: int, most: int) -> Plain:
-    """What is held of a log from ``low`` to ``high``, in at most so many cells; ``starts`` are their first numbers.
+    """The coverage of a log from ``low`` to ``high`` in at most ``most`` cells; ``starts`` are their first numbers.
 
-    The numbers end at the greatest one that is held.
+    ``high`` is lowered to the greatest number in the store.
     """
     line = _line(store, which)
     high = min(high, line.greatest)
@@ -108,10 +109,10 @@ def coverage(store: ReadableStore, which: Log, low: int, high: int, most: int) -
 
 
 def links(store: ReadableStore, which: Log, chosen: int, most: int, low: int | None = None) -> Plain:
-    """The link graph around an entry: so many neighbours from ``low`` on, and the certificate pool of ``chosen``.
+    """The link graph around an entry: ``most`` neighbours from ``low`` on, and the certificate pool of ``chosen``.
 
-    ``links`` are those of the entries in the window, ``pool_links`` those along which the pool is checked: from the
-    spine down to the entry, from the entry down to entry 1. ``path_held``: all from here to 1 are verified.
+    ``links`` are those of the entries in the window. ``pool_links`` are those that verify the pool: from the spine down
+    to the entry, and from the entry down to entry 1. ``path_held``: all entries of the second path are verified.
     """
     line = _line(store, which)
     most = max(1, min(most, MOST_LINKED))
@@ -156,7 +157,7 @@ def forks(store: ReadableStore, offset: int, limit: int) -> Plain:
 
 
 def fork(proof: ForkProof) -> Plain:
-    """A fork proof; ``hex`` is its bytes: the two entries, one behind the other."""
+    """A fork proof; ``hex`` has the bytes of its two entries in a row."""
     return {
         "log": log_text((proof.author, proof.log_id)),
         "position": str(proof.position),
@@ -167,7 +168,7 @@ def fork(proof: ForkProof) -> Plain:
 
 
 def proof_file(store: ReadableStore, which: Log) -> bytes:
-    """The proofs of a log's fork as a bundle, which ``culm import`` takes; ``NotHeld`` if there is none."""
+    """The fork proofs of a log as a bundle for ``culm import``; ``NotHeld`` if the store has none."""
     _, proofs = store.survey().proofs(which, _MOST_PROOFS)
     if not proofs:
         raise NotHeld(f"the store knows no fork of {log_text(which)}")
@@ -218,7 +219,7 @@ def _entry(store: ReadableStore, place: Place) -> Plain | None:
 
 
 def _signed(entry: Entry) -> Plain:
-    """What an author has signed."""
+    """The signed fields of an entry."""
     return {
         "seq": str(entry.seq),
         "hash": entry.hash.hex(),

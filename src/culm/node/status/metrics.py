@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from culm.node.roster import Roster
 
-# What is counted of sessions, by scheme: the field of ``SessionStats``, and what it means.
+# Counters of sessions, for each protocol: the field of ``SessionStats`` and its meaning.
 _COUNTED = {
     "entries_received": "Entries received from peers.",
     "entries_sent": "Entries sent to peers.",
@@ -34,7 +34,7 @@ _HELD = {
 
 
 class NodeCollector(Collector):
-    """The node's own metrics, made afresh each time. ``held`` are the store's totals, ``viewers`` those who watch."""
+    """The node's metrics at one moment. ``held``: the store's totals; ``viewers``, ``dropped``: of the event stream."""
 
     def __init__(self, roster: Roster, version: str, held: dict[str, int], viewers: int, dropped: int) -> None:
         self._roster = roster

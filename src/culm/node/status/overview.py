@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 Plain = dict[str, Any]
 
-MOST_SESSIONS = 100  # listed; all are counted
-_SMOOTHING_SECONDS = 3.0
-_REFUSALS_SHOWN = 3
+MOST_SESSIONS = 100  # sessions listed; all are counted
+_SMOOTHING_SECONDS = 3.0  # Time constant of the rates: without it the figures jump too fast to be read.
+_REFUSALS_SHOWN = 3  # latest refusals listed for a session
 
 
 @dataclass(slots=True)
 class Flow:
-    """What goes through a session each second: bytes and entries, in and out."""
+    """The rates of a session, in bytes and entries a second."""
 
     bytes_in: float = 0.0
     bytes_out: float = 0.0
@@ -32,14 +32,14 @@ class Flow:
 
 
 class Rates:
-    """Rates of sessions, from their counts at two moments, smoothed over some seconds."""
+    """Rates of sessions, from the counts at two moments, smoothed exponentially."""
 
     def __init__(self) -> None:
         self._last: dict[int, tuple[float, tuple[int, int, int, int]]] = {}
         self._flows: dict[int, Flow] = {}
 
     def update(self, contacts: Iterable[Contact], now: float) -> None:
-        """Look at the counts; ``now`` in seconds of any clock that does not go back."""
+        """Take the counts of all open sessions at ``now``, in seconds of a clock that never goes back."""
         last, flows = {}, {}
         for contact in contacts:
             counts = _counts(contact.stats)
@@ -55,7 +55,7 @@ class Rates:
         self._last, self._flows = last, flows
 
     def of(self, contact: Contact) -> Flow:
-        """The rates of a session; nothing if it was not looked at yet."""
+        """The rates of a session; all 0 before its first update."""
         return self._flows.get(contact.number, Flow())
 
 

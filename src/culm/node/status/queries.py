@@ -1,4 +1,4 @@
-"""What a request asks for, read from its address. Whatever is wrong there is answered with 400 and one line."""
+"""Reading the query of a request. A ``ConfigError`` here becomes the answer 400 with one line."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _HEX_CHARS = 2 * AUTHOR_BYTES
 
 
 def number(query: Mapping[str, str], name: str, default: int, *, least: int = 0, most: int = MAX_U64) -> int:
-    """A number; more than ``most`` counts as that. ``ConfigError`` if it is none."""
+    """A number, lowered to ``most``; ``default`` if it is missing. ``ConfigError`` if it is below ``least`` or none."""
     text = query.get(name)
     return default if text is None else min(parse_number(text, name, least), most)
 
 
 def choice(query: Mapping[str, str], name: str, default: _E) -> _E:
-    """One of some words; ``ConfigError`` for another one."""
+    """A member of the enumeration of ``default``; ``ConfigError`` for another word."""
     text = query.get(name)
     if text is None:
         return default
@@ -41,14 +41,14 @@ def choice(query: Mapping[str, str], name: str, default: _E) -> _E:
 
 
 def log(query: Mapping[str, str]) -> Log:
-    """``AUTHOR/LOG``; ``ConfigError`` if it is not there, or none."""
+    """``AUTHOR/LOG``; ``ConfigError`` if it is missing or malformed."""
     return parse_log(query.get("log", ""))
 
 
 def authors(text: str) -> tuple[tuple[bytes, bytes] | None, int | None]:
-    """What a search is for: between which authors, and which log id. ``ConfigError`` if nothing can be meant.
+    """Read a search: the least and greatest author, and the log id; None for any.
 
-    A search is the beginning of an author, in base62 or hex, or ``/`` and a log id, or both.
+    A search is the beginning of an author, in base62 or hex, or ``/`` and a log id, or both. ``ConfigError`` otherwise.
     """
     start, slash, log_id = text.strip().partition("/")
     wanted = parse_number(log_id, "log id") if log_id else None
@@ -62,13 +62,13 @@ def authors(text: str) -> tuple[tuple[bytes, bytes] | None, int | None]:
 
 
 def _hex_span(start: str) -> tuple[bytes, bytes]:
-    if len(start) > _HEX_CHARS or not set(start) <= set(string.hexdigits):  # ``fromhex`` would pass over spaces
+    if len(start) > _HEX_CHARS or not set(start) <= set(string.hexdigits):  # ``fromhex`` ignores spaces
         raise ConfigError("search for the beginning of an author, or for /LOG_ID")
     return bytes.fromhex(start.ljust(_HEX_CHARS, "0")), bytes.fromhex(start.ljust(_HEX_CHARS, "f"))
 
 
 def _base62_span(start: str) -> tuple[bytes, bytes]:
-    """The least and the greatest author whose text begins so: the digits' order is the authors'."""
+    """The least and greatest author whose text begins with ``start``: texts sort as the authors' bytes do."""
     low = high = 0
     for at in range(BASE62_CHARS):
         digit = _DIGITS.find(start[at]) if at < len(start) else -1

@@ -1,6 +1,7 @@
-"""The store as the status page reads it: a reading connection of its own, on a thread of its own, within a time.
+"""Reading the store for the status page: a connection and a thread of its own, and a time limit for each answer.
 
-Neither the node's writer nor what answers its peers waits for anybody who looks at the page.
+Some questions read millions of rows. On the node's own connection they would delay its peers; here they delay only
+other viewers, and no longer than ``patience``.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _T = TypeVar("_T")
-_MOST_WAITING = 32
+_MOST_WAITING = 32  # Requests that wait for the thread; with more, the last ones would run into the time limit anyway.
 
 
 class TooBusy(StoreError):
-    """Too many questions wait, or this one took too long."""
+    """Too many requests wait for the store, or an answer took too long."""
 
 
 class Reader:
-    """Asks a store. ``patience`` is the longest an answer may take, in seconds, its wait included."""
+    """Asks a store. ``patience``: the most seconds for an answer, waiting included."""
 
     def __init__(self, path: Path, patience: float) -> None:
         self._store = SQLiteStore(path, read_only=True)
@@ -34,7 +35,7 @@ class Reader:
         self._waiting = 0
 
     async def ask(self, question: Callable[[ReadableStore], _T]) -> _T:
-        """The answer to a question that reads; ``TooBusy``, or another ``StoreError``."""
+        """The answer to a question that only reads; ``TooBusy`` or another ``StoreError`` if there is none."""
         if self._waiting >= _MOST_WAITING:
             raise TooBusy("too many requests wait for the store; try again")
         self._waiting += 1
@@ -51,5 +52,5 @@ class Reader:
             return question(self._store)
 
     def close(self) -> None:
-        """Finish what is under way and close the connection, without waiting for that."""
+        """Close the connection after the questions under way, without waiting for them."""
         self._worker.finish(self._store.close)

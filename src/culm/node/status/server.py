@@ -1,6 +1,7 @@
-"""The status page's HTTP server: which address answers with what.
+"""The HTTP server of the status page: its addresses and their answers.
 
-It runs beside the node, on its loop, and only reads: the node's roster, and the store through a ``Reader``.
+It runs on the node's event loop and only reads: the node's roster directly, and the store through a ``Reader``, because
+the store may take seconds to answer and the loop must not wait.
 """
 
 from __future__ import annotations
@@ -35,22 +36,22 @@ if TYPE_CHECKING:
     from culm.node.status.settings import StatusSettings
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_HEARTBEAT_SECONDS = 15.0
-_CHANGED_LOGS = 50  # named in one message; beyond them it only says that there are more
-_MOST_BODY = 1024  # bytes of a request's body: nothing here takes one
-_REST = 10  # times as long as adding up took, before it is done again
+_HEARTBEAT_SECONDS = 15.0  # Silence after which a comment is sent, because proxies close idle connections.
+_CHANGED_LOGS = 50  # logs named in one message; with more, it only says that there are more
+_MOST_BODY = 1024  # bytes of a request's body, because no address here reads one
+_REST = 10  # The totals are computed again after 10 times as long as they took, so that they use a tenth of the thread.
 
 
 class _Refusal(asyncio.Protocol):
-    """Ends a connection for which there is no room."""
+    """Ends a connection at once, because the most connections are open."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """End it."""
+        """Close the connection without an answer."""
         cast("asyncio.Transport", transport).abort()
 
 
 class StatusServer:
-    """Serves the page for as long as the context lasts. ``url`` says where, with the port that it got."""
+    """Serves the page while its context is open. ``url`` is its address, with the real port."""
 
     def __init__(self, roster: Roster, settings: StatusSettings) -> None:
         settings.check()
@@ -64,10 +65,10 @@ class StatusServer:
         self._listener: asyncio.Server | None = None
         self._task: asyncio.Task[None] | None = None
         self._totals: tuple[int, dict[str, int]] = (-1, {})
-        self._totals_at = 0.0  # when they may be asked for again
+        self._totals_at = 0.0  # earliest time to compute them again
 
     async def __aenter__(self) -> Self:
-        """Begin to serve; ``ConfigError`` if the address cannot be listened at."""
+        """Start to serve; ``ConfigError`` if the address cannot be used."""
         settings = self._settings
         self._reader = await asyncio.to_thread(Reader, self._roster.store_path, settings.patience)
         runner = web.AppRunner(self._app(), access_log=None, keepalive_timeout=30, shutdown_timeout=1)
@@ -92,7 +93,7 @@ class StatusServer:
         await self.close()
 
     async def close(self) -> None:
-        """Serve no longer; those who watch are let go."""
+        """Stop serving and disconnect all viewers."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -105,7 +106,7 @@ class StatusServer:
             self._reader.close()
 
     def _connected(self) -> asyncio.BaseProtocol:
-        """What deals with a new connection: HTTP, or nobody if as many are open as may."""
+        """The protocol for a new connection: HTTP, or a refusal if the most connections are open."""
         server = self._runner.server if self._runner is not None else None
         if server is None or len(server.connections) >= self._settings.most_connections:
             return _Refusal()
@@ -148,7 +149,7 @@ class StatusServer:
         return overview(self._roster, self._rates, culm.__version__) | {"totals": await self._held()}
 
     async def _held(self) -> dict[str, int]:
-        """The store's totals: asked again only if something has changed, and for a small part of the time only."""
+        """The store's totals, computed again only after a change, and for a tenth of the time at most."""
         change = await self._store.ask(lambda store: store.change())
         if change != self._totals[0] and time.monotonic() >= self._totals_at:
             begun = time.monotonic()
@@ -225,12 +226,12 @@ class StatusServer:
     # -- live --------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Look at the node in turns, and tell those who watch what has changed."""
+        """Look at the node every ``tick`` seconds, and send changes to the viewers."""
         change, told, quiet = -1, b"", 0.0
         while True:
             self._rates.update(self._roster.contacts(), time.monotonic())
             if len(self.hub):
-                with contextlib.suppress(StoreError):  # the next turn may have more luck
+                with contextlib.suppress(StoreError):  # busy or locked now; the next tick tries again
                     last, logs = await self._store.ask(partial(holdings.changes, since=change, most=_CHANGED_LOGS))
                     if last != change:
                         if change >= 0:

@@ -1,4 +1,4 @@
-"""Where a status page is served, and who may see it."""
+"""The settings of a status page: its address, its token and its limits."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from urllib.parse import urlsplit
 
 from culm.errors import ConfigError
 
-LEAST_TOKEN = 16  # characters
-MOST_TOKEN = 256
+LEAST_TOKEN = 16  # Characters. A shorter token could be guessed over the network.
+MOST_TOKEN = 256  # characters, so that it fits into a header and an address
 _LOCAL_NAME = "localhost"
 
 
 @dataclass(frozen=True, slots=True)
 class StatusSettings:
-    """``port`` 0 is any free one. ``token`` is what a viewer has to show; None: nobody has to, on this machine.
+    """``port`` 0 is any free one. ``token``: what a viewer must present; None, on this machine only: nothing.
 
-    ``tick`` is the time between two looks at what has changed, ``patience`` the longest that a request may take and
-    that a viewer may take nothing of what is sent to it, all in seconds. ``most_viewers`` may follow live at once, and
-    ``most_connections`` be open: the node needs files, too.
+    ``tick``: seconds between two looks at what has changed. ``patience``: the most seconds that a request can take, and
+    that a viewer can leave messages unread. ``most_viewers``: the most that follow live at once. ``most_connections``
+    limits open connections, because each takes a file descriptor that the node needs for peers.
     """
 
     host: str
@@ -33,7 +33,7 @@ class StatusSettings:
 
     @classmethod
     def parse(cls, text: str, token: str | None = None) -> Self:
-        """Read ``HOST:PORT``; ``ConfigError`` if it is none, or is open to others without a good token."""
+        """Read ``HOST:PORT``; ``ConfigError`` if it is malformed, or open to other machines without a good token."""
         try:
             parts = urlsplit(f"//{text}")
             host, port = parts.hostname, parts.port
@@ -46,7 +46,7 @@ class StatusSettings:
         return settings
 
     def check(self) -> None:
-        """Raise ``ConfigError`` if others could see the page without a good token."""
+        """Raise ``ConfigError`` if other machines could see the page without a good token."""
         if self.token is None:
             if not self.is_local:
                 raise ConfigError(
@@ -71,7 +71,7 @@ class StatusSettings:
             return self.host == _LOCAL_NAME
 
     def is_ours(self, host: str) -> bool:
-        """Whether a request's ``Host`` names this machine by a name that nobody else can point at it."""
+        """Whether a request's ``Host`` is a name of this machine that no other site can point at it."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:

@@ -20,7 +20,7 @@ import re
 import sys
 import tokenize
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,11 @@ class Text:
     kind: str
     text: str
 
+    @cached_property
+    def words(self) -> str:
+        """The text without line ends and double spaces, so that a phrase can go over the end of a line."""
+        return " ".join(self.text.split())
+
 
 @dataclass(frozen=True)
 class Worn:
@@ -59,7 +64,7 @@ class Worn:
         """Whether a text uses the phrase, as whole words, in any case, across line ends."""
         if text.kind != "message" and not self.everywhere:
             return False
-        return _pattern(self.phrase).search(" ".join(text.text.split())) is not None
+        return _pattern(self.phrase).search(text.words) is not None
 
 
 @cache
@@ -109,23 +114,34 @@ def _comments(name: str, source: str) -> Iterator[Text]:
     """The comments; lines of one comment below each other are one text."""
     begin, last, joins = 0, 0, False
     parts: list[str] = []
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type != tokenize.COMMENT or _DIRECTIVE.match(token.string):
-            continue
-        line, alone = token.start[0], not token.line[: token.start[1]].strip()
+    for line, alone, text in _comment_lines(source):
         if parts and not (joins and alone and line == last + 1):
             yield Text(name, begin, "comment", " ".join(parts))
             parts = []
         begin, last, joins = (begin if parts else line), line, alone
-        parts.append(token.string.lstrip("#: "))
+        parts.append(text)
     if parts:
         yield Text(name, begin, "comment", " ".join(parts))
+
+
+@cache  # Tokenizing all of the source takes seconds, and both the search and the figures need it.
+def _comment_lines(source: str) -> list[tuple[int, bool, str]]:
+    """The comments for readers: line, whether the line has nothing else, and the text."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return [
+        (token.start[0], not token.line[: token.start[1]].strip(), token.string.lstrip("#: "))
+        for token in tokens
+        if token.type == tokenize.COMMENT and not _DIRECTIVE.match(token.string)
+    ]
 
 
 def found(folder: Path = SOURCE) -> list[tuple[Text, Worn]]:
     """Every worn phrase that is used, with the text that uses it."""
     worn = worn_phrases()
-    return [(text, phrase) for text in texts(folder) for phrase in worn if phrase.is_in(text)]
+    starts = "|".join(re.escape(phrase.phrase.partition(" ...")[0]) for phrase in worn)
+    likely = re.compile(starts, re.IGNORECASE)  # one search for all phrases, because hardly any text has one
+    some = (text for text in texts(folder) if likely.search(text.words))
+    return [(text, phrase) for text in some for phrase in worn if phrase.is_in(text)]
 
 
 def remaining() -> list[str]:
@@ -145,11 +161,9 @@ class Count:
     def add(self, source: str) -> None:
         """Count a file. Comments that are for tools are left out."""
         self.lines += source.count("\n")
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type == tokenize.COMMENT and not _DIRECTIVE.match(token.string):
-                alone = not token.line[: token.start[1]].strip()
-                self.comment_lines += alone
-                self.with_comment += not alone
+        for _, alone, _ in _comment_lines(source):
+            self.comment_lines += alone
+            self.with_comment += not alone
         self.reasons += len(_REASON.findall(source))
 
     def row(self, name: str) -> str:
@@ -186,7 +200,7 @@ def main(arguments: list[str]) -> int:
                     _say(f"{text.path}:{text.line}: {text.text!r}")
         case ["worn", *folders]:
             for text, worn in found(SOURCE / folders[0] if folders else SOURCE):
-                _say(f"{text.path}:{text.line}: {text.kind}: {worn.phrase}: {' '.join(text.text.split())[:160]}")
+                _say(f"{text.path}:{text.line}: {text.kind}: {worn.phrase}: {text.words[:160]}")
         case ["remaining"]:
             _say("\n".join(remaining()))
         case _:

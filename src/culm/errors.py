@@ -45,7 +45,7 @@ class Place:
 class Contradiction(Protocol):
     """What proves a fork: a ``culm.bamboo.ForkProof``.
 
-    Only what is needed here is named, because everything imports this module and it must import nothing of Culm.
+    Only what is needed here is named, because everything imports this module and it must not import anything from Culm.
     """
 
     @property

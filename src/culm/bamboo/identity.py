@@ -16,8 +16,9 @@ from culm.bamboo.entry import Entry, encode_unsigned
 from culm.bamboo.lipmaa import has_lipmaalink
 
 SEED_BYTES = 32
-# The deployed Bushbaby peer crashes on a long-term key that begins with "~" (docs/specs/bushbaby.md, "Handshake"). Other
-# programs can still make such a key, and it is accepted; new identities avoid it, because they could not talk to that peer.
+# The deployed Bushbaby peer crashes on a long-term key that begins with "~" (docs/specs/bushbaby.md, "Handshake").
+# Other programs can still make such a key, and it is accepted; new identities avoid it, because they could not talk to
+# that peer.
 _AVOIDED_FIRST_BYTE = 0x7E
 
 

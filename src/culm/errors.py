@@ -58,7 +58,7 @@ class Contradiction(Protocol):
 
     @property
     def position(self) -> int:
-        """The sequence number that is contradicted."""
+        """The sequence number that the two entries disagree about; entries before it stay valid."""
 
     def encode(self) -> bytes:
         """The proof's bytes, which ``ForkProof.decode`` reads."""
@@ -67,7 +67,7 @@ class Contradiction(Protocol):
         """Raise ``BadSignature`` unless the proof is authentic."""
 
     def explain(self) -> str:
-        """One clause that says what contradicts what."""
+        """One clause for people: which contradiction it is, and the two entries."""
 
 
 class CulmError(Exception):
@@ -160,7 +160,7 @@ class StoreError(CulmError):
 
 
 class StoreLocked(StoreError):
-    """Another process keeps the store locked."""
+    """Another process has the store locked for longer than the store waits. Trying again later can succeed."""
 
 
 class StoreFull(StoreError):
@@ -172,7 +172,7 @@ class StoreDamaged(StoreError):
 
 
 class StoreMissing(StoreError):
-    """There is no store at that place."""
+    """The path given as a store does not exist."""
 
 
 class NotHeld(StoreError):
@@ -180,7 +180,7 @@ class NotHeld(StoreError):
 
 
 class NetworkError(CulmError):
-    """A peer cannot be reached or went away before the work was done."""
+    """A peer cannot be reached, or closed the connection too early. Trying again later can succeed."""
 
 
 class ConfigError(CulmError):

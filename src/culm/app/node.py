@@ -172,7 +172,7 @@ class Node:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the node has stopped, or was not opened yet."""
+        """Whether the node has stopped, by ``close`` or an error, or was not opened yet."""
         return self._opened is None or self._stop.is_set() or self._opened.running.done()
 
     @property
@@ -189,7 +189,7 @@ class Node:
         return self._open.engine
 
     async def _read(self, function: Callable[Concatenate[ToolStore, _P], _T], *args: _P.args, **named: _P.kwargs) -> _T:
-        """Ask the store, on the thread for reading."""
+        """Call a function with the reader's store, on the reader's thread, so that the event loop never waits."""
         reader = self._open.reader
         return await reader.run(function, reader.store, *args, **named)
 
@@ -197,7 +197,7 @@ class Node:
 
     @property
     def identity(self) -> Identity:
-        """The identity that the node publishes and calls others with."""
+        """The identity that signs the node's entries and that peers see."""
         return self._open.quarters.identity
 
     @property

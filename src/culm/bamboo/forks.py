@@ -88,7 +88,7 @@ class ForkProof:
         return self.first.log_id
 
     def encode(self) -> bytes:
-        """The proof's bytes: its two entries, one behind the other."""
+        """The proof's bytes: its two entries in a row, without a separator, as each entry knows its own end."""
         return self.first.encoded + self.second.encoded
 
     @classmethod
@@ -111,5 +111,5 @@ class ForkProof:
         check_signature(self.second)
 
     def explain(self) -> str:
-        """One clause that says what contradicts what."""
+        """One clause for people: which contradiction it is, and the two entries."""
         return f"{self.case.value} (entries {self.first.seq} and {self.second.seq})"

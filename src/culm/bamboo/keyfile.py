@@ -1,7 +1,8 @@
-"""Identities at rest: one small JSON file each, readable by its owner alone.
+"""Identities on disk: one small JSON file each, readable by its owner alone.
 
 ``{"culm-identity": 1, "public": HEX, "secret": HEX}``, or, under a passphrase, ``"sealed"`` in place of ``"secret"``:
-the seed in a NaCl secretbox whose key comes from the passphrase by Argon2id, with the salt and the costs beside it.
+the seed in a NaCl secretbox whose key comes from the passphrase by Argon2id, with the salt and the costs beside it. The
+public key stays readable, so that listing identities needs no passphrase.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _MAX_MEMLIMIT = argon2id.MEMLIMIT_SENSITIVE
 
 
 def dump_identity(identity: Identity, passphrase: str | None = None) -> str:
-    """The file's text. With a passphrase the secret is sealed under it."""
+    """The text of an identity's file, with the secret encrypted if there is a passphrase."""
     document: dict[str, Any] = {"culm-identity": _VERSION, "public": identity.public.hex()}
     if passphrase is None:
         document["secret"] = identity.seed.hex()

@@ -36,7 +36,7 @@ def is_authentic(entry: Entry) -> bool:
 
 
 def is_signed(encoded: bytes, author: bytes) -> bool:
-    """``is_authentic`` for the bytes of an entry, and its author."""
+    """``is_authentic`` for the bytes of an entry (author's 32 bytes given), for callers without an ``Entry`` object."""
     try:
         crypto_sign_open(encoded[-SIGNATURE_BYTES:] + encoded[:-SIGNATURE_BYTES], author)
     except BadSignatureError:
@@ -124,5 +124,5 @@ class PayloadHasher:
         return YAMF_PREFIX + self._state.digest()
 
     def check(self, entry: Entry) -> None:
-        """As ``check_payload`` for the pieces so far."""
+        """Raise as ``check_payload`` does, for all pieces so far."""
         check_payload_digest(entry, self.hash, self.size)

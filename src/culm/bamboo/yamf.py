@@ -1,7 +1,7 @@
 """YAMF-hash: a self-describing hash (docs/specs/bamboo.md, "YAMF-hash").
 
-VarU64 id of the hash function, VarU64 digest length, digest. BLAKE2b with a 64-byte digest, id 0, is the only
-function there is, which makes every YAMF-hash ``00 40`` and 64 bytes.
+VarU64 id of the hash function, VarU64 digest length, digest. The format leaves room for other functions, but BLAKE2b
+with a 64-byte digest (id 0) is the only one so far. So every YAMF-hash is ``00 40`` and 64 bytes.
 """
 
 from __future__ import annotations

@@ -284,7 +284,7 @@ def proposal_options(arguments: argparse.Namespace | None, settings: Settings) -
 
 
 def start_logging(settings: Settings) -> None:
-    """Log to stderr as the configuration says."""
+    """Log to stderr, in the configured format: warnings, and with ``verbose`` also what succeeds."""
     handler = logging.StreamHandler()
     handler.setFormatter(FORMATTERS[settings["log_format"]]())
     logging.basicConfig(handlers=[handler], level=logging.INFO if settings["verbose"] else logging.WARNING)

@@ -181,7 +181,7 @@ class Writer:
         self._timestamp = 0
 
     def bound(self, timestamp: int, prefix: bytes) -> bytes:
-        """The next bound."""
+        """The bytes of the next bound, relative to the one before."""
         if timestamp == INFINITY:
             self._timestamp = timestamp
             return b"\0\0"

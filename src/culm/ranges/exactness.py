@@ -88,7 +88,7 @@ def _surely_covers(item: Range, seq: int) -> bool:
 
 
 def _may_cover(item: Range, seq: int) -> bool:
-    """Whether the span has a number in some log."""
+    """Whether the span can have a number: whether there is a log in which it does."""
     if item.is_open:
         return seq >= item.start
     return item.covers(seq)

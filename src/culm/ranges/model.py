@@ -147,7 +147,7 @@ class Range:
         return on_path(seq, end, self.start)
 
     def forbids(self, seq: int) -> bool:
-        """Whether a number is forbidden."""
+        """Whether the payload of an entry is excluded by number."""
         at = bisect_left(self.forbidden, seq)
         return at < len(self.forbidden) and self.forbidden[at] == seq
 
@@ -171,7 +171,7 @@ class Range:
                 yield Item(seq, self.metadata, payload)
 
     def certificates(self, newest: int) -> list[int]:
-        """The entries whose metadata is needed for verification only, ascending."""
+        """The entries whose metadata is wanted only to verify others, ascending; none of them is in the span."""
         if not self.metadata or newest < self.start:
             return []
         found = {seq for seq in path(self.start, 1) if seq > self.head_max}
@@ -181,7 +181,7 @@ class Range:
         return sorted(seq for seq in found if seq <= newest and not self.covers(seq, newest))
 
     def wanted(self, newest: int, sizes: Callable[[int], int]) -> Iterator[Item]:
-        """The items and the certificates, ascending."""
+        """Everything to send for the range: items and certificates, merged in ascending order."""
         certificates = self.certificates(newest)
         at = 0
         for item in self.items(newest, sizes):

@@ -57,7 +57,7 @@ class Runs:
         return (self._firsts[0], self._lasts[-1]) if self._firsts else None
 
     def add(self, first: int, last: int) -> None:
-        """Add the numbers from ``first`` to ``last``."""
+        """Add the numbers from ``first`` to ``last``, joining the runs that they touch."""
         firsts, lasts = self._firsts, self._lasts
         if lasts and firsts[-1] <= first <= lasts[-1] + 1:  # a short cut, because numbers mostly come in order
             lasts[-1] = max(lasts[-1], last)

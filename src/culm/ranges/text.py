@@ -52,7 +52,7 @@ def inclusive_sizes(item: Range) -> tuple[int, int]:
 
 
 def write_range(item: Range) -> str:
-    """A range as text."""
+    """A text from which ``read_range`` makes the same range."""
     if item.is_empty:
         return "nothing"
     words = [str(item.start)]

@@ -19,17 +19,17 @@ _HEX_DIGITS = 64
 
 
 def author_text(author: bytes) -> str:
-    """An author (32 bytes) as text."""
+    """An author (32 bytes) as 43 base62 characters."""
     return encode_base62(author).decode()
 
 
 def place_text(place: Place) -> str:
-    """A place as text."""
+    """A place as ``AUTHOR/LOG/SEQ``."""
     return f"{author_text(place.author)}/{place.log_id}/{place.seq}"
 
 
 def log_text(log: Log) -> str:
-    """A log as text."""
+    """A log as ``AUTHOR/LOG``."""
     return f"{author_text(log[0])}/{log[1]}"
 
 

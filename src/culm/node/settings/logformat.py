@@ -1,8 +1,8 @@
-"""The node's log: one line for each thing that happened, as text or as JSON.
+"""The node's log: one line for each event, as text or as JSON.
 
-What a line is about stands in fields beside its words: ``peer``, ``log``, ``seq``, ``reason``, ``seconds``, ``count``.
-Only these are written, never a payload and never a secret; whatever a peer had a say in is written so that it can
-neither end the line nor talk to a terminal.
+A line has a fixed text and fields: ``peer``, ``log``, ``seq``, ``reason``, ``seconds``, ``count``. Only these fields
+are written, so that neither a payload nor a secret can get into a log file. Text that a peer can influence is escaped,
+because a line feed in it could forge a log line, and an escape sequence could control the reader's terminal.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from traceback import extract_tb
 
 FIELDS = ("peer", "log", "seq", "reason", "seconds", "count")
-_LONGEST = 500  # characters of one field
-_CALLS = 6  # of an exception's trace
+_LONGEST = 500  # Characters of one field, so that a peer cannot fill the disk with long reasons.
+_CALLS = 6  # innermost calls of an exception's trace: enough to find the place, few enough for one line
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
@@ -23,7 +23,7 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 
 
 def harmless(value: object) -> str:
-    """A value as text of one line that any terminal shows as it is."""
+    """A value as one line of printable characters, everything else escaped."""
     text = str(value)[:_LONGEST]
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
@@ -33,7 +33,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _failure(record: logging.LogRecord) -> str | None:
-    """What an exception that was logged says, and where it came from: the innermost calls of its trace, on one line."""
+    """A logged exception on one line: its text, and the innermost calls of its trace."""
     error = record.exc_info[1] if record.exc_info else None
     if error is None:
         return None
@@ -58,7 +58,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """An object with ``time``, ``level``, ``event`` and those of the fields that there are."""
+    """An object with ``time``, ``level``, ``event``, and the fields that the line has."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""

@@ -186,7 +186,7 @@ def peer_settings(
     upload: int | None = None,
     limits: dict[str, Any] | None = None,
 ) -> PeerSettings:
-    """What goes for a peer: its own settings, where it has none those for all."""
+    """The settings of a peer: its own, and those for all peers where it has none."""
     return PeerSettings(
         url,
         name or str(url),

@@ -40,7 +40,10 @@ def test_a_malformed_message_shows_where_and_why(culm: Culm) -> None:
     assert result.code == 1
     assert "skip" in result.out
     assert result.err == "culm: malformed at byte 4: unknown mode 3\n"
-    assert culm("wire", "decode", "negentropy", message, "--json").json["error"] == {"offset": 4, "reason": "unknown mode 3"}
+    assert culm("wire", "decode", "negentropy", message, "--json").json["error"] == {
+        "offset": 4,
+        "reason": "unknown mode 3",
+    }
     assert culm("wire", "decode", "negentropy", "").code == 1
     assert culm("wire", "decode", "negentropy", "no-such-file").code == 2
     assert culm("wire", "decode", "nothing", "61").code == 2

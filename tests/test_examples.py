@@ -139,7 +139,7 @@ def test_audit_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loaded("audit_log").main(tmp_path)
     honest, changed, first, second = capsys.readouterr().out.splitlines()
     assert "authentic and complete, entries 1 to 3" in honest
-    assert "refused: the payload is not the one" in changed
+    assert "refused: the payload does not match its entry" in changed
     assert "authentic and complete, entries 1 to 4" in first
     assert "two stories from entry 4 on" in second
 

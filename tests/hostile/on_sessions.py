@@ -231,7 +231,7 @@ async def settles(field: Field) -> str:
 
 
 ATTACKS = [
-    Attack("culm", "stalled handshake", stalls, "did not prove in time"),
+    Attack("culm", "stalled handshake", stalls, "did not finish the handshake"),
     Attack("culm", "another clump", is_of_another_clump, "another clump", gets="no session"),
     Attack("culm", "replayed proof", replays, "does not hold the key", gets="; 0 bytes"),
     Attack("culm", "reflected messages", reflects, "CHALLENGE came while"),

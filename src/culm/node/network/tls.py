@@ -5,8 +5,8 @@ names nor authorities: an address contains the listener's key itself. What remai
 proof in its handshake that the listener holds the private key of the certificate it shows.
 
 So a listener makes its own certificate, from its identity's Ed25519 key, and signs it itself. Names and dates in it
-mean nothing. The caller takes any certificate, reads the key out of it (``peer_key``), and compares that with the key in the
-address. If they differ, somebody else answers there.
+mean nothing. The caller takes any certificate, reads the key out of it (``peer_key``), and compares that with the key
+in the address. If they differ, somebody else answers there.
 
 The caller shows no certificate, because Python's ``ssl`` cannot accept a client certificate that no authority has
 signed. It proves its key inside the encrypted connection instead (``culm.session.handshake``). TLS 1.3 only.

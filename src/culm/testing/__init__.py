@@ -1,4 +1,4 @@
-"""Public test tools: log builders here; a simulated network, disk and clock in ``culm.testing.simulation``."""
+"""Test tools for applications too: builders of logs here; a simulated network, disk and clock in ``simulation``."""
 
 from culm.testing.builders import LogBuilder, build_log, tampered
 

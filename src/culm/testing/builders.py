@@ -1,6 +1,7 @@
-"""Building logs for tests, benchmarks and examples: honest ones, and ones with every defect there is.
+"""Building logs for tests, benchmarks and examples: honest ones, forked ones, and damaged ones.
 
-Building signs for real. ``LogBuilder`` keeps all hashes, so that any entry can be made again otherwise: a fork.
+Entries are really signed, so that everything that checks them can be tested. ``LogBuilder`` keeps all entries of a log,
+so that any of them can be made a second time with other content: that is a fork.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LogBuilder:
-    """Builds one log in memory, entry by entry."""
+    """Builds one log in memory, entry by entry. ``payloads`` has the payload of each entry made, by its hash."""
 
     def __init__(self, identity: Identity, log_id: int = 0) -> None:
         self.identity = identity
@@ -25,7 +26,7 @@ class LogBuilder:
         self.payloads: dict[bytes, bytes] = {}
 
     def append(self, payload: bytes, *, is_end: bool = False) -> Entry:
-        """Sign the next entry."""
+        """Sign the next entry and add it to the log."""
         entry = self.make(len(self.entries) + 1, payload, is_end=is_end)
         self.entries.append(entry)
         return entry
@@ -40,9 +41,10 @@ class LogBuilder:
         lipmaalink: bytes | None = None,
         size: int | None = None,
     ) -> Entry:
-        """Sign an entry ``seq`` without adding it: another branch if there is one already.
+        """Sign an entry ``seq`` without adding it to the log; a fork if the log has one of that number.
 
-        Links default to the log's own entries, as far as they are there, ``size`` to the payload's.
+        Without ``backlink`` and ``lipmaalink``, it links to the log's own entries. ``size``: the size in the entry, if
+        it is not to be that of the payload.
         """
         entry = self.identity.create_entry(
             log_id=self.log_id,
@@ -60,12 +62,12 @@ class LogBuilder:
         return self.entries[seq - 1].hash if seq else None
 
     def items(self, entries: Iterable[Entry] | None = None) -> list[tuple[Entry, Bytes | None]]:
-        """Entries (default: all of the log) with their payloads, as a store takes them."""
+        """Entries with their payloads, as ``Store.add`` takes them; by default all of the log."""
         return [(entry, self.payloads[entry.hash]) for entry in (self.entries if entries is None else entries)]
 
 
 def build_log(length: int, *, seed: int = 1, log_id: int = 0, payload_size: int = 20) -> LogBuilder:
-    """A log of ``length`` entries whose author and payloads follow from ``seed``."""
+    """A log of ``length`` entries; its author and payloads follow from ``seed``, so that it is the same every time."""
     builder = LogBuilder(Identity(seed.to_bytes(32, "big")), log_id)
     for seq in range(1, length + 1):
         builder.append(f"{seed}/{log_id}/{seq} ".encode().ljust(payload_size, b".")[:payload_size])

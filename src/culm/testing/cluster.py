@@ -17,13 +17,13 @@ from culm.spark.java import java_home
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LOOK_SECONDS = 0.1
-_START_SECONDS = 120.0
-_ENDED = frozenset("ZX")
+_LOOK_SECONDS = 0.1  # Between two looks at whether something has happened.
+_START_SECONDS = 120.0  # A busy machine may need so long for three Java processes; without a limit a test would hang.
+_ENDED = frozenset("ZX")  # States in /proc of processes that are dead: zombies, and those being removed.
 
 
 def free_port() -> int:
-    """A port of the loopback address at which nobody listens."""
+    """A port of the loopback address at which nobody listens just now; somebody else may take it before the caller."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port
@@ -42,7 +42,7 @@ def wait_for(found: Callable[[], object], *, seconds: float = _START_SECONDS) ->
         if found():
             return
         pause.wait(_LOOK_SECONDS)
-    raise TimeoutError(f"nothing happened for {seconds:g} s")
+    raise TimeoutError(f"what was waited for did not happen within {seconds:g} s")
 
 
 def spark_home() -> Path:
@@ -53,16 +53,20 @@ def spark_home() -> Path:
 
 
 def spark_environment(**more: str) -> dict[str, str]:
-    """What Spark's own scripts need to run with this interpreter and the Java that Culm finds."""
+    """The environment in which Spark's own scripts use this interpreter and the Java that Culm finds."""
     home = {"JAVA_HOME": str(java_home()), "SPARK_HOME": str(spark_home()), "PYSPARK_PYTHON": sys.executable}
     return {**os.environ, **home, **more}
 
 
 class Cluster:
-    """A master and workers of one core each; a context manager, which ends them. ``url`` is the master's."""
+    """A master and workers of one core each, as processes; a context manager that ends them. ``url``: the master's."""
 
     def __init__(self, folder: Path, *, workers: int = 2, memory: str = "1500m") -> None:
-        """Start them. ``folder`` takes their logs and what they spill; ``memory`` is what a worker may give away."""
+        """Start them, and wait until the master listens.
+
+        ``folder`` takes their logs and temporary files. ``memory`` is what one worker offers to executors, as Spark
+        writes it.
+        """
         self._folder = folder
         self._stack = ExitStack()
         self._environment = spark_environment(
@@ -85,11 +89,11 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """End them all."""
+        """Kill all of them."""
         self._stack.close()
 
     def kill_a_worker(self) -> None:
-        """Have the last worker die, with its executor and all that runs in it."""
+        """Kill the last worker with its executors, as if its machine had failed."""
         worker = self.workers.pop()
         for pid in descendants(worker.pid):
             os.kill(pid, signal.SIGKILL)
@@ -112,7 +116,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def descendants(ancestor: int) -> dict[int, str]:
-    """The living processes that are one, or come from it, with their command lines."""
+    """The living processes that are ``ancestor`` or come from it, with their command lines."""
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

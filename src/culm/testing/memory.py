@@ -1,4 +1,4 @@
-"""A simple store: what an interval connection asks for, kept in dictionaries."""
+"""A store in dictionaries, for tests of connections: the simplest ``culm.intervals.Source`` that there can be."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Held(Items):
 
 
 class MemoryStore:
-    """Entries and payloads of any logs. ``put`` adds, everything else is what ``Source`` says.
+    """Entries and payloads of any logs. ``put`` adds; the other methods are those of ``Source``.
 
-    ``looks_for_forks``: compare every new entry with all others.
+    ``looks_for_forks``: compare every new entry with all others, which takes time with each of them.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class MemoryStore:
         self._proofs: dict[Log, list[ForkProof]] = {}
 
     def put(self, entry: Entry, payload: bytes | None = None) -> None:
-        """Add an entry, or (a part of) its payload. Entries at or after a fork are no longer held."""
+        """Add an entry, with its payload or the beginning of it. Entries at or after a fork count as not held."""
         variants = self.entries.setdefault((entry.log, entry.seq), [])
         if entry not in variants:
             for others in [*self.entries.values()] if self.looks_for_forks else []:
@@ -69,7 +69,7 @@ class MemoryStore:
         self._held[log] = held
 
     def is_complete(self, entry: Entry) -> bool:
-        """Whether all of a payload is there."""
+        """Whether all bytes of an entry's payload are held."""
         return len(self.bytes.get(entry.hash, b"")) == entry.size and entry.hash in self.bytes
 
     def items(self, log: Log) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -82,7 +82,7 @@ class MemoryStore:
         return self._held.setdefault(log, Held())
 
     def page(self, log: Log, seq: int, *, ascending: bool, limit: int) -> list[Kept]:
-        """Entries from a number on."""
+        """Up to ``limit`` entries from ``seq`` on, as far as there is no gap."""
         found: list[Kept] = []
         while len(found) < limit and seq in self.held(log).entries:
             entry = self.entries[log, seq][0]
@@ -100,7 +100,7 @@ class MemoryStore:
     def misfit(
         self, log: Log, low: int, high: int, least: int | None, greatest: int | None, *, ascending: bool
     ) -> int | None:
-        """The first payload whose size is not wanted."""
+        """The first entry from ``low`` to ``high`` (or back) whose payload is too small or too large."""
         numbers = range(low, high + 1) if ascending else range(high, low - 1, -1)
         for seq in numbers:
             if seq in self.held(log).payloads:

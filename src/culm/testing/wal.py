@@ -1,7 +1,9 @@
-"""What of a store's WAL file a power cut may take: the end of it, that is, what was not synced for sure.
+"""Which part of a store's WAL file a power cut may take away: its end, as far as it was not synced for sure.
 
-What was already being copied into the database had been synced before; SQLite notes in the shared-memory file how far
-that is. Where that file belongs to another WAL file, or a program was killed before it had filled it in, nobody knows.
+To test power cuts, a test truncates the WAL file. It must not take away what SQLite knows to be on the disk, because
+then it would find faults that cannot happen. SQLite syncs the WAL before it copies frames into the database, and notes
+in the shared-memory file how far copying has come. So everything up to there is safe, and the rest may be missing. If
+the shared-memory file belongs to another WAL file, or a killed program had not filled it in, nothing is known.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-_HEADER, _FRAME_HEAD = 32, 24
-_SALTS = slice(32, 40)  # of the WAL file that the shared-memory file is about
-_BACKFILL_ATTEMPTED = 128  # where the shared-memory file says how many frames are being copied into the database
+_HEADER, _FRAME_HEAD = 32, 24  # Bytes of the WAL file's header, and of the one in front of each page.
+_SALTS = slice(32, 40)  # In the shared-memory file: two numbers that name the WAL file which it is about.
+_BACKFILL_ATTEMPTED = 128  # There: how many frames have been, or are being, copied into the database.
 
 
 def wal_of(store: Path) -> Path:
@@ -23,7 +25,7 @@ def wal_of(store: Path) -> Path:
 
 
 def span(store: Path) -> tuple[int, int] | None:
-    """From where to where the WAL file may be missing; None if there is nothing that may."""
+    """The offsets between which the WAL file may end after a power cut; None if nothing may be missing, or is known."""
     try:
         wal = wal_of(store).read_bytes()
     except FileNotFoundError:

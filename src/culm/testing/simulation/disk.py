@@ -1,7 +1,10 @@
-"""A host's disk: a folder with the store, that can be full, have bad moments, and be found as it was at any instant.
+"""A host's disk: a folder with a store. It can be full, fail now and then, or be copied as it was at any instant.
 
-That the disk is full, or that a write fails in its middle, is real: the operating system refuses to let files grow
-beyond a limit (``RLIMIT_FSIZE``) while a call is made, and SQLite and the payloads' files have to cope with it.
+A full disk is not pretended. While a call is made, the operating system refuses to let files grow beyond a limit
+(``RLIMIT_FSIZE``), so that writes of SQLite and of payload files really fail, even in their middle.
+
+A power cut or a kill is a copy of the files as they were at some instant (an ``Image``), from which the next life of
+the host begins.
 """
 
 from __future__ import annotations
@@ -21,30 +24,32 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Image = dict[str, bytes]
-"""A disk's files, by their places in its folder."""
+"""The contents of a disk's files, by their paths in its folder. SQLite's shared-memory file is left out: it does not
+outlive the processes that use it."""
 
 STORE = "store.db"
 _WAL = STORE + "-wal"
 _SHARED_MEMORY = STORE + "-shm"
-_HEADER = 32  # bytes of a WAL file's header
-_FRAME = 4096 + 24  # and of a frame
+_HEADER = 32  # Bytes of a WAL file's header,
+_FRAME = 4096 + 24  # and of one frame: a page with the header in front of it.
 
 
 class Disk:
-    """A folder. ``room`` is how large a file may become, None for any; ``flaws`` how likely a call's writes fail.
+    """A folder that behaves like a bad disk.
 
-    ``hurt`` is called when a call had to do with little room, or failed for it.
+    ``room``: bytes that a file may have at most, None: any. ``flaws``: the probability that writes of a call fail.
+    ``hurt`` is called with the name of the error when a call has failed.
     """
 
     def __init__(self, folder: Path, random: Random, hurt: Callable[[str], None]) -> None:
         self.folder = folder
         self.room: int | None = None
         self.flaws = 0.0
-        self.was_hurt = False  # a call has failed for little room, or not been able to write
+        self.was_hurt = False  # Whether any call has failed.
         self._random = random
         self._hurt = hurt
         self._last_words: Callable[[Image], None] | None = None
-        self._safe: bytes | None = None  # the WAL file when everything was on the disk for sure
+        self._safe: bytes | None = None  # The WAL file as it was when all of it was known to be synced.
 
     @property
     def store(self) -> Path:
@@ -54,7 +59,7 @@ class Disk:
     # -- calls -------------------------------------------------------------------------------------------------
 
     def perform(self, call: Callable[[], T]) -> T:
-        """Make a call that may use the disk."""
+        """Make a call that may use the disk, with the limits that go now."""
         limit = self.room
         if limit is None and self.flaws and self._random.random() < self.flaws:
             limit = self.written + self._random.choice((0, self._random.randrange(20_000)))
@@ -75,18 +80,18 @@ class Disk:
 
     @property
     def written(self) -> int:
-        """The size of the WAL file: what every change makes grow."""
+        """The size of the WAL file in bytes. Every change makes it grow, so a limit near it soon takes effect."""
         path = self.folder / _WAL
         return path.stat().st_size if path.exists() else 0
 
     def fill(self) -> None:
-        """Leave little room, or none."""
+        """Leave room for a few pages, or for none."""
         self.room = self.written + self._random.choice((0, 0, 3000, 10_000, 40_000))
 
     # -- as it is at an instant --------------------------------------------------------------------------------
 
     def image(self) -> Image:
-        """All files as they are."""
+        """All files as they are now."""
         found = {}
         for path in sorted(self.folder.rglob("*")):
             name = str(path.relative_to(self.folder))
@@ -95,11 +100,11 @@ class Disk:
         return found
 
     def die_within_a_write(self, last_words: Callable[[Image], None]) -> None:
-        """Tell how the disk looks in the middle of the next call that changes it."""
+        """Call ``last_words`` with the disk as it looks in the middle of the next call that changes it."""
         self._last_words = last_words
 
     def live_on(self) -> None:
-        """Do not tell any more."""
+        """Take back ``die_within_a_write``."""
         self._last_words = None
 
     def _die_in(self, call: Callable[[], T], limit: int | None) -> T:
@@ -113,12 +118,12 @@ class Disk:
                 last_words(_in_between(before, after, self._random))
 
     def everything_is_safe(self) -> None:
-        """All that was written is on the disk for sure: a power cut takes nothing of it."""
+        """Note that all that was written has been synced, so that a power cut takes nothing of it."""
         path = self.folder / _WAL
         self._safe = path.read_bytes() if path.exists() else b""
 
     def image_after_power_cut(self) -> Image:
-        """All files, of what was written last perhaps only a part."""
+        """All files as a power cut may leave them: the end of the WAL file may be missing, if it was not synced."""
         image, limits = self.image(), span(self.store)
         wal, safe = image.get(_WAL, b""), self._safe
         if safe is not None and limits is not None and wal[: len(safe)] == safe:
@@ -127,23 +132,24 @@ class Disk:
 
 
 def _in_between(before: Image, after: Image, random: Random) -> Image:
-    """The files at some instant of a call. What is written to the WAL file is written from its beginning on.
+    """The files at some instant of a call that has changed them.
 
-    Payload files are removed when the transaction that drops them is on the disk, and made before the one that names
-    them: within it all of them are there.
+    The WAL file is written from its beginning on, so at that instant it is new up to some byte and old behind it.
+    Payload files are made before the transaction that names them, and removed after the one that drops them is on the
+    disk. So all files of both states are there in between.
     """
     old, new = before.get(_WAL, b""), after.get(_WAL, b"")
     if before.get(STORE) != after.get(STORE) or old == new:
         return random.choice((before, after))
     start = next((at for at in range(0, len(new), 64) if old[at : at + 64] != new[at : at + 64]), 0)
     cut = random.randint(start, len(new))
-    if random.random() < 0.3:  # between two frames
+    if random.random() < 0.3:  # A cut exactly between two frames is a case of its own, and rare by chance.
         cut = min(len(new), _HEADER + (cut - _HEADER) // _FRAME * _FRAME) if cut > _HEADER else 0
     return before | after | {_WAL: new[:cut] + old[cut:]}
 
 
 def lay_out(folder: Path, image: Image) -> None:
-    """Make the files of an image."""
+    """Write the files of an image into a folder."""
     for name, data in image.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

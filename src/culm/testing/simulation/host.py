@@ -1,4 +1,4 @@
-"""A simulated machine: an address, a disk, threads that take their time, and sleep."""
+"""A simulated machine: it has an address, a disk, and threads that take their time, and it can sleep."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ T = TypeVar("T")
 
 
 class Host:
-    """One machine, from when it was started until it goes down.
+    """One machine, from its start until it goes down. After a restart it is another object.
 
-    ``sloth``: how many times slower its threads are. ``called`` is called after each call of a thread.
+    ``disk``: None for a machine without one. ``called`` is called after each call of a thread, so that a test can look
+    at the store. ``sloth``: how many times slower than usual its threads are. ``calls`` counts the calls of its
+    threads.
     """
 
     def __init__(
@@ -52,11 +54,11 @@ class Host:
         return self.name
 
     def work_seconds(self) -> float:
-        """How long the next call takes to begin, or its result to arrive: most often next to nothing."""
+        """Simulated seconds until the next call begins, or until its result arrives: mostly few, sometimes many."""
         return float(self.random.random() ** 12 * 0.05 * self.sloth)
 
     def perform(self, call: Callable[[], T]) -> T:
-        """Make a call of one of its threads."""
+        """Make a call of one of the machine's threads, on its disk."""
         self.calls += 1
         try:
             return call() if self.disk is None else self.disk.perform(call)
@@ -65,21 +67,21 @@ class Host:
                 self._called()
 
     def thread(self) -> SimulatedThread:
-        """A new thread."""
+        """A new thread of the machine."""
         return SimulatedThread(self._loop, self)
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run something there."""
+        """Run a coroutine on the machine. All callbacks and tasks that come from it belong to the machine, too."""
         context = copy_context()
         context.run(HOST.set, self)
         return self._loop.create_task(work, context=context)
 
     def freeze(self) -> None:
-        """Fall asleep."""
+        """Put the machine to sleep: none of its callbacks runs until ``thaw``."""
         self.is_frozen = True
 
     def thaw(self) -> None:
-        """Wake up, and find that time has passed."""
+        """Wake the machine. Its program finds that the clock has jumped."""
         self.is_frozen = False
         self._loop.thaw()
 

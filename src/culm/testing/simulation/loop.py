@@ -1,11 +1,13 @@
-"""An event loop whose time is simulated: nothing waits, everything comes out the same every time.
+"""An event loop with a simulated clock: nothing really waits, and a run comes out the same every time.
 
-When nothing is left to do, the clock jumps to the next timer. Callbacks run in the order in which they were due; those
-due at one moment, in the order in which they were made. There are no threads: what a program has a thread do is run on
-the loop, a simulated while later (``threads``).
+Tests that wait for real time are slow, and fail when the machine is busy. On this loop a program that sleeps for an
+hour continues at once: when nothing is left to do, the clock jumps to the next timer. Callbacks run in the order in
+which they are due, and those due at the same moment in the order in which they were made. Nothing else decides the
+order, so a run depends on its inputs alone. There are no threads either: a call that a program gives to a thread runs
+on the loop, some simulated time later (``threads``).
 
-A callback belongs to the host that it was made on (``HOST``, in its context). A host can be *frozen*, as a machine that
-sleeps: its callbacks wait until it goes on, and then it finds that the clock has jumped.
+Many hosts share one loop. A callback belongs to the host on which it was made (``HOST``, in its context). A host can be
+*frozen*, like a machine that sleeps: its callbacks wait until it is woken, and then find that the clock has jumped.
 """
 
 from __future__ import annotations
@@ -26,39 +28,39 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 T = TypeVar("T")
-_START = 1000.0  # seconds that the clock shows at first: no clock of a real machine shows 0
-_MOST_ENDINGS = 5  # times that a task is cancelled
-_MOST_AT_ONCE = 200_000  # callbacks at one moment, after which nothing else is going to happen
+_START = 1000.0  # Seconds on the clock at first. Real clocks do not start at 0 either, which finds wrong defaults of 0.
+_MOST_ENDINGS = 5  # Times that a task is cancelled at the end; one that goes on after that is left.
+_MOST_AT_ONCE = 200_000  # Callbacks without the clock moving; a program that makes more is in an endless loop.
 
 
 class Spinning(Exception):
-    """Callbacks make callbacks, and time stands still."""
+    """Callbacks go on making callbacks while the clock stands still: an endless loop."""
 
 
 class Stalled(Exception):
-    """Everything waits, and there is no timer that could change that."""
+    """Every task waits, and there is no timer that could wake one: a deadlock."""
 
 
 class Placed(Protocol):
-    """A host, to the loop."""
+    """What the loop needs to know of a host."""
 
     is_frozen: bool
     is_gone: bool
 
 
 HOST: ContextVar[Placed | None] = ContextVar("HOST", default=None)
-"""The host that what runs now belongs to; none: to the world around them."""
+"""The host to which the running callback belongs; None: to the test around the hosts."""
 
 
 class _Callback(asyncio.TimerHandle):
-    """A callback, with the host it belongs to."""
+    """A callback, with the host to which it belongs."""
 
     __slots__ = ("host",)
 
     def __init__(
         self, when: float, callback: Callable[..., object], args: Any, loop: SimulatedLoop, context: Context | None
     ) -> None:
-        # What asyncio's handles do, without what they ask of a loop each time: there are thousands of them in a seed.
+        # What the constructors of asyncio's handles do, without their questions to the loop: a test makes very many.
         self._when, self._callback, self._args, self._loop = when, callback, args, loop
         self._context = context = copy_context() if context is None else context
         self._cancelled = self._scheduled = False
@@ -66,15 +68,15 @@ class _Callback(asyncio.TimerHandle):
         self.host = context.get(HOST)
 
     def run(self) -> None:
-        """Call it; what it raises goes to the loop's exception handler."""
+        """Call it; an error goes to the loop's exception handler."""
         self._run()
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
-    """The loop. ``complaints`` has what would have been logged as not handled by anybody.
+    """The loop. ``complaints`` has the contexts of errors that nobody handled; asyncio would have logged them.
 
-    What ``create_connection`` and ``create_server`` do is up to ``network``, what ``run_in_executor`` does to
-    ``threads``; both are to be set before they are used.
+    ``network`` makes connections and servers, ``threads`` runs what is given to a thread. Set both before the program
+    uses them. ``callbacks`` counts the callbacks that have run.
     """
 
     network: Any
@@ -82,13 +84,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def __init__(self) -> None:
         self.complaints: list[dict[str, Any]] = []
-        self.callbacks = 0  # that have run
+        self.callbacks = 0
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._now = _START
         self._ready: deque[_Callback] = deque()
         self._timers: list[tuple[float, int, _Callback]] = []
         self._count = 0
-        self._cancelled = 0  # among the timers
+        self._cancelled = 0  # Timers that were cancelled and are still in the heap.
         self._frozen: deque[_Callback] = deque()
         self._since_jump = 0
         self._is_running = False
@@ -102,7 +104,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return self._now
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
-        """Call something as soon as what is due before was called."""
+        """Call something behind everything that is due already."""
         handle = _Callback(self._now, callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -112,7 +114,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call something in so many seconds."""
+        """Call something ``delay`` simulated seconds from now."""
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
@@ -132,18 +134,18 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._cancelled = 0
 
     def thaw(self) -> None:
-        """Some host is not frozen any more: what waited on it is due."""
+        """Make all callbacks due that waited for a frozen host; those of hosts that still sleep wait again."""
         waiting, self._frozen = self._frozen, deque()
         self._ready.extend(waiting)
 
     def _run_some(self) -> None:  # noqa: C901 - a loop's own loop
-        """Run what is due now; where nothing is, go to the next timer first."""
+        """Run what is due now. If nothing is, let the clock jump to the next timer first."""
         timers = self._timers
         if not self._ready:
             while timers and timers[0][2].cancelled():
                 heapq.heappop(timers)
             if not timers:
-                raise Stalled("everything waits for something else")
+                raise Stalled("every task waits for another one, and there is no timer that could wake any")
             if timers[0][0] > self._now:
                 self._now, self._since_jump = timers[0][0], 0
         while timers and timers[0][0] <= self._now:
@@ -161,22 +163,22 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             if self._is_stopped:
                 return
         if self._since_jump > _MOST_AT_ONCE:
-            raise Spinning(f"{self._since_jump} callbacks at one moment")
+            raise Spinning(f"{self._since_jump} callbacks have run without the clock moving")
 
     # -- running -----------------------------------------------------------------------------------------------
 
     def run_until_complete(self, future: Any) -> Any:
-        """Run until a coroutine or future is done; its result. None if the loop was stopped before."""
+        """Run until a coroutine or future is done, and return its result; None if ``stop`` was called before."""
         awaited = asyncio.ensure_future(future, loop=self)
         self._run(awaited.done)
         return awaited.result() if awaited.done() else None
 
     def stop(self) -> None:
-        """End at once."""
+        """Let ``run_until_complete`` return after the running callback."""
         self._is_stopped = True
 
     def run_forever(self) -> None:
-        """Not of use here: it would go on until nothing is left to do."""
+        """Not supported: with a clock that jumps it would end in ``Stalled`` at once."""
         raise NotImplementedError
 
     def _run(self, is_over: Callable[[], bool]) -> None:
@@ -193,7 +195,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             sys.set_asyncgen_hooks(*hooks)
 
     def wind_up(self) -> None:
-        """End all tasks that there are, however they take it."""
+        """Cancel all tasks until they end, or until it is no use; what they complain of is dropped."""
         self._is_stopped, self._since_jump = False, 0
         with suppress(Stalled, Spinning):
             for _ in range(_MOST_ENDINGS):
@@ -210,22 +212,22 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self.call_soon(self.create_task, generator.aclose())
 
     def is_running(self) -> bool:
-        """Whether it runs."""
+        """Whether the loop runs."""
         return self._is_running
 
     def is_closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether ``close`` was called."""
         return self._is_closed
 
     def close(self) -> None:
-        """Forget everything that waits."""
+        """Drop all callbacks that wait."""
         self._is_closed = True
         self._ready.clear()
         self._timers.clear()
         self._frozen.clear()
 
     def get_debug(self) -> bool:
-        """No: asyncio's debugging reads real clocks."""
+        """False, because asyncio's debugging reads real clocks."""
         return False
 
     # -- futures and tasks -------------------------------------------------------------------------------------
@@ -248,7 +250,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Somebody left an exception to nobody. On a host that is gone nothing matters."""
+        """Keep an error that nobody handled, unless its host is gone: a killed program handles nothing."""
         host = HOST.get()
         if host is None or not host.is_gone:
             self.complaints.append(context)
@@ -256,7 +258,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     # -- the world ---------------------------------------------------------------------------------------------
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        """Have a function run by a simulated thread, or by an executor that is one."""
+        """Run a function on a simulated thread: that of ``executor``, or one of which there are enough."""
         if executor is not None:
             return asyncio.wrap_future(executor.submit(func, *args), loop=self)
         return self.threads(func, args)

@@ -1,7 +1,8 @@
-"""The network between simulated hosts: connections that are made, are slow, stall, break at any byte, or half break.
+"""The network between simulated hosts: connections can be slow, stall, break at any byte, or break on one side.
 
-What befalls a connection is drawn when it is made, from what the ``Weather`` allows at that time; a break later on is
-also possible (``Network.disturb``). Hosts can be cut off from each other (``cut_off``), and can be gone.
+What happens to a connection is drawn when it is made, from what the ``Weather`` allows at that time. A test can also
+make something happen later (``Network.disturb``), cut hosts off from each other (``cut_off``), and take hosts away
+(``remove``). Everything drawn comes from one ``random.Random``, so a seed gives the same troubles again.
 """
 
 from __future__ import annotations
@@ -28,24 +29,30 @@ if TYPE_CHECKING:
     from culm.testing.simulation.host import Host
     from culm.testing.simulation.loop import SimulatedLoop
 
-_UNREACHED_SECONDS = 75.0  # after which a call that nobody answers fails
-_FIRST_PORT = 40_000
+_UNREACHED_SECONDS = 75.0  # After which a call that nobody answers fails, about as long as operating systems try.
+_FIRST_PORT = 40_000  # Callers' ports are counted from here, beyond those at which hosts listen.
 
 FATES = ("reset", "end", "half open", "half open, told when it speaks", "lost", "stall", "garbled")
-"""What can befall a connection at some byte.
+"""What can happen to a connection at some byte, in this order:
 
-Both sides are told that it broke; both see it end; one side is told, the other goes on believing, for ever or until it
-says something; nobody is told; nothing gets through for a while; or, with TLS, which notices, a byte becomes another.
+- Both sides learn that the connection broke.
+- Both sides see an orderly end.
+- One side learns that it broke; the other one never does.
+- One side learns that it broke; the other one does when it sends something.
+- Nobody learns that it broke.
+- Nothing gets through for a while.
+- One byte arrives as another one. Only with TLS, which notices; otherwise the connection is reset.
 """
 _ERRORS = (errno.ECONNRESET, errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETDOWN)
 
 
 @dataclass(slots=True)
 class Weather:
-    """How connections fare that are made now.
+    """What connections are like that are made from now on.
 
-    ``latency``: seconds, the most of a connection's own. ``slow``: how likely one has a low rate, ``least_rate`` bytes
-    a second or more. ``trouble``: how likely something befalls one, within ``trouble_bytes`` bytes.
+    ``latency``: the greatest latency in seconds; each connection draws its own. ``slow``: the probability of a low
+    rate, of ``least_rate`` bytes a second or more. ``trouble``: the probability that one of ``fates`` happens, within
+    the first ``trouble_bytes`` bytes.
     """
 
     latency: float = 0.02
@@ -71,7 +78,7 @@ class Connection:
         self.is_broken = False
 
     def join(self, caller: SimulatedTransport, listener: SimulatedTransport) -> None:
-        """These are the ends."""
+        """Set the two ends."""
         self.ends = caller, listener
         there, back = self.pipes
         there.source, there.target = caller, listener
@@ -80,7 +87,7 @@ class Connection:
     # -- how it ends -------------------------------------------------------------------------------------------
 
     def closed(self, end: SimulatedTransport, *, politely: bool) -> None:
-        """An end was closed: the other is told, behind what is under way; or that it broke, if something was unread."""
+        """An end was closed. The other one sees an orderly end, or (not ``politely``) that the connection broke."""
         number = self.ends.index(end)
         if politely:
             self.pipes[number].end()
@@ -90,16 +97,16 @@ class Connection:
             self.network.over(self)
 
     def arrived_in_vain(self, end: SimulatedTransport) -> None:
-        """Something came to an end that is closed: the sender learns that the connection broke."""
+        """Bytes came to an end that is closed: the sender learns that the connection broke."""
         self._tell_broken(1 - self.ends.index(end))
 
     def _tell_broken(self, number: int) -> None:
         number_of_error = self.network.random.choice(_ERRORS)
-        error = OSError(number_of_error, os.strerror(number_of_error))  # of the class that goes with the number
+        error = OSError(number_of_error, os.strerror(number_of_error))  # Python picks the subclass for the number.
         self.loop.call_later(self.latency, self.ends[number].break_off, error)
 
     def befall(self, fate: str, direction: int) -> None:  # noqa: C901 - one case a fate
-        """Something happens to it now; ``direction`` is the pipe that it is about."""
+        """Let one of ``FATES`` happen now; ``direction`` is the pipe, 0 or 1, that it is about."""
         if self.is_broken or any(end.is_lost for end in self.ends):
             return
         if fate == "garbled" and not self.is_secure:
@@ -133,7 +140,7 @@ class Connection:
                 pipe.resume()
 
     def host_gone(self, host: Host, *, silently: bool) -> None:
-        """One of the hosts is gone: the other side is told, or learns it only when it speaks to a host that is back."""
+        """One of the hosts is gone. The other side learns of it; ``silently``: only by sending to a host that is back."""
         number = self.hosts.index(host)
         if self.is_broken or any(end.is_lost for end in self.ends):
             self.ends[number].die()
@@ -162,7 +169,7 @@ class _Listener:
 
 @dataclass(slots=True)
 class _Socket:
-    """What is asked of a listening socket."""
+    """A listening socket, as far as servers are asked for theirs."""
 
     place: tuple[str, int]
 
@@ -172,7 +179,7 @@ class _Socket:
 
 
 class SimulatedServer(asyncio.AbstractServer):
-    """A listener. Its place may be somebody else's by the time it is closed: the host's that came after its own."""
+    """A listener. By the time it is closed, its address may belong to the next life of its host."""
 
     def __init__(self, network: Network, place: tuple[str, int], listener: _Listener) -> None:
         self._network = network
@@ -189,12 +196,16 @@ class SimulatedServer(asyncio.AbstractServer):
         return self._network.listeners.get(self.sockets[0].place) is self._listener
 
     async def wait_closed(self) -> None:
-        """There is nothing to wait for."""
+        """Return at once, because closing takes no time here."""
 
 
 @dataclass(slots=True)
 class Network:
-    """All connections. ``happened`` is told what befalls them: a name to count it by, and a line for the trace."""
+    """All hosts, listeners and connections.
+
+    ``happened`` is called when something happens to a connection, with a name to count it by and a line for a trace.
+    ``weather`` may be exchanged at any time. ``apart`` has the pairs of addresses that do not reach each other.
+    """
 
     loop: SimulatedLoop
     random: Random
@@ -210,19 +221,19 @@ class Network:
     # -- hosts -------------------------------------------------------------------------------------------------
 
     def is_up(self, address: str) -> bool:
-        """Whether there is a host of that address."""
+        """Whether a host of this address is up."""
         return address in self.up
 
     def are_apart(self, one: Host, other: Host) -> bool:
-        """Whether nothing gets from one to the other."""
+        """Whether two hosts are cut off from each other."""
         return frozenset((one.address, other.address)) in self.apart
 
     def add(self, host: Host) -> None:
-        """A host comes up."""
+        """Add a host that has come up."""
         self.up[host.address] = host
 
     def remove(self, host: Host, *, silently: bool) -> None:
-        """A host goes down, or only its program, of which its peers are told (not ``silently``)."""
+        """Remove a host. Its peers learn of it, as when a program is killed, or not (``silently``), as in a power cut."""
         self.up.pop(host.address, None)
         for place in [place for place, listener in self.listeners.items() if listener.host is host]:
             del self.listeners[place]
@@ -231,28 +242,28 @@ class Network:
                 connection.host_gone(host, silently=silently)
 
     def cut_off(self, one: str, other: str) -> None:
-        """Nothing gets from one address to the other for now."""
+        """Let nothing through between two addresses until ``join``."""
         self.apart.add(frozenset((one, other)))
         for connection in self._between(one, other):
             for pipe in connection.pipes:
                 pipe.is_stalled = True
 
     def join(self, one: str, other: str) -> None:
-        """They reach each other again; what was under way goes on."""
+        """Let two addresses reach each other again; what was under way arrives."""
         self.apart.discard(frozenset((one, other)))
         for connection in self._between(one, other):
             for pipe in connection.pipes:
                 pipe.resume()
 
     def join_all(self) -> None:
-        """Everybody reaches everybody again."""
+        """Let all hosts reach each other again, and end all stalls."""
         self.apart.clear()
         for connection in self.connections.values():
             for pipe in connection.pipes:
                 pipe.resume()
 
     def break_all(self) -> None:
-        """Every connection breaks, and both sides are told."""
+        """Reset every connection."""
         for connection in list(self.connections.values()):
             connection.befall("reset", 0)
 
@@ -261,11 +272,11 @@ class Network:
         return [item for item in self.connections.values() if {host.address for host in item.hosts} == pair]
 
     def over(self, connection: Connection) -> None:
-        """A connection is closed on both sides."""
+        """Forget a connection that is closed on both sides."""
         self.connections.pop(connection.number, None)
 
     def disturb(self, fate: str) -> None:
-        """Something happens to one of the connections there are."""
+        """Let one of ``FATES`` happen to one of the open connections."""
         open_ones = [item for item in self.connections.values() if not item.is_broken]
         if open_ones:
             self.random.choice(open_ones).befall(fate, self.random.randrange(2))
@@ -275,13 +286,13 @@ class Network:
     def listen(
         self, factory: Callable[[], Any], address: str, port: int, *, ssl: tls.SSLContext | None = None, **_: Any
     ) -> SimulatedServer:
-        """Take connections to an address. ``OSError`` if somebody does already."""
+        """Listen at an address; port 0: any free one. ``OSError`` if somebody listens there already."""
         host: Any = HOST.get()
         if not port:
             port = next(number for number in range(1, 65536) if (address, number) not in self.listeners)
         place = address, port
         listener = _Listener(host, factory, copy_context(), ssl)
-        if not host.is_gone:  # what goes on there is not real any more
+        if not host.is_gone:  # The program of a host that is gone runs on to its end, with no effect on the others.
             if place in self.listeners:
                 raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
             self.listeners[place] = listener
@@ -297,7 +308,7 @@ class Network:
         server_hostname: str | None = None,
         **_: Any,
     ) -> tuple[Any, Any]:
-        """Connect; ``OSError`` if that cannot be. The TLS is real, over these connections."""
+        """Connect from the current host; ``OSError`` if it fails. With ``ssl``, real TLS runs over the connection."""
         me: Any = HOST.get()
         traits = self._traits()
         await asyncio.sleep(2 * traits.latency)

@@ -1,7 +1,7 @@
 """One direction of a simulated connection: bytes on their way, in pieces, late, slowly, or not at all.
 
-The sender's transport queues what it writes; a window's worth of that is under way or waits at the receiver. So a
-receiver that does not read holds up the sender as TCP does.
+The sender's transport queues what it writes. At most a *window* of that is under way or waits at the receiver. So a
+receiver that does not read holds up the sender, as with TCP.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from culm.testing.simulation.loop import SimulatedLoop
 
 
-_FIRST_BYTES = 2000  # of a connection, which may come in small pieces
-_SILLY = 512  # bytes of room in a window, below which nothing is begun
+_FIRST_BYTES = 2000  # These first bytes of a connection may come in very small pieces, since handshakes are fragile.
+_SILLY = 512  # Bytes: a sender waits until the window has opened by so much. TCP avoids tiny segments in the same way.
 
 
 @dataclass(slots=True)
 class Traits:
     """What a connection is like.
 
-    ``latency``: seconds that a piece takes, ``jitter``: and up to so many more. ``rate``: bytes a second, 0 for any.
-    ``window``: bytes under way. ``piece``: bytes that travel together at most; of the first ones ``first_piece``.
+    ``latency``: seconds that a piece takes; ``jitter``: it may take up to so many more. ``rate``: bytes a second, 0:
+    unlimited. ``window``: bytes that may be under way. ``piece``: the most bytes that travel together; ``first_piece``:
+    the same for the first bytes of a connection.
     """
 
     latency: float
@@ -51,10 +52,11 @@ class End(Protocol):
 
 
 class Pipe:
-    """Bytes from one transport to another. ``source`` and ``target`` are to be set before it is used.
+    """Carries bytes from one transport to another. Set ``source`` and ``target`` before using it.
 
-    ``cut_at`` is the number of bytes behind which ``cut`` is called instead of carrying on. ``is_stalled``: nothing
-    arrives for now; ``is_dead``: nothing ever will, and nobody is told, but for what ``unheard`` does then.
+    ``cut_at``: after so many bytes ``cut`` is called, and no more is carried; None: never. ``is_stalled``: nothing
+    arrives for now. ``is_dead``: nothing arrives ever again; ``unheard`` is called for each piece instead. ``queued``
+    counts the bytes that were written and not sent, ``carried`` those that were sent.
     """
 
     source: End
@@ -65,17 +67,17 @@ class Pipe:
         self.cut: Callable[[], None] = lambda: None
         self.is_stalled = False
         self.is_dead = False
-        self.is_garbling = False  # the next byte arrives as another
+        self.is_garbling = False  # Whether the next byte arrives as another one.
         self.unheard: Callable[[], None] = lambda: None
         self.queued = 0
-        self.carried = 0  # bytes that were sent on their way
+        self.carried = 0
         self._loop = loop
         self._random = random
         self._traits = traits
         self._waiting: deque[memoryview] = deque()
         self._flying = 0
-        self._last = 0.0  # when the last piece arrives
-        self._held: deque[bytes | None] = deque()  # arrived, and not handed on because of a stall
+        self._last = 0.0  # When the piece that was sent last arrives; none may arrive before it.
+        self._held: deque[bytes | None] = deque()  # Arrived during a stall.
         self._ends = False
 
     def write(self, data: bytes) -> None:
@@ -85,18 +87,18 @@ class Pipe:
         self.pump()
 
     def end(self) -> None:
-        """Nothing more is written: the receiver is to be told behind the rest."""
+        """End writing; the receiver learns of it behind everything that was written."""
         if not self._ends:
             self._ends = True
             self.pump()
 
     def forget(self) -> None:
-        """Forget what is queued; what is under way arrives."""
+        """Drop what is queued. What is under way still arrives."""
         self._waiting.clear()
         self.queued = 0
 
     def pump(self) -> None:
-        """Send on its way as much as the window allows."""
+        """Send as much as the window allows."""
         traits = self._traits
         while self._waiting and (room := traits.window - self._flying) > 0:
             if room < _SILLY and room < self.queued:
@@ -150,7 +152,7 @@ class Pipe:
         self.target.take(data)
 
     def resume(self) -> None:
-        """A stall is over: what was held arrives."""
+        """End a stall: what was held arrives."""
         self.is_stalled = False
         if self._held:
             self._loop.call_soon(self._release, context=self.target.context)
@@ -164,7 +166,7 @@ class Pipe:
                 self.target.take(data)
 
     def consumed(self, size: int) -> None:
-        """The receiver has read so many bytes: there is room for more."""
+        """The receiver has read ``size`` bytes, so the window opens by as many."""
         self._flying -= size
         if self._waiting or self._ends:
             self.pump()

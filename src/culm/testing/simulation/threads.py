@@ -1,8 +1,8 @@
-"""Threads that are none: what a node has a thread do is run on the loop, a while later.
+"""Simulated threads: a call that a program gives to a thread runs on the loop, some simulated time later.
 
-A call is made as a whole, at some moment after it was asked for, and its result arrives some moments later still:
-whatever happens in between, happens in between on a real machine, too. What two threads do at the very same time is not
-simulated.
+Real threads make every run different. Here a call is made as a whole, at one moment after it was asked for, and its
+result arrives at a later moment. Whatever the program does in between can happen in between on a real machine, too, so
+this finds races between the loop and its threads. It does not find races of two threads that run at the same time.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _Job = tuple["Future[Any]", "Callable[[], Any]"]
 
 
 class Machine(Protocol):
-    """What a host is to its threads."""
+    """What threads need of the host they belong to."""
 
     def work_seconds(self) -> float:
-        """How long the next call takes to begin, or its result to arrive."""
+        """Simulated seconds until the next call begins, or until its result arrives."""
 
     def perform(self, function: Callable[[], T]) -> T:
-        """Make a call, on this host's disk."""
+        """Make a call, with the limits of the host's disk."""
 
 
 class SimulatedThread(Executor):
-    """One thread of a host: one call after the other, in the order in which they were asked for."""
+    """One thread of a host. It makes one call after the other, in the order in which they were submitted."""
 
     def __init__(self, loop: SimulatedLoop, machine: Machine) -> None:
         self._loop = loop
@@ -47,7 +47,7 @@ class SimulatedThread(Executor):
         return len(self._jobs)
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Have a call made."""
+        """Queue a call."""
         future: Future[T] = Future()
         self._jobs.append((future, lambda: fn(*args, **kwargs)))
         if not self._is_busy:
@@ -67,7 +67,7 @@ class SimulatedThread(Executor):
             self._is_busy = False
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take back what has not begun, if told so; with ``wait``, do the rest at once."""
+        """As ``Executor.shutdown``: calls that have not begun are cancelled, or with ``wait`` made at once."""
         while cancel_futures and self._jobs:
             self._jobs.popleft()[0].cancel()
         while wait and self._jobs:
@@ -79,7 +79,7 @@ class SimulatedThread(Executor):
 def in_thread(
     loop: SimulatedLoop, machine: Machine, function: Callable[..., T], args: tuple[Any, ...]
 ) -> asyncio.Future[T]:
-    """Have a call made by a thread of which there are enough: ``asyncio.to_thread``."""
+    """Make a call on a thread of its own, as ``asyncio.to_thread`` does: it waits for no other call."""
     future: Future[T] = Future()
 
     def work() -> None:
@@ -91,7 +91,7 @@ def in_thread(
 
 
 def _carry_out(machine: Machine, future: Future[T], call: Callable[[], T], loop: SimulatedLoop | None) -> None:
-    """Make a call. Its result arrives some time later, or without a loop at once."""
+    """Make a call. Its result arrives some simulated time later; without a loop, at once."""
     failure: BaseException | None = None
     result: Any = None
     try:

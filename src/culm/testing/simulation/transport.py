@@ -1,7 +1,7 @@
-"""The transport that a program writes to and is fed from: an end of a simulated connection.
+"""The transport at one end of a simulated connection: a program writes to it, and it feeds the program's protocol.
 
-It does what asyncio's own for sockets do: limits on what is written and not sent, with ``pause_writing``; reading that
-can be paused; closing behind what is queued, or at once.
+It behaves like asyncio's transports for sockets: ``pause_writing`` when too much is queued, reading that can be paused,
+closing behind what is queued (``close``) or at once (``abort``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from culm.testing.simulation.loop import SimulatedLoop
     from culm.testing.simulation.pipe import Pipe
 
-_HIGH_WATER = 64 * 1024
+_HIGH_WATER = 64 * 1024  # Queued bytes at which writing is paused: asyncio's default for sockets.
 
 
 class Link(Protocol):
@@ -28,21 +28,21 @@ class Link(Protocol):
     is_secure: bool
 
     def closed(self, end: SimulatedTransport, *, politely: bool) -> None:
-        """This end was closed; politely: behind everything that it wrote."""
+        """This end was closed. ``politely``: it had read all that came, so the other side sees an orderly end."""
 
     def arrived_in_vain(self, end: SimulatedTransport) -> None:
-        """Something came to this end after it was closed."""
+        """Bytes came to this end after it was closed."""
 
 
 class SimulatedTransport(asyncio.Transport):
-    """One end. Everything that it calls runs in ``context``, that of whoever made it."""
+    """One end. All that it calls runs in ``context``, that of its maker, so that it belongs to the right host."""
 
     def __init__(
         self, connection: Link, outgoing: Pipe, incoming: Pipe, own: tuple[str, int], other: tuple[str, int]
     ) -> None:
         super().__init__({"peername": other, "sockname": own})
         self.context = copy_context()
-        self.most_queued = 0  # bytes that were written and not taken by the network, at most
+        self.most_queued = 0  # The most bytes that were ever queued.
         self._connection = connection
         self._loop = connection.loop
         self._outgoing = outgoing
@@ -50,26 +50,26 @@ class SimulatedTransport(asyncio.Transport):
         self._protocol: Any = None
         self._inbox: deque[bytes | None] = deque()
         self._high, self._low = _HIGH_WATER, _HIGH_WATER // 4
-        self._is_paused = False  # reading
+        self._is_paused = False  # Whether reading is paused.
         self._has_paused_writing = False
         self._is_closing = False
-        self._has_ended = False  # writing
-        self.is_lost = False  # the protocol was told, or is about to be, that the connection is over
+        self._has_ended = False  # Whether ``write_eof`` was called.
+        self.is_lost = False  # Whether the protocol was told, or is about to be told, that the connection is over.
 
     # -- what asyncio asks of a transport ----------------------------------------------------------------------
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Feed this one."""
+        """Feed ``protocol``."""
         self._protocol = protocol
 
     def become_secure(self, protocol: asyncio.BaseProtocol) -> None:
-        """Feed this one from now on, which does the TLS of the connection."""
+        """Feed ``protocol`` from now on, which does TLS for the protocol that was fed before."""
         self._connection.is_secure = True
         self._protocol = protocol
         protocol.connection_made(self)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Who is fed."""
+        """The protocol that is fed."""
         protocol: asyncio.BaseProtocol = self._protocol
         return protocol
 
@@ -82,17 +82,17 @@ class SimulatedTransport(asyncio.Transport):
         return not self._is_paused and not self._is_closing
 
     def pause_reading(self) -> None:
-        """Hand on nothing for now."""
+        """Keep what arrives until ``resume_reading``."""
         self._is_paused = True
 
     def resume_reading(self) -> None:
-        """Hand on what came."""
+        """Feed the protocol again, at first with what has arrived meanwhile."""
         if self._is_paused:
             self._is_paused = False
             self._loop.call_soon(self._hand_on, context=self.context)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """When writing is paused, and when it goes on; bytes."""
+        """The queued bytes at which writing is paused, and at which it goes on."""
         self._high = high if high is not None else _HIGH_WATER if low is None else 4 * low
         self._low = low if low is not None else self._high // 4
 
@@ -101,11 +101,11 @@ class SimulatedTransport(asyncio.Transport):
         return self._outgoing.queued
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """Low and high."""
+        """The limits, the low one first."""
         return self._low, self._high
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes."""
+        """Queue bytes for the network."""
         if self._has_ended:
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._is_closing or not data:
@@ -118,15 +118,15 @@ class SimulatedTransport(asyncio.Transport):
             self._protocol.pause_writing()
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Send several."""
+        """Queue several pieces."""
         self.write(b"".join(list_of_data))
 
     def can_write_eof(self) -> bool:
-        """Yes."""
+        """True, also with TLS above it."""
         return True
 
     def write_eof(self) -> None:
-        """Nothing more is going to be written; reading goes on."""
+        """End writing behind what is queued. Reading goes on."""
         if not self._has_ended and not self._is_closing:
             self._has_ended = True
             self._outgoing.end()
@@ -165,12 +165,12 @@ class SimulatedTransport(asyncio.Transport):
     # -- what the network does ---------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """The connection is there."""
+        """The connection is made: tell the protocol."""
         if not self.is_lost:
             self._protocol.connection_made(self)
 
     def take(self, data: bytes | None) -> None:
-        """Bytes have arrived, or the end of all."""
+        """Bytes have arrived, or (None) the end of them."""
         if self.is_lost:
             self._connection.arrived_in_vain(self)
             return
@@ -186,7 +186,7 @@ class SimulatedTransport(asyncio.Transport):
                     self.close()
                 continue
             self._incoming.consumed(len(data))
-            if self._is_closing:  # nobody listens any more
+            if self._is_closing:  # The program has closed the connection and wants nothing more.
                 continue
             if isinstance(self._protocol, BufferedProtocol):
                 _feed_buffered(self._protocol, data)
@@ -194,7 +194,7 @@ class SimulatedTransport(asyncio.Transport):
                 self._protocol.data_received(data)
 
     def was_pumped(self) -> None:
-        """Room was made in what is queued."""
+        """The network has taken bytes from the queue."""
         self._loop.call_soon(self._look_at_queue, context=self.context)
 
     def _look_at_queue(self) -> None:
@@ -207,7 +207,7 @@ class SimulatedTransport(asyncio.Transport):
             self._lose(None)
 
     def break_off(self, error: OSError) -> None:
-        """The connection is over, as this side learns now."""
+        """The connection is broken, and this side learns of it now."""
         self._loop.call_soon(self._broken, error, context=self.context)
 
     def _broken(self, error: OSError) -> None:
@@ -215,7 +215,7 @@ class SimulatedTransport(asyncio.Transport):
             self._force_close(error)
 
     def die(self) -> None:
-        """The host is gone: nothing goes out any more, and nobody is told."""
+        """The host is gone: nothing goes out or comes in any more, and nobody is told."""
         self._outgoing.is_dead = self._incoming.is_dead = True
 
 

@@ -1,4 +1,8 @@
-"""What a node is told: its clump, its limits, its timing."""
+"""The configuration of a node: its clump, its limits, its timing, and what differs for single peers.
+
+It is a frozen record, made once from the configuration file and the command line. Everything below a node gets it whole
+and picks what it needs. A change of the operator's choices makes a new record (``NodeService.change_policy``).
+"""
 
 from __future__ import annotations
 
@@ -53,10 +57,10 @@ class NodeLimits:
 
 @dataclass(frozen=True, slots=True)
 class PeerSettings:
-    """What goes for one peer that contact is kept with.
+    """What differs for one peer that the node keeps contact with.
 
-    ``name`` is what it is called in logs. ``download``, ``upload``: bytes a second, 0 for any. ``limits``: those of
-    ``NodeLimits`` that are others for this peer.
+    ``name`` is what the peer is called in the log. ``download``, ``upload``: bytes a second, 0: unlimited. ``limits``:
+    values that replace those of ``NodeLimits`` for this peer.
     """
 
     url: PeerUrl
@@ -68,10 +72,13 @@ class PeerSettings:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """Everything a node is told.
+    """Everything that a node is told.
 
-    ``interval`` is the time between contacts with configured peers, in seconds. ``download``, ``upload``: bytes a
-    second for all peers together, 0 for any. ``peers``: what goes for single ones. ``surroundings`` are the real ones.
+    ``interval``: seconds between two contacts with a configured peer, and between two questions to a peer for what it
+    lacked. ``wait_for_hello``, ``wait_for_auth``: whether a ``bushbaby://`` listener lets the caller speak, or prove
+    itself, first; None: only where there is a list of allowed peers. ``download``, ``upload``: bytes a second of all
+    peers together, 0: unlimited. ``peers``: what differs for single peers. ``surroundings``: the real world, except in
+    simulations.
     """
 
     clump: bytes
@@ -79,7 +86,7 @@ class NodeConfig:
     policy: Policy = field(default_factory=Policy)
     protocol_limits: Limits = field(default_factory=Limits)
     limits: NodeLimits = field(default_factory=NodeLimits)
-    wait_for_hello: bool | None = None  # None: where an allow list is set
+    wait_for_hello: bool | None = None
     wait_for_auth: bool | None = None
     interval: float = 30.0
     proposals: ProposalOptions = field(default_factory=ProposalOptions)
@@ -89,7 +96,7 @@ class NodeConfig:
     surroundings: Surroundings = field(default_factory=Surroundings, compare=False, repr=False)
 
     def for_peer(self, url: PeerUrl) -> tuple[NodeConfig, PeerSettings]:
-        """What goes for one peer: the configuration with its limits, and its settings."""
+        """The configuration with one peer's limits in it, and the peer's settings (the defaults if it has none)."""
         limits = self.limits
         for peer in self.peers:
             if peer.url == url:
@@ -97,7 +104,7 @@ class NodeConfig:
         return self, PeerSettings(url, str(url), limits.max_rate, limits.max_send_rate)
 
     def with_limits(self, settings: Iterable[str]) -> NodeConfig:
-        """The same with limits changed by ``NAME=VALUE`` texts; ``ConfigError`` for what is not one."""
+        """The configuration with limits replaced as ``NAME=NUMBER`` texts say; ``ConfigError`` for any other text."""
         protocol: dict[str, int] = {}
         own: dict[str, float] = {}
         protocol_names = {item.name for item in fields(Limits)}

@@ -7,7 +7,7 @@
     HOME/policy.json       what is allowed, blocked, shared and followed, for each clump
     HOME/culm.toml         the configuration, if there is one
 
-HOME is the one that is named, else ``$CULM_HOME``, else ``~/.culm``.
+HOME is the directory named on the command line, otherwise ``$CULM_HOME``, otherwise ``~/.culm``.
 """
 
 from __future__ import annotations
@@ -44,33 +44,36 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 @dataclass(frozen=True)
 class Home:
-    """A home directory, there or not."""
+    """A home directory, which need not exist yet."""
 
     path: Path
 
     @classmethod
     def find(cls, given: Path | str | None) -> Self:
-        """The home that is named, here or by the environment."""
+        """The home ``given``, or the one that the environment names, or the default one."""
         chosen = given or os.environ.get("CULM_HOME") or "~/.culm"
         return cls(Path(chosen).expanduser())
 
     @property
     def store_path(self) -> Path:
-        """The store's file."""
+        """The store's database file."""
         return self.path / "store.db"
 
     @property
     def policy_file(self) -> PolicyFile:
-        """The choices of each clump."""
+        """The file with the operator's choices for each clump."""
         return PolicyFile(self.path / "policy.json")
 
     def settings(self, given: str | None) -> Settings:
-        """The configuration: of the file given, else of the home's if there is one; ``ConfigError`` if it is wrong."""
+        """The configuration from the file ``given``, otherwise from the home's ``culm.toml`` if there is one.
+
+        ``ConfigError`` if the file is wrong, or if a file that was given is not there.
+        """
         path = self.path / "culm.toml" if given is None else Path(given).expanduser()
         return load(path, must_exist=given is not None)
 
     def create(self) -> bool:
-        """Make the directory and its store; whether they were not there before."""
+        """Make the directory and its store, as far as they are not there; whether there was no store before."""
         fresh = not self.store_path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -79,7 +82,7 @@ class Home:
             msg = f"cannot create the home directory {self.path}: {error.strerror}"
             raise ConfigError(msg) from None
         SQLiteStore(self.store_path).close()
-        if fresh:  # that it is there is to survive a power cut, too
+        if fresh:  # Sync both directories, or else a power cut could take the new home away with all that is in it.
             sync(self.path)
             sync(self.path.absolute().parent)
         return fresh
@@ -94,7 +97,7 @@ class Home:
     # -- identities --------------------------------------------------------------------------------------------
 
     def identity_path(self, name: str) -> Path:
-        """The file of an identity; ``ConfigError`` if the name cannot be one."""
+        """The file of an identity, which need not exist; ``ConfigError`` if no identity can have this name."""
         if not _NAME.fullmatch(name):
             msg = (
                 f"{name!r} cannot be the name of an identity; use up to 64 letters, digits, '-', '_' and '.',"
@@ -111,7 +114,7 @@ class Home:
         return sorted(file.name for file in folder.iterdir() if _NAME.fullmatch(file.name))
 
     def add_identity(self, name: str, identity: Identity, passphrase: str | None) -> None:
-        """Keep an identity; ``ConfigError`` if the name is taken."""
+        """Write an identity's file, unencrypted if ``passphrase`` is None; ``ConfigError`` if the name is taken."""
         path = self.identity_path(name)
         if not self.store_path.exists():
             msg = f"{self.path} is not a Culm home yet; make one with: culm init"
@@ -119,11 +122,11 @@ class Home:
         write_private(path, dump_identity(identity, passphrase))
 
     def identity_public(self, name: str) -> bytes:
-        """An identity's public key, with no need for its passphrase."""
+        """An identity's public key (32 bytes). It stands in the file in clear, so that no passphrase is needed."""
         return public_key(self._identity_text(name))
 
     def own_authors(self) -> frozenset[bytes]:
-        """The public keys of all identities that can be read."""
+        """The public keys of all identities. A file that cannot be read is left out."""
         found = set()
         for name in self.identity_names():
             with suppress(ConfigError):
@@ -131,13 +134,13 @@ class Home:
         return frozenset(found)
 
     def identity_is_sealed(self, name: str) -> bool:
-        """Whether an identity is kept under a passphrase."""
+        """Whether an identity's secret is encrypted with a passphrase."""
         return is_sealed(self._identity_text(name))
 
     def identity(self, name: str | None, passphrase: Callable[[str], str] | None = None) -> Identity:
-        """Load an identity: by name, else the default one, else the only one.
+        """Load the identity named, otherwise ``default``, otherwise the only one; ``ConfigError`` if that fails.
 
-        ``passphrase`` is asked with a prompt if it is sealed; ``ConfigError`` without.
+        ``passphrase`` is called with a prompt if the identity is sealed; with None, a sealed identity is an error.
         """
         if name is None:
             names = self.identity_names()

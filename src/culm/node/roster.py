@@ -1,7 +1,8 @@
-"""Whom a node talks with and has talked with: what is told to people and to programs that watch it.
+"""The roster: which sessions a node has and has had, for people and programs that watch it (``culm.node.status``).
 
-It knows of a session what all sessions have, whatever they speak: a scheme, an address, perhaps the peer's key, and
-counts of what went through.
+It keeps what all sessions have, whatever they speak: a scheme, an address, perhaps the peer's key, and counts of what
+went through. Nothing in the node depends on it. Ended sessions are added up by scheme, so that counters never go back
+when a session ends.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 
     from culm.node.network.urls import PeerUrl
 
-_ENDED_KEPT = 20
+_ENDED_KEPT = 20  # Ended sessions kept with their reasons: about as many as somebody reads on the status page.
 
 
 class Talks(Protocol):
-    """What a session tells of itself."""
+    """A session, as far as the roster knows it."""
 
     stats: SessionStats
 
@@ -33,7 +34,7 @@ class Talks(Protocol):
 
     @property
     def scheme(self) -> str:
-        """The protocol, as in addresses."""
+        """The protocol, as addresses name it."""
 
     @property
     def address(self) -> str:
@@ -42,7 +43,11 @@ class Talks(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Contact:
-    """A session. ``number`` counts them; ``since`` and ``until`` are seconds of the wall clock; ``why`` it ended."""
+    """One session. ``number`` counts all sessions of the node from 1.
+
+    ``since`` and ``until`` are seconds since 1970; ``until`` is None while it is open. ``why`` it ended is the text of
+    the error, or empty if the peer ended it in order.
+    """
 
     number: int
     scheme: str
@@ -57,9 +62,11 @@ class Contact:
 
 @dataclass(slots=True)
 class Roster:
-    """``troubles`` has the peers we keep contact with, and what prevents it (None: nothing, as far as is known).
+    """The sessions of one node.
 
-    ``past`` adds up what went through the sessions that have ended, by scheme; ``count`` counts all sessions begun.
+    ``troubles`` has each peer that we keep contact with, and why it is not reached (None: no reason known). ``recent``
+    has the sessions that ended last, the latest first. ``past`` adds up what went through ended sessions, by scheme;
+    ``begun`` counts all sessions, by scheme. ``started`` is in seconds since 1970.
     """
 
     me: bytes
@@ -73,13 +80,13 @@ class Roster:
     _open: dict[Talks, Contact] = field(default_factory=dict)
 
     def began(self, session: Talks, name: str) -> None:
-        """A session begins; ``name`` says with whom."""
+        """Note that a session begins; ``name`` is the peer's name or address in the log."""
         self.begun[session.scheme] = self.begun.get(session.scheme, 0) + 1
         number = sum(self.begun.values())
         self._open[session] = Contact(number, session.scheme, name, session.address, time.time(), session.stats)
 
     def ended(self, session: Talks, error: BaseException | None) -> None:
-        """A session has ended, by itself or for an error."""
+        """Note that a session has ended; ``error`` is why, or None if the peer ended it in order."""
         contact = self._open.pop(session)
         reason = "the node stopped" if isinstance(error, asyncio.CancelledError) else str(error or "")
         past = self.past.setdefault(session.scheme, SessionStats())
@@ -88,5 +95,5 @@ class Roster:
         self.recent.appendleft(replace(contact, peer=session.peer, until=time.time(), why=reason))
 
     def contacts(self) -> list[Contact]:
-        """The sessions that are open, the oldest first."""
+        """The open sessions, the oldest first."""
         return [replace(contact, peer=session.peer) for session, contact in self._open.items()]

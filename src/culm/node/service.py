@@ -1,4 +1,13 @@
-"""The node: listeners, contacts, sessions, and the news that goes between them."""
+"""The node: listeners, contacts with configured peers, the sessions of both, and the news that goes between them.
+
+Each connection is a task that ends with it: one for each call that comes in (``_accept``), one for each peer that the
+node keeps contact with (``_keep_contact``). The sessions share one store (``culm.node.storage.worker``), one budget of
+memory, one set of claims and one ``Peering``.
+
+News spread like this: a session stores what its peer has sent and calls ``stored``, and the node wakes all sessions.
+Each of them asks the store what has changed and offers that to its peer. Entries that another process appends are
+noticed by ``culm.node.storage.changes`` and go the same way.
+"""
 
 from __future__ import annotations
 
@@ -43,15 +52,16 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("culm.node")
 _COLLECTED = 32
-"""Sessions that failed, after which garbage is collected.
+"""Failed sessions after which garbage is collected.
 
-A traceback and its frame refer to each other, so buffers and sockets of a failed session stay until then. A peer that
-fails again and again would have us keep hundreds of them.
+A traceback and its frame refer to each other, so the buffers and sockets of a failed session stay until garbage is
+collected. A peer that fails again and again would make us keep hundreds of them. Collecting after each failure would
+let the same peer cost us a look at all objects each time.
 """
 
 
-def _told(error: CulmError) -> tuple[int, str]:
-    """How important the end of a session is, and what to say of it."""
+def _event_of(error: CulmError) -> tuple[int, str]:
+    """The level and the event of the line in the log about a session that has failed."""
     if isinstance(error, PeerRefused):
         return logging.WARNING, "refused the peer"
     if isinstance(error, NetworkError | ProtocolError):
@@ -60,25 +70,28 @@ def _told(error: CulmError) -> tuple[int, str]:
 
 
 class NodeService:
-    """Serves a store to peers and keeps up with them until it is stopped. The store is used by the node alone."""
+    """Serves a store to peers, and keeps up with them, until it is stopped.
+
+    The store object is used by the node's own thread alone. Other processes may use the same file.
+    """
 
     def __init__(self, identity: Identity, config: NodeConfig, store: ToolStore) -> None:
         self.config = config
-        self.sessions: dict[Session[Any], None] = {}  # in the order in which they began
+        self.sessions: dict[Session[Any], None] = {}  # In the order in which they began.
         self.roster = Roster(identity.public, store.path)
-        self.watchers: set[Callable[[], None]] = set()  # are called when the store has changed
+        self.watchers: set[Callable[[], None]] = set()  # Called when the store has changed.
         self._identity = identity
         self._worker = StoreWorker(store, config.surroundings)
         self._servers: list[asyncio.Server] = []
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._comparisons = self._greeting = 0  # connections that are no sessions, or not yet
+        self._comparisons = self._greeting = 0  # Connections that are no sessions, and those in the TLS handshake.
         self._tls: ssl.SSLContext | None = None
         self._claims = Claims()
         self._peering = Peering(config)
-        self._unproved: dict[asyncio.StreamWriter, None] = {}  # connections that came in and do not prove who it is
+        self._unproved: dict[asyncio.StreamWriter, None] = {}  # Incoming connections whose protocol proves no identity.
         self._source: StoreSource | None = None
         self._budget = MemoryBudget(config.limits.max_unfinished)
-        self._failed = 0  # sessions, since what they left was collected
+        self._failed = 0  # Sessions that failed since garbage was collected last.
 
     async def run(
         self,
@@ -89,11 +102,10 @@ class NodeService:
         listening: Callable[[PeerUrl], None] = lambda _: None,
         beside: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Listen, contact the peers, and go on until ``stop`` is set. ``listening`` is called for each listener.
+        """Listen, contact the peers, and go on until ``stop`` is set.
 
-        ``beside`` is run for as long as the node is.
-
-        ``ConfigError`` if an address cannot be listened at.
+        ``listening`` is called with the address of each listener, its port and key included. ``beside`` is run beside
+        the node and cancelled with it. ``ConfigError`` if the node cannot listen at an address.
         """
         try:
             for url in listen:
@@ -109,15 +121,15 @@ class NodeService:
             await self._stop()
 
     async def append(self, identity: Identity, log_id: int, payload: Iterable[Bytes], *, is_end: bool = False) -> Entry:
-        """Publish the next entry of the identity's log, and tell the peers at once. See ``Store.append``."""
+        """Publish the next entry of the identity's log, and offer it to the peers at once. See ``Store.append``."""
         entry = await self._worker.run(self._worker.store.append, identity, log_id, payload, is_end=is_end)
         self._tell_sessions()
         return entry
 
     async def change_policy(self, policy: Policy) -> None:
-        """Go on with other choices, in the sessions there are, too.
+        """Go on with other choices, also in the open sessions.
 
-        With an allow list, connections that came in without a proof of who it is are closed.
+        If there is a list of allowed peers now, incoming connections whose protocol proves no identity are closed.
         """
         self.config = self._peering.config = replace(self.config, policy=policy)
         if self._source is not None:
@@ -147,7 +159,7 @@ class NodeService:
         return task
 
     def _keep(self, task: asyncio.Task[None]) -> None:
-        """A task is the node's until it is over."""
+        """Remember a task until it is over, so that ``_stop`` can cancel it and asyncio does not drop it."""
         self._tasks[task] = None
         task.add_done_callback(lambda _: self._tasks.pop(task, None))
 
@@ -166,7 +178,7 @@ class NodeService:
         return place
 
     async def _accept(self, url: PeerUrl, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take a call at one of our addresses. This is the task of the connection."""
+        """Serve a caller at one of our addresses, until the connection ends. asyncio runs this as a task of its own."""
         scheme = scheme_of(url)
         if not self._admitted(writer, proves=scheme.proves_identity):
             return
@@ -178,12 +190,12 @@ class NodeService:
             return
         purpose = Purpose(options=self.config.proposals if scheme.is_proposing else None)
         session = scheme.session(self._context_of(writer), streams, purpose)
-        with suppress(CulmError, asyncio.CancelledError):  # It was logged; or the node stops.
+        with suppress(CulmError, asyncio.CancelledError):  # ``_run`` has logged the error; or the node stops.
             await self._run(session, place_of(writer), address_of(writer))
 
     async def _greeted(self, writer: asyncio.StreamWriter) -> bool:
-        """Whether the caller finished the handshake of TLS in time; if not, the connection is closed."""
-        assert self._tls is not None  # noqa: S101 - made before anybody could call
+        """Whether the caller has finished the TLS handshake in time; otherwise the connection is closed."""
+        assert self._tls is not None  # noqa: S101 - ``_listen`` makes it before anybody can call
         self._greeting += 1
         try:
             await secured(writer, self._tls, self.config.limits.handshake_seconds)
@@ -198,7 +210,7 @@ class NodeService:
         return True
 
     async def _compare(self, streams: Streams) -> None:
-        """Answer a caller who compares sets of records."""
+        """Serve a ``negentropy://`` caller until the connection ends."""
         place, address = place_of(streams[1]), address_of(streams[1])
         self._comparisons += 1
         try:
@@ -212,9 +224,9 @@ class NodeService:
             self._comparisons -= 1
 
     def _admitted(self, writer: asyncio.StreamWriter, *, proves: bool = False) -> bool:
-        """Whether a connection is taken, whose task is then among the node's; else it is closed.
+        """Whether to serve an incoming connection; otherwise it is closed here.
 
-        ``proves``: the peer is going to prove who it is.
+        ``proves``: the protocol proves identities. The current task becomes one of the node's.
         """
         if self.config.policy.allow_peers and not proves:
             reason = "this node has a list of allowed peers, and callers of this protocol cannot prove who they are"
@@ -232,7 +244,7 @@ class NodeService:
         return True
 
     def _context_of(self, writer: asyncio.StreamWriter, config: NodeConfig | None = None) -> Context:
-        """What the session of a connection shares with the node."""
+        """What a session on this connection shares with the node. ``config``: None for the node's own."""
         address = address_of(writer)
         return Context(
             self._identity,
@@ -260,7 +272,7 @@ class NodeService:
             await session.run()
         except CulmError as error:
             failure = error
-            _logger.log(*_told(error), extra={"peer": name, "reason": str(error)})
+            _logger.log(*_event_of(error), extra={"peer": name, "reason": str(error)})
             raise
         else:
             _logger.info("the peer ended the session", extra={"peer": name})
@@ -293,7 +305,8 @@ class NodeService:
             except CulmError as error:
                 self.roster.troubles[url] = str(error)
                 if session is None:
-                    level = logging.INFO if backoff.is_failing else logging.WARNING  # once is enough to be told of
+                    # The first failure is news. Those that follow would fill the log of a node whose peer is away.
+                    level = logging.INFO if backoff.is_failing else logging.WARNING
                     _logger.log(level, "not reached", extra={"peer": peer.name, "reason": str(error)})
                 elif session.stats.entries_received + session.stats.entries_sent:
                     backoff.succeeded()
@@ -303,10 +316,10 @@ class NodeService:
             await asyncio.sleep(wait)
 
     async def _calling(self, url: PeerUrl, streams: Streams) -> Session[Any]:
-        """The session of a connection that we opened."""
+        """The session for a connection that we have opened."""
         config, _ = self.config.for_peer(url)
         scheme = scheme_of(url)
-        assert scheme.session is not None  # noqa: S101 - no other address is one of a peer
+        assert scheme.session is not None  # noqa: S101 - ``PeerUrl.parse`` accepts no other address for a peer
         logs: list[Log] = []
         if scheme.asks_by_log:
             logs = await self._worker.run(logs_to_ask_for, self._worker.store, self.config.policy)
@@ -321,8 +334,8 @@ class NodeService:
     def _tell_sessions(self) -> None:
         for session in self.sessions:
             session.store_changed()
-        for told in self.watchers:
-            told()
+        for watcher in self.watchers:
+            watcher()
 
     def _tell_of_growth(self, log: Log) -> None:
         for session in self.sessions:
@@ -340,7 +353,11 @@ class NodeService:
 
 
 def logs_to_ask_for(store: ReadableStore, policy: Policy) -> list[Log]:
-    """The logs of the interests, those of authors as far as they are held; without interests all that are held."""
+    """The logs to ask a peer for by a protocol that cannot list what the peer has.
+
+    They are those that the interests name, and those that are held already and wanted. A log of a followed author that
+    nobody has told us of cannot be among them.
+    """
     held = [(summary.author, summary.log_id) for summary in store.logs()]
     named = [log for log in policy.interests or () if isinstance(log, tuple)]
     return [log for log in dict.fromkeys([*named, *held]) if policy.wants(log)]

@@ -1,7 +1,8 @@
-"""What a node takes from the world besides its store and its peers: time, chance, threads, how its file is looked at.
+"""Surroundings: what a node takes from the world besides its store and its peers.
 
-Time is the event loop's. All else can be exchanged, so that whole nodes run in a simulation that comes out the same
-every time (``culm.testing.simulation``).
+These are time, randomness, threads, and the look at a file. Each of them would make a test come out differently from
+run to run. So a node gets them from here, and a simulation (``culm.testing.simulation``) exchanges them for its own:
+then whole nodes, with races and crashes, run exactly the same each time a seed is run. Time is the event loop's.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = 2
-"""Turns for computing at a time (``culm.node.sharing.turns``): more would only share the interpreter's lock."""
+"""Turns for computing at a time (``culm.node.sharing.turns``). Two, because one can check signatures or hash
+without the interpreter's lock while the other one holds it. More would only wait for the lock."""
 
 
 def clock() -> float:
@@ -31,12 +33,12 @@ def clock() -> float:
 
 
 def one_thread() -> Executor:
-    """A thread for one call after the other."""
+    """One thread, which makes one call after the other."""
     return ThreadPoolExecutor(1, thread_name_prefix="culm-store")
 
 
 def some_threads() -> Executor:
-    """Threads for computing: as many as get on at once, since some of it runs without the interpreter's lock."""
+    """Threads for computing, as many as there are turns at a time."""
     return ThreadPoolExecutor(AT_ONCE, thread_name_prefix="culm-turn")
 
 
@@ -51,19 +53,21 @@ def written(path: Path) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """``secret_bytes`` gives as many unpredictable bytes as asked for, ``chance`` numbers from 0 to below 1.
-
-    ``thread`` makes a thread for the store, or for a snapshot of it, ``threads`` those for computing; ``spent`` are the
-    seconds that the thread it is called on has computed. Whether another process wrote to the store is
-    looked at every ``look_seconds``; ``written`` says of a file what differs when it was written. ``collect`` frees
-    what only refers to itself.
-    """
+    """Where a node gets these things from; by default, the real ones."""
 
     secret_bytes: Callable[[int], bytes] = os.urandom
+    """As many unpredictable bytes as asked for, for nonces."""
     chance: Callable[[], float] = random.random
+    """A random number from 0 to below 1, where nobody gains by guessing it."""
     thread: Callable[[], Executor] = one_thread
+    """Makes a thread for the store, or for a snapshot of it."""
     threads: Callable[[], Executor] = some_threads
+    """Makes the threads for computing."""
     spent: Callable[[], float] = time.thread_time
+    """The seconds that the calling thread has computed."""
     look_seconds: float = 0.02
+    """Between two looks at whether another process wrote to the store: too short for people to notice."""
     written: Callable[[Path], object] = written
+    """Something about a file that differs when it was written."""
     collect: Callable[[], object] = gc.collect
+    """Collects garbage."""

@@ -1,4 +1,8 @@
-"""A one-time sync with a peer: until both sides have all that the other can give."""
+"""A one-time sync: exchange with one peer until each side has all that the other can give and it wants.
+
+There is no node behind it. One session runs over one connection, with the same speakers as in a node, until its
+``done`` is set. Some protocols limit the messages of a connection; then the next connection goes on.
+"""
 
 from __future__ import annotations
 
@@ -76,13 +80,13 @@ async def _sync_once(
 ) -> bool:
     """Exchange over one connection; False if it is worn out and another one has to go on."""
     scheme, worker, config = scheme_of(url), context.worker, context.config
-    assert scheme.session is not None  # noqa: S101 - such addresses are not read as those of peers
-    assert isinstance(worker, StoreWorker)  # noqa: S101 - made above
+    assert scheme.session is not None  # noqa: S101 - ``PeerUrl.parse`` accepts no other address for a peer
+    assert isinstance(worker, StoreWorker)  # noqa: S101 - ``sync`` has made it
     session = scheme.session(context, await _connected(config, url), purpose)
     is_watched = purpose.is_live or scheme.watches_store
     try:
         async with folding(worker), _watched(session, worker, config) if is_watched else nullcontext():
-            await _until_done(session, partial(_told, progress, summary))
+            await _until_done(session, partial(_progress_of_all, progress, summary))
     except NetworkError:
         if not session.worn_out:
             raise
@@ -108,8 +112,8 @@ async def _watched(session: Session[Any], worker: StoreWorker, config: NodeConfi
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _told(progress: Callable[[SessionStats], None], before: SessionStats, stats: SessionStats) -> None:
-    """Tell of a session together with those before it."""
+def _progress_of_all(progress: Callable[[SessionStats], None], before: SessionStats, stats: SessionStats) -> None:
+    """Call ``progress`` with what went through a session and those before it together."""
     total = SessionStats()
     total.add(before)
     total.add(stats)
@@ -117,7 +121,7 @@ def _told(progress: Callable[[SessionStats], None], before: SessionStats, stats:
 
 
 async def _connected(config: NodeConfig, url: PeerUrl) -> Streams:
-    """Connect to a peer, at the pace that goes for it."""
+    """Connect to a peer, within the bandwidth caps that go for it."""
     return Peering(config).paced(await connect(url), config.for_peer(url)[1])
 
 
@@ -132,7 +136,9 @@ async def _until_done(session: Session[Any], progress: Callable[[SessionStats], 
             progress(session.stats)
             if running in finished and not done.done():
                 running.result()
-                raise NetworkError("the peer ended the connection before everything was exchanged")
+                raise NetworkError(
+                    "the peer ended the connection before everything was exchanged; sync again for the rest"
+                )
     finally:
         done.cancel()
         running.cancel()

@@ -1,1 +1,1 @@
-"""Comparing stores by negentropy over a stream."""
+"""``negentropy://`` in a node: answering callers that compare their records with ours, and comparing ourselves."""

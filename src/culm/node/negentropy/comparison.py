@@ -1,9 +1,13 @@
-"""Negentropy over a stream (docs/specs/negentropy.md, "Over TCP"): a listener, and the side that calls.
+"""Negentropy over a stream (docs/specs/negentropy.md, "Over TCP"): the side that listens, and the side that calls.
 
-Each message stands behind its length, a VarU64. A session is about the *entries*, unless a message of a zero byte and
-a view's name came before; the listener repeats that when it is ready. Every session sees the store as it was at its
-start. A connection has a thread of its own: it neither waits for the store's thread nor holds up the loop, and the
-snapshot is closed on that thread, too, behind whatever is under way there when the connection ends.
+Each message stands behind its length, a VarU64. A session is about the *entries*, unless the caller has first sent a
+message of a zero byte and a view's name. The listener repeats that message when it is ready.
+
+A comparison takes several messages, and the store may change in between. If each message were answered from the store
+as it is then, the rounds would contradict each other. So a session sees a snapshot of the store as it was at its start.
+
+Each connection has a thread of its own. So it neither waits for the store's thread nor holds up the event loop. The
+snapshot is closed on that thread, too, because SQLite may still be working there when the connection ends.
 """
 
 from __future__ import annotations
@@ -34,32 +38,42 @@ if TYPE_CHECKING:
 
     Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
-FRAME_LIMIT = 1024 * 1024  # bytes of a message that we send
-MAX_MESSAGE = 4 * 1024 * 1024  # and of one that we take
+FRAME_LIMIT = 1024 * 1024
+"""Bytes of a message that we send: few rounds for large differences, and a bounded answer to each message."""
+MAX_MESSAGE = 4 * 1024 * 1024
+"""Bytes of a message that we accept; larger than ``FRAME_LIMIT``, because other implementations may choose more."""
 MAX_ROUNDS = 10_000
-SESSION_SECONDS = 600.0  # after which a connection is ended, whatever it does
-_PIECE_BYTES = 64 * 1024
-_CHOICE = b"\0"
-_LONGEST_DIRECT = 247  # a VarU64 up to here is its own first byte
+"""Messages of one connection. A comparison of millions of records takes dozens; more is a fault or an attack."""
+SESSION_SECONDS = 600.0
+"""After so long a connection ends, whatever it does, because a snapshot keeps the WAL file of the store from shrinking.
+"""
+_PIECE_BYTES = 64 * 1024  # Read from the stream at once, so that memory is taken for bytes that came and no others.
+_CHOICE = b"\0"  # Begins a message that names a view. No negentropy message begins so.
+_LONGEST_DIRECT = 247  # A VarU64 up to here is its own first byte; above, that byte tells how many follow.
 
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """What a session found: record ids that only we have, and that only the other side has; and what it cost."""
+    """What a comparison found, and what it cost."""
 
     have: list[bytes]
+    """Record ids (32 bytes) that only we have."""
     need: list[bytes]
+    """Record ids that only the other side has."""
     rounds: int
+    """Messages that we have sent; each was answered by one."""
     bytes: int
+    """Bytes of all messages in both directions, without the lengths in front of them."""
 
 
 # -- messages -------------------------------------------------------------------------------------------------------
 
 
 async def read_message(reader: asyncio.StreamReader, budget: MemoryShare | None = None) -> bytes | None:
-    """The next message; None at the end of the stream. ``RemoteProtocolError`` for what is none, or too large.
+    """The next message; None at the end of the stream. ``RemoteProtocolError`` for a length that is wrong or too large.
 
-    Memory is taken for bytes that came, not for a length that was claimed; a large message waits for the ``budget``.
+    Memory is taken for bytes that came, not for a length that was announced. A large message waits until the ``budget``
+    has room for it.
     """
     first = await reader.read(1)
     if not first:
@@ -103,7 +117,7 @@ async def _send_message(writer: asyncio.StreamWriter, message: bytes) -> None:
 
 
 class Answering(ABC):
-    """One connection of somebody who compares, whatever the sets are kept in."""
+    """One connection of a caller that compares. Subclasses say where the records are kept."""
 
     def __init__(
         self,
@@ -118,11 +132,11 @@ class Answering(ABC):
         self._limits = limits
         self._reader, self._writer = streams
         self._session: Negentropy | None = None
-        self._own = Worker(thread)  # for the set and what is asked of it
+        self._own = Worker(thread)  # The connection's own thread, for the snapshot and all questions to it.
         self._snapshot = ExitStack()
 
     async def run(self) -> None:
-        """Answer until the peer ends the connection; ``NetworkError``, ``ProtocolError``."""
+        """Answer until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``."""
         try:
             with _translated_errors():
                 async with asyncio.timeout(SESSION_SECONDS):
@@ -136,7 +150,7 @@ class Answering(ABC):
             self._writer.close()
 
     async def _round(self) -> bool:
-        """Take a message and answer it; False if there is none any more."""
+        """Read a message and answer it; False if the peer has ended the connection."""
         async with asyncio.timeout(self._limits.idle_seconds):
             message = await read_message(self._reader, self._budget)
         if message is None:
@@ -157,11 +171,11 @@ class Answering(ABC):
 
     @abstractmethod
     async def _open(self, view: View) -> Negentropy:
-        """A new session about a view."""
+        """A new negentropy session about a view of the records as they are now."""
 
 
 class Listening(Answering):
-    """One connection of somebody who compares with a store. Logs that are not shared have no part in it."""
+    """One connection of a caller that compares with a store. Logs that are not shared are left out."""
 
     def __init__(
         self, worker: AnyWorker, config: NodeConfig, streams: Streams, budget: MemoryShare | None = None
@@ -171,7 +185,7 @@ class Listening(Answering):
         self._policy = config.policy
 
     async def _open(self, view: View) -> Negentropy:
-        """Take a snapshot in place of the one before."""
+        """See ``Answering._open``. The snapshot takes the place of an earlier one of this connection."""
         await self._share.run_on(self._own, self._snapshot.close)
         only = self._policy.shares if self._policy.hides_logs else None
         records = self._worker.store.record_set(view, only=only)
@@ -202,7 +216,7 @@ async def compare(
 async def compare_records(
     records: Storage, view: View, streams: Streams, *, idle_seconds: float = 30.0, split: Split | None = None
 ) -> Differences | None:
-    """The same with a set of records, wherever it is kept."""
+    """As ``compare``, with a set of records wherever it is kept."""
     reader, writer = streams
     size = 0
 

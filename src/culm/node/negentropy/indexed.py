@@ -1,7 +1,8 @@
-"""A listener that answers from a record index (``culm.store.recordindex``): the set may be far larger than memory.
+"""A ``negentropy://`` listener that answers from a record index (``culm.store.recordindex``).
 
-It talks as a node's ``negentropy://`` listener does, about the one view that the index is of. All connections read
-through one opened index and share its caches, so that more of them take no more memory.
+The records may be far more than fit into memory, for instance the index that the Spark pipeline writes. The listener
+talks as a node's does, about the one view that the index is of. All connections read through one opened index and share
+its caches, so that more connections take no more memory.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _logger = logging.getLogger("culm.node")
 
 
 class IndexAnswering(Answering):
-    """One connection of somebody who compares with an index."""
+    """One connection of a caller that compares with an index."""
 
     def __init__(self, index: IndexStorage, limits: NodeLimits, streams: Streams, share: Share | None = None) -> None:
         super().__init__(share or Computing().share(), limits, streams)
@@ -46,7 +47,7 @@ class IndexAnswering(Answering):
 
 
 class IndexNode:
-    """Serves an index until it is stopped."""
+    """Serves an index until it is stopped, with the limits and penalties of a node (``culm.node.sharing.peering``)."""
 
     def __init__(self, index: IndexStorage, limits: NodeLimits) -> None:
         self._index = index
@@ -90,4 +91,4 @@ class IndexNode:
             _logger.warning("dropped a negentropy caller", extra={"peer": place, "reason": str(error)})
             self._peering.ended(place, address, None, SessionStats(), error)
         except asyncio.CancelledError:
-            pass  # the node stops; asyncio would complain of a call that ends so
+            pass  # The node stops. Passed on, asyncio would report the task as failed.

@@ -21,7 +21,6 @@ SCHEMES = ("culm", "bushbaby", "intervals", "proposals")
 LISTENER_SCHEMES = (*SCHEMES, "negentropy")
 """Protocols by which a node can be called."""
 _SECURE = ("culm",)  # Protocols inside TLS, in which the listener proves the identity that its address names as KEY@.
-_MAX_PORT = 65535
 
 
 def forms(schemes: Sequence[str], *, listening: bool = False) -> list[str]:

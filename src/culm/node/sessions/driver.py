@@ -53,13 +53,13 @@ _CHECK_SECONDS = 0.25  # Between two looks of the watch: its times are seconds, 
 class Driver(Generic[EventT]):
     """Runs the connection of one speaker over a pair of streams.
 
-    ``is_counted``: whether its bytes count for the session's statistics; those of a connection inside another one
-    are counted outside.
+    ``is_counted``: whether its bytes count in the session's statistics. Those of a connection inside another one do
+    not, because the outer driver counts them already.
     """
 
     def __init__(self, speaker: Speaker[EventT], streams: Streams, share: Share, *, is_counted: bool = True) -> None:
         self.lock = asyncio.Lock()
-        self.is_taking = False  # a chunk is being dealt with: some of it is in no count yet
+        self.is_taking = False  # A chunk is being dealt with, so what it holds may be in no count yet.
         self.heard_at = self.spoke_at = self.news_at = self._began_at = self._polled_at = clock()
         self._speaker = speaker
         self._reader, self._writer = streams
@@ -67,7 +67,7 @@ class Driver(Generic[EventT]):
         self._is_counted = is_counted
         self._portion = Portion()
         self._wake = asyncio.Event()
-        self._unsent_at: float | None = None  # since when the peer has taken nothing
+        self._unsent_at: float | None = None  # Since when bytes wait of which the peer has taken none; None: none wait.
 
     async def run(self, *works: Coroutine[object, object, None]) -> None:
         """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``.
@@ -87,15 +87,15 @@ class Driver(Generic[EventT]):
         return peer_address(self._writer)
 
     def wake(self) -> None:
-        """There may be something to compose."""
+        """Let the writer look whether there is something to compose. Cheap, so call it rather too often."""
         self._wake.set()
 
     def heard_news(self) -> None:
-        """Something of use came from the peer: it is not quiet yet."""
+        """Note that something of use came from the peer, so that the session does not settle yet."""
         self.news_at = self.heard_at
 
     def close(self) -> None:
-        """Close the connection, whatever the peer says."""
+        """Close the connection at once; ``run`` then ends."""
         self._writer.close()
 
     async def end_writing(self) -> None:

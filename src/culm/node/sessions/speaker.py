@@ -22,7 +22,7 @@ EventT = TypeVar("EventT")
 
 
 class Speaker(ABC, Generic[EventT]):
-    """What the driver asks of a protocol. ``is_live``: the session goes on with what is new."""
+    """What the driver asks of a protocol. ``is_live``: the session stays open for what is new after all has come."""
 
     config: NodeConfig
     connection: ProtocolConnection[EventT]
@@ -86,11 +86,11 @@ class Speaker(ABC, Generic[EventT]):
     # -- watching ----------------------------------------------------------------------------------------------
 
     def keep_alive(self) -> None:
-        """We said nothing for a while: say something without effect. Called with the lock held."""
+        """Queue something without effect, because we have sent nothing for a while. Called with the lock held."""
         self.connection.keep_alive()
 
     async def settle(self) -> None:
-        """Nothing of use has come for a while."""
+        """Nothing of use has come for ``settle_seconds``: stop waiting for answers that may not come, or ask again."""
 
     async def poll(self) -> None:
-        """Ask again for what the peer did not have."""
+        """Ask again for what the peer did not have. Called every ``interval`` seconds in live sessions."""

@@ -14,7 +14,10 @@ import asyncio
 from collections import Counter
 
 FREE = 256 * 1024
-"""Bytes of each message that do not count, so that connections with short messages never wait."""
+"""Bytes of each message that do not count, so that connections with short messages never wait.
+
+It is what a session reads from the socket at once: with less, every connection that carries much would keep the books.
+"""
 
 
 class MemoryBudget:

@@ -1,4 +1,4 @@
-"""Threads for work that would hold up the event loop."""
+"""Threads for work that would hold up the event loop: SQLite, signature checks, large hashes."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _T = TypeVar("_T")
 
 
 class Worker:
-    """Runs functions on a thread of its own, or on those that it is given."""
+    """Runs functions on a thread of its own, or on the threads that it is given."""
 
     def __init__(self, threads: Executor | None = None) -> None:
         self._executor = threads or one_thread()
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a function there and wait for its result. A call that has begun is finished even if nobody waits."""
+        """Run a function on the thread and wait for its result. A call that has begun runs to its end in any case."""
         return await self.submit(function, *args, **kwargs)
 
     def submit(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> asyncio.Future[_T]:
-        """Have a function run there behind what was submitted before; its result is to come."""
+        """Queue a function behind those that were queued before; a future of its result."""
         return asyncio.wrap_future(self.start(function, *args, **kwargs))
 
     def start(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
-        """The same for callers on any thread."""
+        """As ``submit``, and may be called on any thread."""
         return self._executor.submit(function, *args, **kwargs)
 
     def finish(self, last: Callable[[], object]) -> None:
-        """Have one more function run behind what is under way, and nothing after it; does not wait for that."""
+        """Queue one last function and take no more. Returns at once; the thread ends when it is through."""
         self._executor.submit(last)
         self._executor.shutdown(wait=False)
 
     def close(self) -> None:
-        """Finish what is under way."""
+        """Wait for the call that is under way, and drop those that are queued behind it."""
         self._executor.shutdown(wait=True, cancel_futures=True)

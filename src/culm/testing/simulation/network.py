@@ -140,7 +140,7 @@ class Connection:
                 pipe.resume()
 
     def host_gone(self, host: Host, *, silently: bool) -> None:
-        """One of the hosts is gone. The other side learns of it; ``silently``: only by sending to a host that is back."""
+        """One of the hosts is gone. The other side learns of it; ``silently``: when it sends to a host that is back."""
         number = self.hosts.index(host)
         if self.is_broken or any(end.is_lost for end in self.ends):
             self.ends[number].die()
@@ -233,7 +233,7 @@ class Network:
         self.up[host.address] = host
 
     def remove(self, host: Host, *, silently: bool) -> None:
-        """Remove a host. Its peers learn of it, as when a program is killed, or not (``silently``), as in a power cut."""
+        """Remove a host. Its peers learn of it, as after a kill, or not (``silently``), as after a power cut."""
         self.up.pop(host.address, None)
         for place in [place for place, listener in self.listeners.items() if listener.host is host]:
             del self.listeners[place]

@@ -1,10 +1,21 @@
-"""Nodes joined by socket pairs: real streams, no network."""
+"""The parties of the node's tests, and the world they run in: a clock that jumps, a network in memory.
+
+``run`` runs a test on the loop of the simulation. When all tasks wait, its clock jumps to the next timer, so that a
+test about an hour of silence takes a moment, and ``until`` costs no time however seldom it looks. The streams of
+``stream_pair`` and what a node listens on are connections of the simulated network without its troubles; a store's
+thread is simulated as well, because a real one would take real time, at which the clock would have jumped already.
+
+A test that needs real threads or real sockets runs with ``run_really``, and says why it does.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import socket
+import contextvars
+from collections import Counter
+from concurrent.futures import Executor, Future
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from culm.bamboo import Identity
@@ -15,7 +26,12 @@ from culm.node.interests.policy import Policy
 from culm.node.sessions.session import Context, Purpose
 from culm.node.storage.source import StoreSource
 from culm.node.storage.worker import StoreWorker
+from culm.node.surroundings import Surroundings
 from culm.store import SQLiteStore
+from culm.testing.simulation.host import Host
+from culm.testing.simulation.loop import SimulatedLoop
+from culm.testing.simulation.network import Network, Weather
+from culm.testing.simulation.threads import SimulatedThread, in_thread
 from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
@@ -23,9 +39,62 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 QUICK = NodeLimits(handshake_seconds=5, idle_seconds=5, keepalive_seconds=1, settle_seconds=2)
-CONFIG = NodeConfig(b"Quagga", limits=QUICK)
 T = TypeVar("T")
 _OPEN: list[asyncio.StreamWriter] = []  # closed at the end of ``run``
+
+
+HERE = "127.0.0.1"
+"""Where the nodes of a test listen, and call: the only machine of the simulated network."""
+
+
+class World:
+    """One machine with its loop, on a network where nothing is late and nothing breaks."""
+
+    def __init__(self) -> None:
+        self.loop = SimulatedLoop()  # type: ignore[abstract]
+        calm = Weather(latency=0.0)
+        self.network = Network(self.loop, Random(1), lambda *_: None, Counter(), calm)
+        self.host = Host(self.loop, "here", HERE, None, Random(2))
+        self.network.add(self.host)
+        self.loop.network = self.network
+        self.loop.threads = lambda function, args: in_thread(self.loop, self.host, function, args)
+
+
+_WORLD: contextvars.ContextVar[World | None] = contextvars.ContextVar("_WORLD", default=None)
+
+
+class PartyThread(Executor):
+    """The thread of a party's store: simulated while a world runs; outside of one, calls are made at once.
+
+    A party is made before its world, and one party can be in several worlds one after the other, so which of both it is
+    can only be known when a call comes.
+    """
+
+    def __init__(self) -> None:
+        self._thread: tuple[World, SimulatedThread] | None = None
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Have a call made."""
+        world = _WORLD.get()
+        if world is not None:
+            if self._thread is None or self._thread[0] is not world:
+                self._thread = world, world.host.thread()
+            return self._thread[1].submit(fn, *args, **kwargs)
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the result gets it
+            future.set_exception(error)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Do what is left, unless it is to be cancelled."""
+        if self._thread is not None:
+            self._thread[1].shutdown(wait, cancel_futures=cancel_futures)
+
+
+SURROUNDINGS = Surroundings(thread=PartyThread, threads=PartyThread)
+CONFIG = NodeConfig(b"Quagga", limits=QUICK, surroundings=SURROUNDINGS)
 
 
 class Party:
@@ -35,7 +104,7 @@ class Party:
         self.identity = Identity(bytes([number]) * 32)
         self.store = SQLiteStore(folder / f"{number}.db")
         self.view = SQLiteStore(self.store.path, read_only=True)  # the sessions use the other one, in their thread
-        self.worker = StoreWorker(self.store)
+        self.worker = StoreWorker(self.store, SURROUNDINGS)
         self.sessions: list[BushbabySession] = []
         self.sources: list[StoreSource] = []
 
@@ -76,7 +145,11 @@ class Party:
 
 async def stream_pair() -> tuple[Any, Any]:
     """Two ends of a connection, as streams."""
-    near, far = [await asyncio.open_connection(sock=end) for end in socket.socketpair()]
+    answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    server = await asyncio.start_server(lambda *streams: answered.set_result(streams), HERE, 0)
+    near = await asyncio.open_connection(HERE, server.sockets[0].getsockname()[1])
+    far = await answered
+    server.close()
     _OPEN.extend((near[1], far[1]))
     return near, far
 
@@ -94,20 +167,38 @@ async def until_done(one: BushbabySession, other: BushbabySession) -> list[CulmE
     return [result if isinstance(result, CulmError) else None for result in results]
 
 
+async def _bounded(main: Callable[[], Awaitable[T]]) -> T:
+    """A test's coroutine, with a bound on its time; at its end nothing is left open."""
+    try:
+        return await asyncio.wait_for(main(), PATIENCE)
+    finally:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        while _OPEN:
+            writer = _OPEN.pop()
+            writer.close()
+            await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+
+
 def run(main: Callable[[], Awaitable[T]]) -> T:
-    """Run a test's coroutine, with a bound on its time."""
+    """Run a test's coroutine in a world of its own, in no time."""
 
-    async def bounded() -> T:
+    def in_world() -> T:
+        world = World()
+        _WORLD.set(world)
         try:
-            return await asyncio.wait_for(main(), PATIENCE)
+            result: T = world.loop.run_until_complete(world.host.start(_bounded(main)))
+            assert world.loop.complaints == []
         finally:
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-            while _OPEN:
-                writer = _OPEN.pop()
-                writer.close()
-                await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+            world.loop.wind_up()
+            world.loop.close()
+        return result
 
-    return asyncio.run(bounded())
+    return contextvars.copy_context().run(in_world)
+
+
+def run_really(main: Callable[[], Awaitable[T]]) -> T:
+    """Run a test's coroutine with real time, threads and sockets, because it is about one of these."""
+    return asyncio.run(_bounded(main))

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from culm.node.config import NodeConfig
 from culm.node.culm.discovery import Discovery
 from culm.node.interests.missing import EVERYTHING
 from culm.node.storage.worker import StoreWorker
 from culm.session import Interests
 from culm.store import SQLiteStore, View
 from culm.testing.builders import build_log
-from tests.node.links import run
+from tests.node.links import CONFIG, SURROUNDINGS, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,8 +40,8 @@ def test_logs_are_named_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                 store.add(build_log(1, seed=seed).items())
             with store.record_set(View.HEADS) as records:
                 heads = [records.id(at) for at in range(len(records))]
-            worker = StoreWorker(store)
-            discovery = Discovery(cast("Any", Peered()), worker, NodeConfig(b"c"), lambda: None, lambda: None)
+            worker = StoreWorker(store, SURROUNDINGS)
+            discovery = Discovery(cast("Any", Peered()), worker, CONFIG, lambda: None, lambda: None)
             offers = discovery._offers
 
             def noted(some: Iterable[bytes]) -> list[Offer]:

@@ -23,7 +23,7 @@ from culm.ranges import Range, RangeSet, UnreadRanges, read_range
 from culm.session import Offer
 from culm.store import SQLiteStore
 from culm.testing.builders import build_log
-from tests.node.links import run
+from tests.node.links import SURROUNDINGS, run
 from tests.node.peers import key, until
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def test_an_offer_while_another_is_looked_at(tmp_path: Path, monkeypatch: pytest
         source, transfer = StoreSource(ours, Policy()), Transfer()
 
         async def main() -> None:
-            computing = Computing()
+            computing = Computing(SURROUNDINGS)
             share = computing.share()
             fetching = Fetching(source, share, Claims(), cast("Any", transfer), lambda: None)
             in_thread = share.run
@@ -150,7 +150,7 @@ def test_an_offer_behind_a_fork_that_comes_to_light(tmp_path: Path, offered_agai
         source, transfer = StoreSource(ours, Policy()), Transfer()
 
         async def main() -> None:
-            computing = Computing()
+            computing = Computing(SURROUNDINGS)
             fetching = Fetching(source, computing.share(), Claims(), cast("Any", transfer), lambda: None)
             fetching.offered([first])
             task = asyncio.create_task(fetching.run())
@@ -180,7 +180,7 @@ def test_offers_that_wait_have_a_weight(tmp_path: Path, monkeypatch: pytest.Monk
         source = StoreSource(ours, Policy())
 
         async def main() -> None:
-            computing = Computing()
+            computing = Computing(SURROUNDINGS)
             room = asyncio.Event()
             fetching = Fetching(
                 source,
@@ -217,7 +217,7 @@ def test_an_offer_of_no_ranges(tmp_path: Path) -> None:
         source = StoreSource(ours, Policy())
 
         async def main() -> None:
-            computing = Computing()
+            computing = Computing(SURROUNDINGS)
             fetching = Fetching(source, computing.share(), Claims(), cast("Any", Transfer()), lambda: None)
             fetching.offered([Offer(bytes(32), 1, UnreadRanges(b"\x01\x7e"))])
             with pytest.raises(RemoteProtocolError, match="ranges that cannot be used"):

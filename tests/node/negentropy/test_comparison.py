@@ -20,9 +20,10 @@ from culm.negentropy import Negentropy
 from culm.node.interests.policy import Policy
 from culm.node.negentropy import comparison
 from culm.node.negentropy.comparison import Differences, Listening, compare, compare_stores, read_message
+from culm.node.surroundings import Surroundings
 from culm.store import View
 from culm.testing import build_log
-from tests.node.links import CONFIG, QUICK, Party, run, stream_pair
+from tests.node.links import CONFIG, QUICK, Party, run, run_really, stream_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -270,7 +271,7 @@ def test_a_connection_that_ends_while_it_is_answered(parties: list[Party], monke
 
     async def call() -> Listening:
         near, far = await stream_pair()
-        listening = Listening(bob.worker, CONFIG, far)
+        listening = Listening(bob.worker, replace(CONFIG, surroundings=Surroundings()), far)
         task = asyncio.create_task(listening.run())
         near[1].write(b"\x01\x61")
         await asyncio.to_thread(entered.wait, 10)
@@ -279,7 +280,7 @@ def test_a_connection_that_ends_while_it_is_answered(parties: list[Party], monke
         go_on.set()
         return listening
 
-    listening = run(call)
+    listening = run_really(call)  # a real thread is in the middle of an answer
     assert done.wait(10)
     listening._own._executor.shutdown(wait=True)
     connection, counted = found

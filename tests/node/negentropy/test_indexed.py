@@ -1,4 +1,7 @@
-"""Answering negentropy from a record index."""
+"""Answering negentropy from a record index.
+
+All of it runs really: each connection to an index has a real thread of its own.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from culm.node.service import NodeService
 from culm.node.sessions.stats import PeerRefused
 from culm.store import View
 from culm.testing import build_log
-from tests.node.links import CONFIG, QUICK, Party, run, stream_pair
+from tests.node.links import CONFIG, QUICK, Party, run_really, stream_pair
 from tests.store.recordindex.indexes import Item, make_index
 
 if TYPE_CHECKING:
@@ -75,7 +78,7 @@ def test_a_store_against_its_index(parties: list[Party], tmp_path: Path) -> None
         for stored in bob.store.entries((log.author, log.log_id))
     ]
     with make_index(tmp_path / "i", items) as index:
-        found, error = run(lambda: asked(index, lambda near: compare(alice.store, View.ENTRIES, near)))
+        found, error = run_really(lambda: asked(index, lambda near: compare(alice.store, View.ENTRIES, near)))
     assert error is None
     assert (len(found.have), len(found.need)) == (50 + 40, 7)
     assert set(found.need) == {entry.hash[2:34] for entry in three.entries}
@@ -84,14 +87,14 @@ def test_a_store_against_its_index(parties: list[Party], tmp_path: Path) -> None
 def test_only_the_view_it_is_of(index: IndexStorage, tmp_path: Path) -> None:
     """Who asks for another view by its name is told that by the end of the connection; nobody gets a wrong one."""
     array = ArrayStorage.of(some_items(2000)[5:])
-    found, error = run(lambda: asked(index, lambda near: compare_records(array, View.PAYLOADS, near)))
+    found, error = run_really(lambda: asked(index, lambda near: compare_records(array, View.PAYLOADS, near)))
     assert found is None
     assert isinstance(error, PeerRefused)  # which is not held against who asked
     assert "wants to compare payloads, but this index holds entries" in str(error)
     with make_index(tmp_path / "p", some_items(2000), view=View.PAYLOADS) as payloads:
-        found, error = run(lambda: asked(payloads, lambda near: compare_records(array, View.PAYLOADS, near)))
+        found, error = run_really(lambda: asked(payloads, lambda near: compare_records(array, View.PAYLOADS, near)))
         assert (len(found.have), len(found.need), error) == (0, 5, None)
-        found, error = run(lambda: asked(payloads, lambda near: compare_records(array, View.ENTRIES, near)))
+        found, error = run_really(lambda: asked(payloads, lambda near: compare_records(array, View.ENTRIES, near)))
         assert isinstance(found, NetworkError)
         assert "wants to compare entries" in str(error)
 
@@ -101,7 +104,7 @@ def test_an_index_that_gets_damaged(index: IndexStorage) -> None:
     array = ArrayStorage.of(some_items(1000))
     for file in index.manifest.files:
         os.truncate(index.path / file.name, 40)
-    found, error = run(lambda: asked(index, lambda near: compare_records(array, View.ENTRIES, near)))
+    found, error = run_really(lambda: asked(index, lambda near: compare_records(array, View.ENTRIES, near)))
     assert isinstance(found, NetworkError)
     assert isinstance(error, StoreDamaged)
 
@@ -152,7 +155,7 @@ def test_stopping_while_somebody_compares(index: IndexStorage, parties: list[Par
             writer.close()
         await asyncio.sleep(0)
 
-    run(main)
+    run_really(main)
     assert complaints == []
 
 
@@ -168,7 +171,7 @@ def test_many_at_once(index: IndexStorage) -> None:
             assert set(differences.need) == {identity for _, identity in items[: number * 10]}
             assert differences.have == []
 
-    run(lambda: serving(index, use))
+    run_really(lambda: serving(index, use))
 
 
 def test_no_more_than_so_many(index: IndexStorage, caplog: pytest.LogCaptureFixture) -> None:
@@ -184,7 +187,7 @@ def test_no_more_than_so_many(index: IndexStorage, caplog: pytest.LogCaptureFixt
         for streams in (first, second):
             streams[1].close()
 
-    run(lambda: serving(index, use, max_sessions=1))
+    run_really(lambda: serving(index, use, max_sessions=1))
     assert ["1 connections are open already (max_sessions is 1)"] == [
         line.__dict__["reason"] for line in caplog.records if line.msg == "refused a connection"
     ]
@@ -197,4 +200,4 @@ def test_an_address_that_is_taken(index: IndexStorage) -> None:
         with pytest.raises(ConfigError, match="cannot listen at"):
             await IndexNode(index, QUICK).run([url], stop=asyncio.Event())
 
-    run(lambda: serving(index, use))
+    run_really(lambda: serving(index, use))

@@ -13,7 +13,7 @@ from culm.node.sharing.memory import FREE, MemoryBudget
 from culm.node.sharing.turns import Portion, Turns
 from culm.node.storage.worker import Computing, StoreWorker
 from culm.store import SQLiteStore
-from tests.node.links import run
+from tests.node.links import SURROUNDINGS, run, run_really
 from tests.node.peers import until
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def test_a_turn_lasts_as_long_as_its_thread() -> None:
         assert await other == 7
         computing.close()
 
-    run(main)
+    run_really(main)  # real threads are held up in the middle of a call
 
 
 def test_the_store_takes_turns(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_the_store_takes_turns(tmp_path: Path) -> None:
             await asyncio.gather(*tasks)
             worker.close()
 
-    run(main)
+    run_really(main)  # real threads are held up in the middle of a call
     assert "one" in order[:2]
 
 
@@ -224,7 +224,7 @@ def test_failures_come_through() -> None:
     """What a function raises is raised, and its turn is over."""
 
     async def main() -> None:
-        computing = Computing()
+        computing = Computing(SURROUNDINGS)
         share = computing.share()
         for _ in range(5):
             with pytest.raises(ZeroDivisionError):
@@ -242,7 +242,7 @@ def test_steps() -> None:
     seen: list[object] = []
 
     async def main() -> None:
-        computing = Computing()
+        computing = Computing(SURROUNDINGS)
 
         def steps() -> Generator[None, None, str]:
             for number in range(5):

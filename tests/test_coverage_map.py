@@ -1,0 +1,171 @@
+"""Where each module is tested: in a test module of its name, or where the table says.
+
+The test module of ``src/culm/store/files.py`` is ``tests/store/test_files.py``, or several of that name with something
+behind it, such as ``test_files_model.py``. Many modules are parts of one thing, as the sides of a protocol's connection
+are, and are tested through it; ``TESTED_IN`` says where. An entry that is not needed any more fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src"
+
+_NAME = re.compile(r"[a-z_]+(\.[a-z_]+)*")
+
+TESTED_IN = {
+    "app/test_node": "app.interests app.names app.opening app.subscription app.syncing",
+    "bamboo/test_identity": "bamboo.decimal bamboo.keyfile",
+    "bamboo/test_entry": "errors types",
+    "bushbaby/test_connection": "bushbaby.events bushbaby.handshake bushbaby.limits bushbaby.messages",
+    "bushbaby/test_grouping": "bushbaby.pacing",
+    "bushbaby/test_secretbox": "bushbaby.salsa_tail",
+    "cli/test_local": "cli.command cli.exchange cli.home cli.identity cli.logs cli.output",
+    "cli/test_network": "cli.node cli.nodeoptions cli.policy node.home node.sync",
+    "cli/test_spark_reconcile": "cli.spark.reconcile cli.spark.options",
+    "cli/test_spark_report": "cli.spark.report",
+    "cli/test_spark_select": "cli.spark.select",
+    "docs/test_site": "cli.reference node.settings.pages",
+    "intervals/test_connection": "intervals.events intervals.limits intervals.proofs intervals.requester"
+    " intervals.responder intervals.states intervals.turns",
+    "intervals/test_plan_model": "intervals.adjusting intervals.exchanged intervals.interval intervals.planner"
+    " intervals.progress intervals.stream",
+    "intervals/test_vectors": "intervals.codec intervals.items intervals.messages",
+    "negentropy/test_properties": "negentropy.array negentropy.codec negentropy.harness negentropy.reconciler"
+    " negentropy.storage",
+    "node/bushbaby/test_announcing": "node.bushbaby.serving",
+    "node/bushbaby/test_session": "node.bushbaby.intake node.interests.policy node.sessions.driver"
+    " node.sessions.session node.sessions.speaker node.sessions.stats",
+    "node/culm/test_interests": "node.interests.choices",
+    "node/culm/test_session": "node.culm.claims node.culm.offers node.culm.streams node.network.tls"
+    " node.network.transport node.network.urls node.schemes node.service node.surroundings",
+    "node/intervals/test_follower_model": "node.intervals.followed node.intervals.spans",
+    "node/intervals/test_session": "node.intervals.options node.sessions.pointtopoint node.storage.source",
+    "node/proposals/test_session": "node.proposals.options",
+    "node/sharing/test_peering": "node.network.backoff node.sharing.penalties node.sharing.places node.sharing.rates",
+    "node/sharing/test_turns": "node.sharing.memory node.storage.worker",
+    "node/status/test_overview": "node.roster node.status.metrics",
+    "node/status/test_server": "node.status.events node.status.guard node.status.queries node.status.reader"
+    " node.storage.changes",
+    "node/test_configuration": "node.config node.settings.kinds node.settings.lines node.settings.reading"
+    " node.settings.schema",
+    "proposals/test_consequences": "proposals.exchange proposals.ids proposals.receiving proposals.states",
+    "proposals/test_plan_model": "proposals.sequence proposals.wishes",
+    "proposals/test_rules": "proposals.checks proposals.connection proposals.control proposals.data"
+    " proposals.endpoint proposals.events proposals.incoming proposals.limits proposals.outgoing proposals.sending",
+    "proposals/test_vectors": "proposals.messages proposals.setup",
+    "ranges/test_laws": "ranges.algebra ranges.exactness ranges.flags ranges.model ranges.onbytes ranges.paths"
+    " ranges.runs",
+    "ranges/test_vectors": "ranges.encoding",
+    "session/test_connection": "session.events session.handshake session.interests session.limits session.states",
+    "simulation/test_network": "testing.simulation.disk testing.simulation.host testing.simulation.loop"
+    " testing.simulation.network testing.simulation.pipe testing.simulation.threads testing.simulation.transport",
+    "spark/test_cluster": "testing.cluster cli.spark.verify",
+    "spark/test_forks_job": "cli.spark.forks",
+    "spark/test_job": "spark.daemon spark.failures spark.findings spark.running spark.summary"
+    " spark.verdicts spark.watching",
+    "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.planning spark.plan.ranges"
+    " spark.plan.rows spark.plan.split spark.plan.sweep spark.plan.tables cli.spark.plan",
+    "spark/test_reconcile": "spark.fingerprint spark.reconcile_job spark.records spark.tables",
+    "spark/test_report": "spark.report.counting spark.report.entries spark.report.html spark.report.job"
+    " spark.report.logs spark.report.plain spark.report.sections spark.report.source spark.report.sql"
+    " spark.report.style spark.report.sums spark.report.tables",
+    "spark/test_report_parts": "spark.report.charts spark.report.counts spark.report.numbers spark.report.page"
+    " spark.report.strips",
+    "spark/test_select": "spark.payload_places spark.prefixes spark.select.bundles spark.select.gaps spark.select.held"
+    " spark.select.items spark.select.job spark.select.pages spark.select.pieces spark.select.places"
+    " spark.select.requests spark.select.steps",
+    "spark/test_simulate": "spark.simulate.costs spark.simulate.engine spark.simulate.job spark.simulate.model"
+    " spark.simulate.plots spark.simulate.scenarios spark.simulate.talk cli.spark.simulate",
+    "spark/test_slices": "spark.fields",
+    "spark/test_source": "spark.source.nothing spark.source.options spark.source.peers spark.source.rows"
+    " spark.source.source spark.source.stores spark.source.writer",
+    "spark/test_state": "spark.incremental spark.plain spark.statefiles",
+    "spark/test_steps": "spark.arrays spark.columns spark.gather spark.merge spark.pack spark.read spark.segment",
+    "store/test_add": "store.ingest store.logview store.lookup store.rows store.runs store.sqlite testing.builders",
+    "store/test_damage": "store.guard store.kinds",
+    "store/test_database": "store.migrations store.schema",
+    "store/test_exchange": "store.queries",
+    "store/test_news": "store.copying",
+    "store/test_large": "store.folder store.pieces",
+    "store/test_recordindex": "store.indexcompare store.indexfile store.indexmanifest",
+    "store/test_views": "store.interface store.records",
+    "crash/test_crash": "testing.wal",
+    "intervals/test_storm": "testing.memory",
+    "node/sessions/test_arrivals": "transfer",
+}
+"""Test modules with the modules of ``culm`` they test beside the one they are named after."""
+
+
+def modules() -> dict[str, Path]:
+    """All modules of ``src`` that hold code of their own, by name without ``culm``."""
+    return {
+        ".".join(path.relative_to(SOURCE).with_suffix("").parts).removeprefix("culm."): path
+        for path in SOURCE.rglob("*.py")
+        if not path.stem.startswith("__")
+    }
+
+
+def namesakes(name: str) -> list[Path]:
+    """The test modules that are named after a module."""
+    *folders, stem = name.split(".")
+    found = TESTS.joinpath(*folders).glob(f"test_{stem}*.py")
+    return [path for path in found if path.stem == f"test_{stem}" or path.stem.startswith(f"test_{stem}_")]
+
+
+@cache
+def imports(path: Path) -> frozenset[Path]:
+    """The modules of ours that a file imports, in whatever place, with the packages they are in.
+
+    Some are loaded by their name: the commands by ``culm.cli.command``, and what Spark starts.
+    """
+    found: set[Path] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAME.fullmatch(node.value):
+            names = [node.value, ".".join((*path.relative_to(TESTS.parent).parts[1:-1], node.value))]
+        else:
+            continue
+        for name in names:
+            parts = name.split(".")
+            for root in (SOURCE, TESTS.parent):
+                places = (root.joinpath(*parts[: end + 1]) for end in range(len(parts)))
+                for place in takewhile(Path.exists, (p if p.is_dir() else p.with_suffix(".py") for p in places)):
+                    found.add(place / "__init__.py" if place.is_dir() else place)
+    return frozenset(path for path in found if path.is_file())
+
+
+def reaches(start: Path) -> set[Path]:
+    """Every module of ours that comes with a file, over any number of imports."""
+    seen, waiting = {start}, [start]
+    while waiting:
+        new = imports(waiting.pop()) - seen
+        seen |= new
+        waiting += new
+    return seen
+
+
+def test_each_module_is_tested_somewhere() -> None:
+    """A module has a test module of its name or stands in the table, once, and not in both."""
+    listed = [name for names in TESTED_IN.values() for name in names.split()]
+    assert sorted(listed) == sorted(set(listed))
+    with_namesake = {name for name in modules() if namesakes(name)}
+    assert sorted(modules().keys() - with_namesake) == sorted(listed)
+
+
+@pytest.mark.parametrize("test", TESTED_IN)
+def test_the_table_says_what_is_there(test: str) -> None:
+    """A test module of the table is there, and what it imports leads to the modules that it is said to test."""
+    path = TESTS / f"{test}.py"
+    assert path.is_file()
+    assert [name for name in TESTED_IN[test].split() if modules()[name] not in reaches(path)] == []

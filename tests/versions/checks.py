@@ -74,7 +74,7 @@ def backups(one: Version, other: Version, folder: Path) -> None:
     one.run(home, "backup", folder / "backup")
     other.run(folder / "restored", "restore", folder / "backup")
     assert seen(other, folder / "restored")["entries"] == seen(one, home)["entries"]
-    one.run(home, "export", folder / "logs.bundle")
+    one.run(home, "export", "-o", folder / "logs.bundle")
     other.run(folder / "imported", "init")
     other.run(folder / "imported", "import", folder / "logs.bundle")
     assert names(other, folder / "imported") == names(one, home)

@@ -121,7 +121,8 @@ class Driver(Generic[EventT]):
                 at += size
             async with self.lock:
                 speaker.end_chunk()
-                self._put_out()  # Credit goes out at once: the peer may be waiting for it, and composing takes a while.
+                if unsent(self._writer) < WRITE_BYTES:  # Otherwise a large message would be queued as fast as we read.
+                    self._put_out()  # Credit goes out at once: the peer may wait for it, and composing takes a while.
             self.is_taking = False
             if unsent(self._writer) > _MOST_UNSENT:
                 await self._writer.drain()

@@ -1,0 +1,224 @@
+"""The driver of a session, with a protocol of its own: each byte that comes is an event, ``!`` breaks the rules."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from culm.errors import CulmError, RemoteProtocolError
+from culm.node.config import NodeConfig, NodeLimits
+from culm.node.sessions.driver import WRITE_BYTES, Driver
+from culm.node.sessions.speaker import Speaker
+from culm.node.sessions.stats import PeerSilent, SessionStats
+from culm.node.sharing.rates import unsent
+from culm.node.storage.worker import Computing
+from culm.node.surroundings import clock
+from culm.wire.connection import UNLIMITED
+from tests.node.links import SURROUNDINGS, run, stream_pair
+from tests.node.peers import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from culm.types import Buffer
+
+LIMITS = NodeLimits(handshake_seconds=5, idle_seconds=20, keepalive_seconds=4, settle_seconds=3)
+
+
+class Bytes:
+    """A connection whose bytes are its events. ``deadline``: when it wants to be called."""
+
+    def __init__(self) -> None:
+        self.out = bytearray()
+        self.deadline: float | None = None
+        self.fired: list[float] = []
+        self.has_more = False
+
+    def receive_data(self, data: Buffer, now: float) -> Iterator[int]:  # noqa: ARG002 - the shape of a connection
+        """Each byte; ``!`` is the fault of the peer."""
+        for byte in data:
+            if byte == ord("!"):
+                raise RemoteProtocolError("the peer sent !")
+            yield byte
+
+    def data_to_send(self, limit: int = UNLIMITED) -> bytes:
+        """What is queued, as far as the limit goes."""
+        data = bytes(self.out[:limit])
+        del self.out[: len(data)]
+        return data
+
+    def next_timer(self) -> float | None:
+        """When to call."""
+        return self.deadline
+
+    def handle_timer(self, now: float) -> list[int]:
+        """Note when that was."""
+        self.fired.append(now)
+        self.deadline = None
+        return []
+
+    def keep_alive(self) -> None:
+        """Say something."""
+        self.out += b"."
+
+
+class Listening(Speaker[int]):
+    """Notes what it hears and says what it is given to say, all of it at once."""
+
+    connection: Bytes
+
+    def __init__(self) -> None:
+        self.config = NodeConfig(b"clump", limits=LIMITS, interval=10.0)
+        self.connection = Bytes()
+        self.is_live = True
+        self.stats = SessionStats()
+        self.heard = bytearray()
+        self.to_say: list[bytes] = []
+        self.open = True
+        self.told: list[str] = []
+
+    @property
+    def is_open(self) -> bool:
+        """As the test says."""
+        return self.open
+
+    async def handle(self, events: list[int]) -> None:
+        """Note them."""
+        self.heard += bytes(events)
+
+    async def compose(self) -> bool:
+        """One of the things to say."""
+        if self.to_say:
+            self.connection.out += self.to_say.pop(0)
+        return bool(self.to_say)
+
+    async def settle(self) -> None:
+        """Note it."""
+        self.told.append("settle")
+
+    async def poll(self) -> None:
+        """Note it."""
+        self.told.append("poll")
+
+    async def flush(self) -> None:
+        """Note it."""
+        self.told.append("flush")
+
+
+async def driven(talk: Callable[[Listening, Driver[int], Any], Any]) -> tuple[Listening, CulmError | None]:
+    """Run a driver while a test is its peer; the speaker, and why the session ended, None if the test ended it."""
+    near, far = await stream_pair()
+    speaker = Listening()
+    computing = Computing(SURROUNDINGS)
+    driver = Driver(speaker, near, computing.share())
+    task = asyncio.create_task(driver.run())
+    talking = asyncio.create_task(talk(speaker, driver, far))
+    await asyncio.wait([task, talking], return_when=asyncio.FIRST_COMPLETED)
+    talking.cancel()
+    task.cancel()
+    (result, _) = await asyncio.gather(task, talking, return_exceptions=True)
+    computing.close()
+    if isinstance(result, Exception) and not isinstance(result, CulmError):
+        raise result
+    return speaker, result if isinstance(result, CulmError) else None
+
+
+def test_what_comes_before_a_fault_counts() -> None:
+    """Events before a breach of the protocol are handled, then the session ends with its reason; all is flushed."""
+
+    async def talk(_speaker: Listening, _driver: Driver[int], far: Any) -> None:
+        far[1].write(b"abc!d")
+        await asyncio.sleep(60)
+
+    speaker, ended = run(lambda: driven(talk))
+    assert (bytes(speaker.heard), speaker.told[-1]) == (b"abc", "flush")
+    assert isinstance(ended, RemoteProtocolError)
+
+
+def test_a_peer_that_does_not_read_is_not_read_from_without_end() -> None:
+    """However much a peer sends that takes nothing itself, little more is queued for it than is written at once."""
+    queued = []
+
+    async def talk(speaker: Listening, driver: Driver[int], far: Any) -> None:
+        speaker.connection.out += bytes(8 * WRITE_BYTES)
+        driver.wake()
+        for _ in range(200):
+            far[1].write(b"x")
+            await asyncio.sleep(0.01)
+            queued.append(unsent(driver._writer))
+
+    run(lambda: driven(talk))
+    assert WRITE_BYTES / 2 < max(queued) < 3 * WRITE_BYTES
+
+
+def test_timers_of_the_connection_fire() -> None:
+    """A deadline is met though nothing else happens, one that has passed at once."""
+    began = []
+
+    async def talk(speaker: Listening, driver: Driver[int], _far: Any) -> None:
+        began.append(clock())
+        speaker.connection.deadline = clock() + 1.5
+        driver.wake()
+        await until(lambda: bool(speaker.connection.fired))
+        speaker.connection.deadline = clock() - 1
+        driver.wake()
+        await until(lambda: len(speaker.connection.fired) == 2)
+
+    speaker, _ = run(lambda: driven(talk))
+    first, second = speaker.connection.fired
+    assert 1.5 <= first - began[0] < 1.6
+    assert second - first < 0.1
+
+
+@pytest.mark.parametrize(("is_open", "after"), [(True, 20.0), (False, 5.0)])
+def test_silence_ends_a_session(is_open: bool, after: float) -> None:
+    """A peer that says nothing is dropped: sooner while the handshake is not over."""
+    began = []
+
+    async def talk(speaker: Listening, _driver: Driver[int], far: Any) -> None:
+        began.append(clock())
+        speaker.open = is_open
+        while await far[0].read(100):  # it takes what is said
+            pass
+
+    async def timed() -> tuple[CulmError | None, float]:
+        _, ended = await driven(talk)
+        return ended, clock() - began[0]
+
+    ended, seconds = run(timed)
+    assert isinstance(ended, PeerSilent)
+    assert after <= seconds < after + 2  # closing takes a second where the peer does not
+
+
+def test_a_quiet_session_says_something_settles_and_polls() -> None:
+    """When nothing happens, a sign of life goes out in time, and the speaker is told to settle and to ask again."""
+    came = bytearray()
+
+    async def talk(_speaker: Listening, _driver: Driver[int], far: Any) -> None:
+        for _ in range(12):
+            far[1].write(b"x")
+            await asyncio.sleep(1)
+        came.extend(await far[0].read(100))
+
+    speaker, ended = run(lambda: driven(talk))
+    assert ended is None
+    assert bytes(came) == b".."  # after 4 and 8 seconds
+    assert {"settle", "poll"} <= set(speaker.told)
+
+
+def test_what_is_composed_goes_out_in_order() -> None:
+    """All that a speaker has to say reaches the peer, whole and in order, however small the pieces and the reads."""
+    said = [bytes([number]) * (number * 3000) for number in range(1, 40)]
+    came = bytearray()
+
+    async def talk(speaker: Listening, driver: Driver[int], far: Any) -> None:
+        speaker.to_say = list(said)
+        driver.wake()
+        while len(came) < sum(map(len, said)):
+            came.extend(await far[0].read(5000))
+
+    speaker, ended = run(lambda: driven(talk))
+    assert (bytes(came), ended) == (b"".join(said), None)
+    assert speaker.stats.bytes_sent == len(came)

@@ -24,35 +24,48 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NodeLimits:
-    """Bounds and times of a session beyond those of the protocol (``culm.bushbaby.Limits``). Times are seconds.
+    """Bounds and times of a session beyond those of its protocol. Times are seconds.
 
-    ``max_logs``: logs a peer may announce in one connection. ``max_wants``: requests of a peer that wait to be served.
-    ``handshake_seconds``: until the peer has proved who it is. ``idle_seconds``: without a valid message from it, or
-    without it taking what we write. ``keepalive_seconds``: after which a sign of life is sent. ``settle_seconds``: of
-    silence after which a one-time sync with a peer that does not say when it is content counts as done.
-    ``max_sessions``: connections at once. ``max_rate``, ``max_send_rate``: bytes a second taken from one peer, and sent
-    to it, 0 for any. ``max_address_sessions``, ``max_address_calls``: connections from one address at once, and a
-    minute. ``max_unfinished``: bytes of messages that have begun to come, in all connections. ``penalty_seconds``,
-    ``max_penalty_seconds``: how long one who broke the rules is refused, at first and at most. ``first_retry_seconds``,
-    ``max_retry_seconds``: between attempts to reach a peer, at first and at most.
+    The bounds protect a node from its peers. The defaults leave an ordinary peer far below each of them, and keep what
+    all peers together can take within what a small server has (docs/security.md has the figures).
     """
 
     max_logs: int = 1_000_000
+    """Logs that a peer may announce in one connection, because each is remembered as long as the connection lasts."""
     max_wants: int = 100_000
+    """Requests of a ``bushbaby://`` peer that wait to be served, because each takes memory until it is."""
     handshake_seconds: float = 10.0
+    """Until the peer has to have proved who it is: a stranger that says nothing must not keep a connection for long."""
     idle_seconds: float = 30.0
+    """A connection ends after so long without a valid message from the peer, or without the peer reading what we write.
+
+    It is several times ``keepalive_seconds``, so that one late sign of life does not end a connection.
+    """
     keepalive_seconds: float = 4.0
+    """A sign of life is sent after so long without anything else, so that the peer can tell us from a dead host."""
     settle_seconds: float = 3.0
+    """After so much silence a one-time sync counts as done, with a peer that does not say when it is content. Shorter
+    would take a slow disk for the end; longer makes everybody wait at the end of each sync."""
     max_sessions: int = 256
+    """Connections at once, because each takes a socket and memory."""
     max_rate: int = 0
+    """Bytes a second taken from one peer; 0: unlimited."""
     max_send_rate: int = 0
+    """Bytes a second sent to one peer; 0: unlimited."""
     max_address_sessions: int = 128
+    """Connections from one address at once: half of ``max_sessions``, so that one host leaves room for others."""
     max_address_calls: int = 600
+    """Calls from one address a minute, because each handshake costs computing; several nodes may share an address."""
     max_unfinished: int = 128 * 1024 * 1024
+    """Bytes of messages that have begun to come and are not complete, in all connections together."""
     penalty_seconds: float = 10.0
+    """For how long a peer that broke the rules is refused at first; 0: it is not (``culm.node.sharing.penalties``)."""
     max_penalty_seconds: float = 3600.0
+    """And at most."""
     first_retry_seconds: float = 1.0
+    """Between the first failure to reach a peer and the next attempt (``culm.node.network.backoff``)."""
     max_retry_seconds: float = 60.0
+    """Between two attempts at most: so late is it noticed that a peer is back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from culm.store import ReadableStore, Sendable
     from culm.types import Log
 
-    Message = list[list[Sendable]]  # items, each one entry or several
+    Message = list[list[Sendable]]  # Items, each of one entry or of several.
 
 PAGE_ENTRIES = 256
 """Entries that are read from the store at once. They wait in memory until the peer has taken them."""

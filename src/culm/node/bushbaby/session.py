@@ -97,7 +97,7 @@ class BushbabySession(Session[Event]):
         self._ledger = Ledger(config.limits.max_logs)
         self._intake = Intake(context.worker, self._was_stored)
         self._server = Server(config.policy, config.limits.max_wants)
-        self._page: deque[Message] = deque()  # messages for the peer, read from the store and not sent yet
+        self._page: deque[Message] = deque()  # Messages that were read from the store and not sent yet.
         self._announcing = Announcing()
         self._announce = True
         self._answering = False  # WANTs came since our last HAVE, so the next HAVE has to end the serving of them.

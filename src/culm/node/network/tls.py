@@ -89,7 +89,7 @@ def _load(context: ssl.SSLContext, identity: Identity) -> None:
     certificate = builder.sign(key, None)
     password = secrets.token_bytes(32).hex().encode()
     sealed = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password))
-    handle, path = tempfile.mkstemp(prefix="culm-")  # mode 0600
+    handle, path = tempfile.mkstemp(prefix="culm-")  # Nobody but us may read it: mode 0600.
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(certificate.public_bytes(Encoding.PEM) + sealed)

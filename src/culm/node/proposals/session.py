@@ -69,8 +69,8 @@ class ProposalSession(PointToPointSession[Event]):
             connection.endpoint, context.source, purpose.interest or policy.interest, policy.shares, options
         )
         self._endpoint = connection.endpoint
-        self._fetching: dict[int, Entry] = {}  # by proposals: the entry whose payload is coming
-        self._fetched: deque[Entry] = deque()  # payloads on their way to the store
+        self._fetching: dict[int, Entry] = {}  # By proposal: the entry whose payload is coming.
+        self._fetched: deque[Entry] = deque()  # Entries whose payload is on its way to the store.
         self._grown: set[Log] = set()
         self._asked_at: float | None = None  # When the last ping before the end was sent.
         self._answers = 0  # Answers to pings that had come then.

@@ -102,7 +102,7 @@ class Pipe:
         traits = self._traits
         while self._waiting and (room := traits.window - self._flying) > 0:
             if room < _SILLY and room < self.queued:
-                break  # as TCP does: a window that opens by a few bytes is not filled by a few bytes
+                break  # Wait until the window is open wider; see _SILLY.
             data = self._waiting.popleft()
             piece = traits.piece if self.carried > _FIRST_BYTES else traits.first_piece
             size = min(self._random.randint(1, piece), room)

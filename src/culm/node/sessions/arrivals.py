@@ -1,25 +1,26 @@
 """Arrivals: how entries and payloads that a peer sends reach the store, a bounded amount at a time.
 
 *The problem.* A peer sends a stream in which a thousand tiny entries, a payload of 2 GB and three news of another log
-stand in any order. Storing each piece as it comes is too slow: a transaction costs as much for one entry as for a
-thousand. Collecting everything first takes unbounded memory. Storing strictly in order makes the news wait for 2 GB.
+stand in any order. Storing each piece as it comes is too slow, because a transaction for each costs far more than the
+piece itself. Collecting everything first takes unbounded memory. Storing strictly in order makes the news wait for 2
+GB.
 
 *The way chosen* is two lanes, as at a ferry: cars board in groups, and a lorry is loaded between two groups of cars.
 
 - *Groups.* An entry with its payload, if the payload is small (``_SMALL``) and came whole, is one item of a group. A
   group is stored in one transaction. An entry whose payload does not follow goes into a group without it.
 - *Jobs.* A piece of a large payload is a job: write these bytes to where the payload was left off (its *sink*). Jobs
-  are done when no group waits, and not for every few bytes but for ``_STEP_BYTES`` together. So news never wait behind
-  a large payload, for longer than one such step.
+  are done when no group waits, and not for every few bytes but for ``_STEP_BYTES`` together. So news never wait for
+  more than one such step of a large payload.
 
-A large payload that is complete is brought to the disk before it counts as held. That can take a second, so it is done
+A large payload that is complete is brought to the disk before it counts as held. That can take long, so it is done
 on another thread, a few payloads at a time, while the store's thread goes on.
 
 Memory stays bounded because ``room`` makes the session stop reading while ``_WAITING_BYTES`` wait to be stored. TCP
 then stops the peer.
 
-A failure (the disk is full) is remembered and raised to the session the next time that it waits here. Until then
-nothing more is stored.
+A failure (the disk is full) is remembered, and raised to the session whenever it waits here. Nothing more is stored
+after it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Caps on bandwidth: token buckets, and streams that keep to them.
 
 A cap of 1 MB a second could be kept by counting: send at will, and stop until the next second when 1 MB has gone. The
-line is then busy for a moment and idle for the rest, and in the two halves beside a border 2 MB can go within one
-second. A *token bucket* is smooth. Think of a bucket under a dripping tap: each byte takes a drop out, drops fall in at
-the capped rate, and what does not fit runs over. A bucket of a twentieth of a second's worth of drops is the most that
-can ever go at once, however long the line was idle.
+line is then busy for a moment and idle for the rest. And 1 MB at the end of one second and 1 MB at the beginning of the
+next make 2 MB without a pause. A *token bucket* is smooth. Think of a bucket under a dripping tap: each byte takes a
+drop out, drops fall in at the capped rate, and what does not fit runs over. A bucket of a twentieth of a second's worth
+of drops is the most that can ever go at once, however long the line was idle.
 
 Here a byte may take a drop that has not fallen yet: the level becomes negative, and the sender waits until it is back
 at zero. That keeps the order of senders without a queue, because each one reserves behind the one before.

@@ -8,9 +8,9 @@ inside SQLite, where nobody can say who is next. With one, they wait in front of
 addresses (``culm.node.sharing.turns``).
 
 Nothing waits long in such a queue only if each call is short. So callers cut their work: entries are stored in groups,
-payloads in steps of bounded size. A group costs less for each entry the larger it is, because a transaction and its
-sync to the disk cost the same for one entry and for a thousand. Groups are therefore large when nobody else waits, and
-small otherwise (``group_entries``).
+payloads in steps of bounded size. A group costs less for each entry the larger it is, because beginning and committing
+a transaction costs the same whatever is in it. Groups are therefore large when nobody else waits, and small otherwise
+(``group_entries``).
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ CLEAN = (
     "cli",
     "errors",
     "negentropy",
-    "node/settings",
-    "node/status",
+    "node",
     "ranges",
     "staging",
+    "testing",
     "wire",
 )
 SOURCE = '''"""Says of which file it is."""

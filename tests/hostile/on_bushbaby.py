@@ -243,7 +243,7 @@ ATTACKS = [
     Attack("bushbaby", "announcements", announces, None, memory=60.0, cpu=8.0),
     Attack("bushbaby", "too many requests", wants_too_much, "faster than we serve", memory=100.0, cpu=5.0),
     Attack(
-        "bushbaby", "requests without reading", wants_unread, "read nothing|sent nothing|stopped taking", memory=100.0
+        "bushbaby", "requests without reading", wants_unread, "has not read|sent nothing|stopped taking", memory=100.0
     ),
     Attack("bushbaby", "tiny messages", tiny_messages, None, gets="messages"),
     Attack("bushbaby", "forged entries", forges, "wrong entries"),

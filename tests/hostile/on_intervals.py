@@ -188,7 +188,7 @@ ATTACKS = [
     Attack("intervals", "asks and cancels", asks_and_cancels, None, gets="requests", cpu=5.0),
     Attack("intervals", "asks and cancels unread", asks_and_cancels_unread, None, gets="taken"),
     Attack("intervals", "tiny messages", tiny_messages, None, gets="messages", cpu=6.0),
-    Attack("intervals", "everything unread", unread, "read nothing|sent nothing", cpu=5.0),
+    Attack("intervals", "everything unread", unread, "has not read|sent nothing", cpu=5.0),
     Attack("intervals", "the same again", same_again, None, gets="bytes", memory=40.0, cpu=6.0, is_quick=False),
     Attack("intervals", "logs that there are not", mirrored, None, gets="logs", cpu=6.0, is_quick=False),
     Attack("intervals", "wrong at the end", wrong_at_the_end, "not the one that the entry names"),

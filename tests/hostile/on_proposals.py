@@ -240,7 +240,7 @@ ATTACKS = [
     Attack("proposals", "tiny packets", tiny_packets, None, gets="packets", cpu=6.0),
     Attack("proposals", "pings without reading", pings_unread, None, gets="taken"),
     Attack("proposals", "proposes and cancels", proposes_and_cancels, None, gets="proposals"),
-    Attack("proposals", "everything unread", proposes_unread, "read nothing|sent nothing"),
+    Attack("proposals", "everything unread", proposes_unread, "has not read|sent nothing"),
     Attack("proposals", "logs that there are not", mirrored, None, gets="logs", cpu=6.0),
     Attack("proposals", "wrong at the end", wrong_at_the_end, "not the one"),
     Attack("proposals", "behind the end", behind_the_end, "."),

@@ -39,7 +39,7 @@ class NodeLimits:
     idle_seconds: float = 30.0
     """A connection ends after so long without a valid message from the peer, or without the peer reading what we write.
 
-    It is several times ``keepalive_seconds``, so that one late sign of life does not end a connection.
+    It is several times ``keepalive_seconds``, so that a connection survives a late sign of life.
     """
     keepalive_seconds: float = 4.0
     """A sign of life is sent after so long without anything else, so that the peer can tell us from a dead host."""
@@ -53,7 +53,7 @@ class NodeLimits:
     max_send_rate: int = 0
     """Bytes a second sent to one peer; 0: unlimited."""
     max_address_sessions: int = 128
-    """Connections from one address at once: half of ``max_sessions``, so that one host leaves room for others."""
+    """Connections from one address at once: half of ``max_sessions``, so that a single host leaves room for others."""
     max_address_calls: int = 600
     """Calls from one address a minute, because each handshake costs computing; several nodes may share an address."""
     max_unfinished: int = 128 * 1024 * 1024

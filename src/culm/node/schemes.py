@@ -1,7 +1,7 @@
 """The protocols a node speaks, in one table: everything that depends on the scheme of an address.
 
-Whoever needs to know what is special about ``intervals://`` asks the table by a name that says what the difference is,
-instead of comparing the scheme with a string. A new protocol is a new row.
+Code that needs to know what is special about ``intervals://`` asks the table by a name that says what the difference
+is, instead of comparing the scheme with a string. A new protocol is a new row.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ log as "that is all I can give you" (``culm.node.bushbaby.ledger``), and asks no
 - The peer asked for entries 1 to 12, and we lack the payload of 5. It gets the others, and the HAVE that ends the
   serving. When 5 arrives, nothing is *newer* than 12, so the peer would never hear of it. The log is therefore *owed*:
   its next change is announced whatever the peer knows.
-- We had nothing of what the peer asked for, and the log changes between the serving and the HAVE that ends it. For the
-  peer that HAVE ends an empty answer: "nothing there". It tells the peer nothing of the change. So the log is announced
+- We hold no entry that the peer asked for, and the log changes between the serving and the HAVE that ends it. For the
+  peer that HAVE ends an empty answer: "nothing there". It does not tell the peer of the change. So the log is announced
   *once more*, in a HAVE of its own.
 
 Specification: docs/specs/bushbaby.md, "HAVE".

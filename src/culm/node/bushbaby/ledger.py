@@ -1,7 +1,7 @@
 """The ledger of a session: what each of the two peers holds and wants, as far as this side can conclude it.
 
 Bushbaby messages stand alone: there is no number by which an answer refers to a request, and no message "I am done". A
-node that has to know when it is done must draw conclusions from what comes, as one who phones over a bad line does. It
+node that has to know when it is done must draw conclusions from what comes, as people on a bad telephone line do. It
 relies on three conventions between Culm nodes:
 
 * *A WANT answers each HAVE*, an empty one if nothing is lacking. So when every HAVE that we sent was answered and
@@ -40,7 +40,7 @@ MAX_SPANS = 1000
 """Spans of one log that are asked for at once; the rest follows when these have come, so that a log full of holes takes
 bounded memory and message size."""
 MAX_ASKED = 10_000
-"""Spans of all logs that one WANT asks for; the rest is postponed, for the same reason."""
+"""Spans of all logs in a WANT; the rest is postponed, for the same reason."""
 
 
 @dataclass(slots=True)
@@ -84,11 +84,11 @@ class Ledger:
     peer_has: dict[Log, int] = field(default_factory=dict)
     """The newest entry of each log that the peer has announced or sent."""
     unavailable: set[Log] = field(default_factory=set)
-    """Logs of which the peer turned out not to have what it announced."""
+    """Logs that the peer has announced and turned out not to have."""
     told: dict[Log, int] = field(default_factory=dict)
     """The number up to which a log need not be announced to the peer."""
     brought_by_others: set[Log] = field(default_factory=set)
-    """Logs that this peer announced, but of which others brought a part. It may lack that part: look at them again."""
+    """Logs that this peer announced while others brought a part. It may lack that part: look at them again."""
     _asked: dict[Log, _Asked] = field(default_factory=dict)
     _postponed: dict[Log, None] = field(default_factory=dict)  # To be asked for with the next WANT.
     _haves_unanswered: int = 0
@@ -178,7 +178,7 @@ class Ledger:
             asked.takes(seq)
 
     def stored(self, logs: Iterable[Log], missing: Missing) -> None:
-        """Entries of these logs were stored, whoever brought them: end the requests that are complete now."""
+        """Entries of these logs were stored, from this peer or another: end the requests that are complete now."""
         for log in logs:
             asked = self._asked.get(log)
             if asked is not None and not missing(log, asked.high, 1):

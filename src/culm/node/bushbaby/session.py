@@ -144,7 +144,7 @@ class BushbabySession(Session[Event]):
         self.driver.wake()
 
     async def flush(self) -> None:
-        """Store what came before the connection ended."""
+        """Store the entries that came before the connection ended."""
         await self._intake.flush()
 
     def close(self) -> None:
@@ -194,7 +194,7 @@ class BushbabySession(Session[Event]):
         self.stats.check_offences()
 
     async def end_of_stream(self) -> None:
-        """Store what came. If that fails, the failure is what ends the session."""
+        """Store the entries that came. If that fails, the failure is the reason for the end of the session."""
         await self._intake.flush()
 
     async def _take_entries(self, event: BambooReceived) -> None:

@@ -8,9 +8,9 @@ library. A session that finds the log claimed waits. When the claim is released,
 missing, which is most often nothing.
 
 *What can go wrong.* A peer may claim to have a log and then send nothing, by malice or over a dead link. So a claim is
-lost, and whoever wants the log next gets it, in two cases:
+lost, and the next session that wants the log gets it, in two cases:
 
-- Nothing of use has come from the holder's peer for ``STALL_SECONDS``.
+- The holder's peer has sent no useful message for ``STALL_SECONDS``.
 - After ``PATIENCE_SECONDS``, the log has come at less than ``LEAST_PACE`` bytes a second on average. Without this rule,
   one byte now and then would keep a log from us for ever.
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from culm.types import Log
 
 STALL_SECONDS = 10.0
-"""A session whose peer has sent nothing of use for so long loses its claims. Well above any pause of a working network,
-and well below ``idle_seconds`` (30 s), after which the session would end anyway."""
+"""A session whose peer has sent no useful message for so long loses its claims. Well above any pause of a working
+network, and well below ``idle_seconds`` (30 s), after which the session would end anyway."""
 PATIENCE_SECONDS = 60.0
 """For so long a claim holds however little comes of the log, because a peer may be busy with the logs before it."""
 LEAST_PACE = 1024

@@ -146,7 +146,7 @@ class CulmSession(Session[Event]):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def flush(self) -> None:
-        """Store what came before the connection ended."""
+        """Store the entries and payloads that came before the connection ended."""
         await self._transfer.flush()
 
     def close(self) -> None:

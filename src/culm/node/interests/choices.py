@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from culm.node.interests.policy import Policy, PolicyFile
 
 LOOK_SECONDS = 0.25
-"""Between two looks at the file: soon enough for whoever waits for the effect, at the cost of one system call."""
+"""Between two looks at the file: soon enough for people who wait for the effect, at the cost of one system call."""
 _logger = logging.getLogger("culm.node")
 Seen = tuple[int, int, int]
 

@@ -76,7 +76,7 @@ class Followed:
     lowest: int = 1  # Nothing below this number is missing, so that a round need not look there again.
     waiting: deque[Span] = field(default_factory=deque)  # Planned, and not asked for yet.
     spans: list[Span] = field(default_factory=list)  # Asked for.
-    exhausted: set[tuple[int, Content]] = field(default_factory=set)  # Where spans begin of which the peer has no more.
+    exhausted: set[tuple[int, Content]] = field(default_factory=set)  # Where spans begin that the peer has no more of.
     newest: int | None = None  # The number of the peer's newest payload, 0 if it has none; None while it is not known.
     questions: dict[int, str] = field(default_factory=dict)  # Questions (see the follower) without an answer, by id.
     were_asked: set[str] = field(default_factory=set)  # The names of all questions that were asked.
@@ -91,7 +91,7 @@ class Followed:
     def exhaust(self, span: Span, seq: int) -> None:
         """Note that the peer has nothing more of a span, whose answer came as far as ``seq``.
 
-        If ``seq`` is outside the span, it is a member of the certificate pool in front of it. The answer then says
-        nothing of what another span may want of that number.
+        If ``seq`` is outside the span, it is a member of the certificate pool in front of it. The answer then does
+        not say what the peer has of that number for another span.
         """
         self.exhausted |= {(at, span.content) for at in (span.low, seq) if span.covers(at)}

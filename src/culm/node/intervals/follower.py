@@ -127,7 +127,7 @@ class Follower:
         return finished
 
     def reconsider(self, interest: Callable[[Log], RangeSet]) -> None:
-        """Begin anew with the logs of which something else is wanted now: their requests are cancelled."""
+        """Begin anew with the logs whose interest has changed: their requests are cancelled."""
         self._interest = interest
         for log, followed in list(self._logs.items()):
             wanted = interest(log)
@@ -404,7 +404,7 @@ class Follower:
     # -- what the peer says ------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
-        """Note what came: how far each request is, and what the peer has said."""
+        """Note how far each request is, and what the peer has said."""
         match event:
             case EntryReceived(request_id, entry):
                 self._progressed(request_id, len(entry.encoded), whole=True)

@@ -120,7 +120,7 @@ class IntervalSession(PointToPointSession[Event]):
     # -- watching ----------------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """Nothing of use has come for a while: stop waiting for answers that may never come."""
+        """No useful message has come for a while: stop waiting for answers that may never come."""
         async with self.driver.lock:
             self.follower.settle()
 

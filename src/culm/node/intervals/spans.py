@@ -1,4 +1,4 @@
-"""Spans: what is missing of a log, cut into pieces that one request each can ask for.
+"""Spans: what is missing of a log, cut into pieces for one request each.
 
 *Missing* is what the interest names and the store does not hold: entries, and payloads of the sizes that are wanted. An
 entry that is held but waits for its path (it cannot be verified before the entries that it links to are there) is not

@@ -1,6 +1,6 @@
 """Addresses of peers and listeners: protocol, host and port, as in ``bushbaby://HOST:PORT``.
 
-The address of a ``culm://`` listener also has its key, as in ``culm://KEY@HOST:PORT``: whoever has the address can
+The address of a ``culm://`` listener also has its key, as in ``culm://KEY@HOST:PORT``: everybody with the address can
 check who answers, and needs no directory.
 """
 

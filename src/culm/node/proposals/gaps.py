@@ -1,4 +1,4 @@
-"""Gaps: what is missing of a log, cut into pieces that one proposal each can bring.
+"""Gaps: what is missing of a log, cut into pieces for one proposal each.
 
 A proposal is about one stretch of numbers, or about a path through them, and has one least and one greatest size of
 payloads. An interest can be a patchwork of such ranges that overlap. Two proposals that overlap would bring the same
@@ -39,7 +39,7 @@ _PAGE = 64  # Gaps looked up in the store at once: few are proposed at a time, s
 
 
 class Gap(NamedTuple):
-    """Numbers from ``low`` to ``high``, both included, of which something is missing, and the range that wants it."""
+    """Numbers from ``low`` to ``high``, both included, with something missing, and the range that wants it."""
 
     low: int
     high: int
@@ -116,7 +116,7 @@ class Gaps:
                 yield from self._spans(log, item)
 
     def _along(self, log: Log, item: Range) -> Iterator[Gap]:
-        """The gaps of a path: runs of neighbouring members of which something is missing."""
+        """The gaps of a path: runs of neighbouring members with something missing."""
         first = last = 0
         for seq in item.numbers(item.last):
             if self._lacking(log, replace(item, start=seq, end=seq), 1, 1):
@@ -188,7 +188,7 @@ class Gaps:
     def _pool(self, log: Log, low: int) -> tuple[int, bytes | None]:
         """The lowest number of the path below an entry that is missing, and the hash of the held entry below that.
 
-        None in place of the hash if nothing of the path is held.
+        None in place of the hash if no entry of the path is held.
         """
         lookup, lower = self._source.lookup(log), low
         for member in path(low, 1)[1:]:

@@ -79,7 +79,7 @@ class _Followed:
     interest: RangeSet
     tried: set[tuple[int, int]] = field(default_factory=set)  # Spans that were proposed and are not to be again.
     open: dict[int, tuple[int, int]] = field(default_factory=dict)  # Spans of our proposals that live, by their id.
-    shown: int | None = None  # The lowest number of a fork of which this peer knows already.
+    shown: int | None = None  # The lowest number of a fork that this peer knows already.
     end: int | None = None  # The number at which the log ends, as the peer says.
     skipped: set[int] = field(default_factory=set)  # Entries whose payload the peer lacked when it was their turn. The
     # proposal that skipped them does not come back to them.
@@ -114,14 +114,14 @@ class Proposer:
         self.is_ending = False  # The session says farewell: the peer's proposals are refused.
         self._logs: dict[Log, _Followed] = {}
         self._todo: deque[Log] = deque()
-        self._ended: list[Log] = []  # Logs of which a proposal ended: looked at again once everything is stored.
+        self._ended: list[Log] = []  # Logs whose proposal has ended: planned again once everything is stored.
         self._put_off: set[tuple[Log, tuple[int, int]]] = set()  # Spans that the peer had no resources for.
 
     # -- what to ask for ---------------------------------------------------------------------------------------
 
     @property
     def count(self) -> int:
-        """How many logs are asked for, those included of which all has come."""
+        """How many logs are asked for, complete ones included."""
         return len(self._logs)
 
     @property
@@ -180,7 +180,7 @@ class Proposer:
                 connection.adjust(Adjust(exchange.id, self.options.eagerness if followed.interest else NOTHING))
 
     def look_again(self) -> None:
-        """Everything that came is stored: plan the logs again of which a proposal has ended."""
+        """Everything that came is stored: plan the logs again whose proposal has ended."""
         for log in self._ended:
             self._queue(log)
         self._ended.clear()
@@ -281,7 +281,7 @@ class Proposer:
         return True
 
     def changed(self, logs: Iterable[Log]) -> None:
-        """These logs have changed. Plan those again that have a fork of which the peer does not know."""
+        """These logs have changed. Plan those again that have a fork unknown to the peer."""
         for log in logs:
             followed = self._logs.get(log)
             if followed is not None and self._source.lowest_fork(log) not in (None, followed.shown):
@@ -328,7 +328,7 @@ class Proposer:
     # -- what the peer says ------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
-        """Take notice of what came, and answer it."""
+        """Note what the peer says, and answer it."""
         match event:
             case Offered(proposal):
                 self._answer(proposal)

@@ -79,7 +79,7 @@ class ProposalSession(PointToPointSession[Event]):
         self.proposer.add(purpose.logs)
 
     async def flush(self) -> None:
-        """Store what came before the end. Sessions that wait for payloads which do not come any more go on."""
+        """Store all that came before the end. Sessions that wait for payloads which do not come any more go on."""
         try:
             await super().flush()
         finally:  # Also where storing failed: otherwise other sessions would wait for ever.

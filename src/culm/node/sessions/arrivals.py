@@ -132,7 +132,7 @@ class Arrivals:
         self._sinks: dict[bytes, PayloadSink] = {}  # Payloads that are being written, by the hash of their entry.
         self._unwanted: set[bytes] = set()  # Hashes of entries that ``curate`` refused; their payloads are dropped.
         self._complete: list[tuple[Entry, PayloadSink]] = []  # Large payloads that are written and have to be synced.
-        self._grown: set[Log] = set()  # Logs of which bytes of large payloads were written.
+        self._grown: set[Log] = set()  # Logs with new bytes of large payloads.
         self._finishing: set[asyncio.Task[None]] = set()  # Syncs under way.
         self._disk = asyncio.Semaphore(_SYNCS)
         self._task: asyncio.Task[None] | None = None
@@ -223,7 +223,7 @@ class Arrivals:
             raise self._failure
 
     async def flush(self) -> None:
-        """Wait until everything taken is stored, except for payloads of which the next bytes have not come.
+        """Wait until everything taken is stored, except for payloads whose next bytes have not come.
 
         Raises the error that storing has failed with.
         """
@@ -245,7 +245,7 @@ class Arrivals:
 
     @property
     def idle(self) -> bool:
-        """Whether everything taken is stored, except for payloads of which the next bytes have not come."""
+        """Whether everything taken is stored, except for payloads whose next bytes have not come."""
         return self._task is None and not (self._is_due or self._finishing)
 
     async def _wait(self) -> None:

@@ -67,7 +67,9 @@ class Driver(Generic[EventT]):
         self._is_counted = is_counted
         self._portion = Portion()
         self._wake = asyncio.Event()
-        self._unsent_at: float | None = None  # Since when bytes wait of which the peer has taken none; None: none wait.
+        self._unsent_at: float | None = (
+            None  # Since when the peer has taken none of the bytes that wait; None: none wait.
+        )
 
     async def run(self, *works: Coroutine[object, object, None]) -> None:
         """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``.
@@ -258,6 +260,6 @@ class Driver(Generic[EventT]):
         if not self._writer.transport.get_write_buffer_size():
             self._unsent_at = None
         if self._unsent_at is not None and now - self._unsent_at > most:
-            raise PeerSilent(f"the peer read nothing of what we sent for {most:g} s")
+            raise PeerSilent(f"the peer has not read what we sent for {most:g} s")
         if now - self.heard_at > most:
             raise PeerSilent(f"the peer sent nothing for {most:g} s")

@@ -60,7 +60,7 @@ class PointToPointSession(Session[EventT]):
         self._has_changed = True
 
     async def flush(self) -> None:
-        """The connection is over: store what came before."""
+        """The connection is over: store the entries and payloads that came before."""
         await self.arrivals.close()
 
     def store_changed(self) -> None:
@@ -124,16 +124,16 @@ class PointToPointSession(Session[EventT]):
         await self.arrivals.room()
 
     def end_chunk(self) -> None:
-        """Send what came on its way to the store, and give the peer credit for it."""
+        """Send entries and payloads on their way to the store, and give the peer credit for them."""
         self.arrivals.end_of_chunk()
         self._refill()
 
     @abstractmethod
     def _refill(self) -> None:
-        """Give the peer credit for what came."""
+        """Give the peer credit for the bytes that came."""
 
     def _take(self, event: EntryReceived | PayloadReceived | PayloadFailed) -> None:
-        """Send what came on its way to the store."""
+        """Send an entry, or bytes of a payload, on the way to the store."""
         stats = self.stats
         if isinstance(event, EntryReceived):
             stats.entries_received += 1

@@ -58,7 +58,7 @@ class Context:
     def needed_identity(self) -> Identity:
         """The identity, for a protocol that proves it; ``ConfigError`` if there is none."""
         if self.identity is None:
-            raise ConfigError("this protocol proves who is calling, so it needs an identity; name one of yours")
+            raise ConfigError("this protocol proves the identities of both sides; name one of yours")
         return self.identity
 
 
@@ -70,7 +70,7 @@ class Purpose:
     ``is_live``: go on with what is new; else ``done`` is set once all that was wanted came, and the peer has all that
     it asked for. ``logs`` are asked for from the beginning, where a protocol asks by log; ``mirrors``: and those that
     the peer asks for. ``interest`` says what of a log, by default the policy does. ``options`` and ``limits`` are the
-    protocol's own. ``finished`` is called with logs of which everything came, which are then no longer followed.
+    protocol's own. ``finished`` is called with logs that are complete, which are then no longer followed.
     """
 
     called: bool = False
@@ -144,7 +144,7 @@ class Session(Speaker[EventT]):
 
     @property
     def worn_out(self) -> bool:
-        """Whether the connection carried all that one may, so that only a new one can go on."""
+        """Whether the connection carried all that a connection may, so that a new one has to go on."""
         return False
 
     # -- life --------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class Speaker(ABC, Generic[EventT]):
         return True
 
     async def flush(self) -> None:
-        """The connection is over: store what came before."""
+        """The connection is over: store all that came before."""
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class Speaker(ABC, Generic[EventT]):
         self.connection.keep_alive()
 
     async def settle(self) -> None:
-        """Nothing of use has come for ``settle_seconds``: stop waiting for answers that may not come, or ask again."""
+        """No useful message has come for ``settle_seconds``: stop waiting for answers, or ask again."""
 
     async def poll(self) -> None:
         """Ask again for what the peer did not have. Called every ``interval`` seconds in live sessions."""

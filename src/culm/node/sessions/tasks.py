@@ -1,8 +1,8 @@
 """Running the tasks of a connection together, and letting go of the connection when one of them ends.
 
-Three things are easy to get wrong here. What came before a break has to be stored, also when the session is cancelled.
-The socket has to be closed on every way out. And closing must not take for ever, because a peer that does not answer
-would otherwise keep the task.
+Three things are easy to get wrong here. Everything that came before a break has to be stored, also when the session is
+cancelled. The socket has to be closed on every way out. And closing must not take for ever, because a peer that does
+not answer would otherwise keep the task.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 async def run_together(
     *works: Coroutine[object, object, None], writer: asyncio.StreamWriter, flush: Callable[[], Awaitable[None]]
 ) -> None:
-    """Run until one of ``works`` ends, then close the connection and call ``flush``, which stores what came before.
+    """Run until one of ``works`` ends, then close the connection and call ``flush``, which stores all that came.
 
     Raises what the work failed with; a broken connection becomes a ``NetworkError``. If the caller is cancelled, an
     error of ``flush`` is dropped: otherwise the caller would see the error and not that it was cancelled.

@@ -171,7 +171,7 @@ class Peering:
         """The seconds that are left of an address's penalty: for so long we do not call it either."""
         return self._addresses.refused_for(address, self._clock())
 
-    # -- what came of it ---------------------------------------------------------------------------------------
+    # -- how sessions ended ---------------------------------------------------------------------------------------
 
     def ended(
         self, name: str, address: str | None, identity: bytes | None, stats: SessionStats, error: BaseException | None

@@ -9,8 +9,7 @@ hour. It is forgotten again: an offence is forgiven after as much good time as i
 has a small hole: once in each quarter of a penalty one attempt is let through, because the next caller from that
 address may be somebody else.
 
-Nothing here reads a clock: ``now`` is an argument, in seconds. Memory is bounded whoever comes, since the number of
-records is.
+Nothing here reads a clock: ``now`` is an argument, in seconds. Memory is bounded, since the number of records is.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Generic, TypeVar
 
 MAX_RECORDS = 4096
 """Identities or addresses that are remembered. An attacker can invent any number of them, so there has to be a bound;
-what it forgets is whoever would be free the soonest."""
+it forgets those that would be free the soonest."""
 _MAX_DOUBLINGS = 32  # 2^32 seconds are 136 years: longer than any ``most``, and far from overflowing a float.
 Key = TypeVar("Key")
 
@@ -83,7 +82,7 @@ class Penalties(Generic[Key]):
     def lets_through(self, key: Key, now: float) -> bool:
         """Whether to admit an attempt of a key that may be refused: one in each quarter of a penalty is.
 
-        Asking uses that one up. A key that is not refused is always let through.
+        Asking uses the attempt up. A key that is not refused is always let through.
         """
         record = self._records.get(key)
         if record is not None and record.until > now:

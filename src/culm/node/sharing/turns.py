@@ -3,20 +3,20 @@
 *The problem.* A node has one interpreter and one store. Checking a million signatures for one peer must not keep
 another peer's three messages waiting.
 
-*The simple ways.* First come, first served: whoever queues the most work gets the most time, so a flood wins. One turn
-for each *session* in rotation: a flood over a hundred connections gets a hundred turns for each one of an honest peer.
-One turn for each *address* in rotation: better, but a turn that checks a batch of signatures costs a hundred times
-as much as a turn that reads a short message, so time is still shared out badly.
+*The simple ways.* First come, first served: the peer that queues the most work gets the most time. One turn for each
+*session* in rotation: a flood over a hundred connections gets a hundred turns for each one of an honest peer. One turn
+for each *address* in rotation: better, but a turn that checks a batch of signatures costs many times as much as a
+turn that reads a short message, so time is still shared out badly.
 
 *The way chosen.* Work is cut into short turns, and each address has an account of the seconds it has used. Of all
 addresses that wait, the one with the least seconds on its account goes next. Think of one tap at a campsite, and a list
-of how long each tent has used it so far: the tent with the least time is next. Whoever wants a glass of water never
+of how long each tent has used it so far: the tent with the least time is next. A tent that wants a glass of water never
 waits behind the tent that fills a pool, however many hoses that tent brings. Addresses, and not connections or
 identities, have the accounts, because an attacker can make as many of these as it likes.
 
 For example, A floods and B sends a message now and then. A's account is at 7.3 s. B comes back after a pause: its
-account is not 0 but starts at the *floor*, the account of whoever began last, so that B cannot save up a pause of an
-hour and then hold the node for an hour. B is at or below A then, so B's turns come first until both have used the
+account is not 0 but starts at the *floor*, the account of the address that began last, so that B cannot save up a pause
+of an hour and then hold the node for an hour. B is at or below A then, so B's turns come first until both have used the
 same; from there on each gets half.
 
 Two details:
@@ -69,7 +69,9 @@ class Turns:
         )  # The accounts, in seconds; comparable, not absolute.
         self._held: Counter[str | None] = Counter()  # Turns of each owner that have begun and are not over.
         self._lately: OrderedDict[str, float] = OrderedDict()  # When the latest two addresses began their last turns.
-        self._floor = 0.0  # The account of whoever began last: newcomers, and those who paused, start there.
+        self._floor = (
+            0.0  # The account of the owner that began last: an owner that is new, or has paused, starts there.
+        )
         self._in_a_row = 0.0  # Seconds of turns since the loop went round.
         self._is_due = False  # Whether ``_grant`` is going to be called.
 

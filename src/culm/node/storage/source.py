@@ -177,7 +177,7 @@ class StoreSource:
             return self._store.get(Place(*log, seq))
 
     def missing(self, log: Log, low: int, high: int, limit: int) -> list[Run]:
-        """The first ``limit`` spans between two numbers of which the store lacks anything that it would take."""
+        """The first ``limit`` spans between two numbers where the store lacks anything that it would take."""
         with self._lock:
             return self._store.missing(log, high, limit, low=low)
 
@@ -221,7 +221,7 @@ class StoreSource:
             del self._fetching[log, seq]
 
     def logs(self) -> list[Log]:
-        """All logs of which anything is held."""
+        """All logs with any entry held."""
         with self._lock:
             return [(summary.author, summary.log_id) for summary in self._store.logs()]
 

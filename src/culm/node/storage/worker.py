@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from culm.store import Store, ToolStore
 
 GROUP_ENTRIES = 1000
-"""Entries that one call of the store's thread takes at most. More would hardly cost less each, and hold up the rest."""
+"""Entries in a call of the store's thread, at most. More would hardly cost less each, and hold up the rest."""
 _SHORT_GROUP_ENTRIES = 64  # The same while other addresses want turns, too, so that each waits for a short group only.
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

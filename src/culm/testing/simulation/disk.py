@@ -118,7 +118,7 @@ class Disk:
                 last_words(_in_between(before, after, self._random))
 
     def everything_is_safe(self) -> None:
-        """Note that all that was written has been synced, so that a power cut takes nothing of it."""
+        """Note that all that was written has been synced, so that a power cut takes no byte of it away."""
         path = self.folder / _WAL
         self._safe = path.read_bytes() if path.exists() else b""
 

@@ -258,7 +258,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     # -- the world ---------------------------------------------------------------------------------------------
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        """Run a function on a simulated thread: that of ``executor``, or one of which there are enough."""
+        """Run a function on a simulated thread: that of ``executor``, or a new one."""
         if executor is not None:
             return asyncio.wrap_future(executor.submit(func, *args), loop=self)
         return self.threads(func, args)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from culm.testing.simulation.host import Host
     from culm.testing.simulation.loop import SimulatedLoop
 
-_UNREACHED_SECONDS = 75.0  # After which a call that nobody answers fails, about as long as operating systems try.
+_UNREACHED_SECONDS = 75.0  # After which a call without an answer fails, about as long as operating systems try.
 _FIRST_PORT = 40_000  # Callers' ports are counted from here, beyond those at which hosts listen.
 
 FATES = ("reset", "end", "half open", "half open, told when it speaks", "lost", "stall", "garbled")
@@ -39,7 +39,7 @@ FATES = ("reset", "end", "half open", "half open, told when it speaks", "lost", 
 - Both sides see an orderly end.
 - One side learns that it broke; the other one never does.
 - One side learns that it broke; the other one does when it sends something.
-- Nobody learns that it broke.
+- Neither side learns that it broke.
 - Nothing gets through for a while.
 - One byte arrives as another one. Only with TLS, which notices; otherwise the connection is reset.
 """
@@ -51,7 +51,7 @@ class Weather:
     """What connections are like that are made from now on.
 
     ``latency``: the greatest latency in seconds; each connection draws its own. ``slow``: the probability of a low
-    rate, of ``least_rate`` bytes a second or more. ``trouble``: the probability that one of ``fates`` happens, within
+    rate, of ``least_rate`` bytes a second or more. ``trouble``: the probability of one of ``fates``, within
     the first ``trouble_bytes`` bytes.
     """
 
@@ -314,7 +314,7 @@ class Network:
         await asyncio.sleep(2 * traits.latency)
         there = self.up.get(address)
         if me.is_gone or there is None or self.are_apart(me, there):
-            self.counts["calls that nobody answered"] += 1
+            self.counts["calls without an answer"] += 1
             await asyncio.sleep(_UNREACHED_SECONDS)
             raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
         listener = self.listeners.get((address, port))

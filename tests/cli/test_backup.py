@@ -14,6 +14,7 @@ from culm.errors import StoreError
 from culm.store.copying import copy_store
 from culm.testing import build_log
 from tests.cli.test_network import serving
+from tests.store.below import database_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,7 +117,7 @@ def test_damaged_backups(full: Culm, harm: str) -> None:
         (folder / "backup.json").unlink()
     elif harm == "signature":
         with SQLiteStore(full.home / "store.db") as store:
-            store._database.connection.execute("UPDATE entries SET hash = zeroblob(64) WHERE id = 3")
+            database_of(store).connection.execute("UPDATE entries SET hash = zeroblob(64) WHERE id = 3")
         source = full.home.parent / "second"
         assert full("backup", source).code == 0
     else:
@@ -176,7 +177,7 @@ def test_a_copy_while_others_write(tmp_path: Path) -> None:
                 report = store.verify()
                 assert report.problems == []
                 assert report.verified == entries > 0
-                assert len(store._database.folder.names()) == copied.payload_files
+                assert len(database_of(store).folder.names()) == copied.payload_files
     finally:
         stop.set()
         writer.join()

@@ -14,6 +14,7 @@ from culm import SQLiteStore
 from culm.bamboo import Identity
 from culm.testing import build_log, tampered
 from culm.wire.base62 import encode_base62
+from tests.store.below import database_of
 
 if TYPE_CHECKING:
     from tests.cli.culm import Culm
@@ -277,7 +278,7 @@ def test_a_damaged_payload_is_found(culm: Culm) -> None:
     """``culm verify`` reads every payload again: a byte changed on the disk is named, with exit code 1."""
     place = culm("append", 1, "--text", "precious").out.strip()
     with SQLiteStore(culm.home / "store.db") as store:
-        store._database.connection.execute("UPDATE payloads SET piece = x'00'")
+        database_of(store).connection.execute("UPDATE payloads SET piece = x'00'")
     result = culm("verify", "--json")
     assert result.code == 1
     assert result.json["problems"][0]["place"] == place

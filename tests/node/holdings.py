@@ -15,6 +15,7 @@ from culm.bamboo import Identity
 from culm.ranges import Range, RangeSet
 from culm.store import PayloadState, SQLiteStore
 from culm.testing.builders import LogBuilder
+from tests.store.below import database_of
 from tests.store.dictionary import DictionaryStore
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ def holdings(draw: st.DrawFn, *, is_forked: bool = True) -> tuple[list[str], int
 def a_store() -> Iterator[SQLiteStore]:
     """A store that costs no disk."""
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder, SQLiteStore(Path(folder) / "store") as store:
-        store._database._durable = False  # a power cut is not to be feared here
-        store._database.connection.execute("PRAGMA synchronous = OFF")
+        database_of(store)._durable = False  # a power cut is not to be feared here
+        database_of(store).connection.execute("PRAGMA synchronous = OFF")
         yield store
 
 

@@ -12,6 +12,7 @@ from culm.store.payloads.pieces import sweep
 from culm.testing import tampered
 from tests.bamboo import oracle
 from tests.store.asking import check_log
+from tests.store.below import database_of
 from tests.store.machine import Abort, StoreMachine
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class Writing(StoreMachine):
         store, items = self.store(), list(self.known[log % len(self.known)])
         before = store.change()
         try:
-            with store._database.transaction():
+            with database_of(store).transaction():
                 for _ in range(self.rng.randint(1, 3)):
                     self._anything(store, items)
                 _break_off()
@@ -226,9 +227,9 @@ class Writing(StoreMachine):
     def sweep_up(self, log: int) -> None:  # noqa: ARG002 - of all
         """Files that nothing speaks of go, and no others."""
         store = self.store()
-        sweep(store._database)
-        ((files,),) = store._database.read("SELECT count(*) FROM payload_files")
-        assert len(store._database.folder.names()) == files
+        sweep(database_of(store))
+        ((files,),) = database_of(store).read("SELECT count(*) FROM payload_files")
+        assert len(database_of(store).folder.names()) == files
 
 
 def _identity(seed: int) -> Identity:

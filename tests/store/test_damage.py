@@ -20,6 +20,7 @@ from culm.store.exchange import export_bundle, export_plain
 from culm.store.kinds import TABLES
 from culm.store.payloads.pieces import sweep
 from culm.testing import build_log
+from tests.store.below import database_of
 from tests.store.damage import columns, indexes, put, skew
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def writings(store: SQLiteStore) -> Iterator[Callable[[], Any]]:
         lambda: store.forget(LARGE.entries[0].place),
         lambda: store.want_again(LOG.entries[2].place),
         write,
-        lambda: sweep(store._database),
+        lambda: sweep(database_of(store)),
     )
 
 
@@ -214,5 +215,5 @@ def test_a_store_names_no_files_but_its_own(good: Path, tmp_path: Path, name: st
         with pytest.raises(StoreDamaged, match="is not the name of a file"):
             list(store.payload(stored))
         store.forget(LARGE.entries[0].place)
-        sweep(store._database)
+        sweep(database_of(store))
     assert precious.read_bytes() == bytes(1_100_000)

@@ -22,6 +22,7 @@ from culm.store import SQLiteStore, State, migrations, schema
 from culm.store.opening import open_database
 from culm.store.rows import in_order
 from culm.testing import build_log
+from tests.store.below import database_of
 from tests.store.model import look
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ def test_a_folder_that_may_not_be_entered(open_folder: Path) -> None:
 @contextmanager
 def full(store: SQLiteStore, pages: int) -> Iterator[None]:
     """A disk with room for that many more pages of the store's file."""
-    connection = store._database.connection
+    connection = database_of(store).connection
     (count,) = connection.execute("PRAGMA page_count").fetchone()
     (limit,) = connection.execute("PRAGMA max_page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {count + pages}")
@@ -376,7 +377,7 @@ def test_nested_transactions_are_one(store: SQLiteStore) -> None:
     """A transaction inside another is undone with it."""
 
     def work() -> None:
-        with store._database.transaction():
+        with database_of(store).transaction():
             store.add(LOG.items())
             assert 40 == next(store.logs()).newest
             raise ZeroDivisionError
@@ -448,7 +449,7 @@ def test_a_hook_that_fails_undoes_the_transaction(place: Path) -> None:
 def test_conditions_use_the_partial_indexes(store: SQLiteStore, condition: str, index: str) -> None:
     """The named conditions are literally those of the partial indexes: SQLite would read whole logs otherwise."""
     query = f"EXPLAIN QUERY PLAN SELECT count(*) FROM entries WHERE log = 1 AND {condition}"
-    assert index in store._database.read(query)[0][3]
+    assert index in database_of(store).read(query)[0][3]
 
 
 def test_a_closed_store_is_told(place: Path) -> None:
@@ -511,7 +512,7 @@ def test_older_stores_are_brought_up_to_date(place: Path, monkeypatch: pytest.Mo
     steps = [*migrations.MIGRATIONS, lambda database: database.connection.execute("CREATE TABLE more (x)")]
     monkeypatch.setattr(migrations, "MIGRATIONS", steps)
     with SQLiteStore(place) as store:
-        connection = store._database.connection
+        connection = database_of(store).connection
 
         assert before == look(store, NAME)
         assert (len(steps),) == connection.execute("PRAGMA user_version").fetchone()

@@ -29,6 +29,7 @@ from culm.store.exchange import Importer, export_bundle, export_plain
 from culm.store.files import BundleWriter, FileCut
 from culm.testing import LogBuilder, build_log, tampered
 from tests.bamboo import oracle
+from tests.store.below import database_of
 from tests.store.model import look
 from tests.store.test_files import Dripping
 
@@ -49,7 +50,7 @@ class UndoError(Exception):
 @contextmanager
 def undone(store: SQLiteStore) -> Iterator[None]:
     """A transaction that is undone in the end, so that one store serves for many files."""
-    with suppress(UndoError), store._database.transaction():
+    with suppress(UndoError), database_of(store).transaction():
         yield
         raise UndoError
 
@@ -225,7 +226,7 @@ def test_progress(store: SQLiteStore, target: SQLiteStore, large: LogBuilder) ->
 def test_many_entries(store: SQLiteStore, target: SQLiteStore) -> None:
     """A file of more entries than one transaction takes is imported whole."""
     for at in range(2300):
-        with store._database.transaction():
+        with database_of(store).transaction():
             store.append(Identity(bytes(32)), 0, [b"%d" % at])
     (log,) = names(store)
     for data in (bundled(store), export(store)):

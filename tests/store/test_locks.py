@@ -15,6 +15,7 @@ from culm.bamboo import Identity
 from culm.errors import StoreError, StoreLocked
 from culm.store import SQLiteStore
 from culm.testing import build_log
+from tests.store.below import database_of
 from tests.store.model import look
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def test_one_store_in_two_threads(place: Path) -> None:
     Appended in between, an entry would be on the disk only if the other's transaction succeeds.
     """
     with SQLiteStore(place) as store, ThreadPoolExecutor(1) as thread:
-        with store._database.transaction():
+        with database_of(store).transaction():
             for use in (lambda: store.append(AUTHOR, 1, [b"lost"]), lambda: list(store.logs())):
                 with pytest.raises(StoreError, match="another thread is using this store"):
                     thread.submit(use).result()

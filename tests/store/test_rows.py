@@ -27,6 +27,7 @@ from culm.store.rows import (
     DamagedRow,
 )
 from culm.testing import build_log
+from tests.store.below import database_of
 from tests.store.damage import put
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def test_a_mistake_of_a_caller_is_told_at_once(tmp_path: Path, *, is_damaged: bo
         assert put(path, "news", "kind", "'text'")
     asked: list[str] = []
     with SQLiteStore(path, read_only=True) as store:
-        store._database.connection.set_trace_callback(asked.append)
+        database_of(store).connection.set_trace_callback(asked.append)
         with pytest.raises(AttributeError):
             store.get(None)  # type: ignore[arg-type]
         with pytest.raises(TypeError):

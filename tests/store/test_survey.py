@@ -12,6 +12,7 @@ from culm.errors import StoreError
 from culm.store import PayloadState, State
 from culm.store.surveyed import Cell, LogLine, Only, Order, cells_between
 from culm.testing.builders import build_log
+from tests.store.below import database_of
 
 if TYPE_CHECKING:
     from culm.store import SQLiteStore
@@ -177,6 +178,6 @@ def test_reading_ends_when_its_time_is_up(store: SQLiteStore) -> None:
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
     survey = store.survey()
     with pytest.raises(StoreError, match="interrupted"), survey.bounded(0.01):
-        store._database.read(endless)
+        database_of(store).read(endless)
     with survey.bounded(10):
         assert 0 == survey.totals().logs

@@ -30,6 +30,7 @@ from culm.testing.builders import tampered
 from culm.wire.stlv import encode_header
 from tests.node.links import Party, run, stream_pair, until_done
 from tests.node.peers import until
+from tests.store.below import database_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -553,7 +554,7 @@ def test_a_full_disk_ends_the_session_and_loses_nothing(parties: list[Party]) ->
     """If the store cannot take more, the session ends with that reason, and what was stored stays."""
     alice, bob, _ = parties
     alice.store.add(build_log(2000, seed=47, payload_size=2000).items())
-    pages = bob.store._database.connection
+    pages = database_of(bob.store).connection
     pages.execute("PRAGMA max_page_count = 200")
     _, ends = run(lambda: sync(bob, alice))
     assert isinstance(ends[0], StoreFull)

@@ -202,7 +202,7 @@ def test_offers_that_wait_have_a_weight(tmp_path: Path, monkeypatch: pytest.Monk
             task = asyncio.create_task(fetching.run())
             await room.wait()
             await until(lambda: fetching.is_idle)
-            assert fetching._weight == 0
+            assert fetching.weight == 0
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             computing.close()

@@ -80,6 +80,7 @@ class Peer:
         purpose = Purpose(key=settings.pop("peer", None), is_live=settings.pop("live", True))
         session = CulmSession(context, streams, purpose)
         self.sessions.append(session)
+        self.streams = streams
         return session
 
     def tell(self) -> None:
@@ -302,7 +303,7 @@ def test_changed_minds(peers: list[Peer]) -> None:
             await session.change_policy(policy)
             await until(lambda: alice.holds(second) == [*range(1, 11)])
             await theirs.change_policy(Policy(block_peers=frozenset([alice.key])))
-            await until(session.driver._writer.is_closing)
+            await until(alice.streams[1].is_closing)
 
     run(main)
 

@@ -232,7 +232,7 @@ def test_writing_at_a_pace(clock: Clock) -> None:
         for at in range(0, len(data), 50_000):
             writer.write(memoryview(data)[at : at + 50_000])
             await writer.drain()
-            assert writer._size <= 64 * 1024
+            assert writer.waiting <= 64 * 1024
         writer.write_eof()
         writer.close()
         await writer.wait_closed()
@@ -466,8 +466,8 @@ def test_each_peer_has_its_own_pace_and_limits() -> None:
     assert isinstance(other_reader, PacedReader)
     assert isinstance(writer, PacedWriter)
     assert isinstance(other_writer, PacedWriter)
-    assert [bucket.rate for bucket in reader._pace._buckets] == [20_000]
-    assert [bucket.rate for bucket in other_reader._pace._buckets] == [30_000]
-    assert writer._pace._buckets[0] is other_writer._pace._buckets[0]
+    assert [bucket.rate for bucket in reader.pace.buckets] == [20_000]
+    assert [bucket.rate for bucket in other_reader.pace.buckets] == [30_000]
+    assert writer.pace.buckets[0] is other_writer.pace.buckets[0]
     assert config.for_peer(url)[0].limits.idle_seconds == 99
     assert config.for_peer(PeerUrl.parse("bushbaby://b:1"))[0].limits.idle_seconds == 30

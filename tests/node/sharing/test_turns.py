@@ -11,9 +11,9 @@ import pytest
 
 from culm.node.sharing.memory import FREE, MemoryBudget
 from culm.node.sharing.turns import Portion, Turns
-from culm.node.storage.worker import Computing, StoreWorker
+from culm.node.storage.worker import Computing, StoreWorker, Worker
 from culm.store import SQLiteStore
-from tests.node.links import SURROUNDINGS, run, run_really
+from tests.node.links import SURROUNDINGS, PartyThread, run, run_really
 from tests.node.peers import until
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def test_steps() -> None:
             return "end"
 
         share = computing.share("alice")
-        assert await share.run_steps(share._threads, steps()) == "end"
+        assert await share.run_steps(Worker(PartyThread()), steps()) == "end"
         computing.close()
 
     run(main)

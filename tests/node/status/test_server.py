@@ -30,6 +30,7 @@ from tests.node.links import CONFIG, run
 from tests.node.peers import until
 from tests.node.status.serving import ME, Talk, next_event, served
 from tests.patience import PATIENCE
+from tests.store.below import database_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -377,7 +378,7 @@ def test_answers_take_bounded_time(store: SQLiteStore) -> None:
 
 def _query_nothing(store: ReadableStore) -> object:
     assert isinstance(store, SQLiteStore)
-    return store._database.read("SELECT * FROM nowhere")
+    return database_of(store).read("SELECT * FROM nowhere")
 
 
 def test_a_store_that_cannot_be_read(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from culm.store import PayloadState, SQLiteStore, migrations
 from culm.store.payloads import pieces
 from culm.store.payloads.folder import Folder
 from culm.testing import LogBuilder
+from tests.store.below import database_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,7 +119,7 @@ def test_a_transaction_that_is_undone(place: Path, log: LogBuilder, monkeypatch:
                 store.add([(entry, LARGE)])
         assert held(store, log, 3) == (PayloadState.ABSENT, b"")
         assert len(folder(store).names()) == 1
-        assert pieces.sweep(store._database) == 1
+        assert pieces.sweep(database_of(store)) == 1
 
         sink = store.payload_sink(entry.place)
         sink.write(LARGE[:700])
@@ -126,7 +127,7 @@ def test_a_transaction_that_is_undone(place: Path, log: LogBuilder, monkeypatch:
         (name,) = folder(store).names()
         folder(store).write(name, 700, b"?" * 2000)  # as by a transaction that was undone
         assert held(store, log, 3) == (PayloadState.PARTIAL, LARGE[:700])
-        assert pieces.sweep(store._database) == 0
+        assert pieces.sweep(database_of(store)) == 0
         sink = store.payload_sink(entry.place)
         assert sink.offset == 700
         sink.write(LARGE[700:])
@@ -199,7 +200,7 @@ def test_an_older_store(place: Path, log: LogBuilder, monkeypatch: pytest.Monkey
             sink.write(LARGE[:300_000])
             sink.close()
             assert folder(store).names() == []
-            connection = store._database.connection
+            connection = database_of(store).connection
             for table in ("news", "payloads_lost"):
                 connection.execute(f"DROP TABLE {table}")
             for trigger in ("news_of_entry", "news_of_release", "news_of_payload", "payload_lost"):
@@ -234,7 +235,7 @@ def test_a_migration_that_fails(place: Path, log: LogBuilder, monkeypatch: pytes
             SQLiteStore(place)
     with SQLiteStore(place) as store:
         folder(store).create()
-        assert pieces.sweep(store._database) == 1
+        assert pieces.sweep(database_of(store)) == 1
         assert len(folder(store).names()) == 1
 
 
@@ -262,5 +263,5 @@ def test_killed(place: Path) -> None:
             entries = list(store.entries((AUTHOR.public, 7)))
             assert told[-1] <= len(entries) <= told[-1] + 1
             assert store.verify().problems == []
-            pieces.sweep(store._database)
+            pieces.sweep(database_of(store))
             assert len(folder(store).names()) == len(entries)

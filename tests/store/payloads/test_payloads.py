@@ -17,6 +17,7 @@ from culm.store import PayloadState, SQLiteStore, State
 from culm.store.exchange import export_bundle, export_plain
 from culm.store.payloads.pieces import PIECE_BYTES
 from culm.testing import LogBuilder
+from tests.store.below import database_of
 from tests.store.damage import put
 from tests.store.large import COMMIT, LARGE, held
 
@@ -157,7 +158,7 @@ def test_a_piece_of_the_wrong_type(place: Path, log: LogBuilder, value: str) -> 
         store.add(log.items())
         stored = store.get(log.entries[0].place)
         assert stored is not None
-        store._database.connection.execute(f"UPDATE payloads SET piece = {value} WHERE entry = ?", (stored.id,))
+        database_of(store).connection.execute(f"UPDATE payloads SET piece = {value} WHERE entry = ?", (stored.id,))
         assert all(isinstance(piece, bytes) for piece in store.payload(stored))
         (held,) = store.lookup(stored.entry.log).page(1, ascending=True, limit=1)
         assert isinstance(held.small, bytes | None)
@@ -171,7 +172,7 @@ def test_bytes_that_are_missing_are_told(place: Path, log: LogBuilder) -> None:
         store.add(log.items())
         stored = store.get(log.entries[0].place)
         assert stored is not None
-        store._database.connection.execute("UPDATE payloads SET piece = x'66' WHERE entry = ?", (stored.id,))
+        database_of(store).connection.execute("UPDATE payloads SET piece = x'66' WHERE entry = ?", (stored.id,))
         with pytest.raises(StoreDamaged, match="a payload of 5 bytes ends after 1"):
             list(store.payload(stored))
         for export in (export_plain, export_bundle):

@@ -21,6 +21,7 @@ from culm.store import SQLiteStore, View
 from culm.store.records import index as records
 from culm.store.schema import VERSION_1
 from culm.testing import LogBuilder, build_log
+from tests.store.below import database_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,8 +152,8 @@ def test_the_greatest_number(store: SQLiteStore) -> None:
     link = log.entries[0].hash
     greatest = log.make(2**64 - 1, b"last", backlink=link, lipmaalink=link)
     store.add([(greatest, b"last")])
-    store._database.connection.execute("UPDATE entries SET state = 2")  # its path would be long
-    with store._database.transaction():
+    database_of(store).connection.execute("UPDATE entries SET state = 2")  # its path would be long
+    with database_of(store).transaction():
         pass
     with store.record_set(View.ENTRIES) as storage:
         assert everything(storage) == [(2**64 - 2, greatest.hash[2:34])]
@@ -196,9 +197,9 @@ def test_blocks_are_given_up_again(store: SQLiteStore, page: int, monkeypatch: p
     log = build_log(3000)
     store.add(log.items(), authenticated=True)
     blocks = "SELECT count(*) FROM record_blocks WHERE kind = 0"
-    assert store._database.connection.execute(blocks).fetchone()[0] > 3000 // records.MAX_BLOCK
+    assert database_of(store).connection.execute(blocks).fetchone()[0] > 3000 // records.MAX_BLOCK
     store.add([(log.make(3, b"otherwise"), None)])
-    assert store._database.connection.execute(blocks).fetchone() == (1,)
+    assert database_of(store).connection.execute(blocks).fetchone() == (1,)
     assert store.verify().problems == []
 
 
@@ -224,7 +225,7 @@ def test_an_older_store_gets_an_index(tmp_path: Path) -> None:
         store.add([(logs[0].make(100, b"otherwise"), None)])
         store.forget(logs[1].entries[30].place)
         before = [in_store(store, view) for view in View]
-        connection = store._database.connection
+        connection = database_of(store).connection
         for (statement,) in connection.execute(
             "SELECT 'DROP ' || type || ' ' || name FROM sqlite_schema WHERE type IN ('trigger', 'index')"
             " AND name NOT LIKE 'sqlite_%' UNION ALL SELECT 'DROP TABLE ' || name FROM sqlite_schema"
@@ -293,7 +294,7 @@ def test_a_whole_log_is_one_range(store: SQLiteStore) -> None:
     log = build_log(1500)
     store.add(log.items(), authenticated=True)
     assert list(store.held(log.identity.public, 0)) == [Range(1, 1500)]
-    assert store._database.connection.execute("SELECT count(*) FROM runs").fetchone() == (2,)
+    assert database_of(store).connection.execute("SELECT count(*) FROM runs").fetchone() == (2,)
 
 
 # -- sessions -------------------------------------------------------------------------------------------------------

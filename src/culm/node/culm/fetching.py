@@ -81,7 +81,7 @@ class Fetching:
         self._progressed = progressed
         self._wanted: dict[Log, Offer | None] = {}  # Not asked for yet; None: to be asked for in any case.
         self._later: dict[Log, Offer] = {}  # Offers of logs that are asked for in any case: looked at after that.
-        self._weight = 0  # Bytes that ``_wanted`` counts for.
+        self.weight = 0  # Bytes that ``_wanted`` counts for.
         self._waiting: set[Log] = set()  # Wanted logs that other sessions have claimed.
         self._busy: dict[Log, _Request] = {}
         self._tries: dict[Log, int] = {}  # How often a log was asked for and did not come in full.
@@ -91,7 +91,7 @@ class Fetching:
     @property
     def is_full(self) -> bool:
         """Whether the peer has to wait before it may offer more."""
-        return self._weight > MOST_WAITING
+        return self.weight > MOST_WAITING
 
     @property
     def is_idle(self) -> bool:
@@ -112,7 +112,7 @@ class Fetching:
     def _want(self, log: Log, offer: Offer | None) -> None:
         self._want_no_more(log)
         self._wanted[log] = offer
-        self._weight += _weight(offer)
+        self.weight += _weight(offer)
 
     def _want_again(self, again: list[_Again]) -> None:
         for log, offer, in_any_case in again:
@@ -124,7 +124,7 @@ class Fetching:
                 self._want(log, offer)
 
     def _want_no_more(self, log: Log) -> None:
-        self._weight -= _weight(self._wanted.pop(log)) if log in self._wanted else 0
+        self.weight -= _weight(self._wanted.pop(log)) if log in self._wanted else 0
 
     def finished(self, logs: list[Log]) -> None:
         """All that the peer has of these logs has come: let other sessions fetch them, and look at them once more."""

@@ -58,14 +58,14 @@ class _Pace:
     """All the caps of one direction of a connection. ``piece``: bytes, the most that any of the buckets takes."""
 
     def __init__(self, buckets: Sequence[Bucket], clock: Callable[[], float]) -> None:
-        self._buckets = buckets
+        self.buckets = buckets
         self._clock = clock
         self.piece = min(bucket.burst for bucket in buckets)
 
     async def wait(self, size: int) -> None:
         """Wait until ``size`` bytes, at most ``piece``, may go by every bucket."""
         now = self._clock()
-        wait = max(bucket.reserve(size, now) for bucket in self._buckets)
+        wait = max(bucket.reserve(size, now) for bucket in self.buckets)
         if wait > 0:
             await asyncio.sleep(wait)
 
@@ -75,13 +75,13 @@ class PacedReader:
 
     def __init__(self, reader: asyncio.StreamReader, pace: _Pace) -> None:
         self._reader = reader
-        self._pace = pace
+        self.pace = pace
 
     async def read(self, size: int) -> bytes:
         """Up to ``size`` bytes, and no more than ``burst`` ones; none at the end of the stream."""
-        data = await self._reader.read(min(size, self._pace.piece))
+        data = await self._reader.read(min(size, self.pace.piece))
         if data:
-            await self._pace.wait(len(data))
+            await self.pace.wait(len(data))
         return data
 
     async def readexactly(self, size: int) -> bytes:
@@ -104,7 +104,7 @@ class PacedWriter:
 
     def __init__(self, writer: asyncio.StreamWriter, pace: _Pace) -> None:
         self._writer = writer
-        self._pace = pace
+        self.pace = pace
         self._pending: deque[memoryview] = deque()
         self._size = 0
         self._moved = asyncio.Event()
@@ -140,10 +140,10 @@ class PacedWriter:
         try:
             while self._pending:
                 view = self._pending.popleft()
-                piece, rest = view[: self._pace.piece], view[self._pace.piece :]
+                piece, rest = view[: self.pace.piece], view[self.pace.piece :]
                 if rest:
                     self._pending.appendleft(rest)
-                await self._pace.wait(len(piece))
+                await self.pace.wait(len(piece))
                 self._writer.write(piece)
                 await self._writer.drain()
                 self._size -= len(piece)

@@ -14,6 +14,7 @@ from asyncio import sslproto
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from culm.testing.simulation.loop import HOST
@@ -23,7 +24,7 @@ from culm.testing.simulation.transport import SimulatedTransport
 if TYPE_CHECKING:
     import ssl as tls
     from collections import Counter
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from random import Random
 
     from culm.testing.simulation.host import Host
@@ -217,6 +218,7 @@ class Network:
     up: dict[str, Host] = field(default_factory=dict)
     apart: set[frozenset[str]] = field(default_factory=set)
     _made: int = 0
+    _ports: Iterator[int] = field(default_factory=partial(count, 1))
 
     # -- hosts -------------------------------------------------------------------------------------------------
 
@@ -289,7 +291,8 @@ class Network:
         """Listen at an address; port 0: any free one. ``OSError`` if somebody listens there already."""
         host: Any = HOST.get()
         if not port:
-            port = next(number for number in range(1, 65536) if (address, number) not in self.listeners)
+            # Never one that was in use before: whoever had it may come back to it, as a node that starts again does.
+            port = next(number for number in self._ports if (address, number) not in self.listeners)
         place = address, port
         listener = _Listener(host, factory, copy_context(), ssl)
         if not host.is_gone:  # The program of a host that is gone runs on to its end, with no effect on the others.

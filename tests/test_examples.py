@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from culm import Identity, Node, Store, author_text
-from tests.node.links import run
+from tests.node.links import run_really
 from tests.node.peers import until
 from tests.patience import PATIENCE
 
@@ -124,7 +124,7 @@ def test_chat(people: list[Person], tmp_path: Path) -> None:
 def test_sensor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Everything measured is at the station although the link breaks; of that the sensor keeps no payload."""
     sensor = loaded("sensor")
-    run(lambda: sensor.measure_and_send(tmp_path, sensor.FlakyLink(60_000)))
+    run_really(lambda: sensor.measure_and_send(tmp_path, sensor.FlakyLink(60_000)))
     assert "the sensor keeps 0 payloads" in capsys.readouterr().out.splitlines()[-1]
     with Store(tmp_path / "sensor.db") as sent, Store(tmp_path / "station.db") as received:
         (log,) = (log for log in sent.logs() if log.payloads == 0)
@@ -166,7 +166,7 @@ def test_mirror(tmp_path: Path) -> None:
             assert {"2": b"tree" * 100_000, "3": b"fruit"} == files()
 
     folder.mkdir()
-    run(main)
+    run_really(main)
 
 
 def test_react(tmp_path: Path) -> None:
@@ -195,4 +195,4 @@ def test_react(tmp_path: Path) -> None:
             await during(react(*arguments), lambda: alarms == [2, 4, 5])
             listening.cancel()
 
-    run(main)
+    run_really(main)

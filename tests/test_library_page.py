@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.node.links import run
+from tests.node.links import run_really
 
 if TYPE_CHECKING:
     import pytest
@@ -31,7 +31,7 @@ def test_every_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
             if inspect.isawaitable(result):
                 await result
 
-    run(main)
+    run_really(main)
     output = capsys.readouterr().out.splitlines()
     assert len(blocks) >= 15
     assert "4" in output  # the entry behind the cursor

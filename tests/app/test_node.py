@@ -1,4 +1,7 @@
-"""``culm.Node``: what a program does with it, alone and with peers on this machine."""
+"""``culm.Node``: what a program does with it, alone and with peers on this machine.
+
+They run really: a program has no say in the threads and the sockets of its node.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from culm.errors import AfterEndOfLog, ConfigError, ForkDetected, StoreError
 from culm.node.config import NodeConfig, NodeLimits
 from culm.ranges import Range, RangeSet
 from culm.testing import LogBuilder, build_log
-from tests.node.links import run
+from tests.node.links import run_really
 from tests.node.peers import until
 
 if TYPE_CHECKING:
@@ -73,7 +76,7 @@ def test_appending_and_reading(tmp_path: Path) -> None:
             assert (4, True) == (summary.newest, summary.ended)
             assert (4, []) == ((report := await node.verify()).entries, report.problems)
 
-    run(main)
+    run_really(main)
 
 
 def test_forgetting(tmp_path: Path) -> None:
@@ -89,7 +92,7 @@ def test_forgetting(tmp_path: Path) -> None:
                 await node.payload(LOG.entries[0])
             assert [1] == await numbers(node, 1)
 
-    run(main)
+    run_really(main)
 
 
 def test_a_home(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +106,7 @@ def test_a_home(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             await node.follow(LOG.identity.public.hex(), max_payload=100)
             return node.author
 
-    author = run(main)
+    author = run_really(main)
     assert 0 == command(["--home", str(home), "following", "--clump", "tests"])
     assert "5.." in capsys.readouterr().out
 
@@ -119,7 +122,7 @@ def test_a_home(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             await node.follow_everything()
             assert node.following is None
 
-    run(again)
+    run_really(again)
 
 
 def test_a_home_with_a_passphrase(tmp_path: Path) -> None:
@@ -129,11 +132,11 @@ def test_a_home_with_a_passphrase(tmp_path: Path) -> None:
         async with Node.open(tmp_path / "home", passphrase=passphrase, create=passphrase == "right") as node:
             return node.author
 
-    made = run(lambda: author("right"))
-    assert made == run(lambda: author("right"))
+    made = run_really(lambda: author("right"))
+    assert made == run_really(lambda: author("right"))
     for wrong in ("wrong", None):
         with pytest.raises(ConfigError, match="passphrase"):
-            run(lambda wrong=wrong: author(wrong))  # type: ignore[misc]
+            run_really(lambda wrong=wrong: author(wrong))  # type: ignore[misc]
 
 
 def test_wrong_calls(tmp_path: Path) -> None:
@@ -174,7 +177,7 @@ def test_wrong_calls(tmp_path: Path) -> None:
                 await node.sync(f"culm://{node.name}@127.0.0.1:1", [1])
             assert ([], None) == (node.peers(), node.following)
 
-    run(main)
+    run_really(main)
 
 
 def test_a_closed_node(tmp_path: Path) -> None:
@@ -195,7 +198,7 @@ def test_a_closed_node(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="closed"):
             node.subscribe()
 
-    run(main)
+    run_really(main)
 
 
 def test_live_with_a_peer(tmp_path: Path) -> None:
@@ -220,7 +223,7 @@ def test_live_with_a_peer(tmp_path: Path) -> None:
             await other.connect(url)
             assert b"while away" == await other.payload(await anext(news))
 
-    run(main)
+    run_really(main)
 
 
 def test_a_peer_that_is_not_there(tmp_path: Path) -> None:
@@ -236,7 +239,7 @@ def test_a_peer_that_is_not_there(tmp_path: Path) -> None:
             await until(lambda: other.peers()[0].problem is not None)
             assert not other.peers()[0].connected
 
-    run(main)
+    run_really(main)
 
 
 @pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
@@ -253,7 +256,7 @@ def test_syncing_once(tmp_path: Path, scheme: str) -> None:
             summary = await other.sync(url, named, progress=told.append)
             assert (5, [1, 2, 3, 4, 5]) == (summary.entries_received, await numbers(other, (one.author, 1)))
 
-    run(main)
+    run_really(main)
     assert told
 
 
@@ -276,7 +279,7 @@ def test_following_narrows_what_comes(tmp_path: Path) -> None:
             await other.sync(url)
             assert LOG.payloads[LOG.entries[14].hash] == await other.payload(LOG.entries[14])
 
-    run(main)
+    run_really(main)
 
 
 def test_blocking(tmp_path: Path) -> None:
@@ -291,7 +294,7 @@ def test_blocking(tmp_path: Path) -> None:
                 await other.sync(url)
             assert [] == await other.logs()
 
-    run(main)
+    run_really(main)
 
 
 def test_forks(tmp_path: Path) -> None:
@@ -311,7 +314,7 @@ def test_forks(tmp_path: Path) -> None:
             with pytest.raises(ForkDetected):
                 await node.append(3, "three")
 
-    run(main)
+    run_really(main)
 
 
 def test_subscribing_to_what_is_held(tmp_path: Path) -> None:
@@ -329,7 +332,7 @@ def test_subscribing_to_what_is_held(tmp_path: Path) -> None:
             seen += [(await anext(news)).seq for _ in range(100)]
             assert list(range(1, 701)) == seen
 
-    run(main)
+    run_really(main)
 
 
 def test_cursors(tmp_path: Path) -> None:
@@ -360,8 +363,8 @@ def test_cursors(tmp_path: Path) -> None:
             with pytest.raises(StoreError, match="another store"):
                 await anext(other.subscribe(since=cursors[4]))
 
-    run(main)
-    run(again)
+    run_really(main)
+    run_really(again)
 
 
 def test_from_now_on(tmp_path: Path) -> None:
@@ -374,7 +377,7 @@ def test_from_now_on(tmp_path: Path) -> None:
             await node.append(1, "after")
             assert 2 == (await anext(news)).seq
 
-    run(main)
+    run_really(main)
 
 
 def test_a_slow_consumer_and_many(tmp_path: Path) -> None:
@@ -398,7 +401,7 @@ def test_a_slow_consumer_and_many(tmp_path: Path) -> None:
             await node._engine.worker.run(_fill, node)
             assert [list(range(1, 301))] * 2 == await asyncio.gather(*consumers)
 
-    run(main)
+    run_really(main)
 
 
 def _fill(node: Node) -> None:
@@ -428,7 +431,7 @@ def test_the_end_of_a_subscription(tmp_path: Path) -> None:
         assert [] == second
         assert await anext(later, None) is None
 
-    run(main)
+    run_really(main)
 
 
 def test_a_subscription_that_nobody_reads(tmp_path: Path) -> None:
@@ -442,7 +445,7 @@ def test_a_subscription_that_nobody_reads(tmp_path: Path) -> None:
             gc.collect()
             assert [] == list(node._subscriptions)
 
-    run(main)
+    run_really(main)
 
 
 def test_news_while_they_come_from_a_peer(tmp_path: Path) -> None:
@@ -460,7 +463,7 @@ def test_news_while_they_come_from_a_peer(tmp_path: Path) -> None:
                 assert log.payloads[entry.hash] == await other.payload(entry)
             await syncing
 
-    run(main)
+    run_really(main)
 
 
 def test_a_node_that_stops_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -479,4 +482,4 @@ def test_a_node_that_stops_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyP
             await node.close()
 
     monkeypatch.setattr("culm.node.service.folding", fail)
-    run(main)
+    run_really(main)

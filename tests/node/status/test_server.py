@@ -1,4 +1,7 @@
-"""The server: who is answered, how, and that nobody who watches can hold it up."""
+"""The server: who is answered, how, and that nobody who watches can hold it up.
+
+They run really: the HTTP server and its clients are aiohttp's, and want real sockets.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from culm.node.status.server import StatusServer
 from culm.store import SQLiteStore
 from culm.testing.builders import build_log
 from culm.wire.places import log_text
-from tests.node.links import CONFIG, run
+from tests.node.links import CONFIG, run_really
 from tests.node.peers import until
 from tests.node.status.serving import ME, Talk, next_event, served
 from tests.patience import PATIENCE
@@ -78,7 +81,7 @@ def test_every_address_answers_safely(store: SQLiteStore) -> None:
                 assert "Access-Control-Allow-Origin" not in headers
 
     assert "unsafe" not in POLICY
-    run(main)
+    run_really(main)
 
 
 def test_nothing_but_the_page_itself_is_needed(store: SQLiteStore) -> None:
@@ -96,7 +99,7 @@ def test_nothing_but_the_page_itself_is_needed(store: SQLiteStore) -> None:
             assert "<script>" not in html
             assert "style=" not in html
 
-    run(main)
+    run_really(main)
 
 
 def test_other_names_are_refused(store: SQLiteStore) -> None:
@@ -110,7 +113,7 @@ def test_other_names_are_refused(store: SQLiteStore) -> None:
                 assert "identity" not in str(text)
             assert 200 == (await page.get("/", headers={"Host": "localhost:1"}))[0]
 
-    run(main)
+    run_really(main)
 
 
 def test_other_sites_may_only_link_to_it(store: SQLiteStore) -> None:
@@ -125,7 +128,7 @@ def test_other_sites_may_only_link_to_it(store: SQLiteStore) -> None:
             link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
             assert 200 == (await page.get("/", headers=link))[0]
 
-    run(main)
+    run_really(main)
 
 
 def test_connections_are_bounded(store: SQLiteStore) -> None:
@@ -145,7 +148,7 @@ def test_connections_are_bounded(store: SQLiteStore) -> None:
             await until(lambda: not page.server._runner.server.connections)  # type: ignore[union-attr]
             assert 200 == (await page.get("/healthz"))[0]
 
-    run(main)
+    run_really(main)
 
 
 def test_nothing_can_be_changed(store: SQLiteStore) -> None:
@@ -159,7 +162,7 @@ def test_nothing_can_be_changed(store: SQLiteStore) -> None:
             assert 200 == (await page.get("/api/logs", method="HEAD"))[0]
             assert 200 == (await page.get("/events", method="HEAD"))[0]
 
-    run(main)
+    run_really(main)
 
 
 def test_a_token_is_asked_for(store: SQLiteStore) -> None:
@@ -175,7 +178,7 @@ def test_a_token_is_asked_for(store: SQLiteStore) -> None:
                     assert is_open or "Bearer" in answered["WWW-Authenticate"]
                 assert 200 == (await page.get(path, headers={"Authorization": f"Bearer {TOKEN}"}))[0]
 
-    run(main)
+    run_really(main)
 
 
 def test_a_token_becomes_a_cookie(store: SQLiteStore) -> None:
@@ -197,7 +200,7 @@ def test_a_token_becomes_a_cookie(store: SQLiteStore) -> None:
         async with served(store.path, token=TOKEN) as page:
             assert 401 == (await page.get("/api/overview", headers={"Cookie": pair}))[0], "it ends with the process"
 
-    run(main)
+    run_really(main)
 
 
 def test_beyond_this_machine_a_token_is_a_must(store: SQLiteStore) -> None:
@@ -237,7 +240,7 @@ def test_bad_requests(store: SQLiteStore, path: str, status: int) -> None:
             assert status == found
             assert "/api/nothing" == path or list(content) == ["error"]
 
-    run(main)
+    run_really(main)
 
 
 def test_the_proof_is_a_file(store: SQLiteStore) -> None:
@@ -249,7 +252,7 @@ def test_the_proof_is_a_file(store: SQLiteStore) -> None:
             assert "attachment" in answer.headers["Content-Disposition"]
             assert (await answer.read()).startswith(b"CULMBUNDLE1\n")
 
-    run(main)
+    run_really(main)
 
 
 def test_what_happens_is_told_at_once(store: SQLiteStore) -> None:
@@ -270,7 +273,7 @@ def test_what_happens_is_told_at_once(store: SQLiteStore) -> None:
             page.roster.began(Talk(), "a caller")
             assert 1 == json.loads(await next_event(stream, "overview"))["session_count"]
 
-    run(main)
+    run_really(main)
 
 
 def test_only_so_many_may_watch(store: SQLiteStore) -> None:
@@ -287,7 +290,7 @@ def test_only_so_many_may_watch(store: SQLiteStore) -> None:
             async with page.client.get(page.server.url + "events") as again:
                 await next_event(again, "overview")
 
-    run(main)
+    run_really(main)
 
 
 def test_who_takes_nothing_is_dropped(store: SQLiteStore) -> None:
@@ -312,7 +315,7 @@ def test_who_takes_nothing_is_dropped(store: SQLiteStore) -> None:
                 assert 1 == len(page.server.hub)
             deaf.close()
 
-    run(main)
+    run_really(main)
 
 
 async def next_event_large(answer: Any) -> str:
@@ -341,7 +344,7 @@ def test_the_hub_waits_for_nobody() -> None:
         assert b"0" == await slow.next()
         hub.join(lambda: None)
 
-    run(main)
+    run_really(main)
 
 
 def test_events_stay_on_their_line() -> None:
@@ -373,7 +376,7 @@ def test_answers_take_bounded_time(store: SQLiteStore) -> None:
             go_on.set()
             reader.close()
 
-    run(main)
+    run_really(main)
 
 
 def _query_nothing(store: ReadableStore) -> object:
@@ -397,7 +400,7 @@ def test_a_store_that_cannot_be_read(store: SQLiteStore, monkeypatch: pytest.Mon
                 assert (503, {"error": "the store cannot be read"}) == (status, content), "and nothing of its path"
             assert 200 == (await page.get("/"))[0]
 
-    run(main)
+    run_really(main)
 
 
 def test_an_address_that_is_taken(store: SQLiteStore) -> None:
@@ -411,7 +414,7 @@ def test_an_address_that_is_taken(store: SQLiteStore) -> None:
                 async with StatusServer(Roster(ME, store.path), StatusSettings("127.0.0.1", port)):
                     raise AssertionError
 
-    run(main)
+    run_really(main)
 
 
 @pytest.mark.parametrize("part", ["aiohttp", "prometheus_client"])
@@ -445,4 +448,4 @@ def test_a_node_fills_the_roster(store: SQLiteStore) -> None:
         stop.set()
         await running
 
-    run(main)
+    run_really(main)

@@ -27,7 +27,7 @@ CODE := $(wildcard src tests bench crash fuzz soak storm examples docs deploy)
 TYPED := $(wildcard src tests bench crash fuzz soak storm examples deploy)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint format types storm crash models soak hostile audit screenshots cluster bench compare versions fuzz docs lock clean python-check
+.PHONY: help demo test quick coverage lint format types storm crash models soak hostile audit screenshots cluster bench compare versions fuzz docs lock clean python-check
 
 help:  ## say what the verbs do
 	@echo "make VERB, each sets up .venv itself when it is needed:"
@@ -39,7 +39,10 @@ demo: $(READY)  ## run the guided example
 test: $(READY)  ## run all the tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-coverage: $(READY)  ## the same, with the floor on branch coverage (takes half as long again)
+quick: $(READY)  ## run the tests that take a minute together: no Spark, no processes, no long properties
+	@$(BIN)/python -m pytest --quick $(PYTEST_ARGS)
+
+coverage: $(READY)  ## all the tests, with the floor on branch coverage (takes half as long again)
 	@$(BIN)/python -m pytest --cov $(PYTEST_ARGS)
 
 lint: $(READY)  ## check style and formatting

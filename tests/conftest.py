@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from typing import TYPE_CHECKING
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import models
+from tests import models, quick
 
 for _name in ("asking", "machine", "machine_reading", "machine_transfers", "machine_writing"):
     pytest.register_assert_rewrite(f"tests.store.{_name}")
@@ -23,23 +24,45 @@ settings.register_profile("culm", deadline=None, suppress_health_check=[_SLOW])
 settings.load_profile("culm")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--quick``, which ``make quick`` gives."""
+    parser.addoption("--quick", action="store_true", help="only tests to run while thinking (tests/quick.py)")
+
+
 def pytest_configure() -> None:
     """Programs that are started can be interrupted, also where whoever started the tests ignores that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell has it for what it runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are cores: many tests wait for something."""
-    return (os.cpu_count() or 1) + 1
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One process more than there are cores, because many tests wait for something; those of a quick run do not."""
+    return (os.cpu_count() or 1) + (not config.getoption("quick"))
 
 
 @pytest.hookimpl(tryfirst=True)  # before the names of groups are read
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests that need Spark go to one process: they share its session."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what starts processes, and send all tests that need Spark to one process: they share its session."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark") is not None:
+            item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.xdist_group("spark"))
+        if isinstance(item, pytest.Function) and quick.starts_processes(_functions(item)):
+            item.add_marker(pytest.mark.subprocess)
+    if config.getoption("quick"):
+        left_out = {item for item in items if any(item.get_closest_marker(name) for name in quick.LEFT_OUT)}
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+        for item in items:
+            quick.fewer_examples(getattr(item, "function", None))
+
+
+def _functions(item: pytest.Function) -> list[Any]:
+    """The function of a test, and those of its fixtures."""
+    function: Any = item.function
+    inner = getattr(getattr(function, "hypothesis", None), "inner_test", function)
+    fixtures = item._fixtureinfo.name2fixturedefs.values()
+    return [function, inner, *(fixture.func for definitions in fixtures for fixture in definitions)]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,14 +70,17 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """A test of random operations against a model tells how many there were, whether it fails or not."""
     models.COUNTS.clear()
     try:
-        yield
+        with quick.watched(item) if item.config.getoption("quick") else nullcontext():
+            yield
     finally:
         if models.COUNTS:
             item.user_properties.append(("models", dict(models.COUNTS)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Where more than usual was asked for (``make models``): a line for each such test, and one for all."""
+    """The slowest tests of a quick run. Of ``make models`` a line for each such test, and one for all."""
+    if terminalreporter.config.getoption("quick"):
+        quick.write_slowest(terminalreporter)
     if models.FACTOR == 1:
         return
     total: Counter[str] = Counter()

@@ -76,6 +76,7 @@ def test_a_changed_box_is_refused(length: int, at: int, odd_counter: bool) -> No
         open_box(memoryview(box), KEY, odd_counter=odd_counter)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd_counter", [False, True])
 def test_a_large_box_is_never_held_twice(odd_counter: bool) -> None:
     """Sealing and opening 20 MiB takes little memory besides the box itself."""

@@ -290,6 +290,7 @@ def _numbers(runs: Runs) -> list[int]:
     return [seq for first, last in runs for seq in range(first, last + 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover  # measuring would take four times as long
 @pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, BATCH))
 def test_storms(first: int) -> None:

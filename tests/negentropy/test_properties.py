@@ -71,6 +71,7 @@ def limits_that_cut(rng: random.Random, ours: list[Item], theirs: list[Item]) ->
     return max(4096, max(map(len, messages[0::2])) + 200 - rng.randrange(400)), server
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover  # measuring would take several times as long
 def test_no_difference_is_ever_missed() -> None:
     """Whatever the limits, every difference is found, once, and no message is longer than its limit.

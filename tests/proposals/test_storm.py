@@ -216,6 +216,7 @@ class Storm:
         self.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_storms(group: int) -> None:
     """No message between two honest endpoints is ever invalid, and afterwards both hold what either held."""

@@ -72,6 +72,7 @@ def check_pair(a: Range, b: Range) -> None:
     assert intersect_bytes(one, other) == (encode(both), just_that), (a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover  # measuring would take several times as long
 def test_all_pairs_of_spans() -> None:
     """Whole entries: every pair of spans up to the length."""
@@ -80,6 +81,7 @@ def test_all_pairs_of_spans() -> None:
         check_pair(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover  # measuring would take several times as long
 def test_all_pairs_of_short_ranges() -> None:
     """Every pair up to half the length (at most 6), with every choice of metadata and payloads."""

@@ -10,6 +10,8 @@ import pytest
 from culm.errors import ConfigError
 from culm.spark import java
 
+pytestmark = pytest.mark.subprocess  # what is tested asks each Java it finds for its version
+
 
 def fake_java(folder: Path, says: str) -> Path:
     """A home whose ``java`` prints a version, or its arguments."""

@@ -46,6 +46,7 @@ def block_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     return bits
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("block_bits")
 class TestAnyBlocks:
     """The verdicts do not depend on how logs are cut."""

@@ -61,6 +61,7 @@ def arrivals(draw: st.DrawFn) -> list[list[Item]]:
     return groups
 
 
+@pytest.mark.slow
 @given(groups=arrivals(), reopened=st.sets(st.integers(0, 20)))
 @settings(deadline=None, max_examples=100)
 def test_any_order(groups: list[list[Item]], reopened: set[int]) -> None:

@@ -151,6 +151,7 @@ def test_nothing_is_wrong_with_a_good_store(good: Path, tmp_path: Path, *, is_wr
     assert answers(copy(good, tmp_path), is_written=is_written) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES)
 def test_values_that_cannot_be_there(good: Path, tmp_path: Path, table: str) -> None:
     """A column that holds something of another kind or size raises Culm's errors at most, whoever reads it."""
@@ -161,6 +162,7 @@ def test_values_that_cannot_be_there(good: Path, tmp_path: Path, table: str) -> 
                 answers(path, is_written=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES)
 def test_writing_among_values_that_cannot_be_there(good: Path, tmp_path: Path, table: str) -> None:
     """The same for whoever writes."""

@@ -223,6 +223,7 @@ def test_progress(store: SQLiteStore, target: SQLiteStore, large: LogBuilder) ->
         assert (3, len(LARGE) + 10) == told[-1]
 
 
+@pytest.mark.slow
 def test_many_entries(store: SQLiteStore, target: SQLiteStore) -> None:
     """A file of more entries than one transaction takes is imported whole."""
     for at in range(2300):
@@ -448,6 +449,7 @@ def test_every_truncation(target: SQLiteStore, data: bytes) -> None:
     assert sorted(added) == added
 
 
+@pytest.mark.slow
 @damaged
 def test_every_byte_corrupted(target: SQLiteStore, data: bytes) -> None:
     """With any one byte changed the file brings what is genuine, or less, with documented errors only."""

@@ -23,6 +23,7 @@ LARGE_SEED = 39  # with payloads that no connection takes at once
 TELL = "import sys; from storm.seeds import run_seed; run_seed(int(sys.argv[1]), print)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, A_PART))
 def test_some_seeds(first: int) -> None:
     """Nothing verified disappears, nothing unverified shows, forks come to light, and everybody gets what they want."""
@@ -33,6 +34,7 @@ def test_some_seeds(first: int) -> None:
     assert found.counts["connections"] >= A_PART
 
 
+@pytest.mark.slow
 def test_what_there_is_in_these_seeds() -> None:
     """Every kind of event, every protocol, troubled and calm networks, authors with two stores: nothing is left out."""
     plans = [draw(seed) for seed in range(SEEDS)]

@@ -129,6 +129,7 @@ def test_any_bytes(data: bytes, size: int, window: int) -> None:
         assert len(decode(Decoder(window), size, data)) == size
 
 
+@pytest.mark.slow
 def test_long_texts() -> None:
     """A text of many windows comes back, and what repeats takes less room, at every level."""
     rng = random.Random(2)

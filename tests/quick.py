@@ -1,0 +1,144 @@
+"""What ``make quick`` (``pytest --quick``) leaves out, and what it does not let pass.
+
+A test belongs to the quick run unless it starts Spark, starts a process, or is long. The first two are found out here,
+by looking through the code of the test and of its fixtures; a long test is marked by hand (``slow``, or ``models`` with
+``tests.models``). So a new test is in the quick run without anybody thinking of it, and the quick run stays quick
+because it fails a test that takes more than ``CPU_SECONDS``, or that starts a process all the same.
+
+The bound is on CPU time, because the time on the wall depends on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from types import CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+CPU_SECONDS = 2.0
+"""How long a test of the quick run may compute: the median takes a hundredth of that, so whoever needs it is no check
+to run while thinking."""
+SHOWN = 10  # slowest tests that a quick run ends with
+LEFT_OUT = ("cluster", "models", "slow", "spark", "subprocess")
+"""Marks of tests that the quick run leaves out."""
+EXAMPLES = 20
+"""How many examples a property has at most: enough to notice what is plainly wrong; `make test` runs hundreds."""
+
+_OURS = ("tests", "bench", "crash", "fuzz", "soak", "storm")
+_STARTS = {"subprocess.Popen", "os.fork", "os.posix_spawn", "os.system", "os.exec"}  # audit events
+
+
+# -- which tests start processes -----------------------------------------------------------------------------------
+
+
+def starts_processes(functions: Iterable[Any]) -> bool:
+    """Whether functions of the tests use ``subprocess``, themselves or through others of ours that they name."""
+    seen: set[int] = set()
+    waiting: list[Any] = list(functions)
+    while waiting:
+        item = waiting.pop()
+        if item is subprocess or getattr(item, "__module__", None) == "subprocess":
+            return True
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, type):
+            waiting += [value for value in vars(item).values() if _is_ours(item) and not isinstance(value, type)]
+            continue
+        function = getattr(item, "__func__", getattr(item, "fget", item))
+        function = getattr(function, "__wrapped__", function)
+        if isinstance(function, FunctionType) and _is_ours(function):
+            waiting += _named(function)
+    return False
+
+
+def _is_ours(item: Any) -> bool:
+    return (item.__module__ or "").partition(".")[0] in _OURS
+
+
+def _named(function: FunctionType) -> Iterator[Any]:
+    """The functions, classes and modules that a function names, also as attributes of modules of ours."""
+    names = set(_names(function.__code__))
+    for name in names & function.__globals__.keys():
+        value = function.__globals__[name]
+        if isinstance(value, ModuleType) and value.__name__.partition(".")[0] in _OURS:
+            yield from (vars(value)[inner] for inner in names & vars(value).keys())
+        else:
+            yield value
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def fewer_examples(function: Any) -> None:
+    """Bound the examples of a property, whatever it says itself; other tests stay as they are."""
+    own = getattr(function, "_hypothesis_internal_use_settings", None)  # Hypothesis has no public name for it
+    if own is not None and own.max_examples > EXAMPLES:
+        function._hypothesis_internal_use_settings = settings(own, max_examples=EXAMPLES)
+
+
+# -- what a quick run does not let pass ----------------------------------------------------------------------------
+
+
+class _Guard:
+    """Refuses processes while a quick test runs. It cannot be taken back, as audit hooks cannot, only be idle."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.is_hooked = False
+
+    def __call__(self, event: str, _: object) -> None:
+        if self.is_on and event in _STARTS:
+            self.is_on = False  # so that what the failure itself does is not refused
+            pytest.fail("a test of the quick run starts a process: mark it with pytest.mark.subprocess")
+
+
+_GUARD = _Guard()
+
+
+@contextmanager
+def watched(item: pytest.Item) -> Iterator[None]:
+    """Run a test of the quick run: it starts no process, and takes no more than ``CPU_SECONDS``."""
+    if not _GUARD.is_hooked:
+        sys.addaudithook(_GUARD)
+        _GUARD.is_hooked = True
+    _GUARD.is_on = True
+    began = time.process_time()
+    try:
+        yield
+    finally:
+        _GUARD.is_on = False
+        spent = time.process_time() - began
+        item.user_properties.append(("cpu", spent))
+    if spent > CPU_SECONDS:
+        pytest.fail(
+            f"took {spent:.1f} s of CPU, and a test of the quick run may take {CPU_SECONDS}:"
+            " make it shorter, or mark it with pytest.mark.slow"
+        )
+
+
+def write_slowest(reporter: pytest.TerminalReporter) -> None:
+    """Show the tests that took most CPU time."""
+    spent = [
+        (seconds, report.nodeid)
+        for report in [*reporter.getreports("passed"), *reporter.getreports("failed")]
+        if report.when == "call"
+        for name, seconds in report.user_properties
+        if name == "cpu"
+    ]
+    total = sum(seconds for seconds, _ in spent)
+    reporter.section(f"CPU time: {len(spent)} tests took {total:.0f} s in all; the {SHOWN} slowest of them")
+    for seconds, name in sorted(spent, reverse=True)[:SHOWN]:
+        reporter.write_line(f"{seconds:6.2f} s  {name}")

@@ -33,6 +33,7 @@ EXAMPLES = 20
 """How many examples a property has at most: enough to notice what is plainly wrong; `make test` runs hundreds."""
 
 _OURS = ("tests", "bench", "crash", "fuzz", "soak", "storm")
+_INSIDE = ("__func__", "fget", "func")  # where methods and properties of all kinds have their function
 _STARTS = {"subprocess.Popen", "os.fork", "os.posix_spawn", "os.system", "os.exec"}  # audit events
 
 
@@ -53,7 +54,7 @@ def starts_processes(functions: Iterable[Any]) -> bool:
         if isinstance(item, type):
             waiting += [value for value in vars(item).values() if _is_ours(item) and not isinstance(value, type)]
             continue
-        function = getattr(item, "__func__", getattr(item, "fget", item))
+        function = next((part for name in _INSIDE if (part := getattr(item, name, None)) is not None), item)
         function = getattr(function, "__wrapped__", function)
         if isinstance(function, FunctionType) and _is_ours(function):
             waiting += _named(function)

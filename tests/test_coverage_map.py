@@ -22,11 +22,12 @@ _NAME = re.compile(r"[a-z_]+(\.[a-z_]+)*")
 
 TESTED_IN = {
     "app/test_node": "app.interests app.names app.opening app.subscription app.syncing",
-    "bamboo/test_identity": "bamboo.decimal bamboo.keyfile",
+    "bamboo/test_identity": "bamboo.keyfile",
     "bamboo/test_entry": "errors types",
-    "bushbaby/test_connection": "bushbaby.events bushbaby.handshake bushbaby.limits bushbaby.messages",
+    "bushbaby/test_connection": "bushbaby.events bushbaby.handshake bushbaby.limits bushbaby.messages"
+    " bushbaby.options bushbaby.outbox bushbaby.writer",
     "bushbaby/test_grouping": "bushbaby.pacing",
-    "bushbaby/test_secretbox": "bushbaby.salsa_tail",
+    "bushbaby/test_secretbox": "bushbaby.boxes bushbaby.salsa_tail",
     "cli/test_local": "cli.command cli.exchange cli.home cli.identity cli.logs cli.output",
     "cli/test_network": "cli.node cli.nodeoptions cli.policy node.home node.sync",
     "cli/test_spark_reconcile": "cli.spark.reconcile cli.spark.options",
@@ -34,7 +35,8 @@ TESTED_IN = {
     "cli/test_spark_select": "cli.spark.select",
     "docs/test_site": "cli.reference node.settings.pages",
     "intervals/test_connection": "intervals.events intervals.limits intervals.proofs intervals.requester"
-    " intervals.responder intervals.states intervals.turns",
+    " intervals.responder intervals.states intervals.turns"
+    " intervals.agreement intervals.ours intervals.outbox intervals.theirs",
     "intervals/test_plan_model": "intervals.adjusting intervals.exchanged intervals.interval intervals.planner"
     " intervals.progress intervals.stream",
     "intervals/test_vectors": "intervals.codec intervals.items intervals.messages",
@@ -49,16 +51,17 @@ TESTED_IN = {
     "node/intervals/test_follower_model": "node.intervals.followed node.intervals.spans",
     "node/intervals/test_session": "node.intervals.options node.sessions.pointtopoint node.storage.source",
     "node/proposals/test_session": "node.proposals.options",
-    "node/sharing/test_peering": "node.network.backoff node.sharing.penalties node.sharing.places node.sharing.rates",
-    "node/sharing/test_turns": "node.sharing.memory node.storage.worker",
+    "node/sharing/test_peering": "node.network.backoff node.sharing.penalties node.sharing.rates node.sharing.slots",
+    "node/sharing/test_turns": "node.sharing.memory node.sharing.threads node.storage.worker",
     "node/status/test_overview": "node.roster node.status.metrics",
     "node/status/test_server": "node.status.events node.status.guard node.status.queries node.status.reader"
     " node.storage.changes",
     "node/test_configuration": "node.config node.settings.kinds node.settings.lines node.settings.reading"
     " node.settings.schema",
-    "proposals/test_consequences": "proposals.exchange proposals.ids proposals.receiving proposals.states",
+    "proposals/test_consequences": "proposals.exchange proposals.ids proposals.receiving"
+    " proposals.scope proposals.states",
     "proposals/test_plan_model": "proposals.sequence proposals.wishes",
-    "proposals/test_rules": "proposals.checks proposals.connection proposals.control proposals.data"
+    "proposals/test_rules": "proposals.bodies proposals.checks proposals.connection proposals.control proposals.data"
     " proposals.endpoint proposals.events proposals.incoming proposals.limits proposals.outgoing proposals.sending",
     "proposals/test_vectors": "proposals.messages proposals.setup",
     "ranges/test_laws": "ranges.algebra ranges.exactness ranges.flags ranges.model ranges.onbytes ranges.paths"
@@ -89,17 +92,20 @@ TESTED_IN = {
     " spark.source.source spark.source.stores spark.source.writer",
     "spark/test_state": "spark.incremental spark.plain spark.statefiles",
     "spark/test_steps": "spark.arrays spark.columns spark.gather spark.merge spark.pack spark.read spark.segment",
-    "store/test_add": "store.ingest store.logview store.lookup store.rows store.runs store.sqlite testing.builders",
-    "store/test_damage": "store.guard store.kinds",
-    "store/test_database": "store.migrations store.schema",
+    "store/test_add": "store.ingest store.logview store.lookup store.sqlite store.records.runs testing.builders",
+    "store/test_damage": "store.kinds store.values",
+    "store/test_database": "store.migrations store.opening store.schema",
     "store/test_exchange": "store.queries",
     "store/test_news": "store.copying",
-    "store/test_large": "store.folder store.pieces",
-    "store/test_recordindex": "store.indexcompare store.indexfile store.indexmanifest",
-    "store/test_views": "store.interface store.records",
+    "store/test_survey": "store.surveyed",
+    "store/payloads/test_large": "store.payloads.folder store.payloads.pieces",
+    "store/payloads/test_payloads": "store.payloads.sink",
+    "store/recordindex/test_recordindex": "store.recordindex.compare store.recordindex.manifest"
+    " store.recordindex.storage store.recordindex.writer",
+    "store/records/test_views": "store.interface store.records.index",
     "crash/test_crash": "testing.wal",
     "intervals/test_storm": "testing.memory",
-    "node/sessions/test_arrivals": "transfer",
+    "node/sessions/test_arrivals": "transfer.events transfer.source",
 }
 """Test modules with the modules of ``culm`` they test beside the one they are named after."""
 

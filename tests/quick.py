@@ -56,8 +56,10 @@ def starts_processes(functions: Iterable[Any]) -> bool:
             continue
         function = next((part for name in _INSIDE if (part := getattr(item, name, None)) is not None), item)
         function = getattr(function, "__wrapped__", function)
-        if isinstance(function, FunctionType) and _is_ours(function):
-            waiting += _named(function)
+        if isinstance(function, FunctionType):
+            waiting += _named(function) if _is_ours(function) else ()
+        elif _is_ours(type(item)):  # an object that the module made
+            waiting.append(type(item))
     return False
 
 

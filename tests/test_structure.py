@@ -207,6 +207,7 @@ def too_many(found: dict[str, int], most: int) -> dict[str, int]:
     return {name: count for name, count in found.items() if count > most}
 
 
+@pytest.mark.slow
 def test_no_import_circles() -> None:
     """No modules import one another in a circle, not even for type checking."""
     assert set() == circles(imports())
@@ -251,6 +252,7 @@ def test_classes_of_protocols_have_few_fields() -> None:
     assert {} == too_many(found, MOST_FIELDS)
 
 
+@pytest.mark.slow
 def test_constructors_have_few_parameters() -> None:
     """No hand-written ``__init__`` has more parameters than one can read in a call; records have one that is made."""
     found = {f"{module}.{one.name}": parameters(one) for module, path in modules().items() for one in classes(path)}
@@ -288,6 +290,7 @@ def test_comparisons_are_counted(tmp_path: Path) -> None:
     assert 4 == comparisons(file, SCHEMES)
 
 
+@pytest.mark.slow
 def test_few_comparisons_with_schemes() -> None:
     """What differs between schemes stands in their table, not in branches everywhere."""
     found = sum(comparisons(path, SCHEMES) for path in modules().values())

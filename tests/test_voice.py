@@ -39,6 +39,7 @@ def check(count: int) -> None:
 '''
 
 
+@pytest.mark.slow
 def test_worn_phrases() -> None:
     """No text uses a worn phrase but those of the list, and the list has no entry that is no longer needed."""
     listed, due = REMAINING.read_text(encoding="utf-8").splitlines(), voice.remaining()

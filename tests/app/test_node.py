@@ -125,6 +125,7 @@ def test_a_home(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_really(again)
 
 
+@pytest.mark.slow
 def test_a_home_with_a_passphrase(tmp_path: Path) -> None:
     """An identity can be sealed: without its passphrase, or with another one, the node does not open."""
 

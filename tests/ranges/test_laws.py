@@ -111,6 +111,7 @@ def test_hull_is_a_join() -> None:
         assert hull(EMPTY, a) == a == hull(a, EMPTY)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover  # measuring would take several times as long
 def test_merge_loses_nothing_and_says_when_it_is_exact() -> None:
     """Merging covers both, stays within the hull, and its flag is true only if the union is just that."""
@@ -249,6 +250,7 @@ def test_resolve() -> None:
             assert wanted(closed, newest) == wanted(item, newest)
 
 
+@pytest.mark.slow
 def test_normalise() -> None:
     """A normal form denotes the same items, and is its own normal form; with metadata it is the only one."""
     rng = random.Random(12)

@@ -23,6 +23,7 @@ def union(ranges: object, newest: int) -> frozenset[tuple[object, ...]]:
     return frozenset().union(*(items(item, newest) for item in ranges))  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_set_denotes_the_union() -> None:
     """Whatever is added in whatever order, without waste the set denotes just that."""
     rng = random.Random(1)

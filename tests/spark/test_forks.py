@@ -40,6 +40,7 @@ def _block_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(module, "BLOCK_BITS", request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_block_bits")
 @pytest.mark.parametrize("seed", range(3))
 def test_random_logs(tmp_path: Path, seed: int) -> None:

@@ -120,6 +120,7 @@ class Parts:
         assert once == last
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_spark")
 class TestInThisProcess:
     """Runs without Spark."""

@@ -162,6 +162,7 @@ def test_the_greatest_number(store: SQLiteStore) -> None:
 # -- the index ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_index_follows_whatever_happens(store: SQLiteStore) -> None:
     """After any sequence of changes the index is what a fresh one would be, and answers like an array."""
     rng = random.Random(8)

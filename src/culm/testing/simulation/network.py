@@ -291,7 +291,7 @@ class Network:
         """Listen at an address; port 0: any free one. ``OSError`` if somebody listens there already."""
         host: Any = HOST.get()
         if not port:
-            # Never one that was in use before: whoever had it may come back to it, as a node that starts again does.
+            # Never one that was in use before, because the host that had it may come back, as a node that starts again.
             port = next(number for number in self._ports if (address, number) not in self.listeners)
         place = address, port
         listener = _Listener(host, factory, copy_context(), ssl)

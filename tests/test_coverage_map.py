@@ -43,7 +43,7 @@ TESTED_IN = {
     "negentropy/test_properties": "negentropy.array negentropy.codec negentropy.harness negentropy.reconciler"
     " negentropy.storage",
     "node/bushbaby/test_announcing": "node.bushbaby.serving",
-    "node/bushbaby/test_session": "node.bushbaby.intake node.interests.policy node.sessions.driver"
+    "node/bushbaby/test_session": "node.bushbaby.intake node.interests.policy"
     " node.sessions.session node.sessions.speaker node.sessions.stats",
     "node/culm/test_interests": "node.interests.choices",
     "node/culm/test_session": "node.culm.claims node.culm.offers node.culm.streams node.network.tls"

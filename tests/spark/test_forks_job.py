@@ -198,7 +198,7 @@ def test_more_forks_than_are_shown(
     captured = capsys.readouterr()
     assert 20 == captured.out.count(fork.log)
     assert ["unproved", "forks", "3"] in [line.split() for line in captured.out.splitlines()]
-    assert f"... and 3,980 more: {tmp_path / 'out' / 'forks'} has all" in captured.err
+    assert f"... and 3,980 more; all are in {tmp_path / 'out' / 'forks'}" in captured.err
 
 
 def test_what_cannot_work_is_refused_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

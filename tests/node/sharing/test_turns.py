@@ -12,7 +12,7 @@ import pytest
 from culm.node.sharing.memory import FREE, MemoryBudget
 from culm.node.sharing.threads import Worker
 from culm.node.sharing.turns import Portion, Turns
-from culm.node.storage.worker import Computing, StoreWorker, Worker
+from culm.node.storage.worker import Computing, StoreWorker
 from culm.store import SQLiteStore
 from tests.node.links import SURROUNDINGS, PartyThread, run, run_really
 from tests.node.peers import until

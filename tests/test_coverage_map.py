@@ -169,6 +169,7 @@ def test_each_module_is_tested_somewhere() -> None:
     assert sorted(modules().keys() - with_namesake) == sorted(listed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("test", TESTED_IN)
 def test_the_table_says_what_is_there(test: str) -> None:
     """A test module of the table is there, and what it imports leads to the modules that it is said to test."""

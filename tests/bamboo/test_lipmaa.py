@@ -127,6 +127,7 @@ def test_paths_are_shortest() -> None:
         assert lengths == {goal: len(path(start, goal)) - 1 for goal in range(1, start + 1)}
 
 
+@pytest.mark.slow
 def test_linkers() -> None:
     """The linkers of a number are all numbers that link to it, for all of 1 to 3,000."""
     expected: dict[int, list[int]] = {}

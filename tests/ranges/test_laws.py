@@ -55,6 +55,7 @@ def same(one: Callable[[int], object], other: Callable[[int], object]) -> bool:
 # -- what a range denotes -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_items_and_certificates() -> None:
     """Items, certificates and membership are those of the definition, in logs of every length."""
     rng = random.Random(1)
@@ -349,6 +350,7 @@ def test_whatever_decodes_is_what_it_encodes_to() -> None:
     assert accepted > TRIES
 
 
+@pytest.mark.slow
 def test_operations_on_bytes_are_those_on_values() -> None:
     """Operations on encodings give the encodings of what the operations on values give."""
     rng = random.Random(17)

@@ -67,9 +67,7 @@ class Driver(Generic[EventT]):
         self._is_counted = is_counted
         self._portion = Portion()
         self._wake = asyncio.Event()
-        self._unsent_at: float | None = (
-            None  # Since when the peer has taken none of the bytes that wait; None: none wait.
-        )
+        self._unsent_at: float | None = None  # Since when bytes wait of which the peer has taken none.
 
     async def run(self, *works: Coroutine[object, object, None]) -> None:
         """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``.
@@ -133,12 +131,14 @@ class Driver(Generic[EventT]):
 
     async def _hear(self, part: bytes) -> None:
         """Parse some bytes and deal with what they say."""
-        speaker, seconds = self._speaker, 0.0
+        speaker, size, seconds = self._speaker, len(part), 0.0
         while True:
             events = speaker.receive(part, clock())
-            is_light = speaker.is_light(len(part))
+            is_light: bool | None = None  # Only the first event may complete a long message that had begun before.
             while True:
                 async with self.lock:
+                    if is_light is None:
+                        is_light = speaker.is_light(len(part))
                     if is_light:
                         async with self._share.turn():
                             some, failure, spent = self._parsed(events)
@@ -158,8 +158,7 @@ class Driver(Generic[EventT]):
             if not speaker.connection.has_more:
                 break
             part = b""
-        if part:
-            self._portion.took(seconds, len(part))
+        self._portion.took(seconds, size)
 
     def _parsed(self, events: Iterator[EventT]) -> tuple[list[EventT], RemoteProtocolError | None, float]:
         """The next events, at most as many as the speaker takes at once; why there are no more; seconds of CPU.
@@ -181,12 +180,12 @@ class Driver(Generic[EventT]):
         while True:
             self._wake.clear()
             more = await self._speaker.compose()
-            sent = await self.send()
+            sent = await self._send()
             if not (more or sent):
                 await self._speaker.check_done()
                 await self._wait()
 
-    async def send(self) -> bool:
+    async def _send(self) -> bool:
         """Hand the socket all that the connection may send now, and wait until it is taken; whether there was any."""
         any_sent = False
         while True:

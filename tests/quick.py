@@ -29,7 +29,7 @@ to run while thinking."""
 SHOWN = 10  # slowest tests that a quick run ends with
 LEFT_OUT = ("cluster", "models", "slow", "spark", "subprocess")
 """Marks of tests that the quick run leaves out."""
-EXAMPLES = 20
+EXAMPLES = 10
 """How many examples a property has at most: enough to notice what is plainly wrong; `make test` runs hundreds."""
 
 _OURS = ("tests", "bench", "crash", "fuzz", "soak", "storm")

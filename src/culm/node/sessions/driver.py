@@ -67,7 +67,7 @@ class Driver(Generic[EventT]):
         self._is_counted = is_counted
         self._portion = Portion()
         self._wake = asyncio.Event()
-        self._unsent_at: float | None = None  # Since when bytes wait of which the peer has taken none.
+        self._unsent_at: float | None = None  # When bytes began to wait for the peer; None: none wait.
 
     async def run(self, *works: Coroutine[object, object, None]) -> None:
         """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``.

@@ -27,8 +27,6 @@ The command line turns each into one line and an exit code (see ``culm.cli``): 1
 wrong call, 3 for a peer or the network.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

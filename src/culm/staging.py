@@ -7,19 +7,14 @@ process exits, even after SIGKILL. A staging file that nobody holds locked was t
 next writer in the same folder deletes it.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
 import secrets
 import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+from pathlib import Path
 
 _NAMES = ".culm-*.part"
 _ATTEMPTS = 100  # Names have 32 random bits, so a second attempt is rare; the bound ends a loop that never succeeds.

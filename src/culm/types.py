@@ -1,7 +1,5 @@
 """Names of types that several packages share, so that each is defined once and means the same everywhere."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 Log: TypeAlias = tuple[bytes, int]

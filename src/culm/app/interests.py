@@ -1,16 +1,11 @@
 """What a node follows, as Bamboo ranges: the part of ``Node.follow`` that needs no node."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
+from culm.node.interests.policy import Policy
 from culm.ranges import Range, RangeSet, size_limits
-
-if TYPE_CHECKING:
-    from culm.node.interests.policy import Policy
-    from culm.types import Log
+from culm.types import Log
 
 What = bytes | tuple[bytes, int]
 

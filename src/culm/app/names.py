@@ -1,20 +1,14 @@
 """The forms in which programs can name authors, logs and addresses, or give payloads, each read into one form."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.bamboo.varu64 import MAX_U64
 from culm.errors import ConfigError
 from culm.node.network.urls import PeerUrl
+from culm.store.values import Bytes
+from culm.types import Log
 from culm.wire.places import parse_author, parse_log
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from culm.store.values import Bytes
-    from culm.types import Log
 
 AuthorName = bytes | str
 """An author: 32 bytes, or text (43 base62 characters, or 64 hex digits)."""

@@ -5,44 +5,37 @@ send. The other belongs to a thread that only reads, for the program's questions
 payload does not hold up the sessions, and a busy session does not hold up the program.
 """
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
+from pathlib import Path
+from types import TracebackType
+from typing import Concatenate, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from culm.app import names, opening, syncing
 from culm.app.interests import followed, make_range, unfollowed
+from culm.app.names import AuthorName, LogName, Payload
+from culm.app.opening import Quarters
 from culm.app.subscription import Subscription
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity
 from culm.errors import ConfigError, NotHeld, StoreError
 from culm.node.config import NodeConfig
 from culm.node.interests.choices import ChoicesWatch
-from culm.node.network.urls import LISTENER_SCHEMES, SCHEMES
+from culm.node.interests.policy import Policy
+from culm.node.network.urls import LISTENER_SCHEMES, SCHEMES, PeerUrl
 from culm.node.schemes import scheme_of
 from culm.node.service import NodeService
+from culm.node.sessions.stats import SessionStats
 from culm.node.storage.worker import StoreWorker
-from culm.store import Position, SQLiteStore
+from culm.node.sync import SyncSummary
+from culm.ranges import RangeSet
+from culm.store import LogSummary, NewsPage, Position, ReadableStore, SQLiteStore, StoredEntry, ToolStore, VerifyReport
+from culm.store.values import Bytes
+from culm.types import Log
 from culm.wire.places import author_text
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-    from pathlib import Path
-    from types import TracebackType
-
-    from culm.app.names import AuthorName, LogName, Payload
-    from culm.app.opening import Quarters
-    from culm.node.interests.policy import Policy
-    from culm.node.network.urls import PeerUrl
-    from culm.node.sessions.stats import SessionStats
-    from culm.node.sync import SyncSummary
-    from culm.ranges import RangeSet
-    from culm.store import LogSummary, NewsPage, ReadableStore, StoredEntry, ToolStore, VerifyReport
-    from culm.store.values import Bytes
-    from culm.types import Log
 
 _PAGE = 256  # Entries read at once, so that the way to the thread and back is paid only once for many.
 _P = ParamSpec("_P")

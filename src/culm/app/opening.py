@@ -4,19 +4,13 @@ A home has identities, a policy and a configuration, and can be shared with the 
 logs, so the program brings an identity, and what it follows is forgotten with the node.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from culm.bamboo import Identity
 from culm.errors import ConfigError
 from culm.node.home import DEFAULT_IDENTITY, Home
-from culm.node.interests.policy import Policy
-
-if TYPE_CHECKING:
-    from culm.node.interests.policy import PolicyFile
+from culm.node.interests.policy import Policy, PolicyFile
 
 
 @dataclass(frozen=True)

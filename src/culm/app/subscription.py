@@ -9,17 +9,13 @@ sleeps when there are no more; the node wakes it when the store has changed. A s
 misses nothing. The position can be kept as a ``cursor``, with which another run of the program continues.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Self
+from collections.abc import Awaitable, Callable
+from typing import Self
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from culm.bamboo import Entry
-    from culm.store import NewsPage, Position, StoredEntry
+from culm.bamboo import Entry
+from culm.store import NewsPage, Position, StoredEntry
 
 
 class Subscription:

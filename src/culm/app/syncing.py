@@ -4,30 +4,24 @@ The running node may be in session with the same peer. The exchange is a session
 then does it have its own counts, and an end.
 """
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from culm.bamboo import Identity
 from culm.errors import ConfigError
+from culm.node.config import NodeConfig
 from culm.node.interests.missing import EVERYTHING
+from culm.node.network.urls import PeerUrl
 from culm.node.schemes import scheme_of
 from culm.node.service import logs_to_ask_for
 from culm.node.sessions.session import Purpose
+from culm.node.sessions.stats import SessionStats
 from culm.node.sync import SyncSummary, sync
+from culm.ranges import RangeSet
 from culm.store import SQLiteStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from culm.bamboo import Identity
-    from culm.node.config import NodeConfig
-    from culm.node.network.urls import PeerUrl
-    from culm.node.sessions.stats import SessionStats
-    from culm.ranges import RangeSet
-    from culm.types import Log
+from culm.types import Log
 
 
 async def exchange(

@@ -18,17 +18,11 @@ them with each other.
 Specification: docs/specs/bamboo.md, "Verification", "Forks", "End of log".
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from culm.bamboo.entry import Entry
 from culm.bamboo.lipmaa import links_across, lipmaa
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from culm.bamboo.entry import Entry
 
 # Numbers to gather before pruning. Finding the useful ones takes O(log^2) steps, so it must not run for every entry;
 # a larger number would only cost memory.

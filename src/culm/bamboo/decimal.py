@@ -4,8 +4,6 @@ Python's ``int`` is too generous for input from outside. It accepts signs, space
 scripts, and raises ``ValueError`` for more than 4,300 digits. Here such a text is simply not a number.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from culm.bamboo.varu64 import MAX_U64

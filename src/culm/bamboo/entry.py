@@ -5,8 +5,6 @@ peer could turn one entry into a fork. The entry keeps its own bytes, so that it
 what the author signed. It is decoded once and never changed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Self
 

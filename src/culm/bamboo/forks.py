@@ -14,8 +14,6 @@ The *position* of a proof is the sequence number that the two disagree about. In
 because they disagree about an earlier one. Entries below the lowest position stay valid.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 from typing import Self

@@ -4,8 +4,6 @@ The secret is the 32-byte seed that libsodium expands. How identities are kept i
 ``culm.bamboo.keyfile``.
 """
 
-from __future__ import annotations
-
 from typing import Self
 
 from nacl.exceptions import CryptoError

@@ -5,12 +5,11 @@ the seed in a NaCl secretbox whose key comes from the passphrase by Argon2id, wi
 public key stays readable, so that listing identities needs no passphrase.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import stat
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from nacl.exceptions import CryptoError
 from nacl.pwhash import argon2id
@@ -21,9 +20,6 @@ from culm.bamboo.entry import AUTHOR_BYTES
 from culm.bamboo.identity import SEED_BYTES, Identity
 from culm.errors import ConfigError
 from culm.staging import staged_file, sync
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _VERSION = 1
 _MAX_FILE_BYTES = 10_000  # A key file has a few hundred bytes; the limit keeps a wrong path from filling the memory.

@@ -19,8 +19,6 @@ Links never cross: whenever ``lipmaa(n) < m < n``, then ``lipmaa(m) >= lipmaa(n)
 longest link that does not pass the goal) is a shortest one, and every path down from m passes ``lipmaa(n)``.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from functools import lru_cache
 

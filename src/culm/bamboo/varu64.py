@@ -4,8 +4,6 @@ A first byte below 248 is the number itself. 248 to 255 say that 1 to 8 big-endi
 shortest form is accepted, so that every number has one encoding and hashes over encodings are unique.
 """
 
-from __future__ import annotations
-
 from culm.errors import EncodingError, Truncated
 
 MAX_U64 = 2**64 - 1

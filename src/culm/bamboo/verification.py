@@ -8,13 +8,11 @@ Whether an entry is *verified* depends on the other entries of its log that are 
 that for a log read in ascending order, and ``culm.store`` for entries that arrive in any order.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 from nacl.bindings import crypto_sign_open
 from nacl.exceptions import BadSignatureError
@@ -23,9 +21,6 @@ from culm.bamboo.entry import SIGNATURE_BYTES, Entry
 from culm.bamboo.lipmaa import lipmaa
 from culm.bamboo.yamf import YAMF_PREFIX, yamf_hash
 from culm.errors import BadBacklink, BadLipmaalink, BadSignature, PayloadMismatch, PayloadSizeMismatch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _CHUNK = 64  # Entries that a thread takes at a time: enough that checking them outweighs handing them over.
 

@@ -4,8 +4,6 @@ VarU64 id of the hash function, VarU64 digest length, digest. The format leaves 
 with a 64-byte digest (id 0) is the only one so far. So every YAMF-hash is ``00 40`` and 64 bytes.
 """
 
-from __future__ import annotations
-
 from hashlib import blake2b
 
 from culm.errors import EncodingError, Truncated

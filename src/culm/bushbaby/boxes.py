@@ -5,17 +5,11 @@ with one nonce show their difference to anyone who listens. So both sides rememb
 memory is what ``Limits.max_boxes`` bounds: when it is full, the connection has to be made anew.
 """
 
-from __future__ import annotations
+from collections.abc import Callable
 
-from typing import TYPE_CHECKING
-
+from culm.bushbaby.handshake import SessionKeys
 from culm.bushbaby.secretbox import NONCE_BYTES, open_box, seal
 from culm.errors import LocalProtocolError, RemoteProtocolError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from culm.bushbaby.handshake import SessionKeys
 
 
 class Boxes:

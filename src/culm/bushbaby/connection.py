@@ -12,36 +12,28 @@ any length. What we say depends on the options: a careful side waits until it ha
 Specification: docs/specs/bushbaby.md, "Messages", "Recognising Culm".
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from nacl.bindings import crypto_scalarmult_base
 
+from culm.bamboo import Entry, Identity
 from culm.bushbaby import handshake, messages
 from culm.bushbaby.boxes import Boxes
-from culm.bushbaby.events import Authenticated, BambooReceived, HaveReceived, PeerIdentified, WantReceived
-from culm.bushbaby.handshake import HELLO_BYTES, SIGNATURE_BYTES, Dialect, Hello
-from culm.bushbaby.limits import MAX_PLAINTEXT
+from culm.bushbaby.events import Authenticated, BambooReceived, Event, HaveReceived, PeerIdentified, WantReceived
+from culm.bushbaby.handshake import HELLO_BYTES, SIGNATURE_BYTES, Dialect, Hello, SessionKeys
+from culm.bushbaby.limits import MAX_PLAINTEXT, Limits
+from culm.bushbaby.messages import HaveItem, WantItem
 from culm.bushbaby.options import Options
 from culm.bushbaby.outbox import Outbox
 from culm.bushbaby.pacing import Pacer
 from culm.bushbaby.secretbox import NONCE_BYTES, OVERHEAD
 from culm.bushbaby.writer import BAMBOO, BambooWriter
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError
+from culm.types import Buffer
 from culm.wire.connection import UNLIMITED
 from culm.wire.stlv import StlvReader, encode_header
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from culm.bamboo import Entry, Identity
-    from culm.bushbaby.events import Event
-    from culm.bushbaby.handshake import SessionKeys
-    from culm.bushbaby.limits import Limits
-    from culm.bushbaby.messages import HaveItem, WantItem
-    from culm.types import Buffer
 
 HELLO, AUTH, HAVE, WANT = 1, 2, 5, 6
 AUTH_BYTES = OVERHEAD + SIGNATURE_BYTES

@@ -1,15 +1,11 @@
 """What a connection tells its owner. All events are given in the order of the messages that made them."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from culm.bamboo import Entry
-    from culm.bushbaby.messages import HaveItem, WantItem
+from culm.bamboo import Entry
+from culm.bushbaby.messages import HaveItem, WantItem
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,11 @@ the entry that follows; the last of a log, with an earlier one that it has to ta
 Between our own nodes only the size counts.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from culm.bushbaby.limits import MAX_PLAINTEXT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 ENTRIES_DEPLOYED = 19
 BYTES_CULM = 64 * 1024

@@ -11,13 +11,10 @@ document has it the other way round.
 Specification: docs/specs/bushbaby.md, "Handshake", "Dialects".
 """
 
-from __future__ import annotations
-
 import hmac
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 from nacl.bindings import (
     crypto_scalarmult,
@@ -27,10 +24,8 @@ from nacl.bindings import (
 )
 from nacl.exceptions import BadSignatureError, CryptoError
 
+from culm.bamboo import Identity
 from culm.errors import RemoteProtocolError
-
-if TYPE_CHECKING:
-    from culm.bamboo import Identity
 
 KEY_BYTES = 32
 HELLO_BYTES = 3 * KEY_BYTES

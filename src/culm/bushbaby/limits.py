@@ -1,7 +1,5 @@
 """What one connection may cost (docs/specs/bushbaby.md, "Limits")."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 # The longest plaintext for which the deployed peer's cipher is the standard one: 256 blocks of 64 bytes, less the 32

@@ -4,13 +4,14 @@ Departure, ``deployed`` dialect: entries are written as CBOR text strings, altho
 strings are read in both dialects.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from culm.bamboo import Entry
+from culm.bushbaby.handshake import Dialect
+from culm.bushbaby.limits import Limits
 from culm.errors import EncodingError, LocalProtocolError
 from culm.wire.base62 import BASE62_CHARS, decode_base62, encode_base62
 from culm.wire.cbor import (
@@ -26,13 +27,6 @@ from culm.wire.cbor import (
     push_string,
     push_unsigned,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from culm.bushbaby.handshake import Dialect
-    from culm.bushbaby.limits import Limits
-
 
 # The same few authors come again and again. Cached here and not in ``base62``, which also reads secrets.
 _AUTHORS_CACHED = 4096

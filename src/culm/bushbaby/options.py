@@ -1,7 +1,5 @@
 """How one side of a connection behaves, where the protocol leaves a choice."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from culm.bushbaby.handshake import Dialect

@@ -1,13 +1,9 @@
 """The messages that wait to be sent, and how many of them may go now."""
 
-from __future__ import annotations
-
 from collections import deque
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from culm.bushbaby.pacing import Pacer
-    from culm.types import Buffer
+from culm.bushbaby.pacing import Pacer
+from culm.types import Buffer
 
 
 class Outbox:

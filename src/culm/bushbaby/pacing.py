@@ -10,8 +10,6 @@ until the owner says the time, nobody knows when the tick of those messages bega
 once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 MESSAGES_A_WRITE = 10  # Twelve make the peer drop us; eleven would do, ten leaves a margin.

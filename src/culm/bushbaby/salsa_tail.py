@@ -14,16 +14,10 @@ This is the only cipher code in Culm: libsodium's wrapper offers no way to set t
 with numpy, is tested against libsodium where the two counters agree, and against the deployed peer's boxes beyond.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Words = npt.NDArray[np.uint32]
+Words = npt.NDArray[np.uint32]
 
 BLOCK_BYTES = 64
 FIRST_ODD_BLOCK = 256

@@ -11,8 +11,6 @@ inverse, so one function turns plaintext to ciphertext and back. And encrypting 
 had, the second time with the tag over exactly those bytes.
 """
 
-from __future__ import annotations
-
 from nacl._sodium import ffi, lib
 
 from culm.bushbaby.limits import MAX_PLAINTEXT

@@ -1,19 +1,13 @@
 """Writing a BAMBOO message: in one buffer, which is sealed in place, because entries may bring megabytes of payload."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from culm.bushbaby import messages
+from culm.bushbaby.handshake import Dialect
 from culm.bushbaby.secretbox import OVERHEAD
 from culm.errors import LocalProtocolError
+from culm.types import Buffer
 from culm.wire.stlv import encode_header
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from culm.bushbaby.handshake import Dialect
-    from culm.types import Buffer
 
 BAMBOO = 8
 

@@ -13,22 +13,23 @@ A restore works the same way. It unpacks beside the home, compares every checksu
 only then renames. It never writes into an existing home, because mixing an old log with a newer one would fork it.
 """
 
-from __future__ import annotations
-
+import argparse
 import json
 import os
 import re
 import tarfile
 import zlib
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import culm
 from culm.bamboo.decimal import size_text
+from culm.cli.command import Commands
 from culm.cli.home import Home
 from culm.cli.output import counted, note, print_json
 from culm.cli.progress import progress_bar
@@ -36,12 +37,6 @@ from culm.errors import ConfigError, StoreDamaged
 from culm.staging import staged_folder, sync
 from culm.store import SQLiteStore
 from culm.store.copying import StoreCopy, copy_store
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from culm.cli.command import Commands
 
 _VERSION = 1  # of the format; another number means that this program would misread the files
 _MANIFEST = "backup.json"

@@ -18,14 +18,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import culm
 from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 EXIT_DATA, EXIT_CALL, EXIT_NETWORK, EXIT_INTERRUPTED = 1, 2, 3, 130
 

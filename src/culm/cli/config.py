@@ -3,23 +3,17 @@
 It takes the options of ``culm serve``, so that the same call with ``config`` shows what ``serve`` would do.
 """
 
-from __future__ import annotations
-
+import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
+from culm.cli.command import Commands
 from culm.cli.nodeoptions import add_serving, settings_of
 from culm.cli.output import note, print_json, print_table
-from culm.node.settings import SECTIONS, example
+from culm.node.settings import SECTIONS, Key, Settings, example
 from culm.node.settings.pages import written
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from culm.cli.command import Commands
-    from culm.node.settings import Key, Settings
 
 
 def register(commands: Commands) -> None:

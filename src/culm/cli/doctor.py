@@ -5,36 +5,30 @@ checks read only. Repairing by itself could destroy what a person can still save
 instead.
 """
 
-from __future__ import annotations
-
+import argparse
 import asyncio
 import json
 import os
 import shutil
 import stat
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from culm.bamboo.keyfile import is_sealed, load_identity, public_key, read_private
+from culm.cli.command import Commands
 from culm.cli.home import Home
 from culm.cli.output import counted, print_json
 from culm.errors import ConfigError, CulmError
 from culm.node.network.transport import connect
 from culm.node.schemes import scheme_of
+from culm.node.settings import Settings
+from culm.store.database import Database
 from culm.store.opening import open_database
 from culm.store.schema import IS_COMPLETE, IS_INVALID, IS_VERIFIED, IS_WAITING, from_sql
 from culm.wire.places import log_text
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from culm.cli.command import Commands
-    from culm.node.settings import Settings
-    from culm.store.database import Database
 
 _LEAST_FREE = 100 * 1024 * 1024  # Bytes free; below this the next large payload or database checkpoint can fail.
 _LITTLE_FREE = 0.05  # Part of the disk; below this a note warns before it is urgent.

@@ -4,26 +4,19 @@ There are two formats (``culm.store.files``). The plain one is that of the deplo
 with their payload. A bundle also has entries without payload, fork proofs, and a checksum that shows a truncated file.
 """
 
-from __future__ import annotations
-
+import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import BinaryIO
 
+from culm.cli.command import Commands
 from culm.cli.home import Home
 from culm.cli.output import counted, note, open_input, open_output, print_json
 from culm.cli.progress import progress_bar
-from culm.errors import ConfigError, NotHeld
+from culm.errors import ConfigError, NotHeld, Place
+from culm.store import ImportReport, ReadableStore
 from culm.store.exchange import Importer, export_bundle, export_plain
 from culm.wire.places import log_text, parse_log, place_text
-
-if TYPE_CHECKING:
-    import argparse
-    from typing import BinaryIO
-
-    from culm.cli.command import Commands
-    from culm.errors import Place
-    from culm.store import ImportReport, ReadableStore
 
 _SHOWN_REFUSALS = 20  # A damaged file can have thousands, all for the same reason.
 

@@ -4,27 +4,22 @@ A new node asks for everything that its policy allows. The first ``follow`` chan
 only for what it follows, and for its own logs. That surprises people, so the command says so when it happens.
 """
 
-from __future__ import annotations
-
+import argparse
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from culm.bamboo import MAX_U64
+from culm.cli.command import Commands
 from culm.cli.home import Home
 from culm.cli.nodeoptions import add_clump, chosen_clump, clump_text
 from culm.cli.output import note, print_json, print_table
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, RangeSet, decode, read_size, size_limits, write_range
+from culm.types import Log
 from culm.wire.places import author_text, log_text, parse_author, parse_log, parse_number
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-
-    from culm.cli.command import Commands
-    from culm.types import Log
-
-    What = bytes | Log
+What = bytes | Log
 
 
 def register(commands: Commands) -> None:

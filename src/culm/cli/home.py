@@ -1,20 +1,14 @@
 """The home directory as the command line uses it: it asks for passphrases at the terminal."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from culm.bamboo import Identity
 from culm.errors import ConfigError
 from culm.node.home import DEFAULT_IDENTITY
 from culm.node.home import Home as _Home
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from culm.bamboo import Identity
 
 __all__ = ["DEFAULT_IDENTITY", "Home", "ask_passphrase"]
 

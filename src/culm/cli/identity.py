@@ -1,23 +1,17 @@
 """``culm init`` and ``culm identity``: making homes, and making, listing and moving identities."""
 
-from __future__ import annotations
-
+import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from culm.bamboo import Identity
 from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, write_private
+from culm.cli.command import Commands
 from culm.cli.home import DEFAULT_IDENTITY, Home, ask_passphrase
 from culm.cli.output import note, open_input, print_json, print_table
 from culm.errors import ConfigError
 from culm.wire.base62 import decode_base62
 from culm.wire.places import author_text
-
-if TYPE_CHECKING:
-    import argparse
-
-    from culm.cli.command import Commands
 
 _MAX_INPUT = 10_000  # bytes; an identity file has a few hundred, and a wrong file should not be read as a whole
 

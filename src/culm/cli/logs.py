@@ -1,17 +1,18 @@
 """``culm append``, ``logs``, ``show``, ``verify``, ``forget``: commands that use only the local store."""
 
-from __future__ import annotations
-
+import argparse
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from culm.bamboo import lipmaa
 from culm.bamboo.decimal import size_text
+from culm.cli.command import Commands
 from culm.cli.home import Home
 from culm.cli.output import counted, note, open_input, print_json, print_table
 from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, NotHeld, Place
-from culm.store import State
+from culm.store import LogSummary, ReadableStore, State, StoredEntry
+from culm.types import Log
 from culm.wire.places import (
     author_text,
     log_text,
@@ -21,14 +22,6 @@ from culm.wire.places import (
     parse_place,
     place_text,
 )
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from culm.cli.command import Commands
-    from culm.store import LogSummary, ReadableStore, StoredEntry
-    from culm.types import Log
 
 _PIECE = 64 * 1024  # bytes of a payload read at once, so that a large file is never in memory as a whole
 

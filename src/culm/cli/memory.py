@@ -10,16 +10,11 @@ hours although it holds no more than before. Two things help:
   There, blocks that grow side by side take up to three times their size. Setting the limit once keeps it fixed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import sys
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 _PAUSE_SECONDS = 30.0  # Between two trims: rare enough to cost nothing, soon enough that a peak does not stay.
 _M_MMAP_THRESHOLD = -3  # the option's number in glibc's malloc.h

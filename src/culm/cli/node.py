@@ -1,21 +1,22 @@
 """``culm serve``, ``culm sync``, ``culm fetch``: a node that stays up, and exchanges that end by themselves."""
 
-from __future__ import annotations
-
+import argparse
 import asyncio
 import gc
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from culm.bamboo import YAMF_BYTES
 from culm.bamboo.decimal import size_text
 from culm.bamboo.keyfile import read_private
 from culm.bamboo.yamf import YAMF_PREFIX
+from culm.cli.command import Commands
 from culm.cli.home import Home
 from culm.cli.memory import free_memory_given_back
 from culm.cli.nodeoptions import (
@@ -36,28 +37,21 @@ from culm.intervals import Forks
 from culm.node.config import NodeConfig
 from culm.node.interests.choices import ChoicesWatch
 from culm.node.interests.missing import EVERYTHING
+from culm.node.interests.policy import Policy
 from culm.node.intervals.options import FollowOptions
 from culm.node.negentropy.indexed import IndexNode
 from culm.node.network.urls import SCHEMES, PeerUrl, forms
 from culm.node.schemes import scheme_of
 from culm.node.service import NodeService, logs_to_ask_for
 from culm.node.sessions.session import Purpose
+from culm.node.settings import Settings
 from culm.node.status import StatusSettings, status_server
 from culm.node.sync import SyncSummary, sync
 from culm.ranges import Range, RangeSet
 from culm.ranges.text import read_size
-from culm.store import PayloadState
+from culm.store import PayloadState, ReadableStore
+from culm.types import Log
 from culm.wire.places import log_text, parse_log, parse_number
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from culm.cli.command import Commands
-    from culm.node.interests.policy import Policy
-    from culm.node.settings import Settings
-    from culm.store import ReadableStore
-    from culm.types import Log
 
 _POINT_2_POINT = ("intervals", "proposals")
 # Options that only some protocols have: default value, and the protocols. Giving one to another peer is an error,

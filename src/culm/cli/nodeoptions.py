@@ -4,11 +4,11 @@ A value on the command line overrides ``culm.toml``, which overrides the default
 the configuration as it is, so a flag that is not given does not switch off what the file switches on.
 """
 
-from __future__ import annotations
-
+import argparse
 import logging
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from culm.bamboo import MAX_U64
 from culm.bushbaby import Dialect
@@ -16,22 +16,17 @@ from culm.cli.home import Home
 from culm.errors import ConfigError
 from culm.node.config import NodeConfig
 from culm.node.interests.missing import EVERYTHING
+from culm.node.interests.policy import Policy
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.proposals.options import ProposalOptions
+from culm.node.settings import Settings
 from culm.node.settings.kinds import HOST_PORT, read_value
 from culm.node.settings.logformat import FORMATTERS
 from culm.node.settings.reading import peer_settings
 from culm.node.settings.schema import NODE_LIMITS, PROPOSAL_KEYS, PROTOCOL_LIMITS
 from culm.ranges import RangeSet, read_range, read_size
+from culm.types import Log
 from culm.wire.places import parse_author, parse_log
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-
-    from culm.node.interests.policy import Policy
-    from culm.node.settings import Settings
-    from culm.types import Log
 
 ORIGIN = "command line"
 

@@ -5,14 +5,14 @@ So a script can read the data from a pipe while notes and progress still reach t
 sees.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -20,10 +20,6 @@ from rich.table import Table
 
 from culm.errors import ConfigError, StoreFull
 from culm.staging import staged_file, sync
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value

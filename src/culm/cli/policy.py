@@ -3,21 +3,15 @@
 These commands only change the policy file of the home. A running node watches that file and takes changes up at once.
 """
 
-from __future__ import annotations
-
+import argparse
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from culm.cli.command import Commands
 from culm.cli.home import Home
 from culm.cli.nodeoptions import add_clump, chosen_clump
 from culm.cli.output import print_json
+from culm.types import Log
 from culm.wire.places import author_text, log_text, parse_author, parse_log
-
-if TYPE_CHECKING:
-    import argparse
-
-    from culm.cli.command import Commands
-    from culm.types import Log
 
 _LISTS = {
     ("allow", "peer"): "allow_peers",

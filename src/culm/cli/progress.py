@@ -8,23 +8,19 @@ Rates are those of the last seconds, not of the whole run, because a peer that b
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from culm.bamboo.decimal import size_text
 from culm.cli.output import print_json
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator
-
-    from culm.node.sessions.stats import SessionStats
+from culm.node.sessions.stats import SessionStats
 
 _WINDOW_SECONDS = 5.0  # Rates are averages over this time: shorter jumps about, longer shows a change too late.
 _LEAST_SECONDS = 0.5  # No rate before this time, because the first few bytes say little about it.

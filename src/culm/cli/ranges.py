@@ -1,20 +1,14 @@
 """``culm ranges``: show which entries a Bamboo range selects, and combine ranges."""
 
-from __future__ import annotations
-
+import argparse
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, islice
-from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64
+from culm.cli.command import Commands
 from culm.cli.output import print_json
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, decode, difference, intersect, merge, read_range, write_range
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterable, Iterator
-
-    from culm.cli.command import Commands
 
 _HELP = "a range as text ('1..500 sparse') or as hex (with 0x in front if it also reads as text)"
 _PICTURE = 400  # Most entries in a picture, a character each: eight lines. Longer logs get only the list.

@@ -1,15 +1,10 @@
 """The reference of the command line as a page of the docs, made from the parsers so that it cannot become outdated."""
 
-from __future__ import annotations
-
 import argparse
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from culm.cli.command import make_parser
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Options of every command: the page explains them once, not in each section.
 _EVERYWHERE = {"help", "home", "config", "json"}

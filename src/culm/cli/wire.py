@@ -5,23 +5,17 @@ does. Each protocol has a function that lists the parts of a message; of a malfo
 error, and then raises ``EncodingError`` with the offset.
 """
 
-from __future__ import annotations
-
+import argparse
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from culm.bamboo import Entry
 from culm.bamboo.yamf import YAMF_PREFIX
+from culm.cli.command import Commands
 from culm.cli.output import open_input, print_json, print_table
 from culm.errors import ConfigError, EncodingError
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-
-    from culm.cli.command import Commands
 
 _MAX_BYTES = 64 * 1024 * 1024  # of a message to decode: above the limits of all protocols
 _IDS_SHOWN = 3  # ids of a list in the table; --json has all

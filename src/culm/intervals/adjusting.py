@@ -13,22 +13,17 @@ The seed's text compares the other way round, by which announced data could neve
 (docs/specs/intervals.md, "Adjustments").
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from culm.bamboo import MAX_U64
 from culm.errors import RemoteProtocolError
-from culm.intervals.interval import At, Regular
+from culm.intervals.interval import At, Regular, Request
+from culm.intervals.messages import Adjust
 from culm.intervals.requester import OurRequest
 from culm.intervals.responder import TheirRequest
 from culm.intervals.stream import Position, Stream, is_ascending, pool_above, pool_below
-
-if TYPE_CHECKING:
-    from culm.intervals.interval import Request
-    from culm.intervals.messages import Adjust
-    from culm.transfer import Source
+from culm.transfer import Source
 
 
 class Course(NamedTuple):

@@ -5,14 +5,8 @@ it does not do what it says. Three things can disagree: the hash of an entry and
 links to the same number; and an end of the log with entries behind it.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from culm.bamboo import Entry
 from culm.transfer import LinkHashes, linked_later
-
-if TYPE_CHECKING:
-    from culm.bamboo import Entry
 
 _MANY_HASHES = 256  # Remembered before those that nothing can link to are dropped: a few kilobytes for each response.
 

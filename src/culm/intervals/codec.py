@@ -6,9 +6,8 @@ bytes alone, so that the reader is told by its ``Context``. Numbers and hashes a
 as the document does not ask for the shortest; they are written in the shortest.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from culm.bamboo import encode_varu64, lipmaa
 from culm.bamboo.entry import AUTHOR_BYTES, SIGNATURE_BYTES, TAG_END_OF_LOG
@@ -17,10 +16,13 @@ from culm.bamboo.yamf import YAMF_BYTES, YAMF_PREFIX
 from culm.errors import EncodingError, Truncated
 from culm.intervals.interval import (
     At,
+    Bound,
     Forks,
     FromGreatest,
     FromLeast,
+    Interval,
     MetadataOnly,
+    Offset,
     Regular,
     Request,
     Single,
@@ -39,11 +41,6 @@ from culm.intervals.messages import (
     RequestCredit,
     ResponseCredit,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from culm.intervals.interval import Bound, Interval, Offset
 
 EAGER, LAZY, END, REQUEST_CREDIT, RESPONSE_CREDIT, CANCEL, ACTIVATE, ADJUST = range(0x80, 0x100, 0x10)
 _SUBTRACT, _WITH_SEQ, _WITH_OFFSET = 0x08, 0x08, 0x04

@@ -20,15 +20,14 @@ a peer can never send more than the owner has room for. Answers take turns, a ch
 Specification: docs/specs/intervals.md, "Connection state", "Credit", "Ids and the active request", "What is refused".
 """
 
-from __future__ import annotations
+from collections.abc import Iterable, Iterator, Mapping
 
-from typing import TYPE_CHECKING
-
+from culm.bamboo import Entry, PayloadHasher
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
 from culm.intervals.codec import MAX_MESSAGE, pull_message
 from culm.intervals.events import EntryDropped, Event
 from culm.intervals.exchanged import Histories
-from culm.intervals.interval import Forks, Request
+from culm.intervals.interval import Forks, Interval, Request
 from culm.intervals.limits import Limits
 from culm.intervals.messages import (
     Activate,
@@ -43,19 +42,12 @@ from culm.intervals.messages import (
 )
 from culm.intervals.ours import OurSide
 from culm.intervals.outbox import Outbox
+from culm.intervals.requester import OurRequest
+from culm.intervals.responder import TheirRequest
 from culm.intervals.theirs import TheirSide
-from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived, bad_entries
+from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived, Source, bad_entries
+from culm.types import Buffer, Log
 from culm.wire.connection import UNLIMITED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from culm.bamboo import Entry, PayloadHasher
-    from culm.intervals.interval import Interval
-    from culm.intervals.requester import OurRequest
-    from culm.intervals.responder import TheirRequest
-    from culm.transfer import Source
-    from culm.types import Buffer, Log
 
 
 class Connection:

@@ -1,16 +1,11 @@
 """What a connection tells its owner, besides the entries and payloads it brings (``culm.transfer``)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from culm.bamboo import Entry
+from culm.intervals.interval import Request
+from culm.intervals.messages import Reason
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
-
-if TYPE_CHECKING:
-    from culm.bamboo import Entry
-    from culm.intervals.interval import Request
-    from culm.intervals.messages import Reason
 
 
 @dataclass(frozen=True, slots=True)

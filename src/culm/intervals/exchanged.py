@@ -10,15 +10,11 @@ The memory is made of runs of sequence numbers, so a log that was exchanged from
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from culm.intervals.stream import Stream
 from culm.ranges.runs import Run, Runs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from culm.intervals.stream import Stream
-    from culm.types import Log
+from culm.types import Log
 
 
 class Items:

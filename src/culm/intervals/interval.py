@@ -12,8 +12,6 @@ the bound's side of the pool: below, of the number that the least entry links to
 Specification: docs/specs/intervals.md, "Requests", "Immediate payloads", "Expected hashes".
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 

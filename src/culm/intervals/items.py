@@ -11,9 +11,8 @@ left out, too, where it leads to the same number as the backlink; this is decide
 Specification: docs/specs/intervals.md, "Items on the wire".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from culm.bamboo import Entry, encode_varu64, lipmaa
 from culm.bamboo.entry import SIGNATURE_BYTES, TAG_END_OF_LOG
@@ -21,11 +20,7 @@ from culm.bamboo.varu64 import decode_any_varu64 as pull_u64
 from culm.bamboo.yamf import YAMF_BYTES
 from culm.errors import EncodingError, Truncated
 from culm.intervals.codec import pull_hash
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from culm.intervals.messages import ProofEntry
+from culm.intervals.messages import ProofEntry
 
 MAX_ITEM_BYTES = 1 + 2 * YAMF_BYTES + 9 + YAMF_BYTES + SIGNATURE_BYTES
 

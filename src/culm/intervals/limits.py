@@ -4,8 +4,6 @@ The peer decides how many requests it makes and how fast it sends; these numbers
 of them is told to the peer as a number: it is granted credit, and what exceeds its credit ends the connection.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

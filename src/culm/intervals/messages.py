@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
+from culm.bamboo import Entry
 from culm.intervals.interval import Request
-
-if TYPE_CHECKING:
-    from culm.bamboo import Entry
 
 
 @dataclass(frozen=True, slots=True)

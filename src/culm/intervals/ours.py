@@ -8,27 +8,18 @@ of item data: a window that shrinks with each eager message and is refilled when
 So a peer can never make us hold more than a window, however fast it sends.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from culm.bamboo import MAX_U64
+from culm.bamboo import MAX_U64, Entry, PayloadHasher
 from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.intervals.adjusting import adjusted_ours
-from culm.intervals.events import Announced, Doubted, Ended, Started
-from culm.intervals.messages import Adjust, Cancel, Reason, ResponseCredit
+from culm.intervals.events import Announced, Doubted, Ended, Event, Started
+from culm.intervals.exchanged import Histories
+from culm.intervals.interval import Request
+from culm.intervals.messages import Adjust, Cancel, Eager, End, Lazy, Reason, ResponseCredit
+from culm.intervals.outbox import Outbox
 from culm.intervals.proofs import check_full, check_partial
 from culm.intervals.requester import OurRequest, Succession
 from culm.intervals.states import OurEvent, Ours
-
-if TYPE_CHECKING:
-    from culm.bamboo import Entry, PayloadHasher
-    from culm.intervals.events import Event
-    from culm.intervals.exchanged import Histories
-    from culm.intervals.interval import Request
-    from culm.intervals.messages import Eager, End, Lazy
-    from culm.intervals.outbox import Outbox
-    from culm.transfer import Source
+from culm.transfer import Source
 
 
 class OurSide:

@@ -1,14 +1,9 @@
 """The bytes of a connection that wait to be sent. Both halves of the connection write here, so that order is kept."""
 
-from __future__ import annotations
-
 from collections import deque
-from typing import TYPE_CHECKING
 
 from culm.intervals.codec import push_message
-
-if TYPE_CHECKING:
-    from culm.intervals.messages import Message
+from culm.intervals.messages import Message
 
 
 class Outbox:

@@ -8,19 +8,14 @@ Specification: docs/specs/intervals.md, "Intervals", "Relative bounds".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64
-from culm.intervals.interval import At, FromLeast, Regular, Request, has_absolute_end, start_of
+from culm.intervals.interval import At, Bound, FromLeast, Regular, Request, has_absolute_end, start_of
 from culm.intervals.stream import Stream, StreamItem, stream_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from culm.intervals.interval import Bound
-    from culm.transfer import Held
+from culm.transfer import Held
 
 
 def resolve(bound: Bound, held: Held) -> int | None:

@@ -7,17 +7,10 @@ one class that counts is shared by the requester and the responder.
 Specification: docs/specs/intervals.md, "Responses", "The end of a response".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from culm.intervals.interval import has_absolute_end
+from culm.intervals.exchanged import Exchanged
+from culm.intervals.interval import Request, has_absolute_end
 from culm.intervals.states import Phase
 from culm.intervals.stream import Position, Stream, resolved_start
-
-if TYPE_CHECKING:
-    from culm.intervals.exchanged import Exchanged
-    from culm.intervals.interval import Request
 
 
 class Progress:

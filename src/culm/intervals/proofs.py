@@ -7,23 +7,15 @@ entries can judge paths, so a receiver checks what it can: no cause is above the
 Specification: docs/specs/intervals.md, "Fork proofs in responses", "Partial fork proofs".
 """
 
-from __future__ import annotations
+from collections.abc import Callable, Sequence
 
-from typing import TYPE_CHECKING
-
-from culm.bamboo import ForkProof, is_authentic, linkers, lipmaa
+from culm.bamboo import Entry, ForkProof, is_authentic, linkers, lipmaa
 from culm.bamboo.forks import ForkCase
-from culm.intervals.interval import At, Forks, start_of
+from culm.intervals.interval import At, Forks, Request, start_of
 from culm.intervals.items import entry_of_proof
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from culm.bamboo import Entry
-    from culm.intervals.interval import Request
-    from culm.intervals.messages import ProofEntry
-    from culm.transfer import Source
-    from culm.types import Log
+from culm.intervals.messages import ProofEntry
+from culm.transfer import Source
+from culm.types import Log
 
 
 def is_due(request: Request, *, ascending: bool | None, next_seq: int | None, position: int) -> bool:

@@ -9,25 +9,21 @@ Specification: docs/specs/intervals.md, "Eager messages", "One branch in a respo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from culm.bamboo import Entry, PayloadHasher
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
 from culm.intervals.agreement import Agreement
-from culm.intervals.interval import MetadataOnly
+from culm.intervals.events import Event
+from culm.intervals.exchanged import Exchanged
+from culm.intervals.interval import MetadataOnly, Request
 from culm.intervals.items import decode_item
+from culm.intervals.messages import Adjust, Lazy
 from culm.intervals.progress import Progress
 from culm.intervals.proofs import is_due
 from culm.intervals.states import OURS, OurEvent, Ours
 from culm.intervals.stream import Position, Stream, expected_hashes, resolved_start, stream_of
-from culm.transfer import EntryReceived, PayloadCheck, PayloadFailed, PayloadReceived
-
-if TYPE_CHECKING:
-    from culm.bamboo import Entry, PayloadHasher
-    from culm.intervals.events import Event
-    from culm.intervals.exchanged import Exchanged
-    from culm.intervals.interval import Request
-    from culm.intervals.messages import Adjust, Lazy
-    from culm.transfer import Source
+from culm.transfer import EntryReceived, PayloadCheck, PayloadFailed, PayloadReceived, Source
 
 
 class Succession(NamedTuple):

@@ -8,13 +8,12 @@ Specification: docs/specs/intervals.md, "Responses", "Lazy messages", "Stateless
 "Verified and unverified responses", "Sizes".
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from culm.bamboo import MAX_U64
-from culm.intervals.interval import Forks, has_absolute_end, start_of
+from culm.bamboo import MAX_U64, Entry, ForkProof
+from culm.intervals.exchanged import Exchanged
+from culm.intervals.interval import Forks, Request, has_absolute_end, start_of
 from culm.intervals.items import encode_item
 from culm.intervals.messages import ProofEntry, Reason
 from culm.intervals.planner import Horizon, resolve
@@ -23,13 +22,7 @@ from culm.intervals.proofs import doubtful, full_proof, is_due, partial_proof
 from culm.intervals.states import THEIRS, TheirEvent, Theirs
 from culm.intervals.stream import Position, Stream, expected_hashes, resolved_start, stream_of
 from culm.ranges.runs import Runs
-from culm.transfer import Pages
-
-if TYPE_CHECKING:
-    from culm.bamboo import Entry, ForkProof
-    from culm.intervals.exchanged import Exchanged
-    from culm.intervals.interval import Request
-    from culm.transfer import HeldLog, Kept, Source
+from culm.transfer import HeldLog, Kept, Pages, Source
 
 _PIECE = 64 * 1024  # Stores keep large payloads in pieces of this size, so data that ends with one is cheapest to read.
 _LAZY_ITEMS = 100_000  # Items that one announcement passes if sizes have to be looked up, so that a turn stays short.

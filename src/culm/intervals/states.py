@@ -15,8 +15,6 @@ Only requests that are *sending* cost anything (``culm.intervals.turns``).
 relative start is, so both ends have to agree on which message is the first.
 """
 
-from __future__ import annotations
-
 from enum import Enum, auto
 
 

@@ -8,8 +8,6 @@ not find the end of the payload otherwise (docs/specs/intervals.md, "Order").
 Specification: docs/specs/intervals.md, "Intervals", "Expected hashes".
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple

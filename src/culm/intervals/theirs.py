@@ -5,26 +5,18 @@ nothing has to be refilled. The peer grants us bytes of item data. Large payload
 reserve, so that a few entries that were appended just now do not wait behind gigabytes.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from culm.errors import RemoteProtocolError
 from culm.intervals.adjusting import adjusted_theirs
-from culm.intervals.events import Requested, RequestEnded
-from culm.intervals.messages import Activate, Eager, End, Lazy, Reason, RequestCredit
+from culm.intervals.events import Event, Requested, RequestEnded
+from culm.intervals.exchanged import Histories
+from culm.intervals.interval import Request
+from culm.intervals.limits import Limits
+from culm.intervals.messages import Activate, Adjust, Eager, End, Lazy, Reason, RequestCredit
 from culm.intervals.ours import grown
+from culm.intervals.outbox import Outbox
 from culm.intervals.responder import Announcement, Data, Over, TheirRequest
 from culm.intervals.turns import Turns
-
-if TYPE_CHECKING:
-    from culm.intervals.events import Event
-    from culm.intervals.exchanged import Histories
-    from culm.intervals.interval import Request
-    from culm.intervals.limits import Limits
-    from culm.intervals.messages import Adjust
-    from culm.intervals.outbox import Outbox
-    from culm.transfer import Source
+from culm.transfer import Source
 
 _RESERVE = 32 * 1024  # Bytes of credit that large payloads leave to others: some hundred entries, sent at once.
 

@@ -10,19 +10,13 @@ others are paused, stand nowhere, and cost nothing. A request that could send if
 back into the queue, because a grant wakes nobody.
 """
 
-from __future__ import annotations
-
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from culm.intervals.responder import TheirRequest
 from culm.intervals.states import TheirEvent
 from culm.ranges.runs import Runs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from culm.intervals.responder import TheirRequest
-    from culm.types import Log
+from culm.types import Log
 
 
 class Turns:

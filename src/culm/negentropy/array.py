@@ -8,19 +8,15 @@ them. That costs 32 bytes for each record, and it is why the set is sealed: an a
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from culm.negentropy.codec import ID_BYTES, INFINITY
 from culm.negentropy.storage import MODULUS_MASK, make_fingerprint, shortest_prefix
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import numpy.typing as npt
-
-    U64 = npt.NDArray[np.uint64]
+U64 = npt.NDArray[np.uint64]
 
 # Records after the last bound that are searched first. Most bounds are that near, so that the search takes eight steps
 # instead of twenty; a bound beyond costs one comparison more.

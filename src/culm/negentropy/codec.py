@@ -16,15 +16,11 @@ bounded by the bytes it is given, whatever counts they claim.
 Specification: docs/specs/negentropy.md, "Message format", "Refused messages", "Accepted messages".
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from culm.errors import RemoteProtocolError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 VERSION = 0x61  # version 1, the one spoken here
 VERSIONS = range(0x60, 0x70)  # first bytes that announce some version; all others are no negentropy

@@ -8,18 +8,14 @@ stderr. The reference implementations have the same kind of harness, so that all
 Specification: docs/specs/negentropy.md, "Harness".
 """
 
-from __future__ import annotations
-
 import os
 import sys
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Mapping
+from typing import TextIO
 
 from culm.errors import CulmError
 from culm.negentropy.array import ArrayStorage
 from culm.negentropy.reconciler import Negentropy
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Harness:

@@ -18,20 +18,12 @@ references' messages instead, so that the two can be compared byte by byte.
 Specification: docs/specs/negentropy.md, "Reconciliation", "Splitting", "Frame limits".
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterable, Sequence
 
 from culm.errors import LocalProtocolError, RemoteProtocolError
-from culm.negentropy.codec import ID_BYTES, INFINITY, VERSION, VERSIONS, Mode, Writer, encode_varint, read_ranges
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from culm.negentropy.codec import Range
-    from culm.negentropy.storage import Storage
+from culm.negentropy.codec import ID_BYTES, INFINITY, VERSION, VERSIONS, Mode, Range, Writer, encode_varint, read_ranges
+from culm.negentropy.storage import Storage
 
 BUCKETS = 16  # as in the reference implementations; see above
 # Bytes, as the references require. A frame must hold at least one split range; otherwise the session would never end.

@@ -7,15 +7,11 @@ must be hashes; an attacker who could choose them freely could find other ids wi
 Specification: docs/specs/negentropy.md, "Records", "Fingerprints".
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from culm.negentropy.codec import FINGERPRINT_BYTES, ID_BYTES, INFINITY, encode_varint
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MODULUS_MASK = 2**256 - 1
 _SMALL_COUNTS = [encode_varint(count) for count in range(1024)]

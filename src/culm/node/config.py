@@ -6,20 +6,17 @@ and picks what it needs. A change of the operator's choices makes a new record (
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from culm.bamboo import MAX_U64
 from culm.bushbaby import Dialect, Limits
 from culm.errors import ConfigError
 from culm.node.interests.policy import Policy
+from culm.node.network.urls import PeerUrl
 from culm.node.proposals.options import ProposalOptions
 from culm.node.surroundings import Surroundings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from culm.node.network.urls import PeerUrl
 
 
 @dataclass(frozen=True, slots=True)

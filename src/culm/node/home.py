@@ -10,15 +10,15 @@
 HOME is the directory named on the command line, otherwise ``$CULM_HOME``, otherwise ``~/.culm``.
 """
 
-from __future__ import annotations
-
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from culm.bamboo import Identity
 from culm.bamboo.keyfile import (
     dump_identity,
     is_sealed,
@@ -32,11 +32,6 @@ from culm.node.interests.policy import PolicyFile
 from culm.node.settings import Settings, load
 from culm.staging import sync
 from culm.store import SQLiteStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from culm.bamboo import Identity
 
 DEFAULT_IDENTITY = "default"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

@@ -5,20 +5,15 @@ went through. Nothing in the node depends on it. Ended sessions are added up by 
 when a session ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Protocol
 
+from culm.node.network.urls import PeerUrl
 from culm.node.sessions.stats import REFUSALS_KEPT, SessionStats
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from culm.node.network.urls import PeerUrl
 
 _ENDED_KEPT = 20  # Ended sessions kept with their reasons: about as many as somebody reads on the status page.
 

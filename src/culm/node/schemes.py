@@ -4,22 +4,17 @@ Code that needs to know what is special about ``intervals://`` asks the table by
 is, instead of comparing the scheme with a string. A new protocol is a new row.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from culm.node.bushbaby.session import BushbabySession
 from culm.node.culm.session import CulmSession
 from culm.node.intervals.session import IntervalSession
+from culm.node.network.urls import PeerUrl
 from culm.node.proposals.session import ProposalSession
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from culm.node.network.urls import PeerUrl
-    from culm.node.sessions.session import Context, Purpose, Session
-    from culm.node.sharing.rates import Streams
+from culm.node.sessions.session import Context, Purpose, Session
+from culm.node.sharing.rates import Streams
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,22 +9,25 @@ Each of them asks the store what has changed and offers that to its peer. Entrie
 noticed by ``culm.node.storage.changes`` and go the same way.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
+import ssl
 import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from culm.bamboo import Entry, Identity
 from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
+from culm.node.config import NodeConfig
 from culm.node.culm.claims import Claims
+from culm.node.interests.policy import Policy
 from culm.node.negentropy.comparison import Listening
 from culm.node.network.backoff import Backoff
 from culm.node.network.tls import listening_context
-from culm.node.network.transport import connect, listen_at, secured
+from culm.node.network.transport import Streams, connect, listen_at, secured
 from culm.node.network.urls import PeerUrl
 from culm.node.roster import Roster
 from culm.node.schemes import scheme_of
@@ -36,19 +39,9 @@ from culm.node.storage.changes import changes
 from culm.node.storage.folding import folding
 from culm.node.storage.source import StoreSource
 from culm.node.storage.worker import StoreWorker
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
-
-    from culm.bamboo import Entry, Identity
-    from culm.node.config import NodeConfig
-    from culm.node.interests.policy import Policy
-    from culm.node.network.transport import Streams
-    from culm.node.network.urls import PeerUrl
-    from culm.store import ReadableStore, ToolStore
-    from culm.store.values import Bytes
-    from culm.types import Log
+from culm.store import ReadableStore, ToolStore
+from culm.store.values import Bytes
+from culm.types import Log
 
 _logger = logging.getLogger("culm.node")
 _COLLECTED = 32

@@ -5,22 +5,15 @@ run to run. So a node gets them from here, and a simulation (``culm.testing.simu
 then whole nodes, with races and crashes, run exactly the same each time a seed is run. Time is the event loop's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os
 import random
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from concurrent.futures import Executor
-    from pathlib import Path
-
+from pathlib import Path
 
 AT_ONCE = 2
 """Turns for computing at a time (``culm.node.sharing.turns``). Two, because one can check signatures or hash

@@ -4,35 +4,29 @@ There is no node behind it. One session runs over one connection, with the same 
 ``done`` is set. Some protocols limit the messages of a connection; then the next connection goes on.
 """
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from culm.bamboo import Identity
 from culm.errors import NetworkError
+from culm.node.config import NodeConfig
 from culm.node.network.transport import connect
+from culm.node.network.urls import PeerUrl
 from culm.node.schemes import scheme_of
-from culm.node.sessions.session import Context, Purpose
+from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import SessionStats
 from culm.node.sharing.peering import Peering
+from culm.node.sharing.rates import Streams
 from culm.node.storage.changes import changes
 from culm.node.storage.folding import folding
 from culm.node.storage.source import StoreSource
 from culm.node.storage.worker import StoreWorker
 from culm.node.surroundings import clock
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from culm.bamboo import Identity
-    from culm.node.config import NodeConfig
-    from culm.node.network.urls import PeerUrl
-    from culm.node.sessions.session import Session
-    from culm.node.sharing.rates import Streams
-    from culm.store import ToolStore
+from culm.store import ToolStore
 
 _PROGRESS_SECONDS = 0.1  # Between two calls of ``progress``: often enough for a line that people watch.
 _ONCE = Purpose(is_live=False, mirrors=False)

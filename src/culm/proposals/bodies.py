@@ -5,16 +5,11 @@ decoding stops once a window's worth of bytes was handed out, and goes on when t
 Until then nothing behind those bytes is read either, because it may refer to them.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from culm.errors import EncodingError, RemoteProtocolError
 from culm.proposals.messages import Compressed, DataMessage, Raw
 from culm.wire.lzfoo import Decoder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class Bodies:

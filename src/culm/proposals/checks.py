@@ -3,21 +3,12 @@
 Specification: docs/specs/proposals.md, "Proposals", "Cancellations".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from culm.bamboo import ForkProof, are_authentic, lipmaa, path
+from culm.bamboo import Entry, ForkProof, are_authentic, lipmaa, path
 from culm.errors import RemoteProtocolError
-from culm.proposals.messages import Cancel, Code
+from culm.proposals.messages import Cancel, Code, Proposal
 from culm.proposals.sequence import is_self_contained, outer_seq
-from culm.transfer import kept_at
-
-if TYPE_CHECKING:
-    from culm.bamboo import Entry
-    from culm.proposals.messages import Proposal
-    from culm.transfer import Source
-    from culm.types import Log
+from culm.transfer import Source, kept_at
+from culm.types import Log
 
 
 def what_is_wrong(proposal: Proposal) -> str | None:

@@ -7,23 +7,17 @@ credit for proposals. Data is stream 1, with credit for as much as can be dealt 
 Specification: docs/specs/proposals.md, "Session".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from culm.errors import LocalProtocolError, RemoteProtocolError, Truncated
 from culm.proposals.endpoint import Endpoint
+from culm.proposals.events import Event
+from culm.proposals.limits import Limits
 from culm.proposals.setup import Setup
+from culm.transfer import Source
+from culm.types import Buffer
 from culm.wire.bymux import INFINITE, Answered, Closed, Multiplexer, Received, Stream, Unread
 from culm.wire.connection import UNLIMITED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from culm.proposals.events import Event
-    from culm.proposals.limits import Limits
-    from culm.transfer import Source
-    from culm.types import Buffer
 
 CONTROL, DATA = 0, 1
 

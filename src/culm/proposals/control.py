@@ -8,9 +8,7 @@
     proposal = [1 e e f o p s m] id author log_id start [lower] least greatest [hash] [limit] [end upper] [offset]
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from culm.bamboo import Entry, encode_varu64
 from culm.bamboo.entry import MAX_ENTRY_BYTES
@@ -27,12 +25,7 @@ from culm.proposals.messages import (
     Proposal,
     Wish,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from culm.types import Buffer
-
+from culm.types import Buffer
 
 MAX_CONTROL_MESSAGE = 10 + 2 * MAX_ENTRY_BYTES
 _KEY_BYTES = 32

@@ -13,10 +13,6 @@
     80 | 81 [backlink] size payload_hash signature      metadata; 81: of the end of a log
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from culm.bamboo import encode_varu64
 from culm.bamboo.entry import SIGNATURE_BYTES
 from culm.bamboo.varu64 import decode_any_varu64, decode_varu64
@@ -35,9 +31,7 @@ from culm.proposals.messages import (
     Switch,
     Why,
 )
-
-if TYPE_CHECKING:
-    from culm.types import Buffer
+from culm.types import Buffer
 
 MAX_DATA_HEAD = 1 + YAMF_BYTES + 9 + YAMF_BYTES + SIGNATURE_BYTES  # of a message, without bytes of payloads
 _SWITCH, _NOTIFY, _NOTIFY_MANY, _SKIP_BYTES, _RAW, _COMPRESSED, _APOLOGY, _MARKER = 0, 2, 3, 7, 8, 9, 0x10, 0x20

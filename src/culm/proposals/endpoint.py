@@ -8,12 +8,10 @@ them and the peer wants them, a proposal that has come to its end is cancelled, 
 Specification: docs/specs/proposals.md, "Overlapping proposals", "Cancellations", "What is refused".
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from culm.bamboo import MAX_U64, ForkProof
+from culm.bamboo import MAX_U64, ForkProof, PayloadHasher
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
 from culm.proposals.checks import check_cancel, objection, what_is_wrong
 from culm.proposals.control import MAX_CONTROL_MESSAGE, pull_control, push_control
@@ -26,6 +24,7 @@ from culm.proposals.messages import (
     Adjust,
     Cancel,
     Code,
+    ControlMessage,
     Eagerness,
     Grant,
     Proposal,
@@ -35,15 +34,8 @@ from culm.proposals.sending import Sender
 from culm.proposals.setup import Modes, Setup
 from culm.proposals.states import Event as Step
 from culm.proposals.states import Said
-from culm.transfer import EntryReceived, PayloadFailed, bad_entries
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from culm.bamboo import PayloadHasher
-    from culm.proposals.messages import ControlMessage
-    from culm.transfer import Source
-    from culm.types import Buffer, Log
+from culm.transfer import EntryReceived, PayloadFailed, Source, bad_entries
+from culm.types import Buffer, Log
 
 
 class Endpoint:

@@ -1,15 +1,10 @@
 """What a connection tells its owner, besides the entries and payloads it brings (``culm.transfer``)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from culm.bamboo import Entry
+from culm.proposals.messages import Cancel, Proposal
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
-
-if TYPE_CHECKING:
-    from culm.bamboo import Entry
-    from culm.proposals.messages import Cancel, Proposal
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,23 +3,16 @@
 Specification: docs/specs/proposals.md, "Adjustments", "Cursors".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from culm.bamboo import PayloadHasher
 from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.proposals.incoming import Incoming
+from culm.proposals.limits import Limits
+from culm.proposals.messages import Adjust, Proposal
 from culm.proposals.outgoing import Outgoing
 from culm.proposals.scope import Cursor, Scope
 from culm.proposals.sequence import Sequence
 from culm.proposals.states import OVER, Event, Said, after, is_allowed, refusal
-
-if TYPE_CHECKING:
-    from culm.bamboo import PayloadHasher
-    from culm.proposals.limits import Limits
-    from culm.proposals.messages import Adjust, Proposal
-    from culm.transfer import Source
-
+from culm.transfer import Source
 
 _SENDING = Said.CONFIRMED | Said.CANCEL_SENT | Said.CANCEL_RECEIVED
 

@@ -9,17 +9,11 @@ credit, because the peer could otherwise make us remember as many ids as it can 
 Specification: docs/specs/proposals.md, "Ids and credit", "Overlapping proposals", "Markers".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from culm.errors import RemoteProtocolError
+from culm.proposals.exchange import Exchange
 from culm.proposals.states import Said
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from culm.proposals.exchange import Exchange
 
 
 class PeerIds:

@@ -13,24 +13,18 @@ apologises for ever would cost as much as it likes.
 Specification: docs/specs/proposals.md, "Cursors", "Payloads", "Links", "Greedy sending".
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, Entry, is_authentic, lipmaa
 from culm.bamboo.lipmaa import has_lipmaalink
 from culm.errors import RemoteProtocolError
 from culm.proposals.events import Event, Noticed, Skipped, Unverifiable
+from culm.proposals.limits import Limits
 from culm.proposals.messages import Metadata, Why, Wish
+from culm.proposals.scope import Cursor, Scope
 from culm.proposals.sequence import Item, outer_seq
 from culm.ranges.runs import Runs
-from culm.transfer import EntryReceived, LinkHashes, PayloadCheck, PayloadFailed, PayloadReceived, kept_at
-
-if TYPE_CHECKING:
-    from culm.proposals.limits import Limits
-    from culm.proposals.scope import Cursor, Scope
-    from culm.transfer import Source
+from culm.transfer import EntryReceived, LinkHashes, PayloadCheck, PayloadFailed, PayloadReceived, Source, kept_at
 
 _LOOKED_AT = 64  # Items that are looked at to judge one notice; it may be of 2^64, and the first few tell enough.
 

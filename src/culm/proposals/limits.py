@@ -4,8 +4,6 @@ A peer decides how many proposals it makes and what it sends; these numbers deci
 follows from them, so a peer that keeps to the protocol never meets them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from culm.bamboo import MAX_U64
-
-if TYPE_CHECKING:
-    from culm.bamboo import Entry
+from culm.bamboo import MAX_U64, Entry
 
 
 class Wish(IntEnum):

@@ -3,19 +3,14 @@
 Specification: docs/specs/proposals.md, "Cursors", "Payloads", "Links", "Greedy sending".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from culm.bamboo.lipmaa import has_lipmaalink
+from culm.proposals.incoming import Incoming
+from culm.proposals.limits import Limits
 from culm.proposals.messages import Apology, DataMessage, Metadata, Notify, Raw, Skip, SkipBytes, Why
-from culm.transfer import PAGE_ENTRIES, Pages
-
-if TYPE_CHECKING:
-    from culm.proposals.incoming import Incoming
-    from culm.proposals.limits import Limits
-    from culm.proposals.scope import Cursor, Scope
-    from culm.transfer import Kept, Source
+from culm.proposals.scope import Cursor, Scope
+from culm.transfer import PAGE_ENTRIES, Kept, Pages, Source
 
 _NOTICES = 4096  # Items that one notice tells of at most, so that looking them up takes a bounded time.
 

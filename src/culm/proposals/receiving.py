@@ -14,14 +14,16 @@ What an item means on its proposal is the matter of ``culm.proposals.incoming``.
 Specification: docs/specs/proposals.md, "Data channel", "Markers", "Compression".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 from culm.errors import EncodingError, RemoteProtocolError, Truncated
 from culm.proposals.bodies import Bodies
 from culm.proposals.data import MAX_DATA_HEAD, pull_data
 from culm.proposals.events import Event, Lost
+from culm.proposals.exchange import Exchange
+from culm.proposals.ids import PeerIds
+from culm.proposals.limits import Limits
 from culm.proposals.messages import (
     Apology,
     Cancel,
@@ -36,18 +38,11 @@ from culm.proposals.messages import (
     SkipBytes,
     Switch,
 )
+from culm.proposals.sending import Sender
+from culm.proposals.setup import Modes
 from culm.proposals.states import Event as Step
 from culm.proposals.states import Said
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from culm.proposals.exchange import Exchange
-    from culm.proposals.ids import PeerIds
-    from culm.proposals.limits import Limits
-    from culm.proposals.sending import Sender
-    from culm.proposals.setup import Modes
-    from culm.transfer import Source
+from culm.transfer import Source
 
 
 class Ending(Protocol):

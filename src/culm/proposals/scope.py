@@ -5,17 +5,11 @@ on each other, and both depend on the range, which may shrink while they are und
 narrow it when it confirms, and an entry that ends the log cuts off everything behind it.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from culm.bamboo import PayloadHasher
+from culm.proposals.messages import Adjust, Proposal
 from culm.proposals.sequence import Sequence
 from culm.proposals.wishes import Wishes
 from culm.ranges.runs import Runs
-
-if TYPE_CHECKING:
-    from culm.bamboo import PayloadHasher
-    from culm.proposals.messages import Adjust, Proposal
 
 
 class Cursor:

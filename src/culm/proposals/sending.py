@@ -3,25 +3,19 @@
 Specification: docs/specs/proposals.md, "Data channel", "Markers", "Compression".
 """
 
-from __future__ import annotations
-
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 from culm.proposals.checks import objection
 from culm.proposals.data import push_data
+from culm.proposals.exchange import Exchange
+from culm.proposals.limits import Limits
 from culm.proposals.messages import Cancel, Code, Compressed, Marker, Metadata, Raw, Switch
+from culm.proposals.setup import Modes
 from culm.proposals.states import Said
+from culm.transfer import Source
+from culm.types import Log
 from culm.wire.lzfoo import Encoder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from culm.proposals.exchange import Exchange
-    from culm.proposals.limits import Limits
-    from culm.proposals.setup import Modes
-    from culm.transfer import Source
-    from culm.types import Log
 
 _LEAST_PIECE = 4096  # Bytes of a payload that a turn sends at least, because each piece has a head and a turn its cost.
 _LEVEL = 5  # Of compression, 1 (fast) to 9 (small): in the middle, since a node serves many peers at once.

@@ -4,16 +4,12 @@ First the lower certificate pool (metadata), then the range (metadata and payloa
 (metadata). A range may be of 2^64 entries, so the sequence is never made: everything is computed from an item's index.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from culm.bamboo import MAX_U64, lipmaa, path, spine
-
-if TYPE_CHECKING:
-    from culm.proposals.messages import Proposal
+from culm.proposals.messages import Proposal
 
 
 class Item(NamedTuple):

@@ -5,8 +5,6 @@
     setup = flags, send_window:VarU64, receive_window:VarU64
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 

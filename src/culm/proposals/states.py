@@ -9,8 +9,6 @@ A cancellation needs four words: each side cancels on the control channel, and s
 say that no more data of the proposal comes. When all four were said, the proposal is over and its id is free.
 """
 
-from __future__ import annotations
-
 from enum import Enum, auto
 from typing import NamedTuple
 

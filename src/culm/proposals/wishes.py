@@ -11,13 +11,8 @@ payloads may only get narrower, so the first ones that were told are the widest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from culm.bamboo import MAX_U64
-from culm.proposals.messages import Eagerness, Wish
-
-if TYPE_CHECKING:
-    from culm.proposals.messages import Adjust, Proposal
+from culm.proposals.messages import Adjust, Eagerness, Proposal, Wish
 
 
 class Wishes:

@@ -13,18 +13,13 @@ Specification: docs/specs/ranges.md, "hull", "merge", "intersect and trim", "ext
 "normalise", "Laws".
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64
 from culm.ranges.exactness import is_exact
 from culm.ranges.model import EMPTY, Range
 from culm.ranges.paths import last_before_gap, meet_head, meet_tail, next_on_path, on_path, path, spine, unavoidable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 _LONGEST_PATH = 256  # More numbers than any path between two sequence numbers has; longer spans cannot be a path.
 

@@ -8,8 +8,6 @@ Only some of the 256 flag bytes are valid, because a restriction that follows fr
 each range has exactly one encoding, and equal ranges can be found by comparing bytes.
 """
 
-from __future__ import annotations
-
 from culm.bamboo import decode_varu64
 from culm.errors import EncodingError, Truncated
 from culm.ranges.flags import CERT, CLOSED, FORB, NOMETA, NOPAY, NOTHING, ONE, SIZE, SPARSE

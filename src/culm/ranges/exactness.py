@@ -10,17 +10,11 @@ The checks never look at numbers one by one over a long span. A path has few nei
 between dense spans cannot be filled by one.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from culm.bamboo import MAX_U64
+from culm.ranges.model import Range
 from culm.ranges.paths import path, step, unavoidable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from culm.ranges.model import Range
 
 # More neighbours than any path has in a row: about 11 below 1,000, and one more for each further power of three, so
 # about 45 below 2^64. A larger value would only make the checks slower, a smaller one would call exact merges inexact.

@@ -4,7 +4,5 @@ It is a module of its own because ``Range`` writes itself and ``culm.ranges.enco
 neither should need the other for that.
 """
 
-from __future__ import annotations
-
 CLOSED, ONE, SPARSE, NOMETA, CERT, NOPAY, SIZE, FORB = (1 << bit for bit in range(7, -1, -1))
 NOTHING = 0xFF

@@ -12,15 +12,13 @@ Specification: docs/specs/ranges.md, "Parameters", "Reduced form", "What is deno
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, encode_varu64
 from culm.ranges.flags import CERT, CLOSED, FORB, NOMETA, NOPAY, NOTHING, ONE, SIZE, SPARSE
 from culm.ranges.paths import on_path, path, spine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class Item(NamedTuple):

@@ -9,8 +9,6 @@ The results are, byte for byte, those of ``culm.ranges.algebra``, and the tests 
 encodings. A certificate limit that is off its path is not noticed; it costs only the peer that sent it.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, decode_varu64, encode_varu64

@@ -5,14 +5,9 @@ jumps over a number lands on that number's path to 1. Therefore walking one path
 path has to be stored. A path has at most about 200 steps, up to 2^64 - 1 and the spine number above it.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from culm.bamboo import MAX_U64, lipmaa, path, spine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["lipmaa", "meet_head", "meet_tail", "next_on_path", "on_path", "path", "spine", "step", "unavoidable"]
 

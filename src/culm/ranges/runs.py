@@ -4,13 +4,8 @@ A node holds nearly all entries of most logs. A run for each gap therefore costs
 would cost tens of megabytes.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 Run = tuple[int, int]
 

@@ -8,8 +8,8 @@ item: too much costs some bytes, too little would never be noticed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from math import inf
-from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, decode_varu64, encode_varu64
 from culm.errors import EncodingError
@@ -17,12 +17,7 @@ from culm.ranges.algebra import difference, merge, normalise
 from culm.ranges.encoding import decode_prefix
 from culm.ranges.model import Range
 from culm.ranges.paths import path, step
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from culm.types import Buffer
-
+from culm.types import Buffer
 
 # Ranges in a set by default, and the most that are read from bytes. Building a set costs time in proportion, so a
 # larger number would let a peer keep us busy with one small message.

@@ -9,17 +9,12 @@ Sizes that people type, and those of the wire protocols, are inclusive: "max 100
 between the two, so that there is one place to get it right.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from culm.bamboo import MAX_U64, read_u64
 from culm.errors import ConfigError
 from culm.ranges.model import EMPTY, Range
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _UNITS = {
     "": 1,

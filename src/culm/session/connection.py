@@ -11,13 +11,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
+from culm.bamboo import Identity
 from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.ranges import Range, RangeSet
 from culm.session import events as made
 from culm.session.handshake import Handshake
-from culm.session.interests import TheirInterests
+from culm.session.interests import Interests, Key, TheirInterests
 from culm.session.limits import HANDSHAKE_BYTES, ID_BYTES, INTEREST_BYTES, Limits
 from culm.session.messages import (
     Challenge,
@@ -42,15 +43,9 @@ from culm.session.messages import (
     encode_offers,
 )
 from culm.session.states import CONTROL, RECEIVED, SENT, Phase, Round
+from culm.types import Buffer
 from culm.wire.bymux import Closed, Multiplexer, Received, Stream, Unread
 from culm.wire.connection import UNLIMITED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from culm.bamboo import Identity
-    from culm.session.interests import Interests, Key
-    from culm.types import Buffer
 
 CONTROL_STREAM, DISCOVERY_STREAM, TRANSFER_STREAM = range(3)
 CONTROL_CREDIT = 16 * 1024

@@ -1,13 +1,9 @@
 """What a session's connection tells its owner."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from culm.session.interests import Interests
-    from culm.session.messages import Offer
+from culm.session.interests import Interests
+from culm.session.messages import Offer
 
 
 @dataclass(frozen=True, slots=True)

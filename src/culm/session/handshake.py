@@ -9,21 +9,15 @@ Both sides show with a MAC, keyed with the clump, that they know the clump. The 
 gets no MAC from which it could guess the clump at leisure.
 """
 
-from __future__ import annotations
-
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nacl.bindings import crypto_sign_open
 from nacl.exceptions import BadSignatureError
 
+from culm.bamboo import Identity
 from culm.errors import RemoteProtocolError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from culm.bamboo import Identity
 
 NONCE_BYTES = 32
 KEY_BYTES = 32

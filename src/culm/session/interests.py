@@ -1,17 +1,12 @@
 """What a side wants: a Bamboo range set for a log, for all logs of an author, or for everything else."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from culm.errors import RemoteProtocolError
 from culm.ranges import RangeSet
 from culm.session.limits import INTEREST_BYTES
 from culm.types import Log
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 Key = tuple[()] | tuple[bytes] | Log
 """What an interest is about: everything, an author, a log. The most exact one that there is counts."""

@@ -4,8 +4,6 @@ What the peer may send before it has proved who it is has limits of its own, far
 connect.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 HANDSHAKE_BYTES = 512

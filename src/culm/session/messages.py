@@ -6,23 +6,18 @@ the discovery stream a byte says its kind.
 Specification: docs/specs/culm.md, "Control messages", "Discovery messages".
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from culm.bamboo import decode_varu64, encode_varu64
 from culm.errors import EncodingError, RemoteProtocolError, Truncated
 from culm.ranges import RangeSet, UnreadRanges
 from culm.session.handshake import KEY_BYTES, MAC_BYTES, NONCE_BYTES, SIGNATURE_BYTES
+from culm.session.interests import Key
 from culm.session.limits import ID_BYTES, LEAST_MESSAGE, Limits
 from culm.wire import cbor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from culm.session.interests import Key
 
 VERSION = 1
 TIP_BYTES = 8

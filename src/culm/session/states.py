@@ -6,8 +6,6 @@ has the next word at any time, so two tables suffice: what may be received, and 
 refused, for the peer as a broken protocol, for ourselves as a mistake.
 """
 
-from __future__ import annotations
-
 from enum import Enum, auto
 
 from culm.session.messages import Control, Discovery

@@ -7,24 +7,18 @@ inside the transaction that also keeps every other writer out. It refuses where 
 Specification: docs/specs/bamboo.md, "Holding and publishing".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import sqlite3
+from collections.abc import Iterable
 
 from culm.bamboo import MAX_U64, Entry, Identity, lipmaa
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import AfterEndOfLog, ForkDetected, Place, StoreError
+from culm.store.database import Database
 from culm.store.logview import LogView
 from culm.store.payloads.pieces import write_stream
 from culm.store.rows import BYTES, first_row, next_change, next_entry_id, proof_of, the_row
 from culm.store.schema import PayloadState, to_sql
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterable
-
-    from culm.store.database import Database
-    from culm.store.values import Bytes
+from culm.store.values import Bytes
 
 
 def append(

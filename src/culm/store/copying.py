@@ -6,25 +6,18 @@ database held at one moment, only what is new since is copied. A file may be gon
 forgotten; the copy then tries again at a later moment, which no longer refers to the file.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from culm.errors import StoreError
-from culm.store.database import translated_errors
+from culm.store.database import Database, translated_errors
 from culm.store.opening import open_database
 from culm.store.payloads.folder import Folder
 from culm.store.rows import COUNT, TEXT, the_row
 from culm.store.schema import IS_VERIFIED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from culm.store.database import Database
 
 _PIECE = 1024 * 1024  # bytes in memory at once
 _ATTEMPTS = 20  # to find all files of one moment: each is shorter than the one before, as less is new

@@ -8,24 +8,17 @@ This module knows no table. What a transaction has to settle before it ends (the
 registered by the layer above as a hook; ``culm.store.opening`` does that for every store.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from culm.errors import StoreDamaged, StoreError, StoreFull, StoreLocked, StoreMissing
 from culm.store.payloads.folder import Folder
-from culm.store.rows import DamagedRow, all_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from culm.store.rows import Column
+from culm.store.rows import Column, DamagedRow, all_rows
 
 LOCK_TIMEOUT = 10.0  # seconds to wait for another writer: a large import commits several times a second
 _RETRY_SECONDS = 0.02  # between attempts to switch to WAL mode, which takes about a millisecond

@@ -4,9 +4,8 @@ An import is one pass over a file of any size: memory holds one batch of entries
 of a large one. Everything is verified again, wherever the file comes from.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Callable, Iterable
+from typing import BinaryIO
 
 from culm.bamboo import MAX_U64, Entry
 from culm.errors import BadSignature, EncodingError, NotHeld, PayloadMismatch, Place
@@ -19,15 +18,10 @@ from culm.store.files import (
     Record,
     read_records,
 )
+from culm.store.interface import ReadableStore, ToolStore
 from culm.store.schema import State
-from culm.store.values import ImportReport
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from culm.store.interface import ReadableStore, ToolStore
-    from culm.store.values import Bytes, StoredEntry
-    from culm.types import Log
+from culm.store.values import Bytes, ImportReport, StoredEntry
+from culm.types import Log
 
 _WHOLE_BYTES = 1024 * 1024  # payloads up to this size are held whole, to be stored in one transaction with their entry
 _BATCH_ENTRIES = 1000  # of one transaction: enough that waiting for the disk costs little for each entry

@@ -18,19 +18,15 @@ Payloads may be larger than memory, so a reader yields records while it reads, a
 Use a record's payload before you ask for the next record: bytes that you did not read are skipped then.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 
 from culm.bamboo import MAX_ENTRY_BYTES, Entry, ForkProof, decode_varu64, encode_varu64
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.bamboo.varu64 import MAX_VARU64_BYTES
 from culm.errors import EncodingError, MalformedEntry, Place, Truncated
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 _T = TypeVar("_T")
 

@@ -7,23 +7,17 @@ else keeps a stranger from filling the disk with entries that will never be veri
 Specification: docs/specs/bamboo.md, "Holding and publishing".
 """
 
-from __future__ import annotations
+import sqlite3
 
-from typing import TYPE_CHECKING
-
+from culm.bamboo import Entry
 from culm.errors import StoreFull
+from culm.store.database import Database
 from culm.store.logview import LogView
 from culm.store.payloads.pieces import write_payloads
 from culm.store.rows import COUNT, next_change, next_entry_id, the_row
 from culm.store.schema import IS_WAITING, PayloadState, State
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from culm.bamboo import Entry
-    from culm.store.database import Database
-    from culm.store.values import Bytes, ImportReport
-    from culm.types import Log
+from culm.store.values import Bytes, ImportReport
+from culm.types import Log
 
 MAX_WAITING_ENTRIES = 100_000  # in all logs: enough for a day of a busy station whose first entry is still to come
 MAX_WAITING_BYTES = 256 * 1024 * 1024  # of those entries with their payloads: a small part of a small disk

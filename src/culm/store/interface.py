@@ -10,41 +10,34 @@ The calls are grouped by what their callers do, so that a signature says how muc
 are passed, ``culm.store.surveyed`` those of a survey.
 """
 
-from __future__ import annotations
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
 
-from typing import TYPE_CHECKING, Protocol, Self
-
-from culm.bamboo import MAX_U64
+from culm.bamboo import MAX_U64, Entry, ForkProof, Identity, PayloadHasher
+from culm.errors import Place
+from culm.negentropy import Storage
+from culm.ranges import RangeSet
 from culm.store.schema import State
-from culm.store.surveyed import Only, Order
-from culm.store.values import BEGINNING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-    from types import TracebackType
-
-    from culm.bamboo import Entry, ForkProof, Identity, PayloadHasher
-    from culm.errors import Place
-    from culm.negentropy import Storage
-    from culm.ranges import RangeSet
-    from culm.store.surveyed import Cell, LogLine, Mark, Totals
-    from culm.store.values import (
-        Bytes,
-        HeldEntry,
-        ImportReport,
-        LogSummary,
-        NewsPage,
-        Offer,
-        Position,
-        Run,
-        Sendable,
-        StoredEntry,
-        VerifyReport,
-        View,
-    )
-    from culm.types import Log
+from culm.store.surveyed import Cell, LogLine, Mark, Only, Order, Totals
+from culm.store.values import (
+    BEGINNING,
+    Bytes,
+    HeldEntry,
+    ImportReport,
+    LogSummary,
+    NewsPage,
+    Offer,
+    Position,
+    Run,
+    Sendable,
+    StoredEntry,
+    VerifyReport,
+    View,
+)
+from culm.types import Log
 
 
 class PayloadSink(Protocol):

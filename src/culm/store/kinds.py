@@ -4,18 +4,12 @@ SQLite keeps a value of any type in any column. Reading checks the rows that it 
 store also has to find damage in rows that no query happens to read, so it looks at all of them here.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import sqlite3
 
 from culm.errors import StoreDamaged
+from culm.store.database import Database
 from culm.store.rows import COUNT, the_row
 from culm.store.schema import PayloadState, State
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from culm.store.database import Database
 
 TABLES = (
     "logs",

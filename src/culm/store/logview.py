@@ -10,12 +10,10 @@ entries are the next one of a sound log. ``LogView`` is therefore one log in mem
 what it read and wrote, so a run of consecutive entries costs no queries beyond the first few.
 """
 
-from __future__ import annotations
-
+import sqlite3
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from culm.bamboo import ForkProof, linkers
+from culm.bamboo import Entry, ForkProof, linkers
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import StoreFull
 from culm.store.payloads import pieces
@@ -34,11 +32,6 @@ from culm.store.rows import (
     the_row,
 )
 from culm.store.schema import IS_SETTLED, IS_VERIFIED, IS_WAITING, PayloadState, State, from_sql, to_sql
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from culm.bamboo import Entry
 
 MAX_VARIANTS = 16  # entries kept of one number: two prove a fork, and a forking author must not fill the disk
 MAX_PROOFS = 1024  # fork proofs kept of one log, for the same reason; a proof of a lower position is always kept

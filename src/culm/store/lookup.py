@@ -4,20 +4,13 @@ A node answers its peers' requests from here, and composes its own. A peer can a
 a hundred million entries, so no answer may read the log.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from culm.store.database import translated_errors
+from culm.bamboo import Entry
+from culm.store.database import Database, translated_errors
 from culm.store.records.runs import ENTRIES, PAYLOADS, around, extent
 from culm.store.rows import BYTES, COUNT, FLAG, PAYLOAD_STATE, ROW, SEQ, entry_of
 from culm.store.schema import IS_COMPLETE, IS_VERIFIED, PayloadState, from_sql, to_sql
 from culm.store.values import HeldEntry, Run
-
-if TYPE_CHECKING:
-    from culm.bamboo import Entry
-    from culm.store.database import Database
-    from culm.types import Log
+from culm.types import Log
 
 SMALL_BYTES = 4096  # payloads up to this size are read together with their entries, which saves a query for each
 _MOST = 2**63 - 1  # the greatest number that SQLite takes; no payload is as large

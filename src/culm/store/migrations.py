@@ -4,11 +4,10 @@ Each step adds to the tables of the step before, inside one transaction, so a pr
 the old version behind. A step never changes afterwards: stores of its version exist, and their tables hold its text.
 """
 
-from __future__ import annotations
-
 import sqlite3
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from culm.store.database import Database
 from culm.store.payloads.pieces import LARGE_BYTES, write_file
 from culm.store.records import index
 from culm.store.rows import BYTES, COUNT, ROW, all_rows, each_row, entry_of
@@ -23,11 +22,6 @@ from culm.store.schema import (
     PayloadState,
     schema_version,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from culm.store.database import Database
 
 
 def _to_version_1(database: Database) -> None:

@@ -7,20 +7,14 @@ verified it. An entry whose payload became complete in a later change has a seco
 sorted by log and number.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import sqlite3
 
 from culm.errors import StoreError
+from culm.store.database import Database
 from culm.store.queries import ENTRY_COLUMNS, ENTRY_ROW, stored_of_row
 from culm.store.rows import COUNT, ROW, SEQ, all_rows, in_order, last_change
 from culm.store.schema import IS_COMPLETE, IS_VERIFIED, to_sql
 from culm.store.values import NewsPage, Position
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from culm.store.database import Database
 
 _VERIFIED, _COMPLETE = "0, 2", "1, 2"  # the kinds of news in which an entry, or a payload, is new
 

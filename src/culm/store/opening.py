@@ -5,10 +5,9 @@ registers two hooks. Before a commit the record index is brought up to date with
 payloads that were dropped are deleted: not before, because a transaction that is rolled back still needs them.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from culm.errors import StoreDamaged
 from culm.store.database import LOCK_TIMEOUT, Database
@@ -16,10 +15,6 @@ from culm.store.migrations import migrate
 from culm.store.payloads.pieces import take_dropped
 from culm.store.records.index import settle
 from culm.store.schema import VERSION, schema_version
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def open_database(path: Path, *, read_only: bool = False, lock_timeout: float = LOCK_TIMEOUT) -> Database:

@@ -5,13 +5,13 @@ would be simpler, but SQLite cannot fold the WAL file back beyond the oldest sna
 file grow without bound.
 """
 
-from __future__ import annotations
-
+import sqlite3
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from culm.bamboo import MAX_U64, Entry
-from culm.errors import InvalidEntry, StoreDamaged
+from culm.bamboo import MAX_U64, Entry, ForkProof
+from culm.errors import InvalidEntry, Place, StoreDamaged
+from culm.store.database import Database
 from culm.store.records.runs import runs_of
 from culm.store.rows import (
     AT,
@@ -44,15 +44,7 @@ from culm.store.schema import (
     to_sql,
 )
 from culm.store.values import LogSummary, Offer, Sendable, StoredEntry
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterable, Iterator
-
-    from culm.bamboo import ForkProof
-    from culm.errors import Place
-    from culm.store.database import Database
-    from culm.types import Log
+from culm.types import Log
 
 _PAGE = 500  # rows of one snapshot: milliseconds, so that no reader holds up the folding of the WAL file
 _OPTIONAL = SEQ.or_null()

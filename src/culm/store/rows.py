@@ -12,19 +12,15 @@ The check is cheap: whole pages are checked a column at a time, about 0.1 micros
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from culm.bamboo import Entry, ForkProof
 from culm.bamboo.yamf import YAMF_PREFIX
-from culm.errors import InvalidEntry, StoreDamaged
+from culm.errors import InvalidEntry, Place, StoreDamaged
 from culm.store.schema import PayloadState, State, to_sql
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from culm.errors import Place
-    from culm.types import Log
+from culm.types import Log
 
 Row = tuple[Any, ...]
 _PAGE = 500  # rows checked at once, so that a long answer is never in memory as a whole

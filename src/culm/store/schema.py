@@ -21,15 +21,10 @@ record_changes  the changes to the records that a transaction has made so far; e
 ==============  ============================================================================================
 """
 
-from __future__ import annotations
-
+import sqlite3
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from culm.errors import StoreDamaged
-
-if TYPE_CHECKING:
-    import sqlite3
 
 APPLICATION_ID = 0x43554C4D  # "CULM", so that `file` and SQLite's own tools can tell a store from other databases
 VERSION = 4

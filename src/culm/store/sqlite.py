@@ -4,15 +4,18 @@ This is a facade. ``SQLiteStore`` has the calls that ``culm.store.interface`` pr
 one job.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
-from culm.bamboo import MAX_U64, are_authentic, check_payload
+from culm.bamboo import MAX_U64, Entry, ForkProof, Identity, PayloadHasher, are_authentic, check_payload
 from culm.bamboo.yamf import yamf_hash
 from culm.errors import BadSignature, NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
+from culm.negentropy import Storage
+from culm.ranges import RangeSet
 from culm.store import append, ingest, news, queries, verify
 from culm.store.database import LOCK_TIMEOUT
 from culm.store.logview import LogView
@@ -23,31 +26,23 @@ from culm.store.records import runs, views
 from culm.store.rows import COUNT, entry_of, find_entry, next_change, next_entry_id, the_row
 from culm.store.schema import IS_WAITING, PayloadState, State
 from culm.store.survey import Survey
-from culm.store.values import BEGINNING, ImportReport
+from culm.store.values import (
+    BEGINNING,
+    Bytes,
+    ImportReport,
+    LogSummary,
+    NewsPage,
+    Offer,
+    Position,
+    Run,
+    Sendable,
+    StoredEntry,
+    VerifyReport,
+    View,
+)
+from culm.types import Log
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from contextlib import AbstractContextManager
-    from types import TracebackType
-
-    from culm.bamboo import Entry, ForkProof, Identity, PayloadHasher
-    from culm.negentropy import Storage
-    from culm.ranges import RangeSet
-    from culm.store.values import (
-        Bytes,
-        LogSummary,
-        NewsPage,
-        Offer,
-        Position,
-        Run,
-        Sendable,
-        StoredEntry,
-        VerifyReport,
-        View,
-    )
-    from culm.types import Log
-
-    Item = tuple[Entry, Bytes | None]
+Item = tuple[Entry, Bytes | None]
 
 _BATCH_ENTRIES = 1000  # of one transaction: other writers wait meanwhile, about 50 ms
 _BATCH_BYTES = 8 * 1024 * 1024  # of payloads after which a transaction takes no more entries, for the same reason

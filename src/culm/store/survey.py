@@ -5,13 +5,14 @@ come page by page. What is held of a log comes as a picture of *cells*, each of 
 sequence numbers. A cell costs a few look-ups in the runs of the log, however many numbers it stands for.
 """
 
-from __future__ import annotations
-
+import sqlite3
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from typing import TYPE_CHECKING
 
+from culm.bamboo import ForkProof
+from culm.store.database import Database
 from culm.store.records.runs import ALL, ENTRIES, NONE, PAYLOADS, spread
 from culm.store.rows import (
     AT,
@@ -21,6 +22,7 @@ from culm.store.rows import (
     PAYLOAD_STATE,
     SEQ,
     STATE,
+    Row,
     all_rows,
     find_log,
     first_row,
@@ -30,15 +32,7 @@ from culm.store.rows import (
 )
 from culm.store.schema import IS_INVALID, IS_VERIFIED, IS_WAITING, PayloadState, State, from_sql, to_sql
 from culm.store.surveyed import MOST_COUNTED, Cell, LogLine, Mark, Only, Order, Totals
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from culm.bamboo import ForkProof
-    from culm.store.database import Database
-    from culm.store.rows import Row
-    from culm.types import Log
+from culm.types import Log
 
 _STEPS = 10_000  # of SQLite's machine between two looks at the clock: a fraction of a millisecond
 

@@ -1,15 +1,11 @@
 """What a survey of a store answers with (``culm.store.survey``): lines of a list of logs, sums, cells of a picture."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from culm.store.schema import PayloadState, State
-    from culm.types import Log
+from culm.store.schema import PayloadState, State
+from culm.types import Log
 
 MOST_COUNTED = 10_000
 """Waiting and invalid entries of one log are counted up to here, because the count reads each of them."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from culm.errors import ConfigError, StoreError
+from culm.bamboo import Entry, ForkProof
+from culm.errors import ConfigError, CulmError, Place, StoreError
 from culm.store.schema import PayloadState, State, to_sql
-
-if TYPE_CHECKING:
-    from culm.bamboo import Entry, ForkProof
-    from culm.errors import CulmError, Place
-    from culm.types import Log
+from culm.types import Log
 
 Run = tuple[int, int]
 """The first and the last of consecutive sequence numbers."""

@@ -6,14 +6,13 @@ differs from what the store says, a problem is reported. Nothing is repaired, be
 two is right. Memory: a few numbers for each entry of the longest log.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from itertools import groupby, islice
-from typing import TYPE_CHECKING
 
 from culm.bamboo import Entry, ForkProof, LogAuditor, are_authentic
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import InvalidEntry, Place
+from culm.store.database import Database
 from culm.store.kinds import check_kinds
 from culm.store.payloads.pieces import hash_held
 from culm.store.queries import every_entry
@@ -21,12 +20,7 @@ from culm.store.records import index
 from culm.store.rows import BYTES, SEQ, all_rows, find_log
 from culm.store.schema import PayloadState, State, from_sql
 from culm.store.values import VerifyReport
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from culm.store.database import Database
-    from culm.types import Log
+from culm.types import Log
 
 _BATCH = 512  # entries whose signatures are verified together, which is faster than one by one
 _STATES: dict[int, str] = {state: state.name.lower() for state in State}

@@ -4,16 +4,10 @@ Entries are really signed, so that everything that checks them can be tested. ``
 so that any of them can be made a second time with other content: that is a fork.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from culm.bamboo import Entry, Identity, lipmaa, yamf_hash
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from culm.store.values import Bytes
+from culm.store.values import Bytes
 
 
 class LogBuilder:

@@ -1,21 +1,17 @@
 """A standalone Spark cluster on this machine, for tests and benchmarks: a master and workers, each a process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from culm.spark.java import java_home
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _LOOK_SECONDS = 0.1  # Between two looks at whether something has happened.
 _START_SECONDS = 120.0  # A busy machine may need so long for three Java processes; without a limit a test would hang.

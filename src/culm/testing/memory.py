@@ -1,16 +1,9 @@
 """A store in dictionaries, for tests of connections: the simplest ``culm.intervals.Source`` that there can be."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from culm.bamboo import ForkProof
+from culm.bamboo import Entry, ForkProof
 from culm.intervals.exchanged import Items
 from culm.transfer import Kept
-
-if TYPE_CHECKING:
-    from culm.bamboo import Entry
-    from culm.types import Log
+from culm.types import Log
 
 
 class Held(Items):

@@ -6,13 +6,8 @@ in the shared-memory file how far copying has come. So everything up to there is
 the shared-memory file belongs to another WAL file, or a killed program had not filled it in, nothing is known.
 """
 
-from __future__ import annotations
-
 import struct
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 _HEADER, _FRAME_HEAD = 32, 24  # Bytes of the WAL file's header, and of the one in front of each page.
 _SALTS = slice(32, 40)  # In the shared-memory file: two numbers that name the WAL file which it is about.

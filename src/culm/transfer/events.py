@@ -1,12 +1,8 @@
 """What the transfer protocols bring: entries, and payloads in pieces."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from culm.bamboo import Entry
+from culm.bamboo import Entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,6 @@ Forgetting costs a computation, and a dictionary does not mind a few entries too
 there are as many as a limit says, and only then what no link can name any more is dropped.
 """
 
-from __future__ import annotations
-
 from culm.bamboo.lipmaa import links_across
 
 

@@ -4,13 +4,8 @@ A response goes along a log, and to ask the store for each entry alone would cos
 page is read when its first entry is needed, and forgotten when the log changes, because payloads may have come or gone.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from culm.transfer.source import Kept, Source
-    from culm.types import Log
+from culm.transfer.source import Kept, Source
+from culm.types import Log
 
 PAGE_ENTRIES = 128  # Many enough that reading them costs little for each, few enough that hundreds of readers may wait.
 

@@ -8,12 +8,7 @@ computed at once, without keeping any state.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from culm.bamboo import PayloadHasher, yamf_hash
-
-if TYPE_CHECKING:
-    from culm.bamboo import Entry
+from culm.bamboo import Entry, PayloadHasher, yamf_hash
 
 _EMPTY = yamf_hash(b"")
 

@@ -5,17 +5,10 @@ cores (``culm.bamboo.are_authentic``). So a connection first reads all bytes tha
 signatures of all entries in them together, before it gives the first event away.
 """
 
-from __future__ import annotations
+from collections.abc import Iterable
 
-from typing import TYPE_CHECKING
-
-from culm.bamboo import are_authentic
+from culm.bamboo import Entry, are_authentic
 from culm.transfer.events import EntryReceived
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from culm.bamboo import Entry
 
 
 def bad_entries(events: Iterable[object]) -> list[Entry]:

@@ -5,13 +5,10 @@ few questions that its answers depend on. The store's answers may differ from pe
 show every log to everybody. A log that is not to be shown is answered like one of which nothing is held.
 """
 
-from __future__ import annotations
+from typing import NamedTuple, Protocol
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from culm.bamboo import Entry, ForkProof
-    from culm.types import Log
+from culm.bamboo import Entry, ForkProof
+from culm.types import Log
 
 Run = tuple[int, int]
 """Neighbouring sequence numbers, the first and the last."""

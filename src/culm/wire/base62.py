@@ -6,8 +6,6 @@ numbers of 2^256 and above. That is why there is code here and no package from a
 order the alphabet differently.
 """
 
-from __future__ import annotations
-
 from culm.errors import EncodingError
 
 BASE62_CHARS = 43  # the fewest characters for 256 bits: 62^42 < 2^256 < 62^43

@@ -19,20 +19,13 @@ connection has the same pair for creating streams.
 goes back in few large packets: when it is at least what the peer has left, so that the peer never runs dry meanwhile.
 """
 
-from __future__ import annotations
-
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64
 from culm.errors import LocalProtocolError, RemoteProtocolError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from culm.types import Buffer
-
+from culm.types import Buffer
 
 CREDIT, WRITE, PING, PONG, CLOSE, STOP_READ = range(6)
 INFINITE = MAX_U64  # credit without a limit; a real count never reaches it

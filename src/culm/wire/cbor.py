@@ -11,15 +11,9 @@ really there before anything is made of it.
 Departure: section 4.2 recommends the shortest heads for deterministic encoding; here they are required.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from culm.bamboo.varu64 import MAX_U64
 from culm.errors import EncodingError, Truncated
-
-if TYPE_CHECKING:
-    from culm.types import Buffer
+from culm.types import Buffer
 
 UNSIGNED = 0
 BYTES = 2

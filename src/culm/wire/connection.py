@@ -29,15 +29,11 @@ raises ``LocalProtocolError``. The bytes that ``data_to_send`` still holds need 
 the only thing left to do, because the two ends no longer agree on what was said.
 """
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar, runtime_checkable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from culm.types import Buffer
+from culm.types import Buffer
 
 EventT_co = TypeVar("EventT_co", covariant=True)
 

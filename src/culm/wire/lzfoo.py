@@ -19,18 +19,12 @@ pieces of bounded size and keeps no more than the window. The encoder remembers 
 was seen last. They are only hints: before a copy is written, the bytes themselves are compared.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from culm.bamboo import encode_varu64
 from culm.errors import EncodingError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from culm.types import Buffer
-
+from culm.types import Buffer
 
 PIECE_BYTES = 64 * 1024  # Bytes of output handed out at a time, so that a short message cannot fill the memory.
 LEVELS = range(1, 10)

@@ -4,16 +4,10 @@ Authors print as 43 base62 characters, because that is shorter than hex and sele
 are accepted as well.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from culm.bamboo import read_u64
 from culm.errors import ConfigError, EncodingError, Place
+from culm.types import Log
 from culm.wire.base62 import decode_base62, encode_base62
-
-if TYPE_CHECKING:
-    from culm.types import Log
 
 _HEX_DIGITS = 64
 

@@ -10,16 +10,12 @@ Buffers that grow side by side in the heap leave holes behind that fit none of t
 size.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from culm.bamboo.varu64 import MAX_VARU64_BYTES, decode_varu64, encode_varu64
 from culm.errors import Truncated
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Message: TypeAlias = tuple[int, memoryview]
 

@@ -17,22 +17,16 @@ log as "that is all I can give you" (``culm.node.bushbaby.ledger``), and asks no
 Specification: docs/specs/bushbaby.md, "HAVE".
 """
 
-from __future__ import annotations
-
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from culm.bushbaby import HaveItem
+from culm.node.bushbaby.ledger import Ledger
+from culm.node.bushbaby.serving import Served
+from culm.node.interests.policy import Policy
+from culm.store import Offer, ReadableStore
+from culm.types import Log
 from culm.wire.places import log_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from culm.node.bushbaby.ledger import Ledger
-    from culm.node.bushbaby.serving import Served
-    from culm.node.interests.policy import Policy
-    from culm.store import Offer, ReadableStore
-    from culm.types import Log
 
 _logger = logging.getLogger("culm.node")
 

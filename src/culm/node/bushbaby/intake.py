@@ -5,21 +5,14 @@ buckets, as at a well: one is being emptied into the store while the other one f
 before the first one is back, the session stops reading, and TCP stops the peer.
 """
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
-from culm.node.storage.worker import GROUP_ENTRIES, group_entries
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from culm.bamboo import Entry
-    from culm.node.storage.worker import AnyWorker
-    from culm.store import ImportReport
-    from culm.store.values import Bytes
-    from culm.types import Log
+from culm.bamboo import Entry
+from culm.node.storage.worker import GROUP_ENTRIES, AnyWorker, group_entries
+from culm.store import ImportReport
+from culm.store.values import Bytes
+from culm.types import Log
 
 _GROUP_BYTES = 4 * 1024 * 1024  # Payload bytes in a group, from which on ``add`` waits, because entries may be large.
 

@@ -20,20 +20,14 @@ peer might lack 9 itself, and L is announced.
 This is bookkeeping only: no I/O, and the store is asked through a function of the caller.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from culm.errors import RemoteProtocolError
+from culm.types import Log
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from culm.types import Log
-
-    Missing = Callable[[Log, int, int], list[tuple[int, int]]]
+Missing = Callable[[Log, int, int], list[tuple[int, int]]]
 
 Span = tuple[int, int]
 MAX_SPANS = 1000

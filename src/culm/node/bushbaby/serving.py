@@ -8,26 +8,19 @@ that makes it longer than ``max_wants`` is disconnected.
 Specification: docs/specs/bushbaby.md, "WANT".
 """
 
-from __future__ import annotations
-
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, certificate_pool
-from culm.bushbaby.grouping import CULM_STYLE, MAX_COVER_BYTES, items_of, messages_of
+from culm.bushbaby import WantItem
+from culm.bushbaby.grouping import CULM_STYLE, MAX_COVER_BYTES, Style, items_of, messages_of
 from culm.errors import RemoteProtocolError
+from culm.node.interests.policy import Policy
+from culm.store import ReadableStore, Sendable
+from culm.types import Log
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from culm.bushbaby import WantItem
-    from culm.bushbaby.grouping import Style
-    from culm.node.interests.policy import Policy
-    from culm.store import ReadableStore, Sendable
-    from culm.types import Log
-
-    Message = list[list[Sendable]]  # Items, each of one entry or of several.
+Message = list[list[Sendable]]  # Items, each of one entry or of several.
 
 PAGE_ENTRIES = 256
 """Entries that are read from the store at once. They wait in memory until the peer has taken them."""

@@ -10,19 +10,20 @@ come last, because a HAVE tells the peer that its requests were served (``culm.n
 them a one-time sync is over when it has been quiet for ``settle_seconds``.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from culm.bamboo import Entry
 from culm.bushbaby import (
     Authenticated,
     BambooReceived,
+    BambooWriter,
     Connection,
     Event,
+    HaveItem,
     HaveReceived,
     Options,
     PeerIdentified,
@@ -33,23 +34,17 @@ from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, item_size
 from culm.node.bushbaby.announcing import Announcing
 from culm.node.bushbaby.intake import Intake
 from culm.node.bushbaby.ledger import MAX_ASKED, Ledger, Span
-from culm.node.bushbaby.serving import PAGE_ENTRIES, Server
+from culm.node.bushbaby.serving import PAGE_ENTRIES, Message, Server
 from culm.node.interests.missing import missing
-from culm.node.sessions.session import Session
+from culm.node.interests.policy import Policy
+from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import PeerRefused
 from culm.node.sharing.memory import MemoryBudget
+from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
+from culm.store import ImportReport, Sendable
+from culm.types import Log
 from culm.wire.base62 import encode_base62
-
-if TYPE_CHECKING:
-    from culm.bamboo import Entry
-    from culm.bushbaby import BambooWriter, HaveItem
-    from culm.node.bushbaby.serving import Message
-    from culm.node.interests.policy import Policy
-    from culm.node.sessions.session import Context, Purpose
-    from culm.node.sharing.rates import Streams
-    from culm.store import ImportReport, Sendable
-    from culm.types import Log
 
 # All nonces of a connection are remembered, so it carries only so many messages. Serving stops with this many left:
 # enough for a page, with a message for each entry at worst, and for announcements and signs of life behind it.

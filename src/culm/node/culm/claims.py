@@ -20,13 +20,10 @@ bandwidth only; that two sessions fetch the same log does no harm.
 Specification: docs/specs/culm.md, "What is fetched".
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from culm.types import Log
+from culm.types import Log
 
 STALL_SECONDS = 10.0
 """A session whose peer has sent no useful message for so long loses its claims. Well above any pause of a working

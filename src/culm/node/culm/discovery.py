@@ -18,29 +18,22 @@ comparison neither sees half of a change nor holds up writers.
 Specification: docs/specs/culm.md, "What is compared".
 """
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from culm.errors import RemoteProtocolError
 from culm.negentropy import Negentropy
+from culm.node.config import NodeConfig
 from culm.node.culm.offers import offer_of
 from culm.node.sharing.threads import Worker
+from culm.node.storage.worker import AnyWorker
 from culm.node.surroundings import clock
-from culm.session import Asked, Ended, Named, Offer, Reconcile
+from culm.session import Asked, Connection, Ended, Named, Offer, Reconcile
 from culm.store import View
+from culm.types import Log
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from culm.node.config import NodeConfig
-    from culm.node.storage.worker import AnyWorker
-    from culm.session import Connection
-    from culm.types import Log
-
-    Step = Reconcile | Asked | Named | Ended
+Step = Reconcile | Asked | Named | Ended
 
 _LEAST_SECONDS = 1.0  # From one discovery's start to the next one's, so that a peer cannot keep us comparing all day.
 _MOST_DIFFERENT = 1_000_000  # Heads that only the peer has; each takes 32 bytes of memory and more in Python.

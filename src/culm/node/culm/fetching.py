@@ -14,26 +14,20 @@ missing although the peer offered it, for instance because the peer was too busy
 Specification: docs/specs/culm.md, "What is fetched".
 """
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from culm.errors import EncodingError, RemoteProtocolError
-from culm.node.culm.claims import STALL_SECONDS
+from culm.node.culm.claims import STALL_SECONDS, Claims
 from culm.node.culm.offers import asked_of, doubted, knows_lower_fork, lacks, lowest_fork, newest_held
+from culm.node.intervals.session import IntervalSession
+from culm.node.sharing.turns import Share
+from culm.node.storage.source import StoreSource
 from culm.node.surroundings import clock
 from culm.ranges import RangeSet
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from culm.node.culm.claims import Claims
-    from culm.node.intervals.session import IntervalSession
-    from culm.node.sharing.turns import Share
-    from culm.node.storage.source import StoreSource
-    from culm.session import Offer
-    from culm.types import Log
+from culm.session import Offer
+from culm.types import Log
 
 _AT_ONCE = 64  # Logs asked for at a time: enough to fill a link with small logs; each has requests open meanwhile.
 _MOST_TRIES = 5  # Then a peer that offers what it does not send is not asked for it again, until it offers it anew.

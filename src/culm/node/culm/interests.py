@@ -10,21 +10,16 @@ wanted than is. It is never told less, because then something would be missing f
 harm: the store does not take what it forgot.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from culm.bamboo import encode_varu64
 from culm.node.interests.missing import EVERYTHING
+from culm.node.interests.policy import Policy
 from culm.ranges import Range, RangeSet
 from culm.session import Interests
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from culm.node.interests.policy import Policy
-    from culm.types import Log
+from culm.types import Log
 
 MAX_RUNS = 65_536  # Runs of forgotten payloads that are looked at in one log, which bounds the time that takes.
 LONG_RUN = 16  # Numbers in a run from which on it cuts the range: about where a cut takes fewer bytes than a list.

@@ -8,24 +8,18 @@ position of a fork that is known: a peer that knows a lower one has a proof whic
 Specification: docs/specs/culm.md, "News".
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import Place
 from culm.node.interests.missing import EVERYTHING, lacking, stranded
+from culm.node.interests.policy import Policy
+from culm.ranges import Range, RangeSet
 from culm.session import Offer
 from culm.session.messages import TIP_BYTES
-from culm.store import State
-
-if TYPE_CHECKING:
-    from culm.node.interests.policy import Policy
-    from culm.ranges import Range, RangeSet
-    from culm.store import ReadableStore
-    from culm.types import Log
+from culm.store import ReadableStore, State
+from culm.types import Log
 
 
 def offer_of(store: ReadableStore, log: Log) -> Offer:

@@ -13,11 +13,10 @@ what that discovery found. The session is done when both sides have settled the 
 Specification: docs/specs/culm.md, "News".
 """
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Coroutine, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from culm.intervals import Limits as IntervalLimits
 from culm.node.culm.claims import Claims
@@ -26,10 +25,13 @@ from culm.node.culm.fetching import Fetching
 from culm.node.culm.interests import interests_for_peer
 from culm.node.culm.offers import offer_of
 from culm.node.culm.streams import TransferReader, TransferWriter
+from culm.node.interests.policy import Policy
 from culm.node.intervals.session import IntervalSession
-from culm.node.sessions.session import Purpose, Session
+from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import PeerRefused
 from culm.node.sessions.tasks import end_of_one
+from culm.node.sharing.rates import Streams
+from culm.ranges import RangeSet
 from culm.session import (
     Asked,
     Connection,
@@ -45,15 +47,7 @@ from culm.session import (
     Transferred,
 )
 from culm.session.handshake import NONCE_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
-
-    from culm.node.interests.policy import Policy
-    from culm.node.sessions.session import Context
-    from culm.node.sharing.rates import Streams
-    from culm.ranges import RangeSet
-    from culm.types import Log
+from culm.types import Log
 
 _OFFER_SECONDS = 0.05  # Changes within this time are offered together, because an append seldom comes alone.
 _OFFERS_QUEUED = 256 * 1024  # Bytes. While the peer has not taken them it gets no more offers, so memory stays bounded.

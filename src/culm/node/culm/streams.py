@@ -7,12 +7,9 @@ A session's driver expects a reader and a writer, as a socket has them. The inte
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from culm.session import Connection
+from culm.session import Connection
 
 _QUEUED_BYTES = 128 * 1024  # While more waits to be sent, ``drain`` waits: so news on the same socket get through soon.
 

@@ -5,18 +5,12 @@ editor, the node says so once and keeps the choices that it has. Falling back to
 to everybody.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from culm.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from culm.node.interests.policy import Policy, PolicyFile
+from culm.node.interests.policy import Policy, PolicyFile
 
 LOOK_SECONDS = 0.25
 """Between two looks at the file: soon enough for people who wait for the effect, at the cost of one system call."""

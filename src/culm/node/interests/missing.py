@@ -12,19 +12,13 @@ verified.
 Specification: docs/specs/bushbaby.md, "WANT".
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, lipmaa
 from culm.ranges import Range, RangeSet, inclusive_sizes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from culm.store import ReadableStore
-    from culm.types import Log
+from culm.store import ReadableStore
+from culm.types import Log
 
 EVERYTHING = RangeSet([Range(1)])
 Span = tuple[int, int]

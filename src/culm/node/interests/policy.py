@@ -5,25 +5,19 @@ only what it names. A block list wins over an allow list. Logs are shared unless
 that follows nothing in particular asks for everything that is allowed; following something narrows that to it.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from culm.bamboo import MAX_U64
+from culm.bamboo import MAX_U64, Entry
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError
 from culm.node.interests.missing import EVERYTHING
 from culm.ranges import Range, RangeSet, read_range, write_range
 from culm.staging import staged_file, sync
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
-
-    from culm.bamboo import Entry
-    from culm.types import Log
+from culm.types import Log
 
 Key = bytes
 _NOTHING = RangeSet()

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from culm.bamboo import MAX_U64
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from culm.ranges import RangeSet
-    from culm.types import Log
+from culm.ranges import RangeSet
+from culm.types import Log
 
 
 class Content(NamedTuple):

@@ -29,17 +29,17 @@ entry 13.
 Specification: docs/specs/intervals.md, "What a node asks for".
 """
 
-from __future__ import annotations
-
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from culm.bamboo import MAX_U64, path
+from culm.bamboo import MAX_U64, Entry, PayloadHasher, path
 from culm.intervals import (
     Announced,
     At,
+    Connection,
     Ended,
+    Event,
     Forks,
     FromGreatest,
     Interval,
@@ -49,18 +49,12 @@ from culm.intervals import (
     Started,
 )
 from culm.node.intervals.followed import Followed, Phase, Span
+from culm.node.intervals.options import FollowOptions
 from culm.node.intervals.spans import MOST_SPANS, Missing
+from culm.node.storage.source import StoreSource
+from culm.ranges import RangeSet
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from culm.bamboo import Entry, PayloadHasher
-    from culm.intervals import Connection, Event
-    from culm.node.intervals.options import FollowOptions
-    from culm.node.storage.source import StoreSource
-    from culm.ranges import RangeSet
-    from culm.types import Log
+from culm.types import Log
 
 
 class Follower:

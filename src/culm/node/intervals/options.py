@@ -1,7 +1,5 @@
 """How to ask a peer by intervals."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from culm.intervals import Forks

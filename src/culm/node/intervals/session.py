@@ -3,26 +3,21 @@
 A peer that asks for a log is asked for it in turn, because the protocol has no way to list what a peer has.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
 from culm.intervals import Connection, Doubted, Event, Requested, RequestEnded
+from culm.node.interests.policy import Policy
 from culm.node.intervals.follower import Follower
 from culm.node.intervals.options import FollowOptions
 from culm.node.sessions.driver import WRITE_BYTES
 from culm.node.sessions.pointtopoint import INLINE_TURNS, MIRRORED_LOGS, PointToPointSession
+from culm.node.sessions.session import Context, Purpose
+from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
+from culm.ranges import RangeSet
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from culm.node.interests.policy import Policy
-    from culm.node.sessions.session import Context, Purpose
-    from culm.node.sharing.rates import Streams
-    from culm.ranges import RangeSet
-    from culm.types import Log
+from culm.types import Log
 
 _QUIET_SECONDS = 0.25  # A one-time sync stays so long after it sent entries, because the peer may ask for more by them.
 

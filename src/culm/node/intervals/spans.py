@@ -10,23 +10,16 @@ overlap would come twice. So what two parts of the interest want differently is 
 round asks for as much as is still missing then. Parts with payloads come first, since entries come along with them.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64
-from culm.node.intervals.followed import METADATA, Content, Span
+from culm.node.intervals.followed import METADATA, Content, Followed, Span
+from culm.node.intervals.options import FollowOptions
+from culm.node.storage.source import StoreSource
+from culm.ranges import Range, RangeSet
 from culm.ranges.text import inclusive_sizes
 from culm.store.records.runs import runs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from culm.node.intervals.followed import Followed
-    from culm.node.intervals.options import FollowOptions
-    from culm.node.storage.source import StoreSource
-    from culm.ranges import Range, RangeSet
 
 MOST_SPANS = 64
 """Spans of one log that are asked for at once. Each takes two requests, and credit for requests is limited."""

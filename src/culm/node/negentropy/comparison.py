@@ -10,33 +10,24 @@ Each connection has a thread of its own. So it neither waits for the store's thr
 snapshot is closed on that thread, too, because SQLite may still be working there when the connection ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from culm.bamboo import decode_varu64, encode_varu64
 from culm.errors import EncodingError, NetworkError, RemoteProtocolError
-from culm.negentropy import Negentropy
-from culm.node.sharing.memory import MemoryBudget
+from culm.negentropy import Negentropy, Split, Storage
+from culm.node.config import NodeConfig, NodeLimits
+from culm.node.sharing.memory import MemoryBudget, MemoryShare
 from culm.node.sharing.threads import Worker
-from culm.store import View
+from culm.node.sharing.turns import Share
+from culm.node.storage.worker import AnyWorker
+from culm.store import ReadableStore, View
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from concurrent.futures import Executor
-
-    from culm.negentropy import Split, Storage
-    from culm.node.config import NodeConfig, NodeLimits
-    from culm.node.sharing.memory import MemoryShare
-    from culm.node.sharing.turns import Share
-    from culm.node.storage.worker import AnyWorker
-    from culm.store import ReadableStore
-
-    Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 FRAME_LIMIT = 1024 * 1024
 """Bytes of a message that we send: few rounds for large differences, and a bounded answer to each message."""

@@ -5,12 +5,7 @@ of them call in the same second, it falls over, and they call in step for ever. 
 up to a limit, and each wait is shortened by up to a half at random, which spreads the callers out.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 _MAX_DOUBLINGS = 64  # Far above any real limit; it only keeps the power from overflowing after months of failures.
 

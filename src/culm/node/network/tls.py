@@ -14,22 +14,16 @@ signed. It proves its key inside the encrypted connection instead (``culm.sessio
 Specification: docs/specs/culm.md, "Addresses and TLS".
 """
 
-from __future__ import annotations
-
+import asyncio
 import os
 import secrets
 import ssl
 import tempfile
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from culm.bamboo import Identity
 from culm.errors import RemoteProtocolError
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from culm.bamboo import Identity
 
 ALPN = "culm/1"
 """The name of the protocol inside, as both sides tell each other in the TLS handshake."""

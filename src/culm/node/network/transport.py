@@ -1,22 +1,16 @@
 """Opening and accepting connections: TCP, and TLS for ``culm://``. Errors of the system become those of Culm here."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError, NetworkError
 from culm.node.network.tls import calling_context, peer_key
+from culm.node.network.urls import PeerUrl
 from culm.node.sessions.stats import PeerRefused
 from culm.wire.places import author_text
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from culm.node.network.urls import PeerUrl
 
 _STREAM_LIMIT = 64 * 1024  # Bytes: asyncio stops reading from the socket when twice as many wait to be read by us.
 CONNECT_SECONDS = 10.0

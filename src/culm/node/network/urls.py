@@ -4,17 +4,13 @@ The address of a ``culm://`` listener also has its key, as in ``culm://KEY@HOST:
 check who answers, and needs no directory.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 from urllib.parse import SplitResult, urlsplit
 
 from culm.errors import ConfigError
 from culm.wire.places import author_text, parse_author
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SCHEMES = ("culm", "bushbaby", "intervals", "proposals")
 """Protocols by which a node calls peers."""

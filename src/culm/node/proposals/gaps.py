@@ -15,25 +15,18 @@ the newest entry cannot be named in advance, so it is asked for together with ev
 Specification: docs/specs/proposals.md, "What a node proposes".
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from culm.bamboo import MAX_U64, path
+from culm.bamboo import MAX_U64, PayloadHasher, path
+from culm.node.proposals.options import ProposalOptions
+from culm.node.storage.source import StoreSource
 from culm.proposals import Proposal
-from culm.ranges import Range
+from culm.ranges import Range, RangeSet
 from culm.ranges.text import inclusive_sizes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from culm.bamboo import PayloadHasher
-    from culm.node.proposals.options import ProposalOptions
-    from culm.node.storage.source import StoreSource
-    from culm.ranges import RangeSet
-    from culm.types import Log
+from culm.types import Log
 
 _PAGE = 64  # Gaps looked up in the store at once: few are proposed at a time, so that more would be looked up in vain.
 

@@ -1,7 +1,5 @@
 """How to propose to a peer, and what to say of our own wishes when we answer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from culm.bamboo import MAX_U64

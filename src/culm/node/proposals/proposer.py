@@ -26,21 +26,23 @@ one; and without a start where we hold nothing.
 Specification: docs/specs/proposals.md, "What a node proposes".
 """
 
-from __future__ import annotations
-
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import TYPE_CHECKING
 
-from culm.bamboo import MAX_U64
+from culm.bamboo import MAX_U64, Entry
 from culm.node.proposals.gaps import Gap, Gaps
+from culm.node.proposals.options import ProposalOptions
+from culm.node.storage.source import StoreSource
 from culm.proposals import (
     NOTHING,
     Adjust,
     Cancelled,
     Code,
     Dropped,
+    Endpoint,
+    Event,
     Freed,
     Noticed,
     Offered,
@@ -50,19 +52,10 @@ from culm.proposals import (
     can_rebuild,
 )
 from culm.proposals.states import Said
-from culm.ranges import Range
+from culm.ranges import Range, RangeSet
 from culm.ranges.text import inclusive_sizes
 from culm.store import PayloadState
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from culm.bamboo import Entry
-    from culm.node.proposals.options import ProposalOptions
-    from culm.node.storage.source import StoreSource
-    from culm.proposals import Endpoint, Event
-    from culm.ranges import RangeSet
-    from culm.types import Log
+from culm.types import Log
 
 _AT_ONCE = 16  # Proposals made for one log in a row; then other logs have their turn, so that none waits for long.
 _LOOKED_AT = 1024  # Gaps looked at to see whether one begins below a peer's proposal; a log may have very many.

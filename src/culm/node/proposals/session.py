@@ -7,15 +7,18 @@ its disk. So a one-time sync ends in four steps: everything was proposed and ans
 the peer has answered a ping since, so it has dealt with everything that we sent before; all proposals are cancelled.
 """
 
-from __future__ import annotations
-
 from collections import deque
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
+from culm.bamboo import Entry
+from culm.node.interests.policy import Policy
 from culm.node.proposals.options import ProposalOptions
 from culm.node.proposals.proposer import Proposer
 from culm.node.sessions.driver import WRITE_BYTES
 from culm.node.sessions.pointtopoint import INLINE_TURNS, MIRRORED_LOGS, PointToPointSession
+from culm.node.sessions.session import Context, Purpose
+from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
 from culm.proposals import (
     SMALL,
@@ -29,15 +32,7 @@ from culm.proposals import (
     Setup,
     Skipped,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from culm.bamboo import Entry
-    from culm.node.interests.policy import Policy
-    from culm.node.sessions.session import Context, Purpose
-    from culm.node.sharing.rates import Streams
-    from culm.types import Log
+from culm.types import Log
 
 _QUIET_SECONDS = (
     0.25  # Without anything new, before a one-time sync sends the ping that shows whether the peer is busy.

@@ -27,24 +27,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from culm.bamboo import ForkProof
+from culm.bamboo import Entry, ForkProof
 from culm.errors import NotHeld, PayloadMismatch, StoreError
-from culm.node.storage.worker import GROUP_ENTRIES, group_entries
-from culm.store import ImportReport, Overtaken
+from culm.node.storage.worker import GROUP_ENTRIES, AnyWorker, group_entries
+from culm.store import ImportReport, Overtaken, PayloadSink
+from culm.store.values import Bytes
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from culm.bamboo import Entry
-    from culm.node.storage.worker import AnyWorker
-    from culm.store import PayloadSink
-    from culm.store.values import Bytes
-    from culm.types import Log
+from culm.types import Log
 
 _SMALL = 64 * 1024  # Payloads up to this size are collected in memory, one for each request, and stored with the entry.
 _STEP_BYTES = 512 * 1024  # Of large payloads, written in one call of the store's thread, so that calls stay short.

@@ -20,25 +20,18 @@ nothing until the other one does. Only a peer that lets more than ``_MOST_UNSENT
 ``lock``, and no one waits for a peer or a disk while holding it.
 """
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Coroutine, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from culm.errors import RemoteProtocolError
+from culm.node.sessions.speaker import Speaker
 from culm.node.sessions.stats import PeerSilent
 from culm.node.sessions.tasks import no_reader, peer_address, run_together
-from culm.node.sharing.rates import unsent
-from culm.node.sharing.turns import Portion
+from culm.node.sharing.rates import Streams, unsent
+from culm.node.sharing.turns import Portion, Share
 from culm.node.surroundings import clock
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-
-    from culm.node.sessions.speaker import Speaker
-    from culm.node.sharing.rates import Streams
-    from culm.node.sharing.turns import Share
 
 EventT = TypeVar("EventT")
 

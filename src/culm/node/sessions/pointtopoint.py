@@ -5,29 +5,22 @@ Entries and payloads take one way to the store, the ``Arrivals``. Credit is give
 can never send more than we have room for. Parsing includes checking signatures, on a thread where there are many.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from culm.bamboo import ForkProof
+from culm.bamboo import Entry, ForkProof
 from culm.errors import PayloadMismatch, StoreError
+from culm.node.interests.policy import Policy
 from culm.node.sessions.arrivals import Arrivals
-from culm.node.sessions.session import Session
+from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import REFUSALS_KEPT, tell_refused
+from culm.node.sharing.rates import Streams
+from culm.store import ImportReport
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from culm.bamboo import Entry
-    from culm.node.interests.policy import Policy
-    from culm.node.sessions.session import Context, Purpose
-    from culm.node.sharing.rates import Streams
-    from culm.store import ImportReport
-    from culm.types import Log
-    from culm.wire.connection import ProtocolConnection
+from culm.types import Log
+from culm.wire.connection import ProtocolConnection
 
 EventT = TypeVar("EventT")
 

@@ -4,33 +4,28 @@ A session is a speaker with a driver. It holds what the session has in common wi
 told what it is for by a ``Purpose``. ``culm.node.schemes`` lists the sessions that there are.
 """
 
-from __future__ import annotations
-
 import asyncio
 from abc import abstractmethod
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from culm.bamboo import Identity
 from culm.errors import ConfigError
+from culm.node.config import NodeConfig
+from culm.node.culm.claims import Claims
+from culm.node.interests.policy import Policy
 from culm.node.sessions.driver import Driver
 from culm.node.sessions.speaker import Speaker
 from culm.node.sessions.stats import REFUSALS_KEPT, SessionStats, tell_refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
-
-    from culm.bamboo import Identity
-    from culm.node.config import NodeConfig
-    from culm.node.culm.claims import Claims
-    from culm.node.interests.policy import Policy
-    from culm.node.sharing.memory import MemoryShare
-    from culm.node.sharing.rates import Streams
-    from culm.node.storage.source import StoreSource
-    from culm.node.storage.worker import AnyWorker
-    from culm.ranges import RangeSet
-    from culm.store import ImportReport
-    from culm.types import Log
-    from culm.wire.connection import ProtocolConnection
+from culm.node.sharing.memory import MemoryShare
+from culm.node.sharing.rates import Streams
+from culm.node.storage.source import StoreSource
+from culm.node.storage.worker import AnyWorker
+from culm.ranges import RangeSet
+from culm.store import ImportReport
+from culm.types import Log
+from culm.wire.connection import ProtocolConnection
 
 EventT = TypeVar("EventT")
 

@@ -5,18 +5,14 @@ over, has all that was wanted come, and what is to be done when it has been quie
 driver knows of it. The sessions of the node (``culm.node.sessions.session``) are the speakers.
 """
 
-from __future__ import annotations
-
 import sys
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from collections.abc import Iterator
+from typing import ClassVar, Generic, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from culm.node.config import NodeConfig
-    from culm.node.sessions.stats import SessionStats
-    from culm.wire.connection import ProtocolConnection
+from culm.node.config import NodeConfig
+from culm.node.sessions.stats import SessionStats
+from culm.wire.connection import ProtocolConnection
 
 EventT = TypeVar("EventT")
 

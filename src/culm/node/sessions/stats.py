@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
 
-from culm.errors import InvalidEntry, NetworkError, RemoteProtocolError
+from culm.errors import CulmError, InvalidEntry, NetworkError, Place, RemoteProtocolError
 from culm.wire.places import log_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from culm.errors import CulmError, Place
 
 REFUSALS_KEPT = 100
 """Refusals of a session that are kept as text and written to the log. The rest is only counted, or else a peer could

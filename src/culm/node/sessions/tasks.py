@@ -5,16 +5,11 @@ cancelled. The socket has to be closed on every way out. And closing must not ta
 not answer would otherwise keep the task.
 """
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from culm.errors import CulmError, NetworkError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 
 async def run_together(

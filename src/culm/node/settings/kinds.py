@@ -4,21 +4,17 @@
 into TOML, for the example file and for ``culm config``.
 """
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
 from culm.node.network.urls import LISTENER_SCHEMES, SCHEMES, PeerUrl, forms
 from culm.ranges import read_size
 from culm.wire.places import log_text, parse_log
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):(\d{1,5})")
 _MAX_PORT = 65535

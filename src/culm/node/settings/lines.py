@@ -6,14 +6,10 @@ that needs only strings, comments and brackets to be told apart. ``tomllib`` the
 that it finds, in the table that the last header opened, are set on the first line of the statement.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
+from typing import Any
 
 Path = tuple[str | int, ...]
 

@@ -5,8 +5,6 @@ are written, so that neither a payload nor a secret can get into a log file. Tex
 because a line feed in it could forge a log line, and an escape sequence could control the reader's terminal.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from datetime import UTC, datetime

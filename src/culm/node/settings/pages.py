@@ -1,13 +1,6 @@
 """What people read about the settings: the commented example file, and the tables of the docs page."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from culm.node.settings.schema import SECTIONS
-
-if TYPE_CHECKING:
-    from culm.node.settings.schema import Key, Section
+from culm.node.settings.schema import SECTIONS, Key, Section
 
 
 def example() -> str:

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from culm.errors import ConfigError
 from culm.node.config import PeerSettings
 from culm.node.settings.kinds import read_value, shown
 from culm.node.settings.lines import Lines
+from culm.node.settings.lines import Path as KeyPath
 from culm.node.settings.schema import LIMITS, NODE, PEER_LIMITS, PEERS, PROPOSALS, Key, Section
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from culm.node.settings.lines import Path as KeyPath
 
 MAX_FILE_BYTES = 1024 * 1024  # A configuration has some kilobytes; the limit catches a wrong path before it is read.
 DEFAULT = "default"

@@ -4,17 +4,13 @@ The meanings are read by people in the example file, in the docs and in ``culm c
 alone: unit first, then what is counted, then special values.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from culm.bushbaby import Dialect, Limits
 from culm.node.config import NodeLimits
 from culm.node.settings import kinds
-
-if TYPE_CHECKING:
-    from culm.node.settings.kinds import Kind
+from culm.node.settings.kinds import Kind
 
 
 @dataclass(frozen=True)

@@ -15,27 +15,21 @@ The same object counts calls, hands out connection slots (``culm.node.sharing.sl
 share of the bandwidth (``culm.node.sharing.rates``).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING
 
 from culm.errors import ProtocolError
+from culm.node.config import NodeConfig, PeerSettings
+from culm.node.sessions.stats import SessionStats
 from culm.node.sharing.penalties import MAX_RECORDS, CallGate, Penalties
 from culm.node.sharing.rates import Bucket, Streams, paced
 from culm.node.sharing.slots import Slots
 from culm.node.surroundings import clock
 from culm.wire.places import author_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from culm.node.config import NodeConfig, PeerSettings
-    from culm.node.sessions.stats import SessionStats
 
 _ADDRESS_SHARE = 10  # The longest penalty of an address is this many times shorter, because people share addresses.
 _IPV6_NETWORK = 64  # Bits: the smallest network that a provider hands out, so that its owner has all its addresses.

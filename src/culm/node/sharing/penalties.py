@@ -12,8 +12,6 @@ address may be somebody else.
 Nothing here reads a clock: ``now`` is an argument, in seconds. Memory is bounded, since the number of records is.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Generic, TypeVar

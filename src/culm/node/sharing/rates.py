@@ -14,16 +14,12 @@ one. What is read waits *before* it is handed on, so that TCP tells the peer to 
 pieces that fit into the smallest bucket.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Sequence
+from typing import cast
 
 from culm.node.surroundings import clock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 BURST_SECONDS = 0.05
 """A bucket holds what its rate allows in this time. Longer makes traffic lumpy; shorter costs a timer for each few

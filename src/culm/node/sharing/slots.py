@@ -9,8 +9,6 @@ youngest connection ends. With 256 slots taken by one address, a second address 
 has about a fifth. Connections that have been there for long stay, because the youngest one goes.
 """
 
-from __future__ import annotations
-
 from typing import Generic, TypeVar
 
 # An address gives a slot up only while it has at least four times as many as the newcomer's address has afterwards.

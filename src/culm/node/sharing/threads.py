@@ -1,15 +1,11 @@
 """Threads for work that would hold up the event loop: SQLite, signature checks, large hashes."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import ParamSpec, TypeVar
 
 from culm.node.surroundings import one_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from concurrent.futures import Executor, Future
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

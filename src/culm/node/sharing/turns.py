@@ -27,22 +27,17 @@ Two details:
   because otherwise nobody would notice that a competitor has come.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Generator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+from typing import ParamSpec, TypeVar, cast
 
+from culm.node.sharing.threads import Worker
 from culm.node.surroundings import AT_ONCE, clock
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator
-    from concurrent.futures import Future
-
-    from culm.node.sharing.threads import Worker
 
 _REMEMBERED = 4096  # Accounts of addresses. The oldest is forgotten first; it starts at the floor when it comes back.
 _LEAST_SECONDS = 2e-5  # A turn counts for at least this, because switching costs time that no clock of a thread sees.

@@ -5,14 +5,10 @@ connection is closed, and the browser connects again by itself and starts with t
 to sleep costs 16 messages of memory, and no time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any
 
 _ROOM = 16  # Messages that wait for a viewer: some seconds of changes, enough for a short hiccup of its network.
 

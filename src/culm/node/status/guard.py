@@ -15,19 +15,14 @@ Every answer has headers that forbid scripts, styles and pictures from elsewhere
 guessing of types. So even a log name that looks like HTML cannot run anything.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets
-from typing import TYPE_CHECKING
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
-if TYPE_CHECKING:
-    from aiohttp.typedefs import Handler, Middleware
-
-    from culm.node.status.settings import StatusSettings
+from culm.node.status.settings import StatusSettings
 
 # answered without a token, because they reveal nothing about the node
 OPEN = ("/healthz", "/style.css", "/favicon.svg")

@@ -5,26 +5,19 @@ Log ids and sequence numbers go up to 2^64 - 1 and are given as text, because Ja
 page.
 """
 
-from __future__ import annotations
-
 import io
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from culm.bamboo import MAX_U64, certificate_pool, has_lipmaalink, lipmaa, path
+from culm.bamboo import MAX_U64, Entry, ForkProof, certificate_pool, has_lipmaalink, lipmaa, path
 from culm.errors import NotHeld, Place
+from culm.store import ReadableStore
 from culm.store.files import BundleWriter
-from culm.store.surveyed import Only, Order, cells_between
+from culm.store.surveyed import LogLine, Mark, Only, Order, cells_between
+from culm.types import Log
 from culm.wire.places import author_text, log_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from culm.bamboo import Entry, ForkProof
-    from culm.store import ReadableStore
-    from culm.store.surveyed import LogLine, Mark
-    from culm.types import Log
 
 Plain = dict[str, Any]
 

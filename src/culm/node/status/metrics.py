@@ -1,19 +1,13 @@
 """The node's counts in Prometheus' text format."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from culm.node.roster import Roster
 from culm.node.sessions.stats import SessionStats
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from culm.node.roster import Roster
 
 # Counters of sessions, for each protocol: the field of ``SessionStats`` and its meaning.
 _COUNTED = {

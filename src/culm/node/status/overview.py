@@ -1,18 +1,13 @@
 """The node at a glance, as plain values: its sessions with their rates, its listeners, the peers it cannot reach."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from culm.node.roster import Contact, Roster
+from culm.node.sessions.stats import SessionStats
 from culm.wire.places import author_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from culm.node.roster import Contact, Roster
-    from culm.node.sessions.stats import SessionStats
 
 Plain = dict[str, Any]
 

@@ -1,21 +1,16 @@
 """Reading the query of a request. A ``ConfigError`` here becomes the answer 400 with one line."""
 
-from __future__ import annotations
-
 import string
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TypeVar
 
 from culm.bamboo import MAX_U64
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError
+from culm.types import Log
 from culm.wire.base62 import BASE62_CHARS
 from culm.wire.places import parse_log, parse_number
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from enum import StrEnum
-
-    from culm.types import Log
 
 _E = TypeVar("_E", bound="StrEnum")
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase  # of base62, by their values

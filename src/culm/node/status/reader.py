@@ -4,18 +4,14 @@ Some questions read millions of rows. On the node's own connection they would de
 other viewers, and no longer than ``patience``.
 """
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
 
 from culm.errors import StoreError
 from culm.node.sharing.threads import Worker
 from culm.store import ReadableStore, SQLiteStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 _T = TypeVar("_T")
 _MOST_WAITING = 32  # Requests that wait for the thread; with more, the last ones would run into the time limit anyway.

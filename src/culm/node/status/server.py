@@ -4,36 +4,30 @@ It runs on the node's event loop and only reads: the node's roster directly, and
 the store may take seconds to answer and the loop must not wait.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Self, cast
+from types import TracebackType
+from typing import Any, Self, cast
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 import culm
 from culm.errors import ConfigError, NotHeld, StoreError
+from culm.node.roster import Roster
 from culm.node.status import holdings, queries
 from culm.node.status.events import HEARTBEAT, Full, Hub, event
 from culm.node.status.guard import Guard
 from culm.node.status.metrics import NodeCollector, metrics_text
 from culm.node.status.overview import Rates, overview
 from culm.node.status.reader import Reader, TooBusy
+from culm.node.status.settings import StatusSettings
 from culm.store.surveyed import Only, Order
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from types import TracebackType
-
-    from aiohttp.typedefs import Handler
-
-    from culm.node.roster import Roster
-    from culm.node.status.settings import StatusSettings
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _HEARTBEAT_SECONDS = 15.0  # Silence after which a comment is sent, because proxies close idle connections.

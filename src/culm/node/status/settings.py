@@ -1,7 +1,5 @@
 """The settings of a status page: its address, its token and its limits."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Self

@@ -7,18 +7,11 @@ asks the store only when these differ. Sometimes they do not: a WAL file that is
 its size, and file systems have coarse clocks. Therefore the store is asked a few times a second in any case.
 """
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
-from culm.node.surroundings import clock
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from culm.node.storage.worker import StoreWorker
-    from culm.node.surroundings import Surroundings
+from culm.node.storage.worker import StoreWorker
+from culm.node.surroundings import Surroundings, clock
 
 _POLL_SECONDS = 0.25  # The store is asked at least this often: so late is a change noticed that its file does not show.
 

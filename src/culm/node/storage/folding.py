@@ -8,22 +8,16 @@ switches this off and folds from a connection and a thread of its own, where it 
 The same thread sweeps once at the start: it deletes payload files that a killed process left behind.
 """
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from culm.errors import StoreError
+from culm.node.sharing.threads import Worker
+from culm.node.storage.worker import StoreWorker
 from culm.store.opening import open_database
 from culm.store.payloads.pieces import sweep
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from culm.node.sharing.threads import Worker
-    from culm.node.storage.worker import StoreWorker
 
 _LOOK_SECONDS = 0.1  # Between two looks at the size of the WAL file.
 _FOLD_BYTES = 4 * 1024 * 1024  # Size of the WAL file from which on it is folded; SQLite's own default, 1000 pages.

@@ -11,26 +11,20 @@ There are two groups of methods:
 - What the node asks *for itself*, to plan its own requests, sees everything.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING
 
+from culm.bamboo import Entry, ForkProof
 from culm.errors import Place
 from culm.node.culm.offers import lowest_fork, newest_held
 from culm.node.interests.missing import lacking, stranded
-from culm.store import ReadableStore, SQLiteStore
+from culm.node.interests.policy import Policy
+from culm.ranges import Range, RangeSet
+from culm.store import ReadableStore, SQLiteStore, StoredEntry
+from culm.store.lookup import Lookup
 from culm.transfer import Kept
-
-if TYPE_CHECKING:
-    from culm.bamboo import Entry, ForkProof
-    from culm.node.interests.policy import Policy
-    from culm.ranges import Range, RangeSet
-    from culm.store import StoredEntry
-    from culm.store.lookup import Lookup
-    from culm.types import Log
+from culm.types import Log
 
 Run = tuple[int, int]
 

@@ -15,16 +15,13 @@ a transaction costs the same whatever is in it. Groups are therefore large when 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from culm.node.sharing.threads import Worker
 from culm.node.sharing.turns import Share, Turns
 from culm.node.surroundings import Surroundings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from culm.store import Store, ToolStore
+from culm.store import Store, ToolStore
 
 GROUP_ENTRIES = 1000
 """Entries in a call of the store's thread, at most. More would hardly cost less each, and hold up the rest."""

@@ -5,23 +5,17 @@ written inside a writing transaction, and only after the bytes that count. The b
 whatever fails. If the transaction is rolled back, what it wrote is overwritten by the next attempt, or swept up.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re
 import secrets
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from culm.errors import StoreDamaged, StoreError, StoreFull
 from culm.staging import sync
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from culm.store.values import Bytes
+from culm.store.values import Bytes
 
 _NAME_BYTES = 16  # random, so two processes never choose one name, and a file's name is never used again
 _NAME = re.compile("[0-9a-f]{32}")

@@ -6,22 +6,15 @@ file: it is written once, and can be brought to the disk while the store serves 
 database, because a file for each would cost more than it saves: a directory entry, a sync, and a look-up to read it.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import sqlite3
+from collections.abc import Iterable, Iterator
 
 from culm.bamboo import PayloadHasher
 from culm.errors import StoreDamaged
-from culm.store.database import translated_errors
+from culm.store.database import Database, translated_errors
 from culm.store.rows import COUNT, PAYLOAD_STATE, TEXT, all_rows
 from culm.store.schema import PayloadState
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterable, Iterator
-
-    from culm.store.database import Database
-    from culm.store.values import Bytes
+from culm.store.values import Bytes
 
 PIECE_BYTES = 64 * 1024  # the most that is read or stored at once, so that no payload is in memory as a whole
 LARGE_BYTES = 1024 * 1024  # larger payloads are files: from here on writing twice costs more than opening a file

@@ -9,24 +9,17 @@ let a slow peer keep the payload from a fast one. Instead each sink checks befor
 still those that it found or stored. If they are not, the sink was overtaken and stores nothing more.
 """
 
-from __future__ import annotations
-
+import sqlite3
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from culm.bamboo import Entry, PayloadHasher
 from culm.errors import NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
+from culm.store.database import Database
 from culm.store.logview import LogView
 from culm.store.payloads import pieces
 from culm.store.rows import COUNT, PAYLOAD_STATE, find_entry, next_change, the_row
 from culm.store.schema import PayloadState
-from culm.store.values import Overtaken
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from culm.store.database import Database
-    from culm.store.values import Bytes
+from culm.store.values import Bytes, Overtaken
 
 _COMMIT_BYTES = 1024 * 1024  # between two commits: so much is lost at most, and a commit costs milliseconds
 

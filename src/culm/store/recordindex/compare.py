@@ -6,17 +6,12 @@ does not have the same block, so the cost depends on the differences. As in the 
 timestamps is not noticed; that cannot happen with entries, because the id of an entry decides its timestamp.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from culm.errors import ConfigError
+from culm.store.recordindex.storage import IndexStorage
 from culm.store.records.index import key_id, key_timestamp
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from culm.store.recordindex.storage import IndexStorage
 
 _Span = tuple[int, int]
 

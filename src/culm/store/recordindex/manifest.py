@@ -4,25 +4,21 @@ Files of an index may be written by many machines, and a run may die between two
 written last, and a folder without one is no index. It is JSON with a checksum of its own.
 """
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from itertools import pairwise
 from operator import attrgetter
+from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from culm.errors import StoreDamaged, StoreMissing
 from culm.negentropy.codec import ID_BYTES
 from culm.negentropy.storage import MODULUS_MASK
 from culm.store.values import View
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
 MANIFEST = "index.json"
 FORMAT, VERSION = "culm record index", 1

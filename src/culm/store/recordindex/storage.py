@@ -5,18 +5,17 @@ Everything else is read when it is asked for, and checked against the checksum o
 so a set stays what it was when it was opened, even if another index takes the folder's place.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
 from operator import lt
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 from zlib import crc32
 
 import numpy as np
@@ -31,16 +30,12 @@ from culm.store.recordindex.manifest import (
     KEY_BYTES,
     LONGEST,
     PAGE_BLOCKS,
+    IndexFile,
     number_of,
     read_manifest,
 )
 from culm.store.recordindex.writer import running_sums, sum_at
 from culm.store.records.index import key_id, key_timestamp, record_key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from culm.store.recordindex.manifest import IndexFile
 
 _PAGES_KEPT = 64  # of 10 KB each
 _RECORDS_KEPT = 16_384  # in blocks: 700 KB, because a session asks for neighbouring records again and again

@@ -17,15 +17,16 @@ of two sets therefore have equal blocks, even if one set has a record more somew
 compared block by block, and machines can write files of one set without knowing each other's records.
 """
 
-from __future__ import annotations
-
 import secrets
+from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import BinaryIO
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 
 from culm.negentropy.codec import ID_BYTES
 from culm.negentropy.storage import MODULUS_MASK
@@ -45,14 +46,7 @@ from culm.store.recordindex.manifest import (
 )
 from culm.store.values import View
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-    from typing import BinaryIO
-
-    import numpy.typing as npt
-
-    Keys = npt.NDArray[np.uint8]
+Keys = npt.NDArray[np.uint8]
 
 
 class FileWriter:

@@ -21,10 +21,12 @@ shrinks below ``MIN_BLOCK`` joins the block before it. A change therefore costs 
 from __future__ import annotations
 
 import hashlib
+import sqlite3
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice, zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from culm.bamboo import encode_varu64
 from culm.bamboo.yamf import YAMF_PREFIX
@@ -40,18 +42,13 @@ from culm.store.rows import (
     SEQ,
     SIGN,
     DamagedRow,
+    Row,
     all_rows,
     checked,
     each_row,
     the_row,
 )
 from culm.store.schema import IS_COMPLETE, IS_VERIFIED, from_sql
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterable, Iterator
-
-    from culm.store.rows import Row
 
 ID_BYTES = 32
 MAX_BLOCK = 256  # records: reading a block takes half a millisecond, and there are few enough blocks to read them all

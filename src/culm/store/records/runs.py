@@ -6,22 +6,28 @@ those among them whose payload is complete. A run is stored by its first and las
 ``at`` in ``record_changes``. Taking in consecutive entries costs a few look-ups, however many they are.
 """
 
-from __future__ import annotations
-
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64
 from culm.ranges import Range, RangeSet
-from culm.store.rows import AT, BYTES, FLAG, LOG_ID, ROW, DamagedRow, all_rows, each_row, find_log, first_row, the_row
+from culm.store.rows import (
+    AT,
+    BYTES,
+    FLAG,
+    LOG_ID,
+    ROW,
+    DamagedRow,
+    Row,
+    all_rows,
+    each_row,
+    find_log,
+    first_row,
+    the_row,
+)
 from culm.store.schema import IS_COMPLETE, IS_VERIFIED, from_sql, to_sql
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from culm.store.rows import Row
-    from culm.types import Log
+from culm.types import Log
 
 ENTRIES, PAYLOADS = 0, 1  # the kinds of runs; part of the schema
 NONE, SOME, ALL = range(3)  # how much of a span is held

@@ -7,20 +7,16 @@ A power cut or a kill is a copy of the files as they were at some instant (an ``
 the host begins.
 """
 
-from __future__ import annotations
-
 import resource
 import sqlite3
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from random import Random
+from typing import TypeVar
 
 from culm.errors import StoreError
 from culm.testing.wal import span
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from random import Random
 
 T = TypeVar("T")
 Image = dict[str, bytes]

@@ -1,23 +1,17 @@
 """A simulated machine: it has an address, a disk, and threads that take their time, and it can sleep."""
 
-from __future__ import annotations
-
+import asyncio
 import sys
 import warnings
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, TypeVar
+from random import Random
+from typing import Any, TypeVar
 
-from culm.testing.simulation.loop import HOST
+from culm.testing.simulation.disk import Disk
+from culm.testing.simulation.loop import HOST, SimulatedLoop
 from culm.testing.simulation.threads import SimulatedThread
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Coroutine, Iterator
-    from random import Random
-
-    from culm.testing.simulation.disk import Disk
-    from culm.testing.simulation.loop import SimulatedLoop
 
 T = TypeVar("T")
 

@@ -18,14 +18,11 @@ import sys
 from asyncio import sslproto
 from asyncio.events import _set_running_loop
 from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
-from contextvars import ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine
-    from contextvars import Context
-    from ssl import SSLContext
+from contextvars import Context, ContextVar, copy_context
+from ssl import SSLContext
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 _START = 1000.0  # Seconds on the clock at first. Real clocks do not start at 0 either, which finds wrong defaults of 0.

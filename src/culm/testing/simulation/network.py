@@ -10,25 +10,21 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import ssl as tls
 from asyncio import sslproto
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
-from culm.testing.simulation.loop import HOST
+from culm.testing.simulation.host import Host
+from culm.testing.simulation.loop import HOST, SimulatedLoop
 from culm.testing.simulation.pipe import Pipe, Traits
 from culm.testing.simulation.transport import SimulatedTransport
-
-if TYPE_CHECKING:
-    import ssl as tls
-    from collections import Counter
-    from collections.abc import Callable, Iterator
-    from random import Random
-
-    from culm.testing.simulation.host import Host
-    from culm.testing.simulation.loop import SimulatedLoop
 
 _UNREACHED_SECONDS = 75.0  # After which a call without an answer fails, about as long as operating systems try.
 _FIRST_PORT = 40_000  # Callers' ports are counted from here, beyond those at which hosts listen.

@@ -4,19 +4,14 @@ The sender's transport queues what it writes. At most a *window* of that is unde
 receiver that does not read holds up the sender, as with TCP.
 """
 
-from __future__ import annotations
-
 from collections import deque
+from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from random import Random
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextvars import Context
-    from random import Random
-
-    from culm.testing.simulation.loop import SimulatedLoop
-
+from culm.testing.simulation.loop import SimulatedLoop
 
 _FIRST_BYTES = 2000  # These first bytes of a connection may come in very small pieces, since handshakes are fragile.
 _SILLY = 512  # Bytes: a sender waits until the window has opened by so much. TCP avoids tiny segments in the same way.

@@ -5,18 +5,14 @@ result arrives at a later moment. Whatever the program does in between can happe
 this finds races between the loop and its threads. It does not find races of two threads that run at the same time.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from culm.testing.simulation.loop import SimulatedLoop
+from culm.testing.simulation.loop import SimulatedLoop
 
 T = TypeVar("T")
 _Job = tuple["Future[Any]", "Callable[[], Any]"]

@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 from asyncio import BufferedProtocol
 from collections import deque
+from collections.abc import Iterable
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from culm.testing.simulation.loop import SimulatedLoop
-    from culm.testing.simulation.pipe import Pipe
+from culm.testing.simulation.loop import SimulatedLoop
+from culm.testing.simulation.pipe import Pipe
 
 _HIGH_WATER = 64 * 1024  # Queued bytes at which writing is paused: asyncio's default for sockets.
 

@@ -21,6 +21,7 @@ from nacl.bindings import crypto_scalarmult_base
 from culm.bamboo import Entry, Identity
 from culm.bushbaby import handshake, messages
 from culm.bushbaby.boxes import Boxes
+from culm.bushbaby.clump import check_clump
 from culm.bushbaby.events import Authenticated, BambooReceived, Event, HaveReceived, PeerIdentified, WantReceived
 from culm.bushbaby.handshake import HELLO_BYTES, SIGNATURE_BYTES, Dialect, Hello, SessionKeys
 from culm.bushbaby.limits import MAX_PLAINTEXT, Limits
@@ -89,6 +90,7 @@ class Connection:
         options: Options | None = None,
         ephemeral_secret: bytes | None = None,
     ) -> None:
+        check_clump(clump)
         self.options = options or Options()
         self.state = State.GREETING
         self.is_culm = False

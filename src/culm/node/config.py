@@ -12,6 +12,7 @@ from typing import Any
 
 from culm.bamboo import MAX_U64
 from culm.bushbaby import Dialect, Limits
+from culm.bushbaby.clump import check_clump
 from culm.errors import ConfigError
 from culm.node.interests.policy import Policy
 from culm.node.network.urls import PeerUrl
@@ -104,6 +105,9 @@ class NodeConfig:
     upload: int = 0
     peers: tuple[PeerSettings, ...] = ()
     surroundings: Surroundings = field(default_factory=Surroundings, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_clump(self.clump)
 
     def for_peer(self, url: PeerUrl) -> tuple[NodeConfig, PeerSettings]:
         """The configuration with one peer's limits in it, and the peer's settings (the defaults if it has none)."""

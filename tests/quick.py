@@ -18,7 +18,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,6 +32,7 @@ LEFT_OUT = ("cluster", "models", "slow", "spark", "subprocess")
 EXAMPLES = 10
 """How many examples a property has at most: enough to notice what is plainly wrong; `make test` runs hundreds."""
 
+_PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 _OURS = ("tests", "bench", "crash", "fuzz", "soak", "storm")
 _INSIDE = ("__func__", "fget", "func")  # where methods and properties of all kinds have their function
 _STARTS = {"subprocess.Popen", "os.fork", "os.posix_spawn", "os.system", "os.exec"}  # audit events
@@ -86,10 +87,14 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def fewer_examples(function: Any) -> None:
-    """Bound the examples of a property, whatever it says itself; other tests stay as they are."""
+    """Bound the examples of a property, whatever it says itself, and do not shrink one that fails.
+
+    Shrinking takes many times longer than finding out that something is wrong. Other tests stay as they are.
+    """
     own = getattr(function, "_hypothesis_internal_use_settings", None)  # Hypothesis has no public name for it
-    if own is not None and own.max_examples > EXAMPLES:
-        function._hypothesis_internal_use_settings = settings(own, max_examples=EXAMPLES)
+    if own is not None:
+        few = min(own.max_examples, EXAMPLES)
+        function._hypothesis_internal_use_settings = settings(own, max_examples=few, phases=_PHASES)
 
 
 # -- what a quick run does not let pass ----------------------------------------------------------------------------

@@ -121,6 +121,7 @@ def test_chat(people: list[Person], tmp_path: Path) -> None:
     assert [(0, "", "")] * 3 == [person.leaves() for person in (carol, bob, alice)]
 
 
+@pytest.mark.slow
 def test_sensor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Everything measured is at the station although the link breaks; of that the sensor keeps no payload."""
     sensor = loaded("sensor")

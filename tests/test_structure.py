@@ -96,6 +96,7 @@ def test_imports_point_one_way(part: str) -> None:
         assert parts_imported(file) - {part} <= ALLOWED[part], file
 
 
+@pytest.mark.slow
 def test_the_package_needs_no_sibling() -> None:
     """What is installed imports nothing of the folders beside ``src``, which a wheel does not have."""
     siblings = {"bench", "crash", "docs", "examples", "fuzz", "soak", "storm", "tests"}

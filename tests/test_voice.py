@@ -96,6 +96,7 @@ def test_the_table() -> None:
     assert all(len(phrase.why) > 5 for phrase in worn)
 
 
+@pytest.mark.slow
 def test_the_report(capsys: pytest.CaptureFixture[str]) -> None:
     """The report has a line for each package with its figures, and one for all."""
     assert voice.main([]) == 0

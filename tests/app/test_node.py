@@ -381,6 +381,7 @@ def test_from_now_on(tmp_path: Path) -> None:
     run_really(main)
 
 
+@pytest.mark.slow
 def test_a_slow_consumer_and_many(tmp_path: Path) -> None:
     """Two consumers, a slow one and one that gives up waiting now and then, get everything once; memory has a page."""
 

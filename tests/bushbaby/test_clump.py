@@ -61,7 +61,9 @@ def test_the_library_refuses(tmp_path: Path) -> None:
         asyncio.run(opening())
 
 
-@pytest.mark.parametrize("command", [["serve", "--listen", "bushbaby://127.0.0.1:0"], ["sync", "bushbaby://127.0.0.1:1"]])
+@pytest.mark.parametrize(
+    "command", [["serve", "--listen", "bushbaby://127.0.0.1:0"], ["sync", "bushbaby://127.0.0.1:1"]]
+)
 def test_the_command_line_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
     """Neither serving nor calling starts with such a clump."""
     assert main(["init", "--home", str(tmp_path / "home")]) == 0

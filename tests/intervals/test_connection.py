@@ -400,6 +400,7 @@ def test_stateless_peers_poll() -> None:
     assert len(pair.a.items) == 8
 
 
+@pytest.mark.slow
 def test_a_long_response_keeps_little() -> None:
     """What is remembered of a response does not grow with it."""
     log = build_log(3000, payload_size=0)

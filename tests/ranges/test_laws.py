@@ -101,6 +101,7 @@ def test_a_range_costs_what_its_description_costs() -> None:
 # -- hull and merge -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_hull_is_a_join() -> None:
     """Idempotent, commutative, associative, with the empty range neutral; equal as bytes."""
     rng = random.Random(2)
@@ -157,6 +158,7 @@ def bare(item: Range) -> tuple[object, ...]:
     return (item.start, item.end, item.metadata, item.least_size, item.size_limit, item.head_max, item.tail_min)
 
 
+@pytest.mark.slow
 def test_merge_of_normal_forms_absorbs() -> None:
     """In normal form, what is part of another range merges into it exactly."""
     rng = random.Random(6)
@@ -174,6 +176,7 @@ def test_merge_of_normal_forms_absorbs() -> None:
 # -- intersect and trim ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_intersect() -> None:
     """Idempotent, commutative; exact when it says so; associative, and always exact, without open sparse ranges."""
     rng = random.Random(7)
@@ -193,6 +196,7 @@ def test_intersect() -> None:
             assert intersect(both, c)[0] == intersect(a, intersect(b, c)[0])[0]
 
 
+@pytest.mark.slow
 def test_absorption() -> None:
     """What two ranges have in common with their hull is each of them, as bytes; with their merge, in meaning."""
     rng = random.Random(8)
@@ -204,6 +208,7 @@ def test_absorption() -> None:
             assert same(lambda newest, a=a: items(a, newest), lambda newest, w=within: items(w, newest))  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_trimming_and_splitting() -> None:
     """Trimming twice is trimming to what both leave; the two halves of a range merge to it exactly."""
     rng = random.Random(9)
@@ -222,6 +227,7 @@ def test_trimming_and_splitting() -> None:
 # -- extend, resolve, normalise -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_extend() -> None:
     """Extending loses no item and asks for no less; doing it twice changes nothing more."""
     rng = random.Random(10)
@@ -274,6 +280,7 @@ def test_normalise() -> None:
 # -- difference -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_difference() -> None:
     """The pieces are disjoint, and together what the range denotes and nothing that is held does."""
     rng = random.Random(13)
@@ -331,6 +338,7 @@ def test_encoding_is_one_to_one() -> None:
         assert seen.setdefault(data, item) == item
 
 
+@pytest.mark.slow
 def test_whatever_decodes_is_what_it_encodes_to() -> None:
     """Any bytes that are accepted are the encoding of what they decode to; others raise ``EncodingError`` only."""
     from culm.errors import EncodingError
@@ -368,6 +376,7 @@ def test_operations_on_bytes_are_those_on_values() -> None:
         assert onbytes.extend_bytes(one, low, high) == encode(extend(a, low, high)), (a, low, high)
 
 
+@pytest.mark.slow
 def test_paths_have_no_long_runs() -> None:
     """The bound on neighbours in a row, which decides merges at once: far above what any path has."""
     rng = random.Random(18)

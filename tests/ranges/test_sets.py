@@ -41,6 +41,14 @@ def test_a_set_denotes_the_union() -> None:
                 assert one.contains_payload(seq, 2, newest) == (("p", seq, 2) in wanted)
 
 
+def test_a_range_that_excludes_all_it_names_is_not_in_a_set() -> None:
+    """Payloads 3 to 5 without 3, 4 and 5 are nothing, so the set is empty, and its bytes are those of the empty set."""
+    found = RangeSet([Range(3, 5, metadata=False, forbidden=(3, 4, 5))])
+    assert list(found) == []
+    assert found.encode() == b"\x00"
+    assert RangeSet.decode(found.encode()) == found
+
+
 def test_neighbours_become_one() -> None:
     """Entries one after the other are one range, however they came."""
     numbers = list(range(1, 2000))
@@ -104,6 +112,7 @@ def test_a_rolling_window() -> None:
         window(MAX_U64, 5)
 
 
+@pytest.mark.slow
 def test_ranges_that_are_apart_are_not_merged() -> None:
     """Two ranges are passed over only where their merge would ask for more than they do."""
     some = [

@@ -198,6 +198,7 @@ def test_too_many_interests() -> None:
         pair.carry()
 
 
+@pytest.mark.slow
 def test_interests_of_many_bytes() -> None:
     """A peer's interests are bounded in bytes, too; who has more to tell tells them more coarsely."""
     wide = UnreadRanges(RangeSet([Range(3 * number + 1, 3 * number + 1) for number in range(1000)]).encode())
@@ -219,6 +220,7 @@ def test_interests_of_many_bytes() -> None:
     assert len(replaced.bob.their_interests) == 1
 
 
+@pytest.mark.slow
 def test_a_peer_that_is_to_wait() -> None:
     """Who is held has no more credit than the window; when it may go on, all comes, in order."""
     pair = opened()

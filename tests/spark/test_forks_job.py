@@ -57,6 +57,7 @@ def prefix_of(store: SQLiteStore, log: tuple[bytes, int]) -> dict[str, int | Non
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_spark")
 @pytest.mark.parametrize("signatures", ["all", "heads"])
 def test_a_store_finds_the_same(tmp_path: Path, signatures: str) -> None:

@@ -209,6 +209,7 @@ class TestNumbers:
         headline = f"{totals.entries:,} entries of {totals.logs:,} logs by {totals.authors:,} authors"
         assert headline in made.page.text
 
+    @pytest.mark.slow
     def test_small_tables(self, made: Made) -> None:
         """Reasons, payloads, copies, completeness, lengths and growth are what plain Python counts."""
         rows, logs = made.rows, made.logs.values()
@@ -254,6 +255,7 @@ class TestNumbers:
                 counted.update(ranks)
             assert len(held) == counted.total()
 
+    @pytest.mark.slow
     def test_forks(self, made: Made, tmp_path: Path) -> None:
         """Forks are those of the verification with their proofs; where there are none, those that reasons tell of."""
         kept = pq.read_table(made.results / "forks").to_pylist()

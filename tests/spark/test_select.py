@@ -82,6 +82,7 @@ def far_log() -> tuple[LogBuilder, list[Entry]]:
     return log, list(made.values())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("block_bits")
 @pytest.mark.parametrize("seed", range(2))
 def test_random_logs(tmp_path: Path, seed: int) -> None:
@@ -168,6 +169,7 @@ def far_requests(log: LogBuilder) -> list[Request]:
     return [(str(at), log.identity.public, log.log_id, item) for at, item in enumerate(FAR_RANGES)]
 
 
+@pytest.mark.slow
 def test_the_end_of_the_numbers() -> None:
     """Ranges up to 2^64 - 1 cost what is there and the ends of the gaps, and are exact; few entries in many pages."""
     log, entries = far_log()

@@ -148,6 +148,7 @@ def rounds_to_all(**parameters: Any) -> float:
     return sum(found) / len(found)
 
 
+@pytest.mark.slow
 def test_push_gossip_takes_the_rounds_it_should() -> None:
     """Pushing to anyone, without loss, takes about log2 N + ln N rounds: doubling, then finding the last by chance."""
     for nodes in (100, 10_000, 100_000):

@@ -113,6 +113,7 @@ def check_proofs(store: SQLiteStore, log: Log, model: Model) -> None:
         assert min(oracle.positions(proof.first, proof.second)) == proof.position
 
 
+@pytest.mark.slow
 @given(order=st.permutations(range(40)))
 @settings(deadline=None, max_examples=15)
 def test_one_by_one(order: list[int]) -> None:

@@ -184,6 +184,7 @@ def test_rows_that_are_gone(good: Path, tmp_path: Path, table: str, *, is_writte
     assert table not in ("counters", "record_blocks") or any(isinstance(error, StoreDamaged) for error in errors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_written", [False, True])
 @pytest.mark.parametrize("value", ["NULL", "'text'", "x'01'", "1", "9223372036854775807"])
 def test_an_index_that_says_something_else(good: Path, tmp_path: Path, value: str, *, is_written: bool) -> None:

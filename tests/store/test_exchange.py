@@ -436,6 +436,7 @@ BUNDLE = small_bundle()
 damaged = pytest.mark.parametrize("data", [PLAIN, BUNDLE], ids=["plain", "bundle"])
 
 
+@pytest.mark.slow
 @damaged
 def test_every_truncation(target: SQLiteStore, data: bytes) -> None:
     """Of a cut file everything before the cut is imported, and the cut is reported, wherever it is."""

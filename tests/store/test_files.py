@@ -208,6 +208,7 @@ def test_every_truncation_of_a_bundle() -> None:
         assert length == caught.value.offset
 
 
+@pytest.mark.slow
 def test_every_byte_of_a_bundle_corrupted() -> None:
     """With any one byte changed a bundle is refused: its checksum shows what nothing else does."""
     data = bundle()

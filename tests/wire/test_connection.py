@@ -105,7 +105,7 @@ def test_all_connections_have_the_same_methods(connection: type) -> None:
         expected, found = vars(ProtocolConnection)[name], getattr(connection, name)
         assert isinstance(expected, property) == isinstance(found, property), name
         if not isinstance(expected, property):
-            ours, theirs = inspect.signature(expected).parameters, inspect.signature(found).parameters
+            ours, theirs = (inspect.signature(method, eval_str=True).parameters for method in (expected, found))
             assert list(ours.values()) == list(theirs.values()), name
 
 

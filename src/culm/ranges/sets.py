@@ -39,7 +39,8 @@ class RangeSet:
     def __init__(self, ranges: Iterable[Range] = (), *, waste: int = 0, most: int = MAX_RANGES) -> None:
         self.waste = waste
         self.most = most
-        self._ranges = _kept_few([normalise(item) for item in ranges if not item.is_empty], waste, most)
+        normal = (normalise(item) for item in ranges)  # which empties a range that excludes all it names
+        self._ranges = _kept_few([item for item in normal if not item.is_empty], waste, most)
         # An interval tree over the sorted list: each middle element has the greatest end of its part. It lets a search
         # skip every part that ends before a number.
         self._farthest = [0] * len(self._ranges)

@@ -175,6 +175,7 @@ def test_what_nobody_brought_is_told_to_nobody() -> None:
     assert book.is_news(LOG, 3)  # if the log changes, that is
 
 
+@pytest.mark.slow
 def test_requests_that_grow_are_counted_in_bounds() -> None:
     """A peer that announces one entry more again and again costs no memory for it."""
     held, book = Holdings(), announced((LOG, 1))

@@ -550,6 +550,7 @@ def test_too_many_requests_end_the_session(parties: list[Party]) -> None:
     assert isinstance(run(talk), RemoteProtocolError)
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_session_and_loses_nothing(parties: list[Party]) -> None:
     """If the store cannot take more, the session ends with that reason, and what was stored stays."""
     alice, bob, _ = parties

@@ -191,6 +191,7 @@ def test_live_along_a_line(peers: list[Peer]) -> None:
     run(main)
 
 
+@pytest.mark.slow
 def test_fetched_once(peers: list[Peer]) -> None:
     """Of two peers that offer the same, one is asked; what is behind a peer that ends comes from the other."""
     alice, bob, carol = peers

@@ -417,6 +417,7 @@ def test_a_changed_interest(peers: list[ProposalPeer]) -> None:
     assert alice.numbers(key(one)) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_greedy_line(peers: list[ProposalPeer]) -> None:
     """A greedy peer passes on a large payload before all of it came, never showing it as complete."""
     alice, bob, carol = peers
@@ -453,6 +454,7 @@ def test_a_greedy_line(peers: list[ProposalPeer]) -> None:
 SHARED = Policy()
 
 
+@pytest.mark.slow
 def test_a_link_that_is_cut(peers: list[ProposalPeer]) -> None:
     """Over a link that is cut again and again everything arrives, with little sent twice."""
     alice, bob, _ = peers

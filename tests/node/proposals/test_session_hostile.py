@@ -202,6 +202,7 @@ def test_a_bomb(peers: list[ProposalPeer]) -> None:
         run(lambda: _against(peers[0], log, talk, options=ProposalOptions(greatest_size=10**6)))
 
 
+@pytest.mark.slow
 def test_a_bomb_that_was_asked_for(peers: list[ProposalPeer]) -> None:
     """Of a payload of any size in a few bytes, no more is decoded than is dealt with, and not for ever."""
     log = LogBuilder(build_log(1).identity)
@@ -240,6 +241,7 @@ def test_a_wrong_beginning_is_dropped(peers: list[ProposalPeer]) -> None:
     assert alice.numbers(key(log)) == [1]
 
 
+@pytest.mark.slow
 def test_a_small_profile(peers: list[ProposalPeer]) -> None:
     """With the small profile the protocol's state stays small, however much a normal node sends."""
     alice, bob, _ = peers

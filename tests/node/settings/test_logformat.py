@@ -7,6 +7,7 @@ import logging
 import re
 import sys
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +36,7 @@ def test_both_forms() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.text(), st.text(), st.integers())
 def test_a_line_is_a_line(message: str, field: str, number: int) -> None:

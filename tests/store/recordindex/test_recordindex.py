@@ -168,6 +168,7 @@ def _split(keys: bytes) -> Iterator[bytes]:
         yield keys[at : at + 40]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lacking", "files"), [(0, (1, 3)), (1, (1, 1)), (1, (2, 5)), (40, (1, 1)), (40, (4, 3))])
 def test_only_blocks_that_differ_are_read(tmp_path: Path, lacking: int, files: tuple[int, int]) -> None:
     """Comparing reads no block that the other index has, too: some dozen of thousands, where a few records differ.

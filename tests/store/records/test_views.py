@@ -191,6 +191,7 @@ def test_the_index_follows_whatever_happens(store: SQLiteStore) -> None:
             check_like_array(storage, rng)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [10_000, 7])
 def test_blocks_are_given_up_again(store: SQLiteStore, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """When a fork at the start takes a log's records away, nothing is left of their blocks, page by page or at once."""
@@ -344,6 +345,7 @@ def test_sets_of_one_log_and_of_all_others(store: SQLiteStore) -> None:
         assert len(storage) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 4096])
 def test_two_stores_reconcile(tmp_path: Path, limit: int) -> None:
     """Two stores find what each lacks of the other's, and the entries behind it."""

@@ -5,6 +5,7 @@ Specification: docs/specs/negentropy.md, "Message format", "Refused messages", "
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from culm.errors import RemoteProtocolError
 from culm.negentropy import ArrayStorage, Negentropy
+from culm.negentropy.storage import make_fingerprint
 from tests.negentropy.sessions import Item, reconcile
 
 FOLDER = Path(__file__).parents[1] / "vectors" / "negentropy"
@@ -105,3 +107,23 @@ def test_malformed_messages(case: dict[str, str]) -> None:
         }
     elif case["name"] != "infinity_with_id_prefix":  # the reference repeats the prefix, which means nothing
         assert expected == f"reply {answer.hex()}"
+
+
+@pytest.mark.parametrize(
+    ("count", "number"),
+    [
+        (0, "00"),
+        (1, "01"),
+        (127, "7f"),
+        (128, "8100"),
+        (1023, "877f"),
+        (1024, "8800"),
+        (1025, "8801"),
+        (2**21, "81808000"),
+    ],
+)
+def test_fingerprints_of_many(count: int, number: str) -> None:
+    """The number of ids stands in the fingerprint with seven bits a byte, on both sides of where it is looked up."""
+    total = 2**255 + count
+    expected = hashlib.sha256(total.to_bytes(32, "little") + bytes.fromhex(number)).digest()[:16]
+    assert make_fingerprint(total, count) == expected

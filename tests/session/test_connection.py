@@ -387,3 +387,19 @@ def test_any_bytes(writes: list[tuple[int, bytes]]) -> None:
             list(pair.bob.receive_data(on_stream(number, data), 0.0))
     except RemoteProtocolError:
         pass
+
+
+def test_a_caller_names_in_several_messages() -> None:
+    """The caller names of its own accord, so what does not fit in one message goes in a second one, not as offers."""
+    pair = opened(limits=Limits(LEAST_MESSAGE, 10))
+    offers = [Offer(number.to_bytes(32), 1, ALL) for number in range(200)]
+    pair.alice.reconcile(b"x")
+    pair.carry()
+    pair.bob.reconcile(b"y")
+    pair.carry()
+    pair.bob_saw.clear()
+    pair.alice.name(offers)
+    pair.carry()
+    assert {Named} == {type(event) for event in pair.bob_saw}
+    assert len(pair.bob_saw) >= 2
+    assert offers == [offer for event in pair.bob_saw if isinstance(event, Named) for offer in event.offers]

@@ -58,3 +58,10 @@ def test_anything_else_is_refused(text: bytes, offset: int) -> None:
     with pytest.raises(EncodingError) as caught:
         decode_base62(text)
     assert caught.value.offset == offset
+
+
+@pytest.mark.parametrize("length", [0, 31, 33])
+def test_only_32_bytes_are_an_identity(length: int) -> None:
+    """A key of another length has no base62: 43 characters would stand for another key."""
+    with pytest.raises(ValueError, match=f"32 bytes, not {length}"):
+        encode_base62(bytes(length))

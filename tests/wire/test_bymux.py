@@ -233,3 +233,14 @@ def test_any_traffic(seed: int) -> None:
             other.consumed(event.stream, len(event.data))
         one.receive_data(other.data_to_send())
     assert read == written
+
+
+def test_credit_has_a_least_and_a_most() -> None:
+    """No credit of 0, and none that brings the sum to 2^64 - 1, which means unlimited; the last below it is given."""
+    mux = end(granted=5)
+    for amount in (0, -1, INFINITE - 5, INFINITE + 1):
+        with pytest.raises(LocalProtocolError, match=f"cannot give {amount} bytes"):
+            mux.grant(1, amount)
+    assert mux.streams[1].granted == 5
+    mux.grant(1, INFINITE - 6)
+    assert mux.streams[1].granted == INFINITE - 1

@@ -169,3 +169,14 @@ def test_levels(level: int) -> None:
     """There are nine levels."""
     with pytest.raises(ValueError, match="level"):
         Encoder(100, level)
+
+
+@pytest.mark.parametrize("cut", [18, 19, 20, 40, 100])
+def test_elements_across_pieces(cut: int) -> None:
+    """Where pieces end makes no difference to literals and copies, short and long, one after the other."""
+    group = "0762616d626f6f20" + "8d07" + "7805" + "68656c6c6f" + "03616263" + "8502" + "f903e701"
+    once = b"bamboo " + b"bamboo bamboo"
+    plain = b""
+    for _ in range(60):
+        plain += once + b"hello" + b"abc" + b"bcbcb" + b"b" * 999
+    assert decode(Decoder(1024), len(plain), bytes.fromhex(group) * 60, cut) == plain

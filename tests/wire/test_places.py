@@ -6,7 +6,7 @@ import pytest
 
 from culm.bamboo import MAX_U64, read_u64
 from culm.errors import ConfigError, Place
-from culm.wire.places import author_text, parse_log_or_place, parse_number, place_text
+from culm.wire.places import author_text, parse_log, parse_log_or_place, parse_number, place_text
 
 AUTHOR = bytes(range(32))
 
@@ -37,3 +37,13 @@ def test_a_log_or_a_place() -> None:
     for text in (author_text(AUTHOR), f"{author_text(AUTHOR)}/7/0", f"{author_text(AUTHOR)}/{'9' * 5000}"):
         with pytest.raises(ConfigError):
             parse_log_or_place(text)
+
+
+def test_a_log_needs_its_number() -> None:
+    """An author alone is no log, and neither is one with nothing behind the slash."""
+    assert parse_log(f"{AUTHOR.hex()}/0") == (AUTHOR, 0)
+    for text in (AUTHOR.hex(), author_text(AUTHOR)):
+        with pytest.raises(ConfigError, match="is not AUTHOR/LOG"):
+            parse_log(text)
+    with pytest.raises(ConfigError, match="is not a log id"):
+        parse_log(f"{AUTHOR.hex()}/")

@@ -27,7 +27,7 @@ CODE := $(wildcard src tests bench crash fuzz soak storm examples docs deploy)
 TYPED := $(wildcard src tests bench crash fuzz soak storm examples deploy)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick coverage lint format types storm crash models soak hostile audit screenshots cluster bench compare versions fuzz docs lock clean python-check
+.PHONY: help demo test quick coverage lint format types storm crash models mutants soak hostile audit screenshots cluster bench compare versions fuzz docs lock clean python-check
 
 help:  ## say what the verbs do
 	@echo "make VERB, each sets up .venv itself when it is needed:"
@@ -76,6 +76,9 @@ hostile: $(READY)  ## attack a node in every way, with an honest peer meanwhile,
 
 models: $(READY)  ## run random operations against models, many times as many as make test does (MODELS=times)
 	@CULM_MODELS=$(MODELS) $(BIN)/python -m pytest -m models $(PYTEST_ARGS)
+
+mutants: $(READY)  ## change the code in 200 places, one at a time, and see whether a test notices (MUTANTS_ARGS=...)
+	@$(BIN)/python -m tests.mutants $(MUTANTS_ARGS)
 
 screenshots: $(READY)  ## take pictures of the status page, into build/screenshots (needs Debian's chromium-driver)
 	@CULM_SCREENSHOTS=build/screenshots $(BIN)/python -m pytest tests/node/status/test_browser.py

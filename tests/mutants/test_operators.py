@@ -1,0 +1,80 @@
+"""Mutants are programs that differ in one place, and only where behaviour is."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.mutants.__main__ import draw, equivalents, stages
+from tests.mutants.operators import mutants
+from tests.test_coverage_map import modules
+
+
+def changes(source: str) -> set[tuple[str, str]]:
+    """What stands where, before and after."""
+    return {(mutant.before, mutant.after) for mutant in mutants("m", source)}
+
+
+@pytest.mark.parametrize(
+    ("source", "before", "after"),
+    [
+        ("x = a < b", "a < b", "a <= b"),
+        ("x = 0 <= a < b", "0 <= a < b", "0 < a < b"),
+        ("x = 0 <= a < b", "0 <= a < b", "0 <= a <= b"),
+        ("x = a and b", "a and b", "a or b"),
+        ("if not a:\n    f()", "not a", "a"),
+        ("x = a + b", "a + b", "a - b"),
+        ("x = 7", "7", "8"),
+        ("x = True", "True", "False"),
+        ("x += y", "x += y", "x -= y"),
+        ("raise ValueError('no')", "raise ValueError('no')", "pass"),
+        ("f(x)", "f(x)", "pass"),
+        ("while a:\n    break", "break", "continue"),
+    ],
+)
+def test_slips(source: str, before: str, after: str) -> None:
+    """Each kind of slip is made."""
+    assert (before, after) in changes(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""Text with 1 + 1."""',
+        "from __future__ import annotations",
+        "x: int",
+        "__all__ = ['a']",
+        "def __repr__(self):\n    return 1 < 2",
+        "x = f'{a + 1}'",
+        "x = b'a' + b",
+        "x = pair[0]",
+    ],
+)
+def test_what_is_no_behaviour(source: str) -> None:
+    """Texts, types, imports and fields of a sequence stay as they are."""
+    assert changes(source) == set()
+
+
+def test_each_mutant_of_a_module_is_a_program() -> None:
+    """Every mutant parses, and its tree is another one than the module's."""
+    source = modules()["bamboo.entry"].read_text()
+    tree = ast.dump(ast.parse(source))
+    found = list(mutants("bamboo.entry", source))
+    assert len(found) > 50
+    assert all(ast.dump(ast.parse(mutant.source)) != tree for mutant in found)
+
+
+def test_a_draw_is_the_same_again() -> None:
+    """A seed draws the same mutants, another seed others, and each module drawn from has tests."""
+    drawn = draw(["bamboo"], 20, 1)
+    assert drawn == draw(["bamboo"], 20, 1) != draw(["bamboo"], 20, 2)
+    assert all(len(stages(mutant.module)) == 3 for mutant in drawn)
+
+
+def test_each_equivalent_mutant_has_a_reason() -> None:
+    """The list names mutants that there are, and says why nothing could notice them."""
+    known = equivalents()
+    assert all(known.values())
+    there = {mutant.key for name, path in modules().items() for mutant in mutants(name, path.read_text())}
+    assert known.keys() <= there

@@ -8,11 +8,14 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 from unittest import mock
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from culm.errors import ConfigError, CulmError, StoreDamaged
 from culm.spark import inputs
 from culm.spark.inputs import Part, Piece, plan
+from culm.spark.read import table_rows
 from culm.store import SQLiteStore
 from culm.testing import build_log
 
@@ -92,3 +95,47 @@ def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     (((piece,)),) = plan(["file"])
     assert str(tmp_path / "file") == piece.path
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("encoded", pa.array([1, 2]), "'encoded' holds int64; in a table of entries it holds bytes"),
+        ("encoded", pa.array([[1], [2]]), "'encoded' holds list"),
+        ("encoded", pa.array([{"a": 1}, None]), "'encoded' holds struct"),
+        (
+            "offset",
+            pa.array(["first", "second"]),
+            "'offset' holds string; in a table of entries it holds whole",
+        ),
+        ("offset", pa.array([2**64 - 1, 0], pa.uint64()), "'offset' holds uint64"),
+        ("offset", pa.array([0.5, 1.5]), "'offset' holds double"),
+        ("reason", pa.array([b"a", b"b"]), "'reason' holds binary; in a table of entries it holds text"),
+        ("payload_state", pa.array([1, 2]), "'payload_state' holds int64"),
+    ],
+)
+def test_tables_of_other_types_are_refused(tmp_path: Path, column: str, values: pa.Array, said: str) -> None:
+    """A column that cannot be read as what it should hold is refused by name, before anything is read."""
+    columns = {"encoded": pa.array([b"a", b"b"]), column: values}
+    parquet.write_table(pa.table(columns), tmp_path / "table.parquet")
+    assert said in refused(tmp_path / "table.parquet")
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("encoded", pa.array([b"a", b"b"], pa.large_binary())),
+        ("encoded", pa.array([b"a", b"b"], pa.binary(1))),
+        ("encoded", pa.array([b"a", None]).dictionary_encode()),
+        ("offset", pa.array([7, 8], pa.uint32())),
+        ("source", pa.array(["one", "one"]).dictionary_encode()),
+        ("reason", pa.nulls(2)),
+    ],
+)
+def test_tables_of_kindred_types_are_read(tmp_path: Path, column: str, values: pa.Array) -> None:
+    """Types that say the same in another way are read, row by row."""
+    columns = {"encoded": pa.array([b"a", b"b"]), column: values}
+    parquet.write_table(pa.table(columns), tmp_path / "table.parquet")
+    ((piece,),) = plan([tmp_path / "table.parquet"])
+    found = list(table_rows(piece))
+    assert values.to_pylist() == [getattr(row, column) for row in found]

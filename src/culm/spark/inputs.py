@@ -20,6 +20,8 @@ from culm.store.opening import open_database
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import pyarrow as pa
+
 _SQLITE_MAGIC = b"SQLite format 3\x00"  # how every SQLite file begins
 _PARQUET_MAGIC = b"PAR1"  # how every Parquet file begins
 
@@ -36,6 +38,23 @@ _ROW_BYTES = 400
 
 # Small pieces share a task up to this many bytes, because a task costs more than reading a small file.
 _SPLIT_BYTES = 32 * 1024 * 1024
+
+
+# The columns of a table that are read, and what each has to hold. A table made by somebody else may hold anything.
+_COLUMNS = {
+    "source": "text",
+    "offset": "whole numbers",
+    "encoded": "bytes",
+    "payload_state": "text",
+    "payload_frame": "bytes",
+    "reason": "text",
+}
+_TEXT = {"string", "large_string", "string_view"}
+_ARROW_TYPES = {
+    "text": _TEXT,
+    "bytes": {"binary", "large_binary", "binary_view", "fixed_size_binary", *_TEXT},
+    "whole numbers": {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"},  # what fits into a BIGINT
+}
 
 
 class Part(Enum):
@@ -111,18 +130,31 @@ def _hidden(path: Path) -> bool:
 
 
 def _table_pieces(path: Path) -> Iterator[Piece]:
-    import pyarrow as pa
-    from pyarrow import parquet
+    from pyarrow import ArrowException, parquet
 
     try:
         file = parquet.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ArrowException) as error:
         raise ConfigError(f"{path}: cannot be read as Parquet: {str(error).splitlines()[0]}") from error
     with file:
-        if "encoded" not in file.schema_arrow.names:
+        schema = file.schema_arrow
+        if "encoded" not in schema.names:
             raise ConfigError(f"{path}: a table of entries needs a binary column 'encoded'")
+        for name in _COLUMNS.keys() & set(schema.names):
+            if not _holds(schema.field(name).type, _COLUMNS[name]):
+                raise ConfigError(
+                    f"{path}: the column '{name}' holds {schema.field(name).type}; in a table of entries it holds"
+                    f" {_COLUMNS[name]}"
+                )
         for group in range(file.num_row_groups):
             yield Piece(str(path), Part.TABLE, group, group, file.metadata.row_group(group).total_byte_size)
+
+
+def _holds(found: pa.DataType, expected: str) -> bool:
+    """Whether each value of an Arrow type can be read as what is expected."""
+    # Columns of few different values are written as dictionaries, by pandas for instance.
+    kind = str(getattr(found, "value_type", found)) if str(found).startswith("dictionary") else str(found)
+    return kind == "null" or kind.partition("[")[0] in _ARROW_TYPES[expected]
 
 
 def _store_pieces(path: Path) -> Iterator[Piece]:

@@ -5,7 +5,7 @@ An entry is verified when the lower half of its certificate pool is held: the pa
 reaches. Verified entries of two histories of one log can lie side by side in a store without touching each other.
 Certified ones cannot, once the log reaches the spine: their pools meet in an entry or in a link.
 
-Nothing of this is stored, because it follows from what is held. Entries are looked at in runs of numbers without a gap.
+None of this is stored, because it follows from what is held. Entries are looked at in runs of numbers without a gap.
 Links never cross, so the paths from above into a run enter it at O(log) numbers, and all entries between two of these
 share the path above. One look at that path decides for all of them.
 """

@@ -1,10 +1,9 @@
 """Clumps that must not be used, because their AUTH would be a signature of something else.
 
 An identity's key signs entries, proofs of ``culm://`` callers, TLS handshakes, and in Bushbaby's AUTH the clump and 32
-bytes after it. Only AUTH begins with bytes that a person chooses. Suppose an attacker talks a victim into a clump that is
-an entry without its last 32 bytes. Then the victim signs that entry: those last bytes are the end of the payload's
-hash, and any bytes will do there. So ``check_clump`` refuses each clump that could begin anything else that the key
-signs.
+bytes after it. Only AUTH begins with bytes that a person chooses. Suppose an attacker talks a victim into a clump that
+is an entry without its last 32 bytes. Then the victim signs that entry: those last bytes are the end of the payload's
+hash, and any bytes will do there. So ``check_clump`` refuses each clump that could begin anything else that is signed.
 
 Entries begin with their tag, the other two with a fixed text. A clump is refused if it begins like one of them and is
 long enough for the shortest of its kind. That refuses more than strict decoders need, so that a peer whose decoder is

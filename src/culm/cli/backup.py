@@ -193,7 +193,7 @@ def _restore(arguments: argparse.Namespace) -> int:
         folder.mkdir(mode=0o700)
         _unpack(source, folder)
         (folder / "identities").mkdir(exist_ok=True, mode=0o700)
-        with SQLiteStore(folder / "store.db") as store, progress_bar("verifying") as bar:
+        with _opened(source, folder / "store.db") as store, progress_bar("verifying") as bar:
             report = store.verify(None, lambda entries: bar.update(entries, 0))
         if report.problems:
             place, reason = report.problems[0]
@@ -214,6 +214,14 @@ def _restore(arguments: argparse.Namespace) -> int:
             " otherwise your next entry forks your log"
         )
     return 0
+
+
+def _opened(source: Path, unpacked: Path) -> SQLiteStore:
+    """The store of a backup; an error names the backup, because what was unpacked will be gone."""
+    try:
+        return SQLiteStore(unpacked)
+    except StoreDamaged as error:
+        raise StoreDamaged(str(error).replace(str(unpacked), str(source))) from None
 
 
 def _unpack(source: Path, folder: Path) -> None:

@@ -11,6 +11,7 @@ of lines below its own, type annotations included, so the lowest modules know no
     migrations, queries, kinds, recordindex.storage: tables of earlier versions; reading; checking every value
     records.index, recordindex.writer: the record index, in the database and as a folder of files
     records.runs, payloads.pieces, recordindex.manifest: what is held as runs of entries; the bytes of payloads
+    foreign: whether a file has the tables of a store and no others
     database: one connection, its transactions, hooks before each commit
     rows, payloads.folder, interface: where rows become values; the folder of large payloads; the protocols
     surveyed: the values of surveys

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from culm.errors import StoreDamaged
 from culm.store.database import LOCK_TIMEOUT, Database
+from culm.store.foreign import check_definitions
 from culm.store.migrations import migrate
 from culm.store.payloads.pieces import take_dropped
 from culm.store.records.index import settle
@@ -21,7 +22,8 @@ def open_database(path: Path, *, read_only: bool = False, lock_timeout: float = 
     """Open a store's file; without ``read_only`` it is made if it is not there.
 
     ``lock_timeout`` is the time in seconds to wait for another writer. ``StoreMissing`` if there is nothing to read,
-    ``StoreDamaged`` if the file is no store, or of a version that this Culm does not know.
+    ``StoreDamaged`` if the file is no store, has other tables or triggers than a store, or is of a version that this
+    Culm does not know.
     """
     database = Database(path, read_only=read_only, lock_timeout=lock_timeout)
     try:
@@ -35,6 +37,8 @@ def open_database(path: Path, *, read_only: bool = False, lock_timeout: float = 
 def _prepare(database: Database, lock_timeout: float) -> None:
     with database.snapshot() as connection:  # another process may be creating the tables at this moment
         version = schema_version(connection)
+        if version:
+            check_definitions(database, version)
     if database.read_only:
         if version == 0:
             raise StoreDamaged(f"{database.path}: an empty file, not a Culm store")
@@ -46,6 +50,8 @@ def _prepare(database: Database, lock_timeout: float) -> None:
     database.before_commit(_drop_files)
     with database.transaction():
         migrate(database)
+        if version < VERSION:
+            check_definitions(database, VERSION)
 
 
 def _settle_records(database: Database) -> None:

@@ -70,8 +70,7 @@ class LogAuditor:
     ) -> bool:
         """``add`` for an entry whose fields are at hand without the object. Hashes are 66 bytes."""
         if seq < self._last:
-            msg = f"entries must come in ascending order, but {seq} follows {self._last}"
-            raise ValueError(msg)
+            raise ValueError(f"entries must come in ascending order, but {seq} follows {self._last}")
         if seq == self._last:
             self._found(seq, seq, seq)
         elif len(self._passed) > self._prune_at:

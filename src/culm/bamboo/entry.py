@@ -74,8 +74,7 @@ class Entry:
         """Read an entry that ``data`` holds and nothing else; ``MalformedEntry`` otherwise."""
         entry, end = cls.decode_prefix(data)
         if end != len(data):
-            msg = f"{len(data) - end} bytes follow the entry"
-            raise MalformedEntry(msg, end, entry.place)
+            raise MalformedEntry(f"{len(data) - end} bytes follow the entry", end, entry.place)
         return entry
 
     @classmethod
@@ -100,8 +99,7 @@ class Entry:
         # check of the total length covers them.
         tag = head[0] if head else TAG_REGULAR
         if tag > TAG_END_OF_LOG:
-            msg = f"tag {tag} is neither 0 (regular) nor 1 (end of log)"
-            raise EncodingError(msg, 0)
+            raise EncodingError(f"tag {tag} is neither 0 (regular) nor 1 (end of log)", 0)
         if len(head) <= AUTHOR_BYTES:
             msg = f"truncated: tag and author end after {len(head)} of {1 + AUTHOR_BYTES} bytes"
             raise Truncated(msg, min(len(head), 1))
@@ -109,8 +107,7 @@ class Entry:
         seq_at = at
         seq, at = decode_varu64(head, at)
         if seq == 0:
-            msg = "the sequence number is 0; the first entry of a log has 1"
-            raise EncodingError(msg, seq_at)
+            raise EncodingError("the sequence number is 0; the first entry of a log has 1", seq_at)
         lipmaalink = backlink = None
         if seq > 1:
             if lipmaa(seq) < seq - 1:
@@ -120,8 +117,7 @@ class Entry:
         payload_hash, at = _pull_hash(head, at, "payload hash")
         end = at + SIGNATURE_BYTES
         if len(head) < end:
-            msg = f"truncated: the signature ends after {len(head) - at} of {SIGNATURE_BYTES} bytes"
-            raise Truncated(msg, at)
+            raise Truncated(f"truncated: the signature ends after {len(head) - at} of {SIGNATURE_BYTES} bytes", at)
         return cls(
             tag == TAG_END_OF_LOG,
             head[1 : 1 + AUTHOR_BYTES],
@@ -202,21 +198,16 @@ def encode_unsigned(
     ``ValueError`` for fields the format cannot hold, a link missing or one too many included.
     """
     if len(author) != AUTHOR_BYTES:
-        msg = f"an author is {AUTHOR_BYTES} bytes, not {len(author)}"
-        raise ValueError(msg)
+        raise ValueError(f"an author is {AUTHOR_BYTES} bytes, not {len(author)}")
     if not 1 <= seq <= MAX_U64:
-        msg = f"{seq} is not a sequence number (1 to 2^64 - 1)"
-        raise ValueError(msg)
+        raise ValueError(f"{seq} is not a sequence number (1 to 2^64 - 1)")
     if (backlink is None) != (seq == 1):
-        msg = f"entry {seq} {'needs a' if backlink is None else 'has no'} backlink"
-        raise ValueError(msg)
+        raise ValueError(f"entry {seq} {'needs a' if backlink is None else 'has no'} backlink")
     if (lipmaalink is None) == has_lipmaalink(seq):
-        msg = f"entry {seq} {'needs a' if lipmaalink is None else 'has no'} lipmaalink"
-        raise ValueError(msg)
+        raise ValueError(f"entry {seq} {'needs a' if lipmaalink is None else 'has no'} lipmaalink")
     for link in (lipmaalink, backlink, payload_hash):
         if link is not None and decode_yamf(link)[1] != len(link):
-            msg = "a link or payload hash is longer than a YAMF-hash"
-            raise ValueError(msg)
+            raise ValueError("a link or payload hash is longer than a YAMF-hash")
     return b"".join(
         (
             bytes([TAG_END_OF_LOG if is_end else TAG_REGULAR]),

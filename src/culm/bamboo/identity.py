@@ -27,8 +27,7 @@ class Identity:
 
     def __init__(self, seed: bytes) -> None:
         if len(seed) != SEED_BYTES:
-            msg = f"the secret of an identity is {SEED_BYTES} bytes, not {len(seed)}"
-            raise ValueError(msg)
+            raise ValueError(f"the secret of an identity is {SEED_BYTES} bytes, not {len(seed)}")
         try:
             self._key = SigningKey(seed)
         except CryptoError as error:  # pragma: no cover - libsodium takes any 32 bytes

@@ -60,15 +60,12 @@ def load_identity(text: str, passphrase: str | None = None) -> Identity:
         sealed = document.get("sealed")
         seed = bytes.fromhex(document["secret"]) if sealed is None else _unseal(sealed, passphrase)
         if len(seed) != SEED_BYTES:
-            msg = f"the secret of an identity is {SEED_BYTES} bytes, not {len(seed)}"
-            raise ConfigError(msg)
+            raise ConfigError(f"the secret of an identity is {SEED_BYTES} bytes, not {len(seed)}")
         identity = Identity(seed)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        msg = "not a Culm identity file"
-        raise ConfigError(msg) from None
+        raise ConfigError("not a Culm identity file") from None
     if identity.public != public:
-        msg = "the identity file is damaged: its secret does not belong to its public key"
-        raise ConfigError(msg)
+        raise ConfigError("the identity file is damaged: its secret does not belong to its public key")
     return identity
 
 
@@ -88,26 +85,22 @@ def public_key(text: str) -> bytes:
     except (ValueError, KeyError, TypeError, RecursionError):
         public = b""
     if len(public) != AUTHOR_BYTES:
-        msg = "not a Culm identity file"
-        raise ConfigError(msg)
+        raise ConfigError("not a Culm identity file")
     return public
 
 
 def _unseal(sealed: dict[str, Any], passphrase: str | None) -> bytes:
     if passphrase is None:
-        msg = "this identity is encrypted: give its passphrase"
-        raise ConfigError(msg)
+        raise ConfigError("this identity is encrypted: give its passphrase")
     opslimit, memlimit = int(sealed["opslimit"]), int(sealed["memlimit"])
     if sealed["kdf"] != "argon2id" or not (0 < opslimit <= _MAX_OPSLIMIT and 0 < memlimit <= _MAX_MEMLIMIT):
-        msg = "this identity is encrypted in a way that this version of Culm does not know"
-        raise ConfigError(msg)
+        raise ConfigError("this identity is encrypted in a way that this version of Culm does not know")
     try:
         salt = bytes.fromhex(sealed["salt"])
         key = argon2id.kdf(SecretBox.KEY_SIZE, passphrase.encode(), salt, opslimit=opslimit, memlimit=memlimit)
         return SecretBox(key).decrypt(bytes.fromhex(sealed["box"]))
     except CryptoError:
-        msg = "the passphrase is wrong, or the identity file is damaged"
-        raise ConfigError(msg) from None
+        raise ConfigError("the passphrase is wrong, or the identity file is damaged") from None
 
 
 def write_private(path: Path, text: str) -> None:
@@ -120,11 +113,9 @@ def write_private(path: Path, text: str) -> None:
             os.link(staged, path)  # A rename would replace an existing key, which could be the only copy; a link fails.
             sync(path.absolute().parent)
     except FileExistsError:
-        msg = f"{path} exists already, and a key file is never overwritten: choose another name"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"{path} exists already, and a key file is never overwritten: choose another name") from None
     except OSError as error:
-        msg = f"cannot write {path}: {error.strerror}"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 
 
 def read_private(path: Path) -> str:
@@ -132,16 +123,12 @@ def read_private(path: Path) -> str:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            msg = f"{path} is not a regular file"
-            raise ConfigError(msg)
+            raise ConfigError(f"{path} is not a regular file")
         if status.st_mode & 0o077:
-            msg = f"other users can read {path}; protect it: chmod 600 {path}"
-            raise ConfigError(msg)
+            raise ConfigError(f"other users can read {path}; protect it: chmod 600 {path}")
         with path.open("rb") as file:
             return file.read(_MAX_FILE_BYTES).decode("ascii")
     except UnicodeDecodeError:
-        msg = f"{path} is not a Culm identity file"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"{path} is not a Culm identity file") from None
     except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None

@@ -31,8 +31,7 @@ SPINE: list[int] = [(3**k - 1) // 2 for k in range(43)]
 
 def _check(seq: int) -> None:
     if not 1 <= seq <= SPINE[-1]:
-        msg = f"{seq} is not a sequence number (1 to 2^64 - 1)"
-        raise ValueError(msg)
+        raise ValueError(f"{seq} is not a sequence number (1 to 2^64 - 1)")
 
 
 @lru_cache(maxsize=1 << 14)  # worth it because the paths of neighbouring entries go through the same numbers
@@ -80,8 +79,7 @@ def path(start: int, goal: int) -> list[int]:
     """
     _check(goal)
     if goal > start:
-        msg = f"no path from {start} to {goal}: links lead to lower numbers only"
-        raise ValueError(msg)
+        raise ValueError(f"no path from {start} to {goal}: links lead to lower numbers only")
     steps = [start]
     while start > goal:
         jump = lipmaa(start)

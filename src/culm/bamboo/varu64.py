@@ -17,8 +17,7 @@ def encode_varu64(number: int) -> bytes:
     if 0 <= number < _FIRST_LONG:
         return _SMALL[number]
     if not 0 <= number <= MAX_U64:
-        msg = f"{number} is not an unsigned 64-bit integer"
-        raise ValueError(msg)
+        raise ValueError(f"{number} is not an unsigned 64-bit integer")
     width = (number.bit_length() + 7) >> 3
     return bytes([_FIRST_LONG - 1 + width]) + number.to_bytes(width, "big")
 
@@ -29,8 +28,7 @@ def decode_varu64(data: bytes | bytearray | memoryview, offset: int = 0) -> tupl
     Raises ``Truncated`` if the bytes end too early and ``EncodingError`` if a shorter form exists.
     """
     if offset >= len(data):
-        msg = "truncated: a VarU64 is missing"
-        raise Truncated(msg, offset)
+        raise Truncated("truncated: a VarU64 is missing", offset)
     first = data[offset]
     if first < _FIRST_LONG:
         return first, offset + 1
@@ -38,15 +36,12 @@ def decode_varu64(data: bytes | bytearray | memoryview, offset: int = 0) -> tupl
     end = offset + 1 + width
     # The first two bytes already show a form that is too long: no need to wait for the rest.
     if width > 1 and offset + 1 < len(data) and data[offset + 1] == 0:
-        msg = "VarU64 is not in its shortest form"
-        raise EncodingError(msg, offset)
+        raise EncodingError("VarU64 is not in its shortest form", offset)
     if end > len(data):
-        msg = f"truncated: a VarU64 of {width + 1} bytes ends after {len(data) - offset}"
-        raise Truncated(msg, offset)
+        raise Truncated(f"truncated: a VarU64 of {width + 1} bytes ends after {len(data) - offset}", offset)
     number = int.from_bytes(data[offset + 1 : end], "big")
     if width == 1 and number < _FIRST_LONG:
-        msg = "VarU64 is not in its shortest form"
-        raise EncodingError(msg, offset)
+        raise EncodingError("VarU64 is not in its shortest form", offset)
     return number, end
 
 

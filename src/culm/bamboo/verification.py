@@ -42,8 +42,7 @@ def is_signed(encoded: bytes, author: bytes) -> bool:
 def check_signature(entry: Entry) -> None:
     """Raise ``BadSignature`` unless the entry is authentic."""
     if not is_authentic(entry):
-        msg = "the signature does not verify under the claimed author"
-        raise BadSignature(msg, entry.place)
+        raise BadSignature("the signature does not verify under the claimed author", entry.place)
 
 
 def are_authentic(entries: Sequence[Entry], threads: int | None = None) -> list[bool]:
@@ -79,11 +78,9 @@ def check_links(entry: Entry, backlink_target: bytes | None, lipmaa_target: byte
     see ``culm.bamboo.forks``.
     """
     if backlink_target is not None and entry.backlink is not None and entry.backlink != backlink_target:
-        msg = f"the backlink is not the hash of entry {entry.seq - 1}"
-        raise BadBacklink(msg, entry.place)
+        raise BadBacklink(f"the backlink is not the hash of entry {entry.seq - 1}", entry.place)
     if lipmaa_target is not None and entry.lipmaalink is not None and entry.lipmaalink != lipmaa_target:
-        msg = f"the lipmaalink is not the hash of entry {lipmaa(entry.seq)}"
-        raise BadLipmaalink(msg, entry.place)
+        raise BadLipmaalink(f"the lipmaalink is not the hash of entry {lipmaa(entry.seq)}", entry.place)
 
 
 def check_payload(entry: Entry, payload: bytes | bytearray | memoryview) -> None:
@@ -94,8 +91,7 @@ def check_payload(entry: Entry, payload: bytes | bytearray | memoryview) -> None
 def check_payload_digest(entry: Entry, payload_hash: bytes, size: int) -> None:
     """``check_payload`` for a payload hashed elsewhere: its YAMF-hash and its size in bytes."""
     if payload_hash != entry.payload_hash:
-        msg = "the payload does not match its entry: the hash differs"
-        raise PayloadMismatch(msg, entry.place)
+        raise PayloadMismatch("the payload does not match its entry: the hash differs", entry.place)
     if size != entry.size:
         msg = f"the payload has {size} bytes but its entry claims {entry.size}: the log is invalid from here on"
         raise PayloadSizeMismatch(msg, entry.place)

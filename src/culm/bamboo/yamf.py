@@ -25,9 +25,7 @@ def decode_yamf(data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[
     end = offset + YAMF_BYTES
     found = bytes(data[offset:end])
     if not YAMF_PREFIX.startswith(found[:2]):
-        msg = "not a BLAKE2b YAMF-hash (00 40 ...)"
-        raise EncodingError(msg, offset)
+        raise EncodingError("not a BLAKE2b YAMF-hash (00 40 ...)", offset)
     if len(found) < YAMF_BYTES:
-        msg = f"truncated: a YAMF-hash ends after {len(found)} of {YAMF_BYTES} bytes"
-        raise Truncated(msg, offset)
+        raise Truncated(f"truncated: a YAMF-hash ends after {len(found)} of {YAMF_BYTES} bytes", offset)
     return found, end

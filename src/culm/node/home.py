@@ -74,8 +74,7 @@ class Home:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             (self.path / "identities").mkdir(exist_ok=True, mode=0o700)
         except OSError as error:
-            msg = f"cannot create the home directory {self.path}: {error.strerror}"
-            raise ConfigError(msg) from None
+            raise ConfigError(f"cannot create the home directory {self.path}: {error.strerror}") from None
         SQLiteStore(self.store_path).close()
         if fresh:  # Sync both directories, or else a power cut could take the new home away with all that is in it.
             sync(self.path)
@@ -85,8 +84,7 @@ class Home:
     def store(self, *, read_only: bool = False) -> SQLiteStore:
         """Open the store; ``ConfigError`` if there is no home yet."""
         if not self.store_path.exists():
-            msg = f"{self.path} is not a Culm home yet; make one with: culm init"
-            raise ConfigError(msg)
+            raise ConfigError(f"{self.path} is not a Culm home yet; make one with: culm init")
         return SQLiteStore(self.store_path, read_only=read_only)
 
     # -- identities --------------------------------------------------------------------------------------------
@@ -94,11 +92,10 @@ class Home:
     def identity_path(self, name: str) -> Path:
         """The file of an identity, which need not exist; ``ConfigError`` if no identity can have this name."""
         if not _NAME.fullmatch(name):
-            msg = (
+            raise ConfigError(
                 f"{name!r} cannot be the name of an identity; use up to 64 letters, digits, '-', '_' and '.',"
                 " beginning with a letter or a digit"
             )
-            raise ConfigError(msg)
         return self.path / "identities" / name
 
     def identity_names(self) -> list[str]:
@@ -112,8 +109,7 @@ class Home:
         """Write an identity's file, unencrypted if ``passphrase`` is None; ``ConfigError`` if the name is taken."""
         path = self.identity_path(name)
         if not self.store_path.exists():
-            msg = f"{self.path} is not a Culm home yet; make one with: culm init"
-            raise ConfigError(msg)
+            raise ConfigError(f"{self.path} is not a Culm home yet; make one with: culm init")
         write_private(path, dump_identity(identity, passphrase))
 
     def identity_public(self, name: str) -> bytes:
@@ -148,6 +144,5 @@ class Home:
     def _identity_text(self, name: str) -> str:
         path = self.identity_path(name)
         if not path.exists():
-            msg = f"there is no identity {name!r} in {self.path}; make one with: culm identity new {name}"
-            raise ConfigError(msg)
+            raise ConfigError(f"there is no identity {name!r} in {self.path}; make one with: culm identity new {name}")
         return read_private(path)

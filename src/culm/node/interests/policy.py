@@ -101,8 +101,7 @@ class PolicyFile:
             followed = lists.get("interests")
             interests = None if followed is None else dict(map(_read_interest, followed))
         except (ConfigError, ValueError, TypeError, AttributeError) as error:
-            msg = f"{self.path} is damaged: {error}"
-            raise ConfigError(msg) from None
+            raise ConfigError(f"{self.path} is damaged: {error}") from None
         return Policy(allow_peers, block_peers, allow_authors, block_authors, unshared, interests)
 
     def save(self, clump: bytes, policy: Policy) -> None:
@@ -126,8 +125,7 @@ class PolicyFile:
                 staged.replace(self.path)
                 sync(self.path.absolute().parent)
         except OSError as error:
-            msg = f"cannot write {self.path}: {error.strerror}"
-            raise ConfigError(msg) from None
+            raise ConfigError(f"cannot write {self.path}: {error.strerror}") from None
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -135,8 +133,7 @@ class PolicyFile:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, RecursionError) as error:
-            msg = f"{self.path} cannot be read: {error}"
-            raise ConfigError(msg) from None
+            raise ConfigError(f"{self.path} cannot be read: {error}") from None
         if not isinstance(document, dict):
             raise ConfigError(f"{self.path} is damaged: expected a JSON object with one member for each clump")
         return document

@@ -51,11 +51,9 @@ class PeerUrl:
             parts = urlsplit("")
         if host is None or port is None or parts.scheme not in schemes or _has_more(text, parts):
             expected = " or ".join(forms(schemes, listening=may_be_zero))
-            msg = f"{text!r} is not an address; expected {expected}"
-            raise ConfigError(msg)
+            raise ConfigError(f"{text!r} is not an address; expected {expected}")
         if port == 0 and not may_be_zero:
-            msg = f"{text!r}: no node can be reached at port 0; use the port that the listener printed"
-            raise ConfigError(msg)
+            raise ConfigError(f"{text!r}: no node can be reached at port 0; use the port that the listener printed")
         if parts.username is None:
             if parts.scheme in _SECURE and not may_be_zero:
                 raise ConfigError(f"{text!r} lacks the listener's key; expected {parts.scheme}://KEY@HOST:PORT")

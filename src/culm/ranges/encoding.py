@@ -10,8 +10,7 @@ each range has exactly one encoding, and equal ranges can be found by comparing 
 
 from culm.bamboo import decode_varu64
 from culm.errors import EncodingError, Truncated
-from culm.ranges.flags import CERT, CLOSED, FORB, NOMETA, NOPAY, NOTHING, ONE, SIZE, SPARSE
-from culm.ranges.model import EMPTY, Range
+from culm.ranges.model import CERT, CLOSED, EMPTY, FORB, NOMETA, NOPAY, NOTHING, ONE, SIZE, SPARSE, Range
 from culm.ranges.paths import on_path, spine
 
 # Bytes of a list of forbidden numbers that a receiver accepts by default: a few hundred numbers. A list is checked

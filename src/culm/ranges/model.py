@@ -17,8 +17,11 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, encode_varu64
-from culm.ranges.flags import CERT, CLOSED, FORB, NOMETA, NOPAY, NOTHING, ONE, SIZE, SPARSE
 from culm.ranges.paths import on_path, path, spine
+
+# The flags byte of an encoded range (docs/specs/ranges.md, "Encoding"). Every flag is a restriction.
+CLOSED, ONE, SPARSE, NOMETA, CERT, NOPAY, SIZE, FORB = (1 << bit for bit in range(7, -1, -1))
+NOTHING = 0xFF
 
 
 class Item(NamedTuple):

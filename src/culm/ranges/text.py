@@ -11,6 +11,7 @@ between the two, so that there is one place to get it right.
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from culm.bamboo import MAX_U64, read_u64
 from culm.errors import ConfigError
@@ -31,6 +32,8 @@ _UNITS = {
 _SPAN = re.compile(r"(0|[1-9][0-9]*)(?:(\.\.)(0|[1-9][0-9]*)?)?\Z")
 _SIZE = re.compile(r"([0-9]+)([a-z]*)\Z", re.IGNORECASE)
 _FORMS = "N, N.. or N..M"
+_FLAGS = {"sparse": {"sparse": True}, "metadata": {"payloads": False}, "payloads": {"metadata": False}}
+_WITH_VALUE = ("without", "head", "tail", "min", "max", "sizes")
 
 
 def size_limits(least: int, greatest: int | None) -> tuple[int, int]:
@@ -93,73 +96,54 @@ def read_range(text: str) -> Range:
     end = start if match[2] is None else read_u64(match[3]) if match[3] else None
     if start is None or (end is None and match[3]):
         raise ConfigError(f"{text!r} is not a range: {words[0]} is not a range of sequence numbers")
-    values = _Words(text, iter(words[1:])).read()
     try:
-        return Range(start, end, **values)  # type: ignore[arg-type]
+        return Range(start, end, **_filters(iter(words[1:])))
     except ValueError as error:
         raise ConfigError(f"{text!r} is not a range: {error}") from None
 
 
-class _Words:
-    """Reads the words after the numbers."""
+def _filters(words: Iterator[str]) -> dict[str, Any]:
+    """The parameters of ``Range`` that words set; ``ValueError`` for an unknown word or value."""
+    values: dict[str, Any] = {}
+    seen: set[str] = set()
+    for word in words:
+        if word in seen:
+            raise ValueError(f"{word!r} is given twice")
+        seen.add(word)
+        if word in _FLAGS:
+            values |= _FLAGS[word]
+        elif word not in _WITH_VALUE:
+            raise ValueError(f"unknown word {word!r}")
+        elif (value := next(words, None)) is None:
+            raise ValueError(f"a value is missing after {word!r}")
+        else:
+            values |= _filter(word, value)
+    if {"metadata", "payloads"} <= seen:
+        raise ValueError("give 'metadata' or 'payloads', not both; without either the range has both")
+    return values
 
-    def __init__(self, text: str, words: Iterator[str]) -> None:
-        self._text = text
-        self._words = words
-        self._least: int = 0
-        self._greatest: int | None = None
 
-    def read(self) -> dict[str, object]:
-        """The parameters of ``Range`` that the words set; ``ConfigError`` for an unknown word or value."""
-        values: dict[str, object] = {}
-        seen: set[str] = set()
-        for word in self._words:
-            if word in seen:
-                raise self._error(f"{word!r} is given twice")
-            seen.add(word)
-            values.update(self._one(word))
-        if {"metadata", "payloads"} <= seen:
-            raise self._error("give 'metadata' or 'payloads', not both; without either the range has both")
-        values["least_size"], values["size_limit"] = size_limits(self._least, self._greatest)
-        return values
+def _filter(word: str, value: str) -> dict[str, Any]:
+    match word:
+        case "without":
+            return {"forbidden": tuple(map(_number, value.split(",")))}
+        case "head":
+            return {"head_max": _number(value)}
+        case "tail":
+            return {"tail_min": _number(value)}
+        case "min":
+            return {"least_size": read_size(value)}
+        case "max":
+            return {"size_limit": size_limits(0, read_size(value))[1]}
+    low, dots, high = value.partition("..")
+    if not dots or not (low or high):
+        raise ValueError("expected sizes as LEAST..GREATEST")
+    least, limit = size_limits(read_size(low) if low else 0, read_size(high) if high else None)
+    return {"least_size": least, "size_limit": limit}
 
-    def _one(self, word: str) -> dict[str, object]:
-        match word:
-            case "sparse":
-                return {"sparse": True}
-            case "metadata":
-                return {"payloads": False}
-            case "payloads":
-                return {"metadata": False}
-            case "without":
-                return {"forbidden": tuple(self._number(number) for number in self._next(word).split(","))}
-            case "head" | "tail":
-                return {"head_max" if word == "head" else "tail_min": self._number(self._next(word))}
-            case "min":
-                self._least = read_size(self._next(word))
-            case "max":
-                self._greatest = read_size(self._next(word))
-            case "sizes":
-                low, dots, high = self._next(word).partition("..")
-                if not dots or not (low or high):
-                    raise self._error("expected sizes as LEAST..GREATEST")
-                self._least = read_size(low) if low else 0
-                self._greatest = read_size(high) if high else None
-            case _:
-                raise self._error(f"unknown word {word!r}")
-        return {}
 
-    def _next(self, word: str) -> str:
-        following = next(self._words, None)
-        if following is None:
-            raise self._error(f"a value is missing after {word!r}")
-        return following
-
-    def _number(self, text: str) -> int:
-        number = read_u64(text)
-        if number is None:
-            raise self._error(f"{text!r} is not a sequence number")
-        return number
-
-    def _error(self, why: str) -> ConfigError:
-        return ConfigError(f"{self._text!r} is not a range: {why}")
+def _number(text: str) -> int:
+    number = read_u64(text)
+    if number is None:
+        raise ValueError(f"{text!r} is not a sequence number")
+    return number

@@ -53,7 +53,7 @@ class Entry:
         payload_hash: bytes,
         signature: bytes,
     ) -> Self:
-        """An entry of fields that were checked when they were read; a link is None where the format leaves it out."""
+        """An entry of fields that were checked before; a link is None where the format leaves it out."""
         encoded = b"".join(
             (
                 b"\x01" if is_end else b"\x00",
@@ -208,15 +208,4 @@ def encode_unsigned(
     for link in (lipmaalink, backlink, payload_hash):
         if link is not None and decode_yamf(link)[1] != len(link):
             raise ValueError("a link or payload hash is longer than a YAMF-hash")
-    return b"".join(
-        (
-            bytes([TAG_END_OF_LOG if is_end else TAG_REGULAR]),
-            author,
-            encode_varu64(log_id),
-            encode_varu64(seq),
-            lipmaalink or b"",
-            backlink or b"",
-            encode_varu64(size),
-            payload_hash,
-        )
-    )
+    return Entry.assemble((author, log_id), seq, is_end, lipmaalink, backlink, size, payload_hash, b"").encoded

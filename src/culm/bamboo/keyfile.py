@@ -8,6 +8,8 @@ public key stays readable, so that listing identities needs no passphrase.
 import json
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,21 +51,28 @@ def dump_identity(identity: Identity, passphrase: str | None = None) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
+@contextmanager
+def _reading() -> Iterator[None]:
+    """``ConfigError`` for everything that the text of a wrong file can lead to."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        raise ConfigError("not a Culm identity file") from None
+
+
 def load_identity(text: str, passphrase: str | None = None) -> Identity:
     """Read the text that ``dump_identity`` wrote. ``ConfigError`` if it is not one or the passphrase is wrong."""
-    try:
+    with _reading():
         document = json.loads(text)
-        if document["culm-identity"] != _VERSION:
-            msg = f"identity file of version {document['culm-identity']!r}; this program reads version {_VERSION}"
-            raise ConfigError(msg)
+        version = document["culm-identity"]
+        if version != _VERSION:
+            raise ConfigError(f"identity file of version {version!r}; this program reads version {_VERSION}")
         public = bytes.fromhex(document["public"])
         sealed = document.get("sealed")
         seed = bytes.fromhex(document["secret"]) if sealed is None else _unseal(sealed, passphrase)
         if len(seed) != SEED_BYTES:
             raise ConfigError(f"the secret of an identity is {SEED_BYTES} bytes, not {len(seed)}")
         identity = Identity(seed)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        raise ConfigError("not a Culm identity file") from None
     if identity.public != public:
         raise ConfigError("the identity file is damaged: its secret does not belong to its public key")
     return identity
@@ -80,10 +89,8 @@ def is_sealed(text: str) -> bool:
 
 def public_key(text: str) -> bytes:
     """The public key (32 bytes) in an identity file, with no need for its passphrase. ``ConfigError`` if none."""
-    try:
+    with _reading():
         public = bytes.fromhex(json.loads(text)["public"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        public = b""
     if len(public) != AUTHOR_BYTES:
         raise ConfigError("not a Culm identity file")
     return public

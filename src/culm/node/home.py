@@ -19,14 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from culm.bamboo import Identity
-from culm.bamboo.keyfile import (
-    dump_identity,
-    is_sealed,
-    load_identity,
-    public_key,
-    read_private,
-    write_private,
-)
+from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, public_key, read_private, write_private
 from culm.errors import ConfigError
 from culm.node.interests.policy import PolicyFile
 from culm.node.settings import Settings, load

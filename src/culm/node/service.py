@@ -35,7 +35,7 @@ from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import PeerRefused, SessionStats
 from culm.node.sharing.memory import MemoryBudget
 from culm.node.sharing.peering import Peering, address_of, network_of, place_of
-from culm.node.storage.changes import changes
+from culm.node.storage.changes import watch_changes
 from culm.node.storage.folding import folding
 from culm.node.storage.source import StoreSource
 from culm.node.storage.worker import StoreWorker
@@ -74,7 +74,7 @@ class NodeService:
         self.roster = Roster(identity.public, store.path)
         self.watchers: set[Callable[[], None]] = set()  # Called when the store has changed.
         self._identity = identity
-        self._worker = StoreWorker(store, config.surroundings)
+        self.worker = StoreWorker(store, config.surroundings)
         self._servers: list[asyncio.Server] = []
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._comparisons = self._greeting = 0  # Connections that are no sessions, and those in the TLS handshake.
@@ -82,7 +82,7 @@ class NodeService:
         self._claims = Claims()
         self._peering = Peering(config)
         self._unproved: dict[asyncio.StreamWriter, None] = {}  # Incoming connections whose protocol proves no identity.
-        self._source: StoreSource | None = None
+        self._source = StoreSource(store, config.policy)
         self._budget = MemoryBudget(config.limits.max_unfinished)
         self._failed = 0  # Sessions that failed since garbage was collected last.
 
@@ -102,20 +102,20 @@ class NodeService:
         """
         try:
             for url in listen:
-                listening(await self._listen(url))
-            self._start(self._watch_store())
+                listening(await self.listen(url))
+            self._start(watch_changes(self.worker, self.config.surroundings, self._tell_sessions))
             if beside is not None:
                 self._start(beside())
             for url in peers:
                 self._start(self._keep_contact(url))
-            async with folding(self._worker):
+            async with folding(self.worker):
                 await stop.wait()
         finally:
             await self._stop()
 
     async def append(self, identity: Identity, log_id: int, payload: Iterable[Bytes], *, is_end: bool = False) -> Entry:
         """Publish the next entry of the identity's log, and offer it to the peers at once. See ``Store.append``."""
-        entry = await self._worker.run(self._worker.store.append, identity, log_id, payload, is_end=is_end)
+        entry = await self.worker.run(self.worker.store.append, identity, log_id, payload, is_end=is_end)
         self._tell_sessions()
         return entry
 
@@ -125,8 +125,7 @@ class NodeService:
         If there is a list of allowed peers now, incoming connections whose protocol proves no identity are closed.
         """
         self.config = self._peering.config = replace(self.config, policy=policy)
-        if self._source is not None:
-            self._source.policy = policy
+        self._source.policy = policy
         if policy.allow_peers:
             for writer in self._unproved:
                 writer.close()
@@ -134,29 +133,7 @@ class NodeService:
             await session.change_policy(policy)
 
     async def listen(self, url: PeerUrl) -> PeerUrl:
-        """Listen at one more address while the node runs; the address with its port and key. See ``run``."""
-        return await self._listen(url)
-
-    def contact(self, url: PeerUrl) -> asyncio.Task[None]:
-        """Keep contact with one more peer, until the task is cancelled or the node stops."""
-        return self._start(self._keep_contact(url))
-
-    @property
-    def worker(self) -> StoreWorker:
-        """The store's thread."""
-        return self._worker
-
-    def _start(self, work: object) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]
-        self._keep(task)
-        return task
-
-    def _keep(self, task: asyncio.Task[None]) -> None:
-        """Remember a task until it is over, so that ``_stop`` can cancel it and asyncio does not drop it."""
-        self._tasks[task] = None
-        task.add_done_callback(lambda _: self._tasks.pop(task, None))
-
-    async def _listen(self, url: PeerUrl) -> PeerUrl:
+        """Listen at one more address; returns it with its port and key. ``ConfigError`` if that is not possible."""
         if self.config.policy.allow_peers and not scheme_of(url).proves_identity:
             raise ConfigError(
                 f"cannot listen at {url} while there is a list of allowed peers, because callers there do not prove"
@@ -170,49 +147,60 @@ class NodeService:
         self.roster.listeners.append(place)
         return place
 
+    def contact(self, url: PeerUrl) -> asyncio.Task[None]:
+        """Keep contact with one more peer, until the task is cancelled or the node stops."""
+        return self._start(self._keep_contact(url))
+
+    def _start(self, work: object) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]
+        self._keep(task)
+        return task
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        """Remember a task until it is over, so that ``_stop`` can cancel it and asyncio does not drop it."""
+        self._tasks[task] = None
+        task.add_done_callback(lambda _: self._tasks.pop(task, None))
+
     async def _accept(self, url: PeerUrl, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a caller at one of our addresses, until the connection ends. asyncio runs this as a task of its own."""
         scheme = scheme_of(url)
         if not self._admitted(writer, proves=scheme.proves_identity):
             return
-        if url.is_secure and not await self._greeted(writer):
-            return
-        streams = self._peering.paced((reader, writer))
-        if scheme.session is None:
-            await self._compare(streams)
-            return
-        purpose = Purpose(options=self.config.proposals if scheme.is_proposing else None)
-        session = scheme.session(self._context_of(writer), streams, purpose)
-        with suppress(CulmError, asyncio.CancelledError):  # ``_run`` has logged the error; or the node stops.
-            await self._run(session, place_of(writer), address_of(writer))
+        # The error is in the log already; or the node stops. Passed on, asyncio would report the task as failed.
+        with suppress(CulmError, asyncio.CancelledError):
+            if url.is_secure:
+                await self._greet(writer)
+            streams = self._peering.paced((reader, writer))
+            if scheme.session is None:
+                await self._compare(streams)
+            else:
+                session = scheme.session(self._context_of(writer, self.config), streams, Purpose())
+                await self._run(session, place_of(writer), address_of(writer))
 
-    async def _greeted(self, writer: asyncio.StreamWriter) -> bool:
-        """Whether the caller has finished the TLS handshake in time; otherwise the connection is closed."""
-        assert self._tls is not None  # noqa: S101 - ``_listen`` makes it before anybody can call
+    async def _greet(self, writer: asyncio.StreamWriter) -> None:
+        """Do the TLS handshake with a caller; raises ``NetworkError`` if it fails or takes too long."""
+        assert self._tls is not None  # noqa: S101 - ``listen`` makes it before anybody can call
         self._greeting += 1
         try:
             await secured(writer, self._tls, self.config.limits.handshake_seconds)
         except NetworkError as error:
             _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": str(error)})
-            return False
+            raise
         except asyncio.CancelledError:
             writer.close()
-            return False  # The node stops. Passed on, asyncio would report the task as failed.
+            raise
         finally:
             self._greeting -= 1
-        return True
 
     async def _compare(self, streams: Streams) -> None:
         """Serve a ``negentropy://`` caller until the connection ends."""
         place, address = place_of(streams[1]), address_of(streams[1])
         self._comparisons += 1
         try:
-            await Listening(self._worker.shared(address), self.config, streams, self._budget.share(address)).run()
+            await Listening(self.worker.shared(address), self.config, streams, self._budget.share(address)).run()
         except CulmError as error:
             _logger.warning("dropped a negentropy caller", extra={"peer": place, "reason": str(error)})
             self._peering.ended(place, address, None, SessionStats(), error)
-        except asyncio.CancelledError:
-            pass  # The node stops. Passed on, asyncio would report the task as failed.
         finally:
             self._comparisons -= 1
 
@@ -236,25 +224,20 @@ class NodeService:
             task.add_done_callback(lambda _: self._unproved.pop(writer, None))
         return True
 
-    def _context_of(self, writer: asyncio.StreamWriter, config: NodeConfig | None = None) -> Context:
-        """What a session on this connection shares with the node. ``config``: None for the node's own."""
+    def _context_of(self, writer: asyncio.StreamWriter, config: NodeConfig) -> Context:
+        """What a session on this connection shares with the node."""
         address = address_of(writer)
         return Context(
             self._identity,
-            config or self.config,
-            self._worker.shared(address),
-            self._shared_source(),
+            config,
+            self.worker.shared(address),
+            self._source,
             stored=self._tell_sessions,
             grew=self._tell_of_growth,
             refuses=lambda identity: self._peering.refuses_peer(identity, address),
             claims=self._claims,
             budget=self._budget.share(address),
         )
-
-    def _shared_source(self) -> StoreSource:
-        if self._source is None:
-            self._source = StoreSource(self._worker.store, self.config.policy)
-        return self._source
 
     async def _run(self, session: Session[Any], name: str, address: str | None) -> None:
         self.sessions[session] = None
@@ -315,14 +298,9 @@ class NodeService:
         assert scheme.session is not None  # noqa: S101 - ``PeerUrl.parse`` accepts no other address for a peer
         logs: list[Log] = []
         if scheme.asks_by_log:
-            logs = await self._worker.run(logs_to_ask_for, self._worker.store, self.config.policy)
-        options = self.config.proposals if scheme.is_proposing else None
-        purpose = Purpose(called=True, key=url.key, logs=tuple(logs), options=options)
+            logs = await self.worker.run(logs_to_ask_for, self.worker.store, self.config.policy)
+        purpose = Purpose(called=True, key=url.key, logs=tuple(logs))
         return scheme.session(self._context_of(streams[1], config), streams, purpose)
-
-    async def _watch_store(self) -> None:
-        async for _ in changes(self._worker, self.config.surroundings):
-            self._tell_sessions()
 
     def _tell_sessions(self) -> None:
         for session in self.sessions:
@@ -340,9 +318,8 @@ class NodeService:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._worker.close()
-        if self._source is not None:
-            self._source.close()
+        self.worker.close()
+        self._source.close()
 
 
 def logs_to_ask_for(store: ReadableStore, policy: Policy) -> list[Log]:

@@ -5,8 +5,8 @@ There is no node behind it. One session runs over one connection, with the same 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,9 +19,9 @@ from culm.node.network.urls import PeerUrl
 from culm.node.schemes import scheme_of
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import SessionStats
+from culm.node.sessions.tasks import beside
 from culm.node.sharing.peering import Peering
-from culm.node.sharing.rates import Streams
-from culm.node.storage.changes import changes
+from culm.node.storage.changes import watch_changes
 from culm.node.storage.folding import folding
 from culm.node.storage.source import StoreSource
 from culm.node.storage.worker import StoreWorker
@@ -56,12 +56,22 @@ async def sync(
     """
     started = clock()
     summary = SyncSummary()
+    scheme = scheme_of(url)
+    assert scheme.session is not None  # noqa: S101 - ``PeerUrl.parse`` accepts no other address for a peer
     worker = StoreWorker(store, config.surroundings)
     context = Context(identity, config, worker, StoreSource(store, config.policy))
     purpose = replace(purpose, called=True, key=url.key)
+    is_watched = purpose.is_live or scheme.watches_store
+    is_over = False
     try:
-        while not await _sync_once(context, url, purpose, summary, progress):
-            pass
+        async with folding(worker):
+            while not is_over:
+                streams = Peering(config).paced(await connect(url), config.for_peer(url)[1])
+                session = scheme.session(context, streams, purpose)
+                watching = partial(watch_changes, worker, config.surroundings, session.store_changed)
+                async with beside(watching()) if is_watched else nullcontext():
+                    is_over = await _until_over(session, summary, progress)
+                summary.add(session.stats)
     finally:
         summary.seconds = clock() - started
         worker.close()
@@ -69,70 +79,25 @@ async def sync(
     return summary
 
 
-async def _sync_once(
-    context: Context, url: PeerUrl, purpose: Purpose, summary: SyncSummary, progress: Callable[[SessionStats], None]
-) -> bool:
-    """Exchange over one connection; False if it is worn out and another one has to go on."""
-    scheme, worker, config = scheme_of(url), context.worker, context.config
-    assert scheme.session is not None  # noqa: S101 - ``PeerUrl.parse`` accepts no other address for a peer
-    assert isinstance(worker, StoreWorker)  # noqa: S101 - ``sync`` has made it
-    session = scheme.session(context, await _connected(config, url), purpose)
-    is_watched = purpose.is_live or scheme.watches_store
-    try:
-        async with folding(worker), _watched(session, worker, config) if is_watched else nullcontext():
-            await _until_done(session, partial(_progress_of_all, progress, summary))
-    except NetworkError:
-        if not session.worn_out:
-            raise
-        return False
-    finally:
-        summary.add(session.stats)
-    return True
-
-
-@asynccontextmanager
-async def _watched(session: Session[Any], worker: StoreWorker, config: NodeConfig) -> AsyncIterator[None]:
-    """Tell a session of the store's changes, for as long as the block lasts."""
-
-    async def watch() -> None:
-        async for _ in changes(worker, config.surroundings):
-            session.store_changed()
-
-    task = asyncio.create_task(watch())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-def _progress_of_all(progress: Callable[[SessionStats], None], before: SessionStats, stats: SessionStats) -> None:
-    """Call ``progress`` with what went through a session and those before it together."""
-    total = SessionStats()
-    total.add(before)
-    total.add(stats)
-    progress(total)
-
-
-async def _connected(config: NodeConfig, url: PeerUrl) -> Streams:
-    """Connect to a peer, within the bandwidth caps that go for it."""
-    return Peering(config).paced(await connect(url), config.for_peer(url)[1])
-
-
-async def _until_done(session: Session[Any], progress: Callable[[SessionStats], None]) -> None:
+async def _until_over(session: Session[Any], before: SessionStats, progress: Callable[[SessionStats], None]) -> bool:
+    """Run a session until it is done; False if its connection is worn out and another one has to go on."""
     running = asyncio.create_task(session.run())
     done = asyncio.create_task(session.done.wait())
     try:
-        while not done.done():
-            finished, _ = await asyncio.wait(
-                (running, done), timeout=_PROGRESS_SECONDS, return_when=asyncio.FIRST_COMPLETED
-            )
-            progress(session.stats)
-            if running in finished and not done.done():
-                running.result()
-                raise NetworkError(
-                    "the peer ended the connection before everything was exchanged; sync again for the rest"
-                )
+        while not (done.done() or running.done()):
+            await asyncio.wait((running, done), timeout=_PROGRESS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            total = SessionStats()
+            total.add(before)
+            total.add(session.stats)
+            progress(total)
+        if done.done():
+            return True
+        error = running.exception() or NetworkError(
+            "the peer ended the connection before everything was exchanged; sync again for the rest"
+        )
+        if session.worn_out and isinstance(error, NetworkError):
+            return False
+        raise error
     finally:
         done.cancel()
         running.cancel()

@@ -29,7 +29,7 @@ from culm.node.interests.policy import Policy
 from culm.node.intervals.session import IntervalSession
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import PeerRefused
-from culm.node.sessions.tasks import end_of_one
+from culm.node.sessions.tasks import until_one_ends
 from culm.node.sharing.rates import Streams
 from culm.ranges import RangeSet
 from culm.session import (
@@ -130,14 +130,7 @@ class CulmSession(Session[Event]):
         await self._opened.wait()
         self.connection.tell_interests(interests_for_peer(self._source, self.config.policy))
         self.driver.wake()
-        works = [self._transfer.run(), self.discovery.run(), self._fetching.run(), self._offer_news()]
-        tasks = [asyncio.create_task(work) for work in works]
-        try:
-            await end_of_one(tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await until_one_ends(self._transfer.run(), self.discovery.run(), self._fetching.run(), self._offer_news())
 
     async def flush(self) -> None:
         """Store the entries and payloads that came before the connection ended."""

@@ -50,7 +50,7 @@ class ProposalSession(PointToPointSession[Event]):
 
     def __init__(self, context: Context, streams: Streams, purpose: Purpose) -> None:
         policy = context.config.policy
-        options = purpose.options or ProposalOptions()
+        options: ProposalOptions = purpose.options or context.config.proposals
         window = 0 if options.small else options.window
         setup = Setup(options.greedy, options.greedy, window, 0 if options.small else max(window, _LARGEST_WINDOW))
         connection = Connection(

@@ -6,8 +6,8 @@ not answer would otherwise keep the task.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 
 from culm.errors import CulmError, NetworkError
 
@@ -20,15 +20,11 @@ async def run_together(
     Raises what the work failed with; a broken connection becomes a ``NetworkError``. If the caller is cancelled, an
     error of ``flush`` is dropped: otherwise the caller would see the error and not that it was cancelled.
     """
-    tasks = [asyncio.create_task(work) for work in works]
     try:
-        await end_of_one(tasks)
+        await until_one_ends(*works)
     except OSError as error:  # A reset, a lost route, TLS records that do not decrypt.
         raise NetworkError(f"the connection broke: {error}") from None
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         writer.close()
         try:
             await flush()
@@ -48,12 +44,32 @@ async def run_together(
                     writer.transport.abort()
 
 
-async def end_of_one(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Wait until one of the tasks ends, and raise what it failed with. Of several that end at once the first counts."""
-    finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
-        if task in finished:
-            task.result()
+async def until_one_ends(*works: Coroutine[object, object, None]) -> None:
+    """Run until one of ``works`` ends, cancel the others, and raise what it failed with.
+
+    Of several that end at once the first counts.
+    """
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task in finished:
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
+    """Run something for as long as a block lasts."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def no_reader() -> asyncio.StreamReader:
@@ -63,12 +79,3 @@ def no_reader() -> asyncio.StreamReader:
     would stay as long as the session, which the traceback of an error keeps until the next garbage collection.
     """
     return asyncio.StreamReader()
-
-
-def peer_address(writer: asyncio.StreamWriter) -> str:
-    """The other end of a connection, as ``HOST:PORT``; empty if it has no address."""
-    place = writer.get_extra_info("peername")
-    if not isinstance(place, tuple):
-        return ""  # A socket pair has none.
-    host, port = place[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -8,7 +8,7 @@ its size, and file systems have coarse clocks. Therefore the store is asked a fe
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 
 from culm.node.storage.worker import StoreWorker
 from culm.node.surroundings import Surroundings, clock
@@ -16,8 +16,8 @@ from culm.node.surroundings import Surroundings, clock
 _POLL_SECONDS = 0.25  # The store is asked at least this often: so late is a change noticed that its file does not show.
 
 
-async def changes(worker: StoreWorker, surroundings: Surroundings) -> AsyncIterator[int]:
-    """The number of the store's last change: once at the beginning, and then whenever there is a new one."""
+async def watch_changes(worker: StoreWorker, surroundings: Surroundings, changed: Callable[[], None]) -> None:
+    """Call ``changed`` once at the beginning, and then whenever the store has changed, until cancelled."""
     path = worker.store.path
     wal = path.with_name(path.name + "-wal")  # SQLite writes every change there first.
     change, asked = -1, 0.0
@@ -28,5 +28,5 @@ async def changes(worker: StoreWorker, surroundings: Surroundings) -> AsyncItera
             written, asked = seen, now
             if (last := await worker.run(worker.store.change)) != change:
                 change = last
-                yield change
+                changed()
         await asyncio.sleep(surroundings.look_seconds)

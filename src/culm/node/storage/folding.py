@@ -14,6 +14,7 @@ from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
 
 from culm.errors import StoreError
+from culm.node.sessions.tasks import beside
 from culm.node.sharing.threads import Worker
 from culm.node.storage.worker import StoreWorker
 from culm.store.opening import open_database
@@ -27,12 +28,8 @@ _FOLD_BYTES = 4 * 1024 * 1024  # Size of the WAL file from which on it is folded
 async def folding(worker: StoreWorker) -> AsyncIterator[None]:
     """Sweep once, and fold the store's WAL file in the background for as long as the block lasts."""
     await worker.run(worker.store.fold_elsewhere)
-    task = asyncio.create_task(_fold(worker.store.path, worker.beside()))
-    try:
+    async with beside(_fold(worker.store.path, worker.beside())):
         yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _fold(path: Path, own: Worker) -> None:

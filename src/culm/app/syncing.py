@@ -45,7 +45,9 @@ async def exchange(
             asked = logs or await asyncio.to_thread(logs_to_ask_for, store, config.policy)
             if not asked:
                 raise ConfigError("no logs to ask for: name them, because the protocol cannot list a peer's logs")
-            purpose = replace(purpose, logs=tuple(asked), interest=_interests(config, frozenset(logs)))
+            options = config.proposals if scheme.is_proposing else None
+            interest = _interests(config, frozenset(logs))
+            purpose = replace(purpose, logs=tuple(asked), options=options, interest=interest)
         return await sync(identity, config, store, url, purpose, progress)
     finally:
         store.close()

@@ -98,7 +98,7 @@ def test_entries_of_a_chunk_are_stored_together(parties: list[Party], count: int
     assert (begins, count) == run(main)
 
 
-@pytest.mark.parametrize(("has_others", "groups"), [(False, 2), (True, 21)])
+@pytest.mark.parametrize(("has_others", "groups"), [(False, 2), (True, 20)])
 def test_groups_are_short_where_others_wait(
     parties: list[Party], monkeypatch: pytest.MonkeyPatch, groups: int, *, has_others: bool
 ) -> None:

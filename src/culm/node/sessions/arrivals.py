@@ -23,18 +23,14 @@ A failure (the disk is full) is remembered, and raised to the session whenever i
 after it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
 from culm.bamboo import Entry, ForkProof
 from culm.errors import NotHeld, PayloadMismatch, StoreError
-from culm.node.storage.worker import GROUP_ENTRIES, AnyWorker, group_entries
+from culm.node.storage.worker import AnyWorker, group_entries
 from culm.store import ImportReport, Overtaken, PayloadSink
 from culm.store.values import Bytes
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
@@ -45,57 +41,14 @@ _STEP_BYTES = 512 * 1024  # Of large payloads, written in one call of the store'
 _SYNCS = 2  # Large payloads of a session that are synced to the disk at a time: more would only slow each other down.
 _WAITING_BYTES = 1024 * 1024  # Stop reading from the peer when this much waits for the store, so memory stays bounded.
 
-Items = list[tuple["Entry", "Bytes | None"]]
+_Item = tuple[Entry, Bytes | None]
+_Job = PayloadReceived | PayloadFailed  # Write these bytes; or drop what was written, because it was wrong.
 
 
-class _Piece(NamedTuple):
-    """A job: write bytes of a large payload."""
-
-    entry: Entry
-    offset: int
-    data: bytes
-    complete: bool  # The payload ends with these bytes.
-    checked: bool  # The connection has compared the whole payload with its hash.
-
-
-class _Failed(NamedTuple):
-    """A job: drop what was written of a payload that turned out to be wrong."""
-
-    entry: Entry
-
-
-@dataclass(slots=True)
-class _Group:
-    items: Items = field(default_factory=list)
-    bytes: int = 0
-
-    def add(self, entry: Entry, payload: Bytes | None) -> int:
-        """Add an entry; the bytes that it counts for."""
-        size = len(payload or b"") + len(entry.encoded)
-        self.items.append((entry, payload))
-        self.bytes += size
-        return size
-
-    def split(self, count: int) -> _Group | None:
-        """Keep ``count`` entries and return the others as a group of their own; None if there are none."""
-        if len(self.items) <= count:
-            return None
-        rest = _Group()
-        for item in self.items[count:]:
-            self.bytes -= rest.add(*item)
-        del self.items[count:]
-        return rest
-
-
-_Job = _Piece | _Failed
-
-
-@dataclass(slots=True)
-class _Pending:
-    """An entry that came, whose payload may be the next thing that the same request brings."""
-
-    entry: Entry
-    data: bytearray = field(default_factory=bytearray)
+def _size(item: _Item) -> int:
+    """The bytes that an entry counts for, with its payload, while it waits."""
+    entry, payload = item
+    return len(payload or b"") + len(entry.encoded)
 
 
 class Arrivals:
@@ -117,12 +70,13 @@ class Arrivals:
         self._stored = stored
         self._curate = curate
         self._grew = grew
-        self._pending: dict[int, _Pending] = {}
-        self._groups: deque[_Group | ForkProof] = deque()
-        self._jobs: deque[_Job] = deque()  # Done when no group waits.
+        # By request: an entry whose payload may be the next thing that the request brings, and the bytes so far.
+        self._pending: dict[int, tuple[Entry, bytearray]] = {}
+        self._items: deque[_Item | ForkProof] = deque()
+        self._jobs: deque[_Job] = deque()  # Done when no item waits.
         self._job_bytes = 0
         self._jobs_due = 0  # Jobs that do not wait for more bytes: the end of a payload, or its failure.
-        self._bytes = 0  # Bytes of groups and jobs together.
+        self._bytes = 0  # Bytes of items and jobs together.
         self._sinks: dict[bytes, PayloadSink] = {}  # Payloads that are being written, by the hash of their entry.
         self._unwanted: set[bytes] = set()  # Hashes of entries that ``curate`` refused; their payloads are dropped.
         self._complete: list[tuple[Entry, PayloadSink]] = []  # Large payloads that are written and have to be synced.
@@ -140,68 +94,67 @@ class Arrivals:
         match event:
             case EntryReceived(request_id, entry):
                 self._settle(request_id)
-                self._pending[request_id] = _Pending(entry)
-            case PayloadReceived(request_id, entry, offset, data, complete, checked):
-                pending = self._pending.get(request_id)
-                if pending is not None and pending.entry is entry and entry.size <= _SMALL:
-                    pending.data += data
-                    if complete:
+                self._pending[request_id] = entry, bytearray()
+            case PayloadReceived(request_id, entry):
+                before, data = self._pending.get(request_id, (None, bytearray()))
+                if before is entry and entry.size <= _SMALL:
+                    data += event.data
+                    if event.complete:
                         del self._pending[request_id]
-                        self._add_item(entry, bytes(pending.data))
+                        self._add_item(entry, bytes(data))
                 else:
                     self._settle(request_id)
-                    self._add_job(_Piece(entry, offset, data, complete, checked), len(data))
-            case PayloadFailed(request_id, entry):
+                    self._add_job(event)
+            case PayloadFailed(request_id):
                 self._pending.pop(request_id, None)
-                self._add_job(_Failed(entry), 0)
+                self._add_job(event)
 
-    def take_proof(self, proof: ForkProof) -> None:
-        """Take a fork proof whose signatures were checked."""
-        self._groups.append(proof)
-
-    def take_entry(self, entry: Entry) -> None:
-        """Take a single entry, without a payload, whose signature was checked."""
-        self._add_item(entry, None)
+    def take_proof(self, entries: tuple[Entry, ...]) -> None:
+        """Take the entries of a fork proof, whose signatures were checked; a single one contradicts an entry held."""
+        proof = ForkProof.of(*entries) if len(entries) > 1 else None
+        if proof is not None:
+            self._items.append(proof)
+        else:
+            self._add_item(entries[0], None)
 
     def end_of_chunk(self) -> None:
         """Everything that was read from the socket at once is taken: start storing.
 
         Entries whose payload has not begun to come do not wait for it: it may take long, or never come.
         """
-        for request_id in [key for key, pending in self._pending.items() if not pending.data]:
-            self._settle(request_id)
+        self._settle(*(key for key, (_, data) in self._pending.items() if not data))
         self._start()
 
-    def _settle(self, request_id: int) -> None:
-        """Send a pending entry off without its payload; a payload that has begun to come becomes a job."""
-        pending = self._pending.pop(request_id, None)
-        if pending is not None:
-            self._add_item(pending.entry, None)
-            if pending.data:
-                self._add_job(_Piece(pending.entry, 0, bytes(pending.data), complete=False, checked=False), 0)
+    def _settle(self, *request_ids: int) -> None:
+        """Send pending entries off without their payloads; a payload that has begun to come becomes a job."""
+        for request_id in request_ids:
+            entry, data = self._pending.pop(request_id, (None, b""))
+            if entry is not None:
+                self._add_item(entry, None)
+                if data:
+                    self._add_job(PayloadReceived(request_id, entry, 0, bytes(data), complete=False, checked=False))
 
     def _add_item(self, entry: Entry, payload: bytes | None) -> None:
         if self._curate is not None and not self._curate(entry, memoryview(payload or b"")):
             self._unwanted.add(entry.hash)
             return
-        if not self._groups or not isinstance(group := self._groups[-1], _Group) or len(group.items) >= GROUP_ENTRIES:
-            group = _Group()
-            self._groups.append(group)
-        self._bytes += group.add(entry, payload)
+        self._items.append((entry, payload))
+        self._bytes += _size((entry, payload))
 
-    def _add_job(self, job: _Job, size: int) -> None:
+    def _add_job(self, job: _Job) -> None:
         if job.entry.hash in self._unwanted:
             return
         self._jobs.append(job)
-        self._job_bytes += size
-        self._jobs_due += not isinstance(job, _Piece) or job.complete
-        self._bytes += size
+        if isinstance(job, PayloadReceived):
+            self._job_bytes += len(job.data)
+            self._bytes += len(job.data)
+        self._jobs_due += _is_last(job)
 
     # -- storing -----------------------------------------------------------------------------------------------
 
     @property
     def _is_due(self) -> bool:
-        return bool(self._groups or self._jobs_due) or self._job_bytes >= _STEP_BYTES
+        return bool(self._items or self._jobs_due) or self._job_bytes >= _STEP_BYTES
 
     def _start(self) -> None:
         if self._task is None and self._failure is None and self._is_due:
@@ -211,27 +164,24 @@ class Arrivals:
         """Wait until less than ``_WAITING_BYTES`` wait; raises the error that storing has failed with."""
         if self._bytes >= _STEP_BYTES:
             self._start()
-        while self._bytes >= _WAITING_BYTES:
-            await self._wait()
-        if self._failure is not None:
-            raise self._failure
+        await self._until(lambda: self._bytes < _WAITING_BYTES)
 
     async def flush(self) -> None:
         """Wait until everything taken is stored, except for payloads whose next bytes have not come.
 
         Raises the error that storing has failed with.
         """
-        while self._task is not None or self._groups or self._jobs or self._finishing:
-            self._jobs_due = max(self._jobs_due, bool(self._jobs))
-            self._start()
-            await self._wait()
-        if self._failure is not None:
-            raise self._failure
+        await self._until(self._is_flushed)
+
+    def _is_flushed(self) -> bool:
+        """Whether nothing waits; otherwise jobs are due now."""
+        self._jobs_due = max(self._jobs_due, bool(self._jobs))
+        self._start()
+        return self._task is None and not (self._items or self._jobs or self._finishing)
 
     async def close(self) -> None:
         """Store all that came, beginnings of payloads included, so that the next session goes on behind them."""
-        for request_id in list(self._pending):
-            self._settle(request_id)
+        self._settle(*self._pending)
         try:
             await self.flush()
         finally:
@@ -242,8 +192,8 @@ class Arrivals:
         """Whether everything taken is stored, except for payloads whose next bytes have not come."""
         return self._task is None and not (self._is_due or self._finishing)
 
-    async def _wait(self) -> None:
-        if self._failure is None:
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while self._failure is None and not holds():
             self._moved.clear()
             await self._moved.wait()
         if self._failure is not None:
@@ -307,26 +257,35 @@ class Arrivals:
 
     def _next_work(self) -> tuple[int, Callable[[], ImportReport]]:
         """What the store is to do next, and how many of the waiting bytes that deals with."""
-        if self._groups:
-            group = self._groups.popleft()
-            if isinstance(group, ForkProof):
-                return 0, partial(self._worker.store.add_proof, group)
-            if rest := group.split(group_entries(self._worker)):
-                self._groups.appendleft(rest)
-            return group.bytes, partial(self._worker.store.add, group.items, authenticated=True, durable=False)
+        if self._items:
+            return self._next_items()
         jobs: list[_Job] = []
         size = 0
         while self._jobs and size < _STEP_BYTES:
             jobs.append(job := self._jobs.popleft())
-            size += len(job.data) if isinstance(job, _Piece) else 0
+            size += len(job.data) if isinstance(job, PayloadReceived) else 0
         self._job_bytes -= size
-        self._jobs_due = sum(not isinstance(job, _Piece) or job.complete for job in self._jobs)
+        self._jobs_due = sum(map(_is_last, self._jobs))
         return size, partial(self._write_all, jobs)
+
+    def _next_items(self) -> tuple[int, Callable[[], ImportReport]]:
+        """The next proof, or a group of entries. Entries in front of a proof are stored before it."""
+        store, most = self._worker.store, group_entries(self._worker)
+        group: list[_Item] = []
+        while self._items and len(group) < most:
+            if isinstance(item := self._items[0], ForkProof):
+                if not group:
+                    self._items.popleft()
+                    return 0, partial(store.add_proof, item)
+                break
+            group.append(item)
+            self._items.popleft()
+        return sum(map(_size, group)), partial(store.add, group, authenticated=True, durable=False)
 
     def _write_all(self, jobs: list[_Job]) -> ImportReport:
         report = ImportReport()
         for job in jobs:
-            if isinstance(job, _Piece):
+            if isinstance(job, PayloadReceived):
                 self._write(job, report)
             else:
                 self._sink(job.entry, abandon=True)
@@ -349,7 +308,7 @@ class Arrivals:
             sink.abandon()
         return sink
 
-    def _write(self, piece: _Piece, report: ImportReport) -> None:
+    def _write(self, piece: PayloadReceived, report: ImportReport) -> None:
         """Write the bytes of a piece behind what is held. Those in front of that came another way."""
         sink = self._sink(piece.entry)
         if sink is None or not sink.wanted:
@@ -368,7 +327,7 @@ class Arrivals:
         if piece.complete:
             self._sinks.pop(piece.entry.hash, None)
 
-    def _complete_sink(self, piece: _Piece, sink: PayloadSink, report: ImportReport) -> None:
+    def _complete_sink(self, piece: PayloadReceived, sink: PayloadSink, report: ImportReport) -> None:
         if not piece.checked:
             sink.distrust()
         if sink.is_large:
@@ -381,3 +340,8 @@ class Arrivals:
         for sink in self._sinks.values():
             sink.close()
         self._sinks.clear()
+
+
+def _is_last(job: _Job) -> bool:
+    """Whether a job does not wait for more bytes: it has the end of a payload, or a payload has failed."""
+    return isinstance(job, PayloadFailed) or job.complete

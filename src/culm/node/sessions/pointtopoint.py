@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from culm.bamboo import Entry, ForkProof
+from culm.bamboo import Entry
 from culm.errors import PayloadMismatch, StoreError
 from culm.node.interests.policy import Policy
 from culm.node.sessions.arrivals import Arrivals
@@ -139,13 +139,9 @@ class PointToPointSession(Session[EventT]):
         self.arrivals.take(event)
 
     def _take_proofs(self, proofs: list[tuple[Entry, ...]]) -> None:
-        """Send the entries of fork proofs on their way to the store; a single one contradicts an entry we hold."""
+        """Send the entries of fork proofs on their way to the store."""
         for entries in proofs:
-            proof = ForkProof.of(*entries) if len(entries) > 1 else None
-            if proof is not None:
-                self.arrivals.take_proof(proof)
-            else:
-                self.arrivals.take_entry(entries[0])
+            self.arrivals.take_proof(entries)
         proofs.clear()
 
     def _refuse(self, entry: Entry, *, is_theirs: bool) -> None:

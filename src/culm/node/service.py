@@ -277,7 +277,7 @@ class NodeService:
                 address = address_of(streams[1]) or address
                 session = await self._calling(url, self._peering.paced(streams, peer))
                 await self._run(session, peer.name, address)
-                wait = backoff.after(config.interval)
+                wait = backoff.jittered(config.interval)
             except CulmError as error:
                 self.roster.troubles[url] = str(error)
                 if session is None:

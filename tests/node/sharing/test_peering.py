@@ -136,9 +136,8 @@ def test_calls_are_bounded(calls: list[tuple[int, float, bool]]) -> None:
     for key, seconds, ends in calls:
         now += seconds
         if ends and open_calls[key]:
-            gate.left(key)
             open_calls[key] -= 1
-        elif gate.call(key, now) is None:
+        elif gate.call(key, now, open_calls[key]) is None:
             taken.append((now, key))
             open_calls[key] += 1
         assert open_calls[key] <= 3
@@ -426,16 +425,27 @@ def test_floods_of_calls_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     """More calls than may be are refused, told once a minute; others are let in meanwhile, and the same one later."""
     clock = Clock()
     mine = peering(clock, max_address_calls=5, max_address_sessions=3)
-    assert [mine.refuses_call(ADDRESS, proves=False) is None for _ in range(5)] == [True] * 3 + [False] * 2
-    assert mine.refuses_call("198.51.100.1", proves=False) is None
-    mine.left(ADDRESS)
-    assert mine.refuses_call(ADDRESS, proves=False) is None
-    for _ in range(100):
-        assert mine.refuses_call(ADDRESS, proves=False) is not None
-    assert len(caplog.records) == 1
-    clock.now += 61
-    mine.left(ADDRESS)
-    assert mine.refuses_call(ADDRESS, proves=False) is None
+    callers = [Caller() for _ in range(5)]
+
+    async def end(*ended: Caller) -> None:
+        for one in ended:
+            assert one.task is not None
+            one.task.cancel()
+        await asyncio.sleep(0.01)
+
+    async def main() -> None:
+        assert [await one.comes(mine, 0) for one in callers] == [True] * 3 + [False] * 2
+        assert await Caller("198.51.100.1").comes(mine, 0)
+        await end(callers[0])
+        callers[0] = Caller()
+        assert await callers[0].comes(mine, 0)
+        assert [await Caller().comes(mine, 0) for _ in range(100)] == [False] * 100
+        assert len(caplog.records) == 1
+        clock.now += 61
+        await end(callers[0])
+        assert await Caller().comes(mine, 0)
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ Specification: docs/specs/bushbaby.md, "WANT".
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 from culm.bamboo import MAX_U64, lipmaa
 from culm.ranges import Range, RangeSet, inclusive_sizes
@@ -30,13 +31,9 @@ def missing(store: ReadableStore, interest: RangeSet, log: Log, high: int, limit
     """The first ``limit`` spans to ask for of a log that the peer holds up to ``high``."""
     if interest == EVERYTHING:
         return store.missing(log, high, limit)
-    found: list[Span] = []
-    for low, last in wanted(interest, high):
-        for span in _pages(store, log, low, last):
-            found += _still_wanted(store, log, interest, span, high)
-            if len(found) >= limit:
-                return found[:limit]
-    return found
+    spans = (span for low, last in wanted(interest, high) for span in _pages(store, log, low, last))
+    parts = (part for span in spans for part in _still_wanted(store, log, interest, span, high))
+    return list(islice(parts, limit))
 
 
 def lacking(
@@ -59,13 +56,12 @@ def lacking(
     narrowed = replace(item, sparse=False, least_size=least, size_limit=limit_size)
     if narrowed.is_empty:
         return []
-    found: list[Span] = []
-    for span in _pages(store, log, max(item.start, low), item.last):
-        for part in [span] if narrowed.metadata else _without(span, narrowed.forbidden):
-            found += [part] if _wants_all(narrowed) else _still_wanted(store, log, [narrowed], part, MAX_U64)
-        if len(found) >= limit:
-            return found[:limit]
-    return found
+    spans: Iterable[Span] = _pages(store, log, max(item.start, low), item.last)
+    if not narrowed.metadata:
+        spans = (part for span in spans for part in _without(span, narrowed.forbidden))
+    if not narrowed.payloads or narrowed.least_size or narrowed.size_limit or narrowed.forbidden:
+        spans = (part for span in spans for part in _still_wanted(store, log, [narrowed], span, MAX_U64))
+    return list(islice(spans, limit))
 
 
 def _without(span: Span, forbidden: Iterable[int]) -> Iterator[Span]:
@@ -98,10 +94,6 @@ def stranded(store: ReadableStore, log: Log, interest: RangeSet, newest: int) ->
         if lookup.entries_around(first) is None:
             found.add(first)
     return sorted(found)
-
-
-def _wants_all(item: Range) -> bool:
-    return item.payloads and not (item.least_size or item.size_limit or item.forbidden)
 
 
 def _pages(store: ReadableStore, log: Log, low: int, high: int) -> Iterator[Span]:

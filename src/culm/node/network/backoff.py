@@ -31,15 +31,12 @@ class Backoff:
         """Note that an attempt failed; the seconds to wait before the next one."""
         wait = min(self._most, self._first * 2.0**self._failures)
         self._failures = min(self._failures + 1, _MAX_DOUBLINGS)
-        return self._jittered(wait)
+        return self.jittered(wait)
 
     def succeeded(self) -> None:
         """Note that a session was good, so that the next failure counts as the first one again."""
         self._failures = 0
 
-    def after(self, seconds: float) -> float:
-        """The seconds to wait after a session that ended well: up to a half less than ``seconds``."""
-        return self._jittered(seconds)
-
-    def _jittered(self, wait: float) -> float:
-        return wait * (0.5 + self._chance() / 2)
+    def jittered(self, seconds: float) -> float:
+        """Up to a half less than ``seconds``: how long to wait, also after a session that ended well."""
+        return seconds * (0.5 + self._chance() / 2)

@@ -33,8 +33,7 @@ _UNTIL = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)  # RFC 5280: "no well-de
 
 def listening_context(identity: Identity) -> ssl.SSLContext:
     """The TLS context of a listener whose identity is ``identity``."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _harden(context)
+    context = _context(ssl.PROTOCOL_TLS_SERVER)
     context.num_tickets = 0  # Sessions are never resumed: a resumed one would skip the proof of the listener's key.
     _load(context, identity)
     return context
@@ -43,16 +42,17 @@ def listening_context(identity: Identity) -> ssl.SSLContext:
 @lru_cache(1)
 def calling_context() -> ssl.SSLContext:
     """The TLS context of a caller. It accepts any certificate, so the caller must compare ``peer_key`` itself."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    _harden(context)
+    context = _context(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE  # There is no authority to ask. ``connect`` compares the key with the address.
     return context
 
 
-def _harden(context: ssl.SSLContext) -> None:
+def _context(side: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols([ALPN])
+    return context
 
 
 def _load(context: ssl.SSLContext, identity: Identity) -> None:

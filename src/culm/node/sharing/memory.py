@@ -27,7 +27,7 @@ class MemoryBudget:
         self._limit = limit
         self._held = 0
         self._by_owner: Counter[str | None] = Counter()
-        self._waiting: set[asyncio.Event] = set()
+        self._freed = asyncio.Event()  # Set when some connection lets go of bytes; the next wait is for a new one.
 
     def share(self, owner: str | None) -> MemoryShare:
         """The part of one connection; ``owner`` is the address at its other end, None if that is not known."""
@@ -55,17 +55,12 @@ class MemoryBudget:
         if not self._by_owner[owner]:
             del self._by_owner[owner]
         if amount < held:
-            for event in self._waiting:
-                event.set()
+            self._freed.set()
+            self._freed = asyncio.Event()
 
     async def wait(self) -> None:
         """Wait until some connection lets go of bytes."""
-        event = asyncio.Event()
-        self._waiting.add(event)
-        try:
-            await event.wait()
-        finally:
-            self._waiting.discard(event)
+        await self._freed.wait()
 
 
 class MemoryShare:

@@ -106,16 +106,11 @@ class Peering:
         if not self._has_slot(address, others):
             reason = f"{others} connections are open already (max_sessions is {self.config.limits.max_sessions})"
             _logger.warning("refused a connection", extra={"peer": place, "reason": reason})
-            self.left(address)
             writer.close()
             return False
         self._slots.take(address, (place, task))
-        task.add_done_callback(lambda _: self._over(address, (place, task)))
+        task.add_done_callback(lambda _: self._slots.leave(address, (place, task)))
         return True
-
-    def _over(self, address: str | None, call: _Call) -> None:
-        self._slots.leave(address, call)
-        self.left(address)
 
     def _has_slot(self, address: str | None, others: int) -> bool:
         if others - self._slots.going < self.config.limits.max_sessions:
@@ -130,24 +125,18 @@ class Peering:
         return True
 
     def refuses_call(self, address: str | None, *, proves: bool) -> str | None:
-        """Why an incoming connection is refused for its address alone; None if it is not, then ``left`` is due."""
+        """Why an incoming connection is refused for its address alone; None if it is not."""
         if address is None:
             return None
         now = self._clock()
-        reason = self._gate.call(address, now)
+        reason = self._gate.call(address, now, self._slots.open(address))
         if reason is not None:
             self._log_refusal(address, reason, now)
             return reason
         left = self._addresses.refused_for(address, now)
         if left and not proves and not self._addresses.lets_through(address, now):
-            self._gate.left(address)
             return f"refused for another {left:.0f} s"
         return None
-
-    def left(self, address: str | None) -> None:
-        """An incoming connection that was not refused has ended."""
-        if address is not None:
-            self._gate.left(address)
 
     def refuses_peer(self, identity: bytes, address: str | None) -> str | None:
         """Why a peer that has proved this identity is refused, or None."""

@@ -43,7 +43,7 @@ class Penalties(Generic[Key]):
         self._first = first
         self._most = most
         self._capacity = capacity
-        self._records: OrderedDict[Key, _Record] = OrderedDict()
+        self._records: dict[Key, _Record] = {}
 
     def __len__(self) -> int:
         return len(self._records)
@@ -111,29 +111,20 @@ class CallGate(Generic[Key]):
         self._at_once = at_once
         self._capacity = capacity
         self._calls: OrderedDict[Key, tuple[float, float]] = OrderedDict()  # Calls left, and when that was counted.
-        self._open: dict[Key, int] = {}
 
     def __len__(self) -> int:
         return len(self._calls)
 
-    def call(self, key: Key, now: float) -> str | None:
-        """Count a call; why it is refused, or None. In the latter case call ``left`` when the connection ends."""
+    def call(self, key: Key, now: float, is_open: int) -> str | None:
+        """Count a call of an address with ``is_open`` connections already; why it is refused, or None."""
         left, at = self._calls.pop(key, (float(self._burst), now))
         left = min(float(self._burst), left + max(0.0, now - at) * self._rate)
         refusal = None
         if left < 1:
             refusal = f"its address made more than {self._burst} calls a minute (max_address_calls)"
-        elif self._open.get(key, 0) >= self._at_once:
+        elif is_open >= self._at_once:
             refusal = f"its address has {self._at_once} connections open already (max_address_sessions)"
         self._calls[key] = left - (refusal is None), now
         while len(self._calls) > self._capacity:
             self._calls.popitem(last=False)
-        if refusal is None:
-            self._open[key] = self._open.get(key, 0) + 1
         return refusal
-
-    def left(self, key: Key) -> None:
-        """The connection of an admitted call has ended."""
-        count = self._open.pop(key, 0) - 1
-        if count > 0:
-            self._open[key] = count

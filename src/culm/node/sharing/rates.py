@@ -173,10 +173,6 @@ class PacedWriter:
             await asyncio.wait([self._task])
         await self._writer.wait_closed()
 
-    def is_closing(self) -> bool:
-        """Whether ``close`` was called, here or on the real stream."""
-        return self._closes or self._writer.is_closing()
-
     def get_extra_info(self, name: str, default: object = None) -> object:
         """As the real writer's."""
         return self._writer.get_extra_info(name, default)

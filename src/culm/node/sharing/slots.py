@@ -26,12 +26,16 @@ class Slots(Generic[Call]):
 
     def __init__(self) -> None:
         self._calls: dict[str | None, dict[Call, None]] = {}
-        self._going: set[Call] = set()  # Told to end, and not over yet: no longer counted for their address.
+        self._going: dict[Call, str | None] = {}  # Told to end, and not over yet, with their addresses.
 
     @property
     def going(self) -> int:
         """How many connections were told to end and have not yet; at most ``MOST_GOING``."""
         return len(self._going)
+
+    def open(self, address: str | None) -> int:
+        """How many connections of an address are open, those that were told to end included."""
+        return len(self._calls.get(address, ())) + list(self._going.values()).count(address)
 
     def take(self, address: str | None, call: Call) -> None:
         """A connection from an address takes a slot."""
@@ -39,7 +43,7 @@ class Slots(Generic[Call]):
 
     def leave(self, address: str | None, call: Call) -> None:
         """A connection is over, whether it was told to end or not."""
-        self._going.discard(call)
+        self._going.pop(call, None)
         self._remove(address, call)
 
     def displaced_by(self, address: str | None) -> Call | None:
@@ -55,7 +59,7 @@ class Slots(Generic[Call]):
             return None
         call = next(reversed(calls))
         self._remove(crowded, call)
-        self._going.add(call)
+        self._going[call] = crowded
         return call
 
     def _remove(self, address: str | None, call: Call) -> None:

@@ -27,21 +27,7 @@ from culm.transfer import Kept
 from culm.types import Log
 
 Run = tuple[int, int]
-
-
-class _Nothing:
-    """The lookup of a log that is not shared: nothing is held, as far as a peer can see."""
-
-    is_forked = False
-
-    def entries_around(self, seq: int) -> Run | None:  # noqa: ARG002
-        return None
-
-    def payloads_around(self, seq: int) -> Run | None:  # noqa: ARG002
-        return None
-
-    def payload_extent(self) -> Run | None:
-        return None
+_NO_LOG: Log = b"", 0  # No store holds anything of it, because an author has 32 bytes.
 
 
 class _Locked:
@@ -98,12 +84,9 @@ class StoreSource:
 
     # -- for peers ---------------------------------------------------------------------------------------------
 
-    def held(self, log: Log) -> _Locked | _Nothing:
+    def held(self, log: Log) -> _Locked:
         """What a peer may know of a log that we hold: everything if it is shared, nothing otherwise."""
-        if not self.policy.shares(log):
-            return _Nothing()
-        with self._lock:
-            return _Locked(self._store.lookup(log), self._lock)
+        return self.lookup(log if self.policy.shares(log) else _NO_LOG)
 
     def page(self, log: Log, seq: int, *, ascending: bool, limit: int) -> list[Kept]:
         """Up to ``limit`` verified entries from ``seq`` on, with handles of their payloads."""

@@ -209,11 +209,6 @@ class NodeService:
 
         ``proves``: the protocol proves identities. The current task becomes one of the node's.
         """
-        if self.config.policy.allow_peers and not proves:
-            reason = "this node has a list of allowed peers, and callers of this protocol cannot prove who they are"
-            _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": reason})
-            writer.close()
-            return False
         others = len(self.sessions) + self._comparisons + self._greeting
         if not self._peering.take_call(writer, others, proves=proves):
             return False

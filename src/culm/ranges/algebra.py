@@ -39,7 +39,9 @@ def lower(one: int, other: int) -> int:
 
 def hull(a: Range, b: Range) -> Range:
     """The join of two ranges: a restriction stays only if both have it. Associative, commutative, idempotent."""
-    return _join(a, b, tuple(seq for seq in a.forbidden if b.forbids(seq)))
+    with_payloads = [item for item in (a, b) if item.payloads]
+    listed = {*a.forbidden, *b.forbidden}
+    return _join(a, b, tuple(seq for seq in listed if all(item.forbids(seq) for item in with_payloads)))
 
 
 def merge(a: Range, b: Range) -> tuple[Range, bool]:
@@ -47,7 +49,7 @@ def merge(a: Range, b: Range) -> tuple[Range, bool]:
     if a.is_empty or b.is_empty:
         return (b if a.is_empty else a), True
     kept = tuple(seq for seq in {*_listed(a), *_listed(b)} if _without_payload(a, seq) and _without_payload(b, seq))
-    joined = _join(a, b, kept, keep_all=True)
+    joined = _join(a, b, kept)
     return joined, is_exact(a, b, joined)
 
 
@@ -65,7 +67,7 @@ def _without_payload(item: Range, seq: int) -> bool:
     return not item.covers(seq)
 
 
-def _join(a: Range, b: Range, forbidden: tuple[int, ...], *, keep_all: bool = False) -> Range:
+def _join(a: Range, b: Range, forbidden: tuple[int, ...]) -> Range:
     if a.is_empty or b.is_empty:
         return b if a.is_empty else a
     start = min(a.start, b.start)
@@ -74,7 +76,6 @@ def _join(a: Range, b: Range, forbidden: tuple[int, ...], *, keep_all: bool = Fa
     if a.payloads != b.payloads:
         one = a if a.payloads else b
         least, limit = one.least_size, one.size_limit
-        forbidden = forbidden if keep_all else one.forbidden
     head, tail = min(_head(a), _head(b)), upper(_tail(a), _tail(b))
     return Range(
         start,

@@ -9,7 +9,6 @@ item: too much costs some bytes, too little would never be noticed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from math import inf
 
 from culm.bamboo import MAX_U64, decode_varu64, encode_varu64
 from culm.errors import EncodingError
@@ -28,19 +27,14 @@ _LOOK_BACK = 4
 
 
 class RangeSet:
-    """Ranges of one log, sorted by start, none empty. An immutable value; operations give new sets.
+    """At most ``most`` ranges of one log, sorted by start, none empty. A value: operations give new sets."""
 
-    ``waste``: the most numbers in a row that a merge may add without anybody asking for them (0: none). ``most``: the
-    most ranges in the set.
-    """
+    __slots__ = ("_farthest", "_ranges", "most")
 
-    __slots__ = ("_farthest", "_ranges", "most", "waste")
-
-    def __init__(self, ranges: Iterable[Range] = (), *, waste: int = 0, most: int = MAX_RANGES) -> None:
-        self.waste = waste
+    def __init__(self, ranges: Iterable[Range] = (), *, most: int = MAX_RANGES) -> None:
         self.most = most
         normal = (normalise(item) for item in ranges)  # which empties a range that excludes all it names
-        self._ranges = _kept_few([item for item in normal if not item.is_empty], waste, most)
+        self._ranges = _kept_few([item for item in normal if not item.is_empty], most)
         # An interval tree over the sorted list: each middle element has the greatest end of its part. It lets a search
         # skip every part that ends before a number.
         self._farthest = [0] * len(self._ranges)
@@ -75,7 +69,7 @@ class RangeSet:
 
     def add(self, *ranges: Range) -> RangeSet:
         """A new set with more ranges."""
-        return RangeSet([*self._ranges, *ranges], waste=self.waste, most=self.most)
+        return RangeSet([*self._ranges, *ranges], most=self.most)
 
     def _near(self, seq: int) -> Iterator[Range]:
         """The ranges whose span includes a number, looking at O(log k) others of the k ranges."""
@@ -107,7 +101,7 @@ class RangeSet:
         for item in self._ranges:
             # The pieces so far count as held, so that overlapping ranges of the set give no item twice.
             pieces += difference(item, [*have, *pieces], newest)
-        return RangeSet(pieces, waste=self.waste, most=max(self.most, len(pieces)))
+        return RangeSet(pieces, most=max(self.most, len(pieces)))
 
     # -- as bytes ----------------------------------------------------------------------------------------------
 
@@ -116,16 +110,12 @@ class RangeSet:
         return encode_varu64(len(self._ranges)) + b"".join(item.encode() for item in self._ranges)
 
     @staticmethod
-    def decode(
-        data: bytes, *, allow_open: bool = True, allow_sparse: bool = True, max_ranges: int = MAX_RANGES
-    ) -> RangeSet:
+    def decode(data: bytes, *, max_ranges: int = MAX_RANGES) -> RangeSet:
         """The set that ``data`` is the encoding of; ``EncodingError`` if it is none, or has too many ranges."""
-        count, at = decode_varu64(data)
-        if count > max_ranges:
-            raise EncodingError(f"{count} ranges; at most {max_ranges} are taken", 0)
+        count, at = _pull_count(data, max_ranges)
         ranges = []
         for _ in range(count):
-            item, at = decode_prefix(data, at, allow_open=allow_open, allow_sparse=allow_sparse)
+            item, at = decode_prefix(data, at)
             ranges.append(item)
         if at != len(data):
             raise EncodingError(f"{len(data) - at} bytes follow the ranges", at)
@@ -143,9 +133,7 @@ class UnreadRanges(RangeSet):
 
     def __init__(self, data: Buffer) -> None:
         self._data = bytes(data)
-        count, at = decode_varu64(self._data)
-        if count > MAX_RANGES:
-            raise EncodingError(f"{count} ranges; at most {MAX_RANGES} are taken", 0)
+        count, at = _pull_count(self._data, MAX_RANGES)
         if count > len(self._data) - at or (not count and at < len(self._data)):
             raise EncodingError(f"{count} ranges cannot be in {len(self._data) - at} bytes", at)
 
@@ -171,11 +159,18 @@ class UnreadRanges(RangeSet):
         return self._data
 
 
-def _kept_few(ranges: list[Range], waste: int, most: int) -> list[Range]:
-    """Merge neighbours where that is exact or wastes little; then the cheapest pairs until ``most`` ranges are left."""
+def _pull_count(data: bytes, most: int) -> tuple[int, int]:
+    count, at = decode_varu64(data)
+    if count > most:
+        raise EncodingError(f"{count} ranges; at most {most} are taken", 0)
+    return count, at
+
+
+def _kept_few(ranges: list[Range], most: int) -> list[Range]:
+    """Merge neighbours where that is exact; then the cheapest pairs until ``most`` ranges are left."""
     kept: list[Range] = []
     for item in sorted(ranges, key=_order):
-        _push(kept, item, waste)
+        _push(kept, item)
     kept.sort(key=_order)
     if len(kept) <= most:
         return kept
@@ -194,15 +189,12 @@ def _order(item: Range) -> tuple[int, int, bytes]:
     return item.start, item.last, item.encode()
 
 
-def _push(kept: list[Range], item: Range, waste: int) -> None:
-    """Add a range that starts at or after all others; merge it with the last few as long as that is exact or cheap."""
+def _push(kept: list[Range], item: Range) -> None:
+    """Add a range that starts at or after all others; merge it with the last few as long as that is exact."""
     back = 1
     while back <= min(len(kept), _LOOK_BACK):
-        if not waste and _are_apart(kept[-back], item):
-            back += 1
-            continue
-        joined, exact = merge(kept[-back], item)
-        if exact or _wasted(kept[-back], item) <= waste:
+        joined, exact = (item, False) if _are_apart(kept[-back], item) else merge(kept[-back], item)
+        if exact:
             del kept[-back]
             item, back = normalise(joined), 1
         else:
@@ -218,16 +210,6 @@ def _are_apart(a: Range, b: Range) -> bool:
     if upper.start <= lower.last + 1:
         return False
     return not (a.sparse and b.sparse) or step(upper.start, lower.start) != lower.last
-
-
-def _wasted(before: Range, after: Range) -> float:
-    """How many numbers a merge of two dense spans adds; infinite if the ranges differ in more than their span."""
-    for item in (before, after):
-        if item.sparse and not item.is_single:
-            return inf
-    if _content(before) != _content(after):
-        return inf
-    return max(0, after.start - before.last - 1)
 
 
 def _content(item: Range) -> tuple[object, ...]:

@@ -15,7 +15,6 @@ from culm.errors import PayloadMismatch, StoreError
 from culm.node.interests.policy import Policy
 from culm.node.sessions.arrivals import Arrivals
 from culm.node.sessions.session import Context, Purpose, Session
-from culm.node.sessions.stats import REFUSALS_KEPT, tell_refused
 from culm.node.sharing.rates import Streams
 from culm.store import ImportReport
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
@@ -148,10 +147,7 @@ class PointToPointSession(Session[EventT]):
         reason = "the payload does not match the hash in its entry"
         if not is_theirs:
             reason += "; its beginning was held before, so either that or what the peer sent is wrong"
-        if len(self.stats.refused) < REFUSALS_KEPT:
-            tell_refused(entry.place, reason)
-        error = PayloadMismatch(reason, entry.place) if is_theirs else StoreError(reason)
-        self.stats.note_refused([(entry.place, error)])
+        self.stats.note_refused(entry.place, PayloadMismatch(reason, entry.place) if is_theirs else StoreError(reason))
 
     def _was_stored(self, report: ImportReport) -> None:
         self.note_stored(report)

@@ -17,7 +17,7 @@ from culm.node.culm.claims import Claims
 from culm.node.interests.policy import Policy
 from culm.node.sessions.driver import Driver
 from culm.node.sessions.speaker import Speaker
-from culm.node.sessions.stats import REFUSALS_KEPT, SessionStats, tell_refused
+from culm.node.sessions.stats import SessionStats
 from culm.node.sharing.memory import MemoryShare
 from culm.node.sharing.rates import Streams
 from culm.node.storage.source import StoreSource
@@ -157,8 +157,7 @@ class Session(Speaker[EventT]):
         """Count what the store took and refused; the node hears of what is new."""
         stats = self.stats
         stats.forks += len(report.forks)
-        for place, error in report.refused[: REFUSALS_KEPT - len(stats.refused)]:
-            tell_refused(place, error, peer)
-        stats.note_refused(report.refused)
+        for place, error in report.refused:
+            stats.note_refused(place, error, peer)
         if report.added or report.payloads:
             self._context.stored()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 
 from culm.errors import CulmError, InvalidEntry, NetworkError, Place, RemoteProtocolError
@@ -52,12 +51,12 @@ class SessionStats:
     forks: int = 0
     offences: int = 0
 
-    def note_refused(self, refused: Iterable[tuple[Place | None, CulmError]]) -> None:
-        """Count refusals, and keep the texts of the first ones. Only an ``InvalidEntry`` is an offence."""
-        for place, error in refused:
-            self.offences += isinstance(error, InvalidEntry)
-            if len(self.refused) < REFUSALS_KEPT:
-                self.refused.append(f"{place}: {error}")
+    def note_refused(self, place: Place | None, error: CulmError, peer: str | None = None) -> None:
+        """Count a refusal, and tell and keep the first ones. Only an ``InvalidEntry`` is an offence."""
+        self.offences += isinstance(error, InvalidEntry)
+        if len(self.refused) < REFUSALS_KEPT:
+            tell_refused(place, error, peer)
+            self.refused.append(f"{place}: {error}")
 
     def check_offences(self) -> None:
         """``RemoteProtocolError`` if there were more than ``MAX_OFFENCES``."""

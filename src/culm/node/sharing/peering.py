@@ -100,17 +100,19 @@ class Peering:
         """
         address, place, task = address_of(writer), place_of(writer), asyncio.current_task()
         assert task is not None  # noqa: S101 - asyncio starts a task for each incoming connection
-        if self.refuses_call(address, proves=proves) is not None:
-            writer.close()
-            return False
-        if not self._has_slot(address, others):
+        reason = ""
+        if self.config.policy.allow_peers and not proves:
+            reason = "this node has a list of allowed peers, and callers of this protocol cannot prove who they are"
+        elif self.refuses_call(address, proves=proves) is None:
+            if self._has_slot(address, others):
+                self._slots.take(address, (place, task))
+                task.add_done_callback(lambda _: self._slots.leave(address, (place, task)))
+                return True
             reason = f"{others} connections are open already (max_sessions is {self.config.limits.max_sessions})"
+        if reason:
             _logger.warning("refused a connection", extra={"peer": place, "reason": reason})
-            writer.close()
-            return False
-        self._slots.take(address, (place, task))
-        task.add_done_callback(lambda _: self._slots.leave(address, (place, task)))
-        return True
+        writer.close()
+        return False
 
     def _has_slot(self, address: str | None, others: int) -> bool:
         if others - self._slots.going < self.config.limits.max_sessions:
@@ -166,10 +168,8 @@ class Peering:
         """
         # Greedy peers pass payloads on before anybody could check them, so a wrong one says nothing about the sender.
         lied = bool(stats.offences) and not self.config.proposals.greedy
-        if isinstance(error, ProtocolError):
-            self._blame(name, address, identity, str(error))
-        elif lied:
-            self._blame(name, address, identity, stats.refused[0])
+        if lied or isinstance(error, ProtocolError):
+            self._blame(name, address, identity, str(error) if isinstance(error, ProtocolError) else stats.refused[0])
         elif stats.entries_received + stats.entries_sent and error is None:
             now = self._clock()
             if identity is not None:

@@ -33,7 +33,6 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
-from itertools import islice
 from typing import ParamSpec, TypeVar, cast
 
 from culm.node.sharing.threads import Worker
@@ -59,14 +58,10 @@ class Turns:
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._free = at_once
         self._waiting: dict[str | None, deque[asyncio.Future[None]]] = {}
-        self._used: OrderedDict[str | None, float] = (
-            OrderedDict()
-        )  # The accounts, in seconds; comparable, not absolute.
+        self._used: OrderedDict[str | None, float] = OrderedDict()  # Accounts, in seconds; comparable, not absolute.
         self._held: Counter[str | None] = Counter()  # Turns of each owner that have begun and are not over.
         self._lately: OrderedDict[str, float] = OrderedDict()  # When the latest two addresses began their last turns.
-        self._floor = (
-            0.0  # The account of the owner that began last: an owner that is new, or has paused, starts there.
-        )
+        self._floor = 0.0  # The account of the owner that began last: one that is new, or has paused, starts there.
         self._in_a_row = 0.0  # Seconds of turns since the loop went round.
         self._is_due = False  # Whether ``_grant`` is going to be called.
 
@@ -126,11 +121,8 @@ class Turns:
 
     def has_others(self, owner: str | None) -> bool:
         """Whether an address other than ``owner`` had a turn lately. False for the node itself (None)."""
-        if owner is None or len(self._lately) < 2:
-            return False
-        latest = list(islice(reversed(self._lately.items()), 2))
-        other, at = latest[0] if latest[0][0] != owner else latest[1]
-        return clock() - at < _LATELY and other != owner
+        since = clock() - _LATELY
+        return owner is not None and any(other != owner and at > since for other, at in self._lately.items())
 
     def _standing(self, owner: str | None) -> float:
         return max(self._floor, self._used.get(owner, 0.0))

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -93,7 +93,7 @@ class NodeService:
         *,
         stop: asyncio.Event,
         listening: Callable[[PeerUrl], None] = lambda _: None,
-        beside: Callable[[], Awaitable[None]] | None = None,
+        beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         """Listen, contact the peers, and go on until ``stop`` is set.
 
@@ -151,8 +151,8 @@ class NodeService:
         """Keep contact with one more peer, until the task is cancelled or the node stops."""
         return self._start(self._keep_contact(url))
 
-    def _start(self, work: object) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
         self._keep(task)
         return task
 
@@ -163,19 +163,30 @@ class NodeService:
 
     async def _accept(self, url: PeerUrl, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a caller at one of our addresses, until the connection ends. asyncio runs this as a task of its own."""
-        scheme = scheme_of(url)
-        if not self._admitted(writer, proves=scheme.proves_identity):
+        scheme, task = scheme_of(url), asyncio.current_task()
+        assert task is not None  # noqa: S101 - asyncio starts a task for each incoming connection
+        others = len(self.sessions) + self._comparisons + self._greeting
+        if not self._peering.take_call(writer, others, proves=scheme.proves_identity):
             return
+        self._keep(task)
+        if not scheme.proves_identity:
+            self._unproved[writer] = None
+            task.add_done_callback(lambda _: self._unproved.pop(writer))
         # The error is in the log already; or the node stops. Passed on, asyncio would report the task as failed.
         with suppress(CulmError, asyncio.CancelledError):
-            if url.is_secure:
-                await self._greet(writer)
-            streams = self._peering.paced((reader, writer))
-            if scheme.session is None:
-                await self._compare(streams)
-            else:
-                session = scheme.session(self._context_of(writer, self.config), streams, Purpose())
-                await self._run(session, place_of(writer), address_of(writer))
+            await self._serve(url, (reader, writer))
+
+    async def _serve(self, url: PeerUrl, streams: Streams) -> None:
+        writer = streams[1]
+        if url.is_secure:
+            await self._greet(writer)
+        paced = self._peering.paced(streams)
+        make = scheme_of(url).session
+        if make is None:
+            await self._compare(paced)
+        else:
+            session = make(self._context_of(writer, self.config), paced, Purpose())
+            await self._run(session, place_of(writer), address_of(writer))
 
     async def _greet(self, writer: asyncio.StreamWriter) -> None:
         """Do the TLS handshake with a caller; raises ``NetworkError`` if it fails or takes too long."""
@@ -203,21 +214,6 @@ class NodeService:
             self._peering.ended(place, address, None, SessionStats(), error)
         finally:
             self._comparisons -= 1
-
-    def _admitted(self, writer: asyncio.StreamWriter, *, proves: bool = False) -> bool:
-        """Whether to serve an incoming connection; otherwise it is closed here.
-
-        ``proves``: the protocol proves identities. The current task becomes one of the node's.
-        """
-        others = len(self.sessions) + self._comparisons + self._greeting
-        if not self._peering.take_call(writer, others, proves=proves):
-            return False
-        if not proves:
-            self._unproved[writer] = None
-        if (task := asyncio.current_task()) is not None:
-            self._keep(task)
-            task.add_done_callback(lambda _: self._unproved.pop(writer, None))
-        return True
 
     def _context_of(self, writer: asyncio.StreamWriter, config: NodeConfig) -> Context:
         """What a session on this connection shares with the node."""

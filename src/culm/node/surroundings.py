@@ -35,13 +35,13 @@ def some_threads() -> Executor:
     return ThreadPoolExecutor(AT_ONCE, thread_name_prefix="culm-turn")
 
 
-def written(path: Path) -> tuple[int, int] | None:
-    """When a file was written last (nanoseconds), and its size; None if it is not there."""
+def written(path: Path) -> tuple[int, int, int] | None:
+    """When a file was written last (nanoseconds), its size and its inode; None if it is not there."""
     try:
         status = path.stat()
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_size
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 @dataclass(frozen=True, slots=True)

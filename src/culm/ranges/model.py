@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from heapq import merge
 from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, encode_varu64
@@ -183,15 +184,8 @@ class Range:
 
     def wanted(self, newest: int, sizes: Callable[[int], int]) -> Iterator[Item]:
         """Everything to send for the range: items and certificates, merged in ascending order."""
-        certificates = self.certificates(newest)
-        at = 0
-        for item in self.items(newest, sizes):
-            while at < len(certificates) and certificates[at] < item.seq:
-                yield Item(certificates[at], metadata=True, payload=False)
-                at += 1
-            yield item
-        for seq in certificates[at:]:
-            yield Item(seq, metadata=True, payload=False)
+        certificates = (Item(seq, metadata=True, payload=False) for seq in self.certificates(newest))
+        return merge(certificates, self.items(newest, sizes))
 
     # -- as bytes ----------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ path has to be stored. A path has at most about 200 steps, up to 2^64 - 1 and th
 """
 
 from collections.abc import Callable
+from itertools import takewhile
 
 from culm.bamboo import MAX_U64, lipmaa, path, spine
 
@@ -65,9 +66,4 @@ def meet_tail(tail: int, end: int) -> int:
 
 def last_before_gap(numbers: list[int], held: Callable[[int], bool]) -> int:
     """The last of the numbers before the first that is not held; 0 if the first is not."""
-    last = 0
-    for seq in numbers:
-        if not held(seq):
-            break
-        last = seq
-    return last
+    return [0, *takewhile(held, numbers)][-1]

@@ -17,18 +17,9 @@ from culm.bamboo import MAX_U64, read_u64
 from culm.errors import ConfigError
 from culm.ranges.model import EMPTY, Range
 
-_UNITS = {
-    "": 1,
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-    "tib": 2**40,
-}
+_UNITS = {"": 1, "b": 1}
+for _power, _letter in enumerate("kmgt", start=1):
+    _UNITS |= {f"{_letter}b": 1000**_power, f"{_letter}ib": 1024**_power}
 _SPAN = re.compile(r"(0|[1-9][0-9]*)(?:(\.\.)(0|[1-9][0-9]*)?)?\Z")
 _SIZE = re.compile(r"([0-9]+)([a-z]*)\Z", re.IGNORECASE)
 _FORMS = "N, N.. or N..M"

@@ -155,8 +155,8 @@ def test_an_offer_behind_a_fork_that_comes_to_light(tmp_path: Path, offered_agai
             fetching.offered([first])
             task = asyncio.create_task(fetching.run())
             await until(lambda: len(transfer.asked) == 1)
-            with source.lock:
-                ours.add(log.items([log.entries[0], *log.entries[5:], log.make(6, b"another")]))
+            added = log.items([log.entries[0], *log.entries[5:], log.make(6, b"another")])
+            source.ask(lambda _: ours.add(added))  # while no question is answered
             fetching.finished([key(log)])
             await until(lambda: len(transfer.asked) == 2)
             if offered_again:

@@ -27,6 +27,7 @@ from culm.node.storage.source import StoreSource
 from culm.node.surroundings import clock
 from culm.ranges import RangeSet
 from culm.session import Offer
+from culm.store import ReadableStore
 from culm.types import Log
 
 _AT_ONCE = 64  # Logs asked for at a time: enough to fill a link with small logs; each has requests open meanwhile.
@@ -199,7 +200,7 @@ class Fetching:
             if log in self._busy or log in self._waiting:
                 continue
             try:
-                request = self._request(log, offer)
+                request = self._source.ask(self._request, log, offer)
             except EncodingError as error:
                 raise RemoteProtocolError(f"the peer's offer holds ranges that cannot be used: {error}") from None
             if request is not None:
@@ -208,19 +209,17 @@ class Fetching:
                 useless.append((log, offer))
         return chosen, useless
 
-    def _request(self, log: Log, offer: Offer | None) -> _Request | None:
+    def _request(self, store: ReadableStore, log: Log, offer: Offer | None) -> _Request | None:
         """What to ask for of a log; None if the peer has nothing for us."""
-        with self._source.lock:
-            store, policy = self._source.store, self._source.policy
-            fork = lowest_fork(store, log)
-            if offer is None:
-                return _Request(None, RangeSet(), newest_held(store, log) or None, fork)
-            if not lacks(store, policy, offer):
-                return None
-            doubt = doubted(store, offer)
-            if knows_lower_fork(store, offer):  # Asked for its entry there, the peer answers with the proof.
-                doubt = offer.fork
-            return _Request(offer, asked_of(policy, offer), doubt or None, fork)
+        policy, fork = self._source.policy, lowest_fork(store, log)
+        if offer is None:
+            return _Request(None, RangeSet(), newest_held(store, log) or None, fork)
+        if not lacks(store, policy, offer):
+            return None
+        doubt = doubted(store, offer)
+        if knows_lower_fork(store, offer):  # Asked for its entry there, the peer answers with the proof.
+            doubt = offer.fork
+        return _Request(offer, asked_of(policy, offer), doubt or None, fork)
 
     def _look_at_finished(self) -> list[_Again]:
         """The logs to ask for again, of those that have come; see the module's last paragraph. On a thread."""
@@ -229,9 +228,8 @@ class Fetching:
             log = self._finished.pop()
             request = self._busy[log]
             offer = self._later.pop(log, None) if request.offer is None else request.offer
-            with self._source.lock:
-                fork = lowest_fork(self._source.store, log)
-                lacking = offer is not None and lacks(self._source.store, self._source.policy, offer)
+            fork = self._source.ask(lowest_fork, log)
+            lacking = offer is not None and self._source.ask(lacks, self._source.policy, offer)
             if fork != request.fork:
                 again.append(_Again(log, offer, in_any_case=True))
             elif lacking and self._tries.get(log, 0) < _MOST_TRIES:

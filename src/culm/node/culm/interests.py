@@ -12,13 +12,13 @@ harm: the store does not take what it forgot.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from culm.bamboo import encode_varu64
 from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
 from culm.ranges import Range, RangeSet
 from culm.session import Interests
+from culm.store import ReadableStore
 from culm.types import Log
 
 MAX_RUNS = 65_536  # Runs of forgotten payloads that are looked at in one log, which bounds the time that takes.
@@ -28,14 +28,7 @@ MAX_FORBIDDEN_BYTES = 1024  # Bytes of the forbidden numbers of one range: a rec
 Run = tuple[int, int]
 
 
-class Forgetful(Protocol):
-    """A store, or a node's source: what can say what was forgotten."""
-
-    def forgotten(self, log: Log, limit: int) -> list[Run]:
-        """The first ``limit`` runs of entries of a log whose payload was forgotten, ascending."""
-
-
-def interest_for_peer(store: Forgetful, policy: Policy, log: Log) -> RangeSet:
+def interest_for_peer(store: ReadableStore, policy: Policy, log: Log) -> RangeSet:
     """The interest in one log without what was forgotten of it, within the limits that every receiver has."""
     interest = policy.interest(log)
     if not len(interest) or not (runs := store.forgotten(log, MAX_RUNS)):
@@ -47,7 +40,7 @@ def interest_for_peer(store: Forgetful, policy: Policy, log: Log) -> RangeSet:
     return RangeSet(told, most=max(interest.most, len(told)))
 
 
-def interests_for_peer(store: Forgetful, policy: Policy) -> Interests:
+def interests_for_peer(store: ReadableStore, policy: Policy) -> Interests:
     """All interests of a policy, as they are told to every peer.
 
     The key ``()`` stands for all authors that are not named. Authors that are not wanted are named with no ranges.

@@ -47,6 +47,7 @@ from culm.session import (
     Transferred,
 )
 from culm.session.handshake import NONCE_BYTES
+from culm.store import SQLiteStore
 from culm.types import Log
 
 _OFFER_SECONDS = 0.05  # Changes within this time are offered together, because an append seldom comes alone.
@@ -128,7 +129,7 @@ class CulmSession(Session[Event]):
 
     async def _live_on(self) -> None:
         await self._opened.wait()
-        self.connection.tell_interests(interests_for_peer(self._source, self.config.policy))
+        self.connection.tell_interests(self._source.ask(interests_for_peer, self.config.policy))
         self.driver.wake()
         await until_one_ends(self._transfer.run(), self.discovery.run(), self._fetching.run(), self._offer_news())
 
@@ -155,7 +156,7 @@ class CulmSession(Session[Event]):
         self.config = self.discovery.config = replace(self.config, policy=policy)
         self._transfer.config = replace(self._transfer.config, policy=policy)
         if self._opened.is_set():
-            self.connection.tell_interests(interests_for_peer(self._source, policy))
+            self.connection.tell_interests(self._source.ask(interests_for_peer, policy))
             self.discovery.again()
             self.driver.wake()
 
@@ -260,13 +261,12 @@ class CulmSession(Session[Event]):
 
     def _news_for_peer(self) -> list[Offer]:
         assert self._offered_change is not None  # noqa: S101 - set by the caller
-        self._offered_change, logs = self._source.changed_logs(self._offered_change)
+        self._offered_change, logs = self._source.ask(SQLiteStore.changed_logs, self._offered_change)
         theirs, policy = self.connection.their_interests, self.config.policy
         found = []
         for log in logs:
             if theirs.wants(log) and policy.shares(log):
-                with self._source.lock:
-                    offer = offer_of(self._source.store, log)
+                offer = self._source.ask(offer_of, log)
                 if self._peer_has.get(log) != _mark(offer):
                     found.append(offer)
         return found

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from culm.bamboo import MAX_U64
+from culm.node.interests.missing import lacking, stranded
 from culm.node.intervals.followed import METADATA, Content, Followed, Span
 from culm.node.intervals.options import FollowOptions
 from culm.node.storage.source import StoreSource
@@ -48,7 +49,7 @@ class Missing:
             followed.lowest = max(followed.lowest, least_missing)
         # Next, the first entries of paths that held entries wait for. They go to the front: a span behind the peer's
         # newest entry is not answered before there is such an entry, and would bring no path.
-        needed = self._source.stranded(followed.log, interest, followed.newest or 0)
+        needed = self._source.ask(stranded, followed.log, interest, followed.newest or 0)
         alone = [seq for seq in needed if not any(span.covers(seq) for span in found)]
         first: list[Span] = []
         _add(first, followed, (Span(seq, seq, METADATA) for seq in alone))
@@ -93,11 +94,11 @@ class Missing:
         source, log = self._source, followed.log
         sizes = content.least_size, content.greatest_size
         if not item.sparse:
-            return source.lacking(log, item, low, MOST_SPANS, *sizes)
+            return source.ask(lacking, log, item, low, MOST_SPANS, *sizes)
         newest = followed.newest or 0
         numbers = item.numbers(newest if item.is_open else item.last)
         singles = (replace(item, start=seq, end=seq) for seq in numbers if seq >= low)
-        missing = (seq for single in singles for seq, _ in source.lacking(log, single, 1, 1, *sizes))
+        missing = (seq for single in singles for seq, _ in source.ask(lacking, log, single, 1, 1, *sizes))
         return list(runs_of(sorted(missing)))  # Neighbours in a run, to be asked for together.
 
     def _cut(self, followed: Followed, item: Range, low: int, high: int, content: Content) -> list[Span]:

@@ -21,11 +21,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, PayloadHasher, path
+from culm.node.interests.missing import lacking, stranded
 from culm.node.proposals.options import ProposalOptions
 from culm.node.storage.source import StoreSource
 from culm.proposals import Proposal
 from culm.ranges import Range, RangeSet
 from culm.ranges.text import inclusive_sizes
+from culm.store import SQLiteStore
 from culm.types import Log
 
 _PAGE = 64  # Gaps looked up in the store at once: few are proposed at a time, so that more would be looked up in vain.
@@ -99,7 +101,7 @@ class Gaps:
         First come single entries that the interest does not name, but that held entries need for their path.
         """
         ranges = parts(interest)
-        for seq in self._source.stranded(log, interest, 0):
+        for seq in self._source.ask(stranded, log, interest, 0):
             if not any(item.covers(seq) for item in ranges):
                 yield Gap(seq, seq, Range(seq, seq, payloads=False))
         for item in ranges:
@@ -130,7 +132,8 @@ class Gaps:
             low = page[-1][1] + 1
 
     def _lacking(self, log: Log, item: Range, low: int, limit: int) -> list[tuple[int, int]]:
-        return self._source.lacking(log, item, low, limit, self._options.least_size, self._options.greatest_size)
+        sizes = self._options.least_size, self._options.greatest_size
+        return self._source.ask(lacking, log, item, low, limit, *sizes)
 
     def proposal(self, log: Log, gap: Gap) -> tuple[Proposal, PayloadHasher | None] | None:
         """A proposal for a gap, and the hash state of the payload that it goes on with (None: it begins no payload).
@@ -150,8 +153,7 @@ class Gaps:
             if stored is None:
                 return None
             value, lower = stored.entry.hash, None
-            with source.lock:
-                begun = source.store.payload_begun(stored)
+            begun = source.ask(SQLiteStore.payload_begun, stored)
             offset = begun.size
         elif low > 1 and not item.sparse and lookup.entries_around(low - 1) is not None:
             before = source.get(log, low - 1)

@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from culm.bamboo import MAX_U64, Entry
+from culm.node.culm.offers import lowest_fork
 from culm.node.proposals.gaps import Gap, Gaps
 from culm.node.proposals.options import ProposalOptions
 from culm.node.storage.source import StoreSource
@@ -251,7 +252,7 @@ class Proposer:
         Nothing else would make them: nothing is missing there. False if that has to wait.
         """
         log, source = followed.log, self._source
-        fork = source.lowest_fork(log)
+        fork = source.ask(lowest_fork, log)
         if fork is None or fork == followed.shown:
             return True
         if not self._compare(followed, source.newest(log)):
@@ -277,7 +278,7 @@ class Proposer:
         """These logs have changed. Plan those again that have a fork unknown to the peer."""
         for log in logs:
             followed = self._logs.get(log)
-            if followed is not None and self._source.lowest_fork(log) not in (None, followed.shown):
+            if followed is not None and self._source.ask(lowest_fork, log) not in (None, followed.shown):
                 self._queue(log)
 
     def _skipped(self, followed: _Followed) -> Iterator[Gap]:

@@ -16,7 +16,7 @@ from culm.node.interests.policy import Policy
 from culm.node.sessions.arrivals import Arrivals
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sharing.rates import Streams
-from culm.store import ImportReport
+from culm.store import ImportReport, SQLiteStore
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 from culm.types import Log
 from culm.wire.connection import ProtocolConnection
@@ -66,16 +66,17 @@ class PointToPointSession(Session[EventT]):
             return []
         self._has_changed = False
         if self._change < 0:
-            self._change = self._source.change()
+            self._change = self._source.ask(SQLiteStore.change)
             return []
-        self._change, logs = self._source.changed_logs(self._change)
+        self._change, logs = self._source.ask(SQLiteStore.changed_logs, self._change)
         return logs
 
     async def change_policy(self, policy: Policy) -> None:
         """Go on with other choices: take back what is not wanted any more, and ask for what is."""
         logs: list[Log] = []
         if self._purpose.logs:
-            logs = await self._share.run(lambda: [log for log in self._source.logs() if policy.wants(log)])
+            held = await self._share.run(self._source.ask, lambda store: list(store.logs()))
+            logs = [log for summary in held if policy.wants(log := (summary.author, summary.log_id))]
         async with self.driver.lock:
             self.config = replace(self.config, policy=policy)
             self._reconsider(policy, [log for log in policy.interests or () if isinstance(log, tuple)] + logs)

@@ -12,21 +12,23 @@ There are two groups of methods:
 """
 
 from collections import Counter
+from collections.abc import Callable
 from functools import cached_property
 from threading import Lock
+from typing import Concatenate, ParamSpec, TypeVar
 
 from culm.bamboo import Entry, ForkProof
 from culm.errors import Place
-from culm.node.culm.offers import lowest_fork, newest_held
-from culm.node.interests.missing import lacking, stranded
+from culm.node.culm.offers import newest_held
 from culm.node.interests.policy import Policy
-from culm.ranges import Range, RangeSet
 from culm.store import ReadableStore, SQLiteStore, StoredEntry
 from culm.store.lookup import Lookup
 from culm.transfer import Kept
 from culm.types import Log
 
 Run = tuple[int, int]
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 _NO_LOG: Log = b"", 0  # No store holds anything of it, because an author has 32 bytes.
 
 
@@ -133,15 +135,13 @@ class StoreSource:
 
     # -- for ourselves -----------------------------------------------------------------------------------------
 
-    def change(self) -> int:
-        """The number of the store's last change."""
-        with self._lock:
-            return self._store.change()
+    def ask(self, question: Callable[Concatenate[SQLiteStore, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Ask the reading connection something about everything that is held, shared or not.
 
-    def changed_logs(self, since: int) -> tuple[int, list[Log]]:
-        """The number of the store's last change, and the logs that have changed since change ``since``."""
+        ``question`` is a method of ``SQLiteStore``, or a function that takes a store and asks it several things.
+        """
         with self._lock:
-            return self._store.changed_logs(since)
+            return question(self._store, *args, **kwargs)
 
     def lookup(self, log: Log) -> _Locked:
         """What is held of a log, shared or not."""
@@ -150,35 +150,7 @@ class StoreSource:
 
     def get(self, log: Log, seq: int) -> StoredEntry | None:
         """The entry of a number, or None. Of a forked number, the one that came first."""
-        with self._lock:
-            return self._store.get(Place(*log, seq))
-
-    def missing(self, log: Log, low: int, high: int, limit: int) -> list[Run]:
-        """The first ``limit`` spans between two numbers where the store lacks anything that it would take."""
-        with self._lock:
-            return self._store.missing(log, high, limit, low=low)
-
-    def forgotten(self, log: Log, limit: int = 1000) -> list[Run]:
-        """The first ``limit`` runs of entries whose payload the operator had forgotten."""
-        with self._lock:
-            return self._store.forgotten(log, limit)
-
-    def lacking(
-        self, log: Log, item: Range, low: int, limit: int, least: int | None = None, greatest: int | None = None
-    ) -> list[Run]:
-        """See ``culm.node.interests.missing.lacking``."""
-        with self._lock:
-            return lacking(self._store, log, item, low, limit, least, greatest)
-
-    def stranded(self, log: Log, interest: RangeSet, newest: int) -> list[int]:
-        """See ``culm.node.interests.missing.stranded``."""
-        with self._lock:
-            return stranded(self._store, log, interest, newest)
-
-    def lowest_fork(self, log: Log) -> int | None:
-        """The lowest number at which a fork is known, or None."""
-        with self._lock:
-            return lowest_fork(self._store, log)
+        return self.ask(SQLiteStore.get, Place(*log, seq))
 
     def newest(self, log: Log) -> Entry | None:
         """The newest verified entry, or None."""
@@ -196,18 +168,3 @@ class StoreSource:
         self._fetching[log, seq] -= 1
         if self._fetching[log, seq] <= 0:
             del self._fetching[log, seq]
-
-    def logs(self) -> list[Log]:
-        """All logs with any entry held."""
-        with self._lock:
-            return [(summary.author, summary.log_id) for summary in self._store.logs()]
-
-    @property
-    def store(self) -> ReadableStore:
-        """The reading connection itself, for several questions that belong together. Hold ``lock`` meanwhile."""
-        return self._store
-
-    @property
-    def lock(self) -> Lock:
-        """Taken around every question to the reading connection; it is not reentrant."""
-        return self._lock

@@ -6,7 +6,7 @@ memory, one set of claims and one ``Peering``.
 
 News spread like this: a session stores what its peer has sent and calls ``stored``, and the node wakes all sessions.
 Each of them asks the store what has changed and offers that to its peer. Entries that another process appends are
-noticed by ``culm.node.storage.changes`` and go the same way.
+noticed by ``culm.node.storage.wal`` and go the same way.
 """
 
 import asyncio
@@ -35,9 +35,8 @@ from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import PeerRefused, SessionStats
 from culm.node.sharing.memory import MemoryBudget
 from culm.node.sharing.peering import Peering, address_of, network_of, place_of
-from culm.node.storage.changes import watch_changes
-from culm.node.storage.folding import folding
 from culm.node.storage.source import StoreSource
+from culm.node.storage.wal import folding, watch_changes
 from culm.node.storage.worker import StoreWorker
 from culm.store import ReadableStore, ToolStore
 from culm.store.values import Bytes
@@ -103,7 +102,7 @@ class NodeService:
         try:
             for url in listen:
                 listening(await self.listen(url))
-            self._start(watch_changes(self.worker, self.config.surroundings, self._tell_sessions))
+            self._start(watch_changes(self.worker, self._tell_sessions))
             if beside is not None:
                 self._start(beside())
             for url in peers:

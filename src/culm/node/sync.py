@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from culm.bamboo import Identity
@@ -21,9 +20,8 @@ from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import SessionStats
 from culm.node.sessions.tasks import beside
 from culm.node.sharing.peering import Peering
-from culm.node.storage.changes import watch_changes
-from culm.node.storage.folding import folding
 from culm.node.storage.source import StoreSource
+from culm.node.storage.wal import folding, watch_changes
 from culm.node.storage.worker import StoreWorker
 from culm.node.surroundings import clock
 from culm.store import ToolStore
@@ -68,8 +66,7 @@ async def sync(
             while not is_over:
                 streams = Peering(config).paced(await connect(url), config.for_peer(url)[1])
                 session = scheme.session(context, streams, purpose)
-                watching = partial(watch_changes, worker, config.surroundings, session.store_changed)
-                async with beside(watching()) if is_watched else nullcontext():
+                async with beside(watch_changes(worker, session.store_changed)) if is_watched else nullcontext():
                     is_over = await _until_over(session, summary, progress)
                 summary.add(session.stats)
     finally:

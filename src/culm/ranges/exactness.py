@@ -10,7 +10,7 @@ The checks never look at numbers one by one over a long span. A path has few nei
 between dense spans cannot be filled by one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from culm.bamboo import MAX_U64
 from culm.ranges.model import Range
@@ -139,9 +139,9 @@ def _asks_within(item: Range, other: Range) -> bool:
     return all(_surely_covers(other, seq) for seq in _asked(item))
 
 
-def _asked(item: Range) -> Iterable[int]:
-    """The numbers of a closed range that are not forbidden."""
-    numbers: Iterable[int] = path(item.last, item.start) if item.sparse else range(item.start, item.last + 1)
+def _asked(item: Range) -> Iterator[int]:
+    """The numbers of a closed range that are not forbidden, descending."""
+    numbers: Iterable[int] = path(item.last, item.start) if item.sparse else range(item.last, item.start - 1, -1)
     return (seq for seq in numbers if not item.forbids(seq))
 
 
@@ -155,11 +155,4 @@ def _least_asked(item: Range) -> int:
 
 
 def _greatest_asked(item: Range) -> int:
-    if item.is_open:
-        return MAX_U64
-    if item.sparse:
-        return max(_asked(item), default=0)
-    seq = item.last
-    while item.forbids(seq):
-        seq -= 1
-    return seq
+    return MAX_U64 if item.is_open else next(_asked(item), 0)

@@ -47,7 +47,6 @@ from culm.session import (
     Transferred,
 )
 from culm.session.handshake import NONCE_BYTES
-from culm.store import SQLiteStore
 from culm.types import Log
 
 _OFFER_SECONDS = 0.05  # Changes within this time are offered together, because an append seldom comes alone.
@@ -260,8 +259,9 @@ class CulmSession(Session[Event]):
                 self.driver.wake()
 
     def _news_for_peer(self) -> list[Offer]:
-        assert self._offered_change is not None  # noqa: S101 - set by the caller
-        self._offered_change, logs = self._source.ask(SQLiteStore.changed_logs, self._offered_change)
+        since = self._offered_change
+        assert since is not None  # noqa: S101 - set by the caller
+        self._offered_change, logs = self._source.ask(lambda store: store.changed_logs(since))
         theirs, policy = self.connection.their_interests, self.config.policy
         found = []
         for log in logs:

@@ -18,6 +18,7 @@ from itertools import islice
 
 from culm.bamboo import MAX_U64, lipmaa
 from culm.ranges import Range, RangeSet, inclusive_sizes
+from culm.ranges.runs import Runs
 from culm.store import ReadableStore
 from culm.types import Log
 
@@ -135,10 +136,4 @@ def wanted(interest: Iterable[Range], newest: int) -> list[Span]:
         else:
             spans.append((item.start, min(item.last, newest)))
         spans += ((seq, seq) for seq in replace(item, metadata=True).certificates(newest))
-    joined: list[Span] = []
-    for low, high in sorted(spans):
-        if joined and low <= joined[-1][1] + 1:
-            joined[-1] = joined[-1][0], max(joined[-1][1], high)
-        else:
-            joined.append((low, high))
-    return joined
+    return list(Runs(sorted(spans)))

@@ -53,7 +53,6 @@ from culm.node.intervals.options import FollowOptions
 from culm.node.intervals.spans import MOST_SPANS, Missing
 from culm.node.storage.source import StoreSource
 from culm.ranges import RangeSet
-from culm.store import SQLiteStore
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 from culm.types import Log
 
@@ -302,7 +301,7 @@ class Follower:
 
     def _ask_behind_gap(self, followed: Followed) -> None:
         """If the peer has entries behind a gap, ask where the last run of them begins (``run``)."""
-        missing = self._source.ask(SQLiteStore.missing, followed.log, MAX_U64, 1, low=followed.lowest)
+        missing = self._source.ask(lambda store: store.missing(followed.log, MAX_U64, 1, low=followed.lowest))
         if missing and missing[0][0] <= (followed.newest or 0) and "run" not in followed.were_asked:
             self._question(followed, "run", Regular(FromGreatest(MAX_U64), FromGreatest(0)))
 
@@ -373,7 +372,7 @@ class Follower:
         offset, begun, own = None, None, None
         if stored is not None and source.lookup(log).entries_around(low) is not None:
             own, dist, outer = stored.entry.hash, 0, None
-            hasher = source.ask(SQLiteStore.payload_begun, stored)
+            hasher = source.ask(lambda store: store.payload_begun(stored))
             offset, begun = hasher.size, (stored.entry, hasher)
         if high == low:
             return Single(low, dist, 0, outer, own), offset, begun

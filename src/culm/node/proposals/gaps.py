@@ -27,7 +27,6 @@ from culm.node.storage.source import StoreSource
 from culm.proposals import Proposal
 from culm.ranges import Range, RangeSet
 from culm.ranges.text import inclusive_sizes
-from culm.store import SQLiteStore
 from culm.types import Log
 
 _PAGE = 64  # Gaps looked up in the store at once: few are proposed at a time, so that more would be looked up in vain.
@@ -153,7 +152,7 @@ class Gaps:
             if stored is None:
                 return None
             value, lower = stored.entry.hash, None
-            begun = source.ask(SQLiteStore.payload_begun, stored)
+            begun = source.ask(lambda store: store.payload_begun(stored))
             offset = begun.size
         elif low > 1 and not item.sparse and lookup.entries_around(low - 1) is not None:
             before = source.get(log, low - 1)

@@ -16,7 +16,7 @@ from culm.node.interests.policy import Policy
 from culm.node.sessions.arrivals import Arrivals
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sharing.rates import Streams
-from culm.store import ImportReport, SQLiteStore
+from culm.store import ImportReport
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 from culm.types import Log
 from culm.wire.connection import ProtocolConnection
@@ -66,9 +66,9 @@ class PointToPointSession(Session[EventT]):
             return []
         self._has_changed = False
         if self._change < 0:
-            self._change = self._source.ask(SQLiteStore.change)
+            self._change = self._source.ask(lambda store: store.change())
             return []
-        self._change, logs = self._source.ask(SQLiteStore.changed_logs, self._change)
+        self._change, logs = self._source.ask(lambda store: store.changed_logs(self._change))
         return logs
 
     async def change_policy(self, policy: Policy) -> None:

@@ -135,10 +135,10 @@ class StoreSource:
 
     # -- for ourselves -----------------------------------------------------------------------------------------
 
-    def ask(self, question: Callable[Concatenate[SQLiteStore, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def ask(self, question: Callable[Concatenate[ReadableStore, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Ask the reading connection something about everything that is held, shared or not.
 
-        ``question`` is a method of ``SQLiteStore``, or a function that takes a store and asks it several things.
+        ``question`` is a function that takes a store. It may ask several things that belong together.
         """
         with self._lock:
             return question(self._store, *args, **kwargs)
@@ -150,7 +150,7 @@ class StoreSource:
 
     def get(self, log: Log, seq: int) -> StoredEntry | None:
         """The entry of a number, or None. Of a forked number, the one that came first."""
-        return self.ask(SQLiteStore.get, Place(*log, seq))
+        return self.ask(lambda store: store.get(Place(*log, seq)))
 
     def newest(self, log: Log) -> Entry | None:
         """The newest verified entry, or None."""

@@ -54,21 +54,17 @@ class StoreWorker(Worker):
     """
 
     def __init__(self, store: ToolStore, surroundings: Surroundings | None = None) -> None:
-        self._surroundings = surroundings or Surroundings()
-        super().__init__(self._surroundings.thread())
+        self.surroundings = surroundings or Surroundings()
+        super().__init__(self.surroundings.thread())
         self.store = store
-        self._computing, self._storing = Computing(self._surroundings), Turns(1)
+        self._computing, self._storing = Computing(self.surroundings), Turns(1)
         self.share = self._computing.share()
 
     def shared(self, owner: str | None) -> SharedWorker:
         """The store as the sessions of one address (``owner``) use it: in turns with other addresses."""
         return SharedWorker(
-            self.store, Share(self._storing, self, owner, self._surroundings.spent), self._computing.share(owner)
+            self.store, Share(self._storing, self, owner, self.surroundings.spent), self._computing.share(owner)
         )
-
-    def beside(self) -> Worker:
-        """Another thread, for work with a database connection of its own. The caller has to close it."""
-        return Worker(self._surroundings.thread())
 
     def close(self) -> None:
         """Wait for what is under way, on the store's thread and on those for computing."""

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
-from culm.node.storage import folding
+from culm.node.storage import wal
 from culm.node.storage.worker import StoreWorker
 from culm.store import SQLiteStore
 from culm.store.database import Database
@@ -36,9 +36,9 @@ def test_a_node_that_stops_while_it_folds(tmp_path: Path, monkeypatch: pytest.Mo
     async def main() -> None:
         with SQLiteStore(tmp_path / "s.db") as store:
             worker = StoreWorker(store)
-            monkeypatch.setattr(folding, "sweep", sweep)
+            monkeypatch.setattr(wal, "sweep", sweep)
             monkeypatch.setattr(Database, "close", closed)
-            async with folding.folding(worker):
+            async with wal.folding(worker):
                 await asyncio.to_thread(entered.wait, 10)
                 asyncio.get_running_loop().call_later(0, go_on.set)
             assert seen == ["swept", "closed"]

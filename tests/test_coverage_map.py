@@ -103,7 +103,7 @@ TESTED_IN = {
     "store/records/test_views": "store.interface store.records.index",
     "crash/test_crash": "testing.wal",
     "intervals/test_storm": "testing.memory",
-    "node/sessions/test_arrivals": "transfer.events transfer.source",
+    "node/sessions/test_arrivals": "node.sessions.storing transfer.events transfer.source",
 }
 """Test modules with the modules of ``culm`` they test beside the one they are named after."""
 

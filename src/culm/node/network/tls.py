@@ -62,12 +62,8 @@ def _load(context: ssl.SSLContext, identity: Identity) -> None:
     password, so that a copy of the disk, or a crash at this moment, does not reveal the key.
     """
     from cryptography import x509  # noqa: PLC0415 - takes long to load
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
-    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
-        BestAvailableEncryption,
-        Encoding,
-        PrivateFormat,
-    )
     from cryptography.x509.oid import NameOID  # noqa: PLC0415
 
     key = Ed25519PrivateKey.from_private_bytes(identity.seed)
@@ -82,11 +78,12 @@ def _load(context: ssl.SSLContext, identity: Identity) -> None:
     )
     certificate = builder.sign(key, None)
     password = secrets.token_bytes(32).hex().encode()
-    sealed = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password))
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    sealed = key.private_bytes(pem, form, serialization.BestAvailableEncryption(password))
     handle, path = tempfile.mkstemp(prefix="culm-")  # Nobody but us may read it: mode 0600.
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(certificate.public_bytes(Encoding.PEM) + sealed)
+            file.write(certificate.public_bytes(pem) + sealed)
         context.load_cert_chain(path, password=password)
     finally:
         os.unlink(path)  # noqa: PTH108 - beside mkstemp

@@ -19,8 +19,7 @@ on another thread, a few payloads at a time, while the store's thread goes on.
 Memory stays bounded because ``room`` makes the session stop reading while ``_WAITING_BYTES`` wait to be stored. TCP
 then stops the peer.
 
-A failure (the disk is full) is remembered, and raised to the session whenever it waits here. Nothing more is stored
-after it.
+The task that stores, and what happens when storing fails, is in ``culm.node.sessions.storing``.
 """
 
 import asyncio
@@ -30,6 +29,7 @@ from functools import partial
 
 from culm.bamboo import Entry, ForkProof
 from culm.errors import NotHeld, PayloadMismatch, StoreError
+from culm.node.sessions.storing import Storing
 from culm.node.storage.worker import AnyWorker, group_entries
 from culm.store import ImportReport, Overtaken, PayloadSink
 from culm.store.values import Bytes
@@ -51,7 +51,7 @@ def _size(item: _Item) -> int:
     return len(payload or b"") + len(entry.encoded)
 
 
-class Arrivals:
+class Arrivals(Storing):
     """The way of one session to the store.
 
     ``stored`` is called on the event loop with what became of each group or step. ``curate`` is asked before an entry
@@ -66,6 +66,7 @@ class Arrivals:
         curate: Callable[[Entry, memoryview], bool] | None = None,
         grew: Callable[[Log], None] | None = None,
     ) -> None:
+        super().__init__()
         self._worker = worker
         self._stored = stored
         self._curate = curate
@@ -83,9 +84,6 @@ class Arrivals:
         self._grown: set[Log] = set()  # Logs with new bytes of large payloads.
         self._finishing: set[asyncio.Task[None]] = set()  # Syncs under way.
         self._disk = asyncio.Semaphore(_SYNCS)
-        self._task: asyncio.Task[None] | None = None
-        self._moved = asyncio.Event()
-        self._failure: BaseException | None = None
 
     # -- taking ------------------------------------------------------------------------------------------------
 
@@ -156,10 +154,6 @@ class Arrivals:
     def _is_due(self) -> bool:
         return bool(self._items or self._jobs_due) or self._job_bytes >= _STEP_BYTES
 
-    def _start(self) -> None:
-        if self._task is None and self._failure is None and self._is_due:
-            self._task = asyncio.create_task(self._work())
-
     async def room(self) -> None:
         """Wait until less than ``_WAITING_BYTES`` wait; raises the error that storing has failed with."""
         if self._bytes >= _STEP_BYTES:
@@ -192,27 +186,13 @@ class Arrivals:
         """Whether everything taken is stored, except for payloads whose next bytes have not come."""
         return self._task is None and not (self._is_due or self._finishing)
 
-    async def _until(self, holds: Callable[[], bool]) -> None:
-        while self._failure is None and not holds():
-            self._moved.clear()
-            await self._moved.wait()
-        if self._failure is not None:
-            raise self._failure
-
-    async def _work(self) -> None:
-        try:
-            while self._is_due:
-                size, work = self._next_work()
-                report = await self._worker.run(work)
-                self._bytes -= size
-                self._finish_complete()
-                self._tell_of_growth()
-                self._stored(report)
-                self._moved.set()
-        except Exception as failure:  # noqa: BLE001 - raised again where the session waits for it
-            self._failure = failure
-        self._task = None
-        self._moved.set()
+    async def _store_some(self) -> None:
+        size, work = self._next_work()
+        report = await self._worker.run(work)
+        self._bytes -= size
+        self._finish_complete()
+        self._tell_of_growth()
+        self._stored(report)
 
     def _tell_of_growth(self) -> None:
         if self._grew is not None:

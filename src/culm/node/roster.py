@@ -10,30 +10,13 @@ import time
 from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from culm.node.network.urls import PeerUrl
+from culm.node.sessions.session import Session
 from culm.node.sessions.stats import REFUSALS_KEPT, SessionStats
 
 _ENDED_KEPT = 20  # Ended sessions kept with their reasons: about as many as somebody reads on the status page.
-
-
-class Talks(Protocol):
-    """A session, as far as the roster knows it."""
-
-    stats: SessionStats
-
-    @property
-    def peer(self) -> bytes | None:
-        """The key (32 bytes) that the peer has proved, if it has."""
-
-    @property
-    def scheme(self) -> str:
-        """The protocol, as addresses name it."""
-
-    @property
-    def address(self) -> str:
-        """Where the peer is, as ``HOST:PORT``."""
 
 
 @dataclass(eq=False, slots=True)
@@ -72,15 +55,15 @@ class Roster:
     recent: deque[Contact] = field(default_factory=lambda: deque(maxlen=_ENDED_KEPT))
     past: dict[str, SessionStats] = field(default_factory=dict)
     begun: dict[str, int] = field(default_factory=dict)
-    _open: dict[Talks, Contact] = field(default_factory=dict)
+    _open: dict[Session[Any], Contact] = field(default_factory=dict)
 
-    def began(self, session: Talks, name: str) -> None:
+    def began(self, session: Session[Any], name: str) -> None:
         """Note that a session begins; ``name`` is the peer's name or address in the log."""
         self.begun[session.scheme] = self.begun.get(session.scheme, 0) + 1
         number = sum(self.begun.values())
         self._open[session] = Contact(number, session.scheme, name, session.address, time.time(), session.stats)
 
-    def ended(self, session: Talks, error: BaseException | None) -> None:
+    def ended(self, session: Session[Any], error: BaseException | None) -> None:
         """Note that a session has ended; ``error`` is why, or None if the peer ended it in order."""
         contact = self._open.pop(session)
         reason = "the node stopped" if isinstance(error, asyncio.CancelledError) else str(error or "")

@@ -76,7 +76,6 @@ class NodeService:
         self.worker = StoreWorker(store, config.surroundings)
         self._servers: list[asyncio.Server] = []
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._comparisons = self._greeting = 0  # Connections that are no sessions, and those in the TLS handshake.
         self._tls: ssl.SSLContext | None = None
         self._claims = Claims()
         self._peering = Peering(config)
@@ -164,8 +163,8 @@ class NodeService:
         """Serve a caller at one of our addresses, until the connection ends. asyncio runs this as a task of its own."""
         scheme, task = scheme_of(url), asyncio.current_task()
         assert task is not None  # noqa: S101 - asyncio starts a task for each incoming connection
-        others = len(self.sessions) + self._comparisons + self._greeting
-        if not self._peering.take_call(writer, others, proves=scheme.proves_identity):
+        called = sum(session.is_called for session in self.sessions)
+        if not self._peering.take_call(writer, called, proves=scheme.proves_identity):
             return
         self._keep(task)
         if not scheme.proves_identity:
@@ -190,7 +189,6 @@ class NodeService:
     async def _greet(self, writer: asyncio.StreamWriter) -> None:
         """Do the TLS handshake with a caller; raises ``NetworkError`` if it fails or takes too long."""
         assert self._tls is not None  # noqa: S101 - ``listen`` makes it before anybody can call
-        self._greeting += 1
         try:
             await secured(writer, self._tls, self.config.limits.handshake_seconds)
         except NetworkError as error:
@@ -199,20 +197,15 @@ class NodeService:
         except asyncio.CancelledError:
             writer.close()
             raise
-        finally:
-            self._greeting -= 1
 
     async def _compare(self, streams: Streams) -> None:
         """Serve a ``negentropy://`` caller until the connection ends."""
         place, address = place_of(streams[1]), address_of(streams[1])
-        self._comparisons += 1
         try:
             await Listening(self.worker.shared(address), self.config, streams, self._budget.share(address)).run()
         except CulmError as error:
             _logger.warning("dropped a negentropy caller", extra={"peer": place, "reason": str(error)})
             self._peering.ended(place, address, None, SessionStats(), error)
-        finally:
-            self._comparisons -= 1
 
     def _context_of(self, writer: asyncio.StreamWriter, config: NodeConfig) -> Context:
         """What a session on this connection shares with the node."""

@@ -367,11 +367,11 @@ class Caller:
         """It is not taken."""
         self.is_closed = True
 
-    async def comes(self, mine: Peering, others: int) -> bool:
-        """Come, beside so many others; whether it is taken."""
+    async def comes(self, mine: Peering) -> bool:
+        """Come; whether it is taken."""
 
         async def held() -> None:
-            self.is_taken = mine.take_call(self, others, proves=False)  # type: ignore[arg-type]
+            self.is_taken = mine.take_call(self, proves=False)  # type: ignore[arg-type]
             await asyncio.sleep(60 if self.is_taken else 0)
 
         self.task = asyncio.create_task(held())
@@ -388,14 +388,14 @@ def test_a_crowd_keeps_nobody_out(caplog: pytest.LogCaptureFixture) -> None:
         return [number for number, one in enumerate(crowd) if one.task is None or one.task.done()]
 
     async def main() -> None:
-        assert [await one.comes(mine, number) for number, one in enumerate(crowd)] == [True] * 8
-        assert not await late.comes(mine, 8)  # nobody is displaced by its own kind
+        assert [await one.comes(mine) for one in crowd] == [True] * 8
+        assert not await late.comes(mine)  # nobody is displaced by its own kind
         assert late.is_closed
-        assert await other.comes(mine, 8)
-        assert not await Caller("198.51.100.1").comes(mine, 9)  # 7 are fewer than 4 times 2
+        assert await other.comes(mine)
+        assert not await Caller("198.51.100.1").comes(mine)  # 7 are fewer than 4 times 2
         await asyncio.sleep(0)
         assert ended() == [7]
-        assert await Caller("198.51.100.2").comes(mine, 8)
+        assert await Caller("198.51.100.2").comes(mine)
         await asyncio.sleep(0)
         assert ended() == [6, 7]
         assert other.task is not None
@@ -412,12 +412,12 @@ def test_few_are_ended_at_a_time() -> None:
         slots.take("crowd", number)
     going = [slots.displaced_by(f"{number}") for number in range(20)]
     assert going == [*range(99, 83, -1), None, None, None, None]
-    assert slots.going == 16
+    assert slots.taken == 84
     slots.leave("crowd", 90)
     assert slots.displaced_by("another") == 83
     for number in range(100):
         slots.leave("crowd", number)
-    assert slots.going == 0
+    assert slots.taken == 0
     assert slots.displaced_by("another") is None
 
 
@@ -434,16 +434,16 @@ def test_floods_of_calls_are_refused(caplog: pytest.LogCaptureFixture) -> None:
         await asyncio.sleep(0.01)
 
     async def main() -> None:
-        assert [await one.comes(mine, 0) for one in callers] == [True] * 3 + [False] * 2
-        assert await Caller("198.51.100.1").comes(mine, 0)
+        assert [await one.comes(mine) for one in callers] == [True] * 3 + [False] * 2
+        assert await Caller("198.51.100.1").comes(mine)
         await end(callers[0])
         callers[0] = Caller()
-        assert await callers[0].comes(mine, 0)
-        assert [await Caller().comes(mine, 0) for _ in range(100)] == [False] * 100
+        assert await callers[0].comes(mine)
+        assert [await Caller().comes(mine) for _ in range(100)] == [False] * 100
         assert len(caplog.records) == 1
         clock.now += 61
         await end(callers[0])
-        assert await Caller().comes(mine, 0)
+        assert await Caller().comes(mine)
 
     asyncio.run(main())
 

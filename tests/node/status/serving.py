@@ -34,6 +34,11 @@ class Talk:
         self.peer = peer
 
 
+def a_talk(peer: bytes | None = None) -> Any:
+    """Something to put in the place of a session."""
+    return Talk(peer)
+
+
 class Served:
     """A page that is served, and a client of it."""
 

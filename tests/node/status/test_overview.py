@@ -15,7 +15,7 @@ from culm.node.status import holdings
 from culm.node.status.metrics import NodeCollector, metrics_text
 from culm.node.status.overview import MOST_SESSIONS, Rates, overview
 from culm.wire.places import author_text
-from tests.node.status.serving import ME, Talk
+from tests.node.status.serving import ME, a_talk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def roster(tmp_path: Path) -> Roster:
 
 def test_a_session_from_its_beginning_to_its_end(roster: Roster) -> None:
     """An open session tells its peer and counts as they are now; an ended one why it ended, and its counts stay."""
-    talk = Talk()
+    talk = a_talk()
     roster.began(talk, "a caller")
     talk.peer = bytes(32)
     talk.stats.entries_received, talk.stats.missing = 40, 100
@@ -50,7 +50,7 @@ def test_a_session_from_its_beginning_to_its_end(roster: Roster) -> None:
 def test_what_is_remembered_is_bounded(roster: Roster) -> None:
     """However many sessions come and go, and whatever they were refused, some are remembered and all are counted."""
     for _ in range(300):
-        talk = Talk()
+        talk = a_talk()
         talk.stats.refused = ["no"] * 90
         roster.began(talk, "a caller")
         roster.ended(talk, None)
@@ -58,14 +58,14 @@ def test_what_is_remembered_is_bounded(roster: Roster) -> None:
     assert len(roster.past["bushbaby"].refused) <= 100
     assert 300 == roster.begun["bushbaby"]
     for _ in range(MOST_SESSIONS + 5):
-        roster.began(Talk(), "a caller")
+        roster.began(a_talk(), "a caller")
     now = overview(roster, Rates(), "1")
     assert (MOST_SESSIONS, MOST_SESSIONS + 5) == (len(now["sessions"]), now["session_count"])
 
 
 def test_rates_follow_what_goes_through(roster: Roster) -> None:
     """A steady flow shows its rate after some seconds, and nothing once it has stopped for long."""
-    talk = Talk()
+    talk = a_talk()
     roster.began(talk, "a caller")
     rates = Rates()
     for second in range(30):
@@ -84,14 +84,14 @@ def test_peers_that_contact_is_kept_with(roster: Roster) -> None:
     """A peer is connected, or there is a reason why not."""
     here, there = PeerUrl("bushbaby", "192.0.2.1", 1), PeerUrl("intervals", "192.0.2.2", 2)
     roster.troubles = {here: None, there: "cannot reach it"}
-    roster.began(Talk(), str(here))
+    roster.began(a_talk(), str(here))
     peers = {peer["url"]: (peer["connected"], peer["trouble"]) for peer in overview(roster, Rates(), "1")["peers"]}
     assert {str(here): (True, None), str(there): (False, "cannot reach it")} == peers
 
 
 def test_metrics_say_what_the_store_and_the_sessions_say(store: SQLiteStore, roster: Roster) -> None:
     """They are what Prometheus reads; counts of sessions that have ended stay in."""
-    one, other = Talk(), Talk()
+    one, other = a_talk(), a_talk()
     roster.troubles = {PeerUrl("bushbaby", "192.0.2.1", 1): "no"}
     roster.began(one, "a caller")
     roster.began(other, "a caller")

@@ -84,7 +84,7 @@ class BushbabySession(Session[Event]):
                 paced=True,
             ),
         )
-        super().__init__(context, streams, connection, is_live=purpose.is_live)
+        super().__init__(context, streams, connection, purpose)
         self._peer: bytes | None = None
         self._proved: bytes | None = None
         self._worker = context.worker

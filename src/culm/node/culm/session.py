@@ -73,7 +73,7 @@ class CulmSession(Session[Event]):
             )
         else:
             connection = Connection.calling(context.needed_identity(), purpose.key, config.clump, nonce)
-        super().__init__(context, streams, connection, is_live=purpose.is_live)
+        super().__init__(context, streams, connection, purpose)
         self._source = context.source
         self._incoming = TransferReader(self._consumed)
         self._outgoing = TransferWriter(connection, self.driver.wake)
@@ -91,8 +91,8 @@ class CulmSession(Session[Event]):
                 interest=self._interest,
                 limits=IntervalLimits(),
                 finished=self._were_fetched,
+                is_counted=False,
             ),
-            is_counted=False,
         )
         self.stats = self._transfer.stats
         claims = Claims() if context.claims is None else context.claims

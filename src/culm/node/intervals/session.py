@@ -28,9 +28,9 @@ class IntervalSession(PointToPointSession[Event]):
     scheme: ClassVar[str] = "intervals"
     connection: Connection
 
-    def __init__(self, context: Context, streams: Streams, purpose: Purpose, *, is_counted: bool = True) -> None:
+    def __init__(self, context: Context, streams: Streams, purpose: Purpose) -> None:
         connection = Connection(context.source, limits=purpose.limits)
-        super().__init__(context, streams, connection, purpose, is_counted=is_counted)
+        super().__init__(context, streams, connection, purpose)
         self.follower = Follower(
             connection,
             context.source,

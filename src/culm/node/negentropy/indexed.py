@@ -80,7 +80,7 @@ class IndexNode:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         place, address = place_of(writer), address_of(writer)
-        if not self._peering.take_call(writer, len(self._tasks), proves=False):
+        if not self._peering.take_call(writer, proves=False):
             return
         if (task := asyncio.current_task()) is not None:
             self._tasks.add(task)

@@ -36,18 +36,11 @@ class PointToPointSession(Session[EventT]):
     """A session by intervals or by proposals. ``arrivals`` is the way to the store."""
 
     def __init__(
-        self,
-        context: Context,
-        streams: Streams,
-        connection: ProtocolConnection[EventT],
-        purpose: Purpose,
-        *,
-        is_counted: bool = True,
+        self, context: Context, streams: Streams, connection: ProtocolConnection[EventT], purpose: Purpose
     ) -> None:
-        super().__init__(context, streams, connection, is_live=purpose.is_live, is_counted=is_counted)
+        super().__init__(context, streams, connection, purpose)
         self.arrivals = Arrivals(context.worker, self._was_stored, context.config.policy.curate, context.grew)
         self._source = context.source
-        self._purpose = purpose
         self._change = -1  # The store's change that the peer has been served up to; -1: nobody waits for anything yet.
         self._has_changed = True
 

@@ -66,6 +66,7 @@ class Purpose:
     it asked for. ``logs`` are asked for from the beginning, where a protocol asks by log; ``mirrors``: and those that
     the peer asks for. ``interest`` says what of a log, by default the policy does. ``options`` and ``limits`` are the
     protocol's own. ``finished`` is called with logs that are complete, which are then no longer followed.
+    ``is_counted`` is false for a session inside another one, whose bytes that one counts already.
     """
 
     called: bool = False
@@ -77,6 +78,7 @@ class Purpose:
     options: Any = None
     limits: Any = None
     finished: Callable[[list[Log]], None] | None = None
+    is_counted: bool = True
 
 
 class Session(Speaker[EventT]):
@@ -85,21 +87,17 @@ class Session(Speaker[EventT]):
     scheme: ClassVar[str]
 
     def __init__(
-        self,
-        context: Context,
-        streams: Streams,
-        connection: ProtocolConnection[EventT],
-        *,
-        is_live: bool,
-        is_counted: bool = True,
+        self, context: Context, streams: Streams, connection: ProtocolConnection[EventT], purpose: Purpose
     ) -> None:
         self.config = context.config
         self.connection = connection
-        self.is_live = is_live
+        self.is_live = purpose.is_live
+        self.is_called = purpose.called
         self.stats = SessionStats()
         self.done = asyncio.Event()
-        self.driver = Driver(self, streams, context.worker.share, is_counted=is_counted)
+        self.driver = Driver(self, streams, context.worker.share, is_counted=purpose.is_counted)
         self._context = context
+        self._purpose = purpose
         self._share = context.worker.share
 
     @property

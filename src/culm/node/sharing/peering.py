@@ -91,12 +91,12 @@ class Peering:
 
     # -- who is let in -----------------------------------------------------------------------------------------
 
-    def take_call(self, writer: asyncio.StreamWriter, others: int, *, proves: bool) -> bool:
+    def take_call(self, writer: asyncio.StreamWriter, called: int = 0, *, proves: bool) -> bool:
         """Whether an incoming connection is taken; it keeps its slot for as long as the current task runs.
 
-        ``others`` counts the connections that are open already. ``proves``: the protocol proves identities, so a
-        refused address may still show one that was good before (``refuses_peer``). A connection that is not taken is
-        closed here. One that is taken may displace another connection, whose task is cancelled.
+        ``called`` counts the connections that we have opened, because ``max_sessions`` includes those. ``proves``: the
+        protocol proves identities, so a refused address may still show one that was good before (``refuses_peer``). A
+        connection that is not taken is closed here. One that is taken may displace another, whose task is cancelled.
         """
         address, place, task = address_of(writer), place_of(writer), asyncio.current_task()
         assert task is not None  # noqa: S101 - asyncio starts a task for each incoming connection
@@ -104,6 +104,7 @@ class Peering:
         if self.config.policy.allow_peers and not proves:
             reason = "this node has a list of allowed peers, and callers of this protocol cannot prove who they are"
         elif self.refuses_call(address, proves=proves) is None:
+            others = called + self._slots.taken
             if self._has_slot(address, others):
                 self._slots.take(address, (place, task))
                 task.add_done_callback(lambda _: self._slots.leave(address, (place, task)))
@@ -115,7 +116,7 @@ class Peering:
         return False
 
     def _has_slot(self, address: str | None, others: int) -> bool:
-        if others - self._slots.going < self.config.limits.max_sessions:
+        if others < self.config.limits.max_sessions:
             return True
         displaced = self._slots.displaced_by(address)
         if displaced is None:

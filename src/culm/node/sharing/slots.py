@@ -29,9 +29,9 @@ class Slots(Generic[Call]):
         self._going: dict[Call, str | None] = {}  # Told to end, and not over yet, with their addresses.
 
     @property
-    def going(self) -> int:
-        """How many connections were told to end and have not yet; at most ``MOST_GOING``."""
-        return len(self._going)
+    def taken(self) -> int:
+        """How many connections have a slot; those that were told to end have none any more."""
+        return sum(map(len, self._calls.values()))
 
     def open(self, address: str | None) -> int:
         """How many connections of an address are open, those that were told to end included."""

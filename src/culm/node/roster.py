@@ -57,11 +57,11 @@ class Roster:
     begun: dict[str, int] = field(default_factory=dict)
     _open: dict[Session[Any], Contact] = field(default_factory=dict)
 
-    def began(self, session: Session[Any], name: str) -> None:
-        """Note that a session begins; ``name`` is the peer's name or address in the log."""
+    def began(self, session: Session[Any], name: str, address: str) -> None:
+        """Note that a session begins; ``name`` is the peer's name or address in the log, ``address`` is HOST:PORT."""
         self.begun[session.scheme] = self.begun.get(session.scheme, 0) + 1
         number = sum(self.begun.values())
-        self._open[session] = Contact(number, session.scheme, name, session.address, time.time(), session.stats)
+        self._open[session] = Contact(number, session.scheme, name, address, time.time(), session.stats)
 
     def ended(self, session: Session[Any], error: BaseException | None) -> None:
         """Note that a session has ended; ``error`` is why, or None if the peer ended it in order."""

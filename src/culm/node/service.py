@@ -184,7 +184,7 @@ class NodeService:
             await self._compare(paced)
         else:
             session = make(self._context_of(writer, self.config), paced, Purpose())
-            await self._run(session, place_of(writer), address_of(writer))
+            await self._run(session, writer)
 
     async def _greet(self, writer: asyncio.StreamWriter) -> None:
         """Do the TLS handshake with a caller; raises ``NetworkError`` if it fails or takes too long."""
@@ -222,9 +222,11 @@ class NodeService:
             budget=self._budget.share(address),
         )
 
-    async def _run(self, session: Session[Any], name: str, address: str | None) -> None:
+    async def _run(self, session: Session[Any], writer: asyncio.StreamWriter, name: str = "") -> None:
+        place, address = place_of(writer), address_of(writer)
+        name = name or place
         self.sessions[session] = None
-        self.roster.began(session, name)
+        self.roster.began(session, name, place)
         _logger.info("connected", extra={"peer": name})
         failure: CulmError | None = None
         try:
@@ -259,7 +261,7 @@ class NodeService:
                 self.roster.troubles[url] = None
                 address = address_of(streams[1]) or address
                 session = await self._calling(url, self._peering.paced(streams, peer))
-                await self._run(session, peer.name, address)
+                await self._run(session, streams[1], peer.name)
                 wait = backoff.jittered(config.interval)
             except CulmError as error:
                 self.roster.troubles[url] = str(error)

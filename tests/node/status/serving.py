@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from culm.store import SQLiteStore
 
 ME = build_log(1, seed=99).identity.public
+PLACE = "192.0.2.1:7878"
 
 
 class Talk:
     """What a session tells of itself, without being one."""
 
     scheme = "bushbaby"
-    address = "192.0.2.1:7878"
 
     def __init__(self, peer: bytes | None = None) -> None:
         self.stats = SessionStats()

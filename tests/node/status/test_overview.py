@@ -15,7 +15,7 @@ from culm.node.status import holdings
 from culm.node.status.metrics import NodeCollector, metrics_text
 from culm.node.status.overview import MOST_SESSIONS, Rates, overview
 from culm.wire.places import author_text
-from tests.node.status.serving import ME, a_talk
+from tests.node.status.serving import ME, PLACE, a_talk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,11 +32,11 @@ def roster(tmp_path: Path) -> Roster:
 def test_a_session_from_its_beginning_to_its_end(roster: Roster) -> None:
     """An open session tells its peer and counts as they are now; an ended one why it ended, and its counts stay."""
     talk = a_talk()
-    roster.began(talk, "a caller")
+    roster.began(talk, "a caller", PLACE)
     talk.peer = bytes(32)
     talk.stats.entries_received, talk.stats.missing = 40, 100
     (shown,) = overview(roster, Rates(), "1")["sessions"]
-    assert ("bushbaby", "192.0.2.1:7878", author_text(bytes(32))) == (shown["scheme"], shown["address"], shown["peer"])
+    assert ("bushbaby", PLACE, author_text(bytes(32))) == (shown["scheme"], shown["address"], shown["peer"])
     assert (40, 60) == (shown["entries_in"], shown["left"])
     roster.ended(talk, NetworkError("gone"))
     now = overview(roster, Rates(), "1")
@@ -52,13 +52,13 @@ def test_what_is_remembered_is_bounded(roster: Roster) -> None:
     for _ in range(300):
         talk = a_talk()
         talk.stats.refused = ["no"] * 90
-        roster.began(talk, "a caller")
+        roster.began(talk, "a caller", PLACE)
         roster.ended(talk, None)
     assert len(roster.recent) <= 20
     assert len(roster.past["bushbaby"].refused) <= 100
     assert 300 == roster.begun["bushbaby"]
     for _ in range(MOST_SESSIONS + 5):
-        roster.began(a_talk(), "a caller")
+        roster.began(a_talk(), "a caller", PLACE)
     now = overview(roster, Rates(), "1")
     assert (MOST_SESSIONS, MOST_SESSIONS + 5) == (len(now["sessions"]), now["session_count"])
 
@@ -66,7 +66,7 @@ def test_what_is_remembered_is_bounded(roster: Roster) -> None:
 def test_rates_follow_what_goes_through(roster: Roster) -> None:
     """A steady flow shows its rate after some seconds, and nothing once it has stopped for long."""
     talk = a_talk()
-    roster.began(talk, "a caller")
+    roster.began(talk, "a caller", PLACE)
     rates = Rates()
     for second in range(30):
         talk.stats.bytes_received = 1000 * second
@@ -84,7 +84,7 @@ def test_peers_that_contact_is_kept_with(roster: Roster) -> None:
     """A peer is connected, or there is a reason why not."""
     here, there = PeerUrl("bushbaby", "192.0.2.1", 1), PeerUrl("intervals", "192.0.2.2", 2)
     roster.troubles = {here: None, there: "cannot reach it"}
-    roster.began(a_talk(), str(here))
+    roster.began(a_talk(), str(here), PLACE)
     peers = {peer["url"]: (peer["connected"], peer["trouble"]) for peer in overview(roster, Rates(), "1")["peers"]}
     assert {str(here): (True, None), str(there): (False, "cannot reach it")} == peers
 
@@ -93,8 +93,8 @@ def test_metrics_say_what_the_store_and_the_sessions_say(store: SQLiteStore, ros
     """They are what Prometheus reads; counts of sessions that have ended stay in."""
     one, other = a_talk(), a_talk()
     roster.troubles = {PeerUrl("bushbaby", "192.0.2.1", 1): "no"}
-    roster.began(one, "a caller")
-    roster.began(other, "a caller")
+    roster.began(one, "a caller", PLACE)
+    roster.began(other, "a caller", PLACE)
     one.stats.entries_received, other.stats.entries_received = 5, 7
     roster.ended(one, None)
     text = metrics_text(NodeCollector(roster, "1.2.3", holdings.totals(store), 4, 2)).decode()

@@ -31,7 +31,7 @@ from culm.testing.builders import build_log
 from culm.wire.places import log_text
 from tests.node.links import CONFIG, run_really
 from tests.node.peers import until
-from tests.node.status.serving import ME, a_talk, next_event, served
+from tests.node.status.serving import ME, PLACE, a_talk, next_event, served
 from tests.patience import PATIENCE
 from tests.store.below import database_of
 
@@ -270,7 +270,7 @@ def test_what_happens_is_told_at_once(store: SQLiteStore) -> None:
             assert [log_text(log.entries[0].log)] == changed["logs"]
             after = json.loads(await next_event(stream, "overview"))
             assert before["totals"]["entries"] + 1 == after["totals"]["entries"]
-            page.roster.began(a_talk(), "a caller")
+            page.roster.began(a_talk(), "a caller", PLACE)
             assert 1 == json.loads(await next_event(stream, "overview"))["session_count"]
 
     run_really(main)

@@ -29,7 +29,6 @@ from culm.errors import RemoteProtocolError
 from culm.node.sessions.speaker import Speaker
 from culm.node.sessions.stats import PeerSilent
 from culm.node.sessions.tasks import no_reader, run_together
-from culm.node.sharing.peering import place_of
 from culm.node.sharing.rates import Streams, unsent
 from culm.node.sharing.turns import Portion, Share
 from culm.node.surroundings import clock
@@ -74,11 +73,6 @@ class Driver(Generic[EventT]):
             )
         finally:
             self._reader = no_reader()
-
-    @property
-    def address(self) -> str:
-        """Where the peer is, as ``HOST:PORT``."""
-        return place_of(self._writer)
 
     def wake(self) -> None:
         """Let the writer look whether there is something to compose. Cheap, so call it rather too often."""

@@ -66,7 +66,7 @@ class Purpose:
     it asked for. ``logs`` are asked for from the beginning, where a protocol asks by log; ``mirrors``: and those that
     the peer asks for. ``interest`` says what of a log, by default the policy does. ``options`` and ``limits`` are the
     protocol's own. ``finished`` is called with logs that are complete, which are then no longer followed.
-    ``is_counted`` is false for a session inside another one, whose bytes that one counts already.
+    ``is_counted`` is false for a session inside another one, because the outer session counts its bytes.
     """
 
     called: bool = False
@@ -109,11 +109,6 @@ class Session(Speaker[EventT]):
     def proved(self) -> bytes | None:
         """The other side's identity, once it is proved."""
         return None
-
-    @property
-    def address(self) -> str:
-        """Where the peer is, as ``HOST:PORT``."""
-        return self.driver.address
 
     async def run(self) -> None:
         """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``."""

@@ -60,24 +60,22 @@ class Range:
 
     def __post_init__(self) -> None:
         """Bring the parameters into their one reduced form."""
-        if not (self.metadata or self.payloads):
-            self._become_empty()
-            return
-        last = MAX_U64 if self.end is None else self.end
-        if not 1 <= self.start <= last <= MAX_U64:
-            raise ValueError(f"{self.start} to {self.end} is not a range of sequence numbers")
-        if min(self.least_size, self.size_limit) < 0 or self.size_limit > MAX_U64:
-            raise ValueError("a size limit is outside of 0 to 2^64 - 1")
+        last = self.last
+        if self.metadata or self.payloads:
+            if not 1 <= self.start <= last <= MAX_U64:
+                raise ValueError(f"{self.start} to {self.end} is not a range of sequence numbers")
+            if min(self.least_size, self.size_limit) < 0 or self.size_limit > MAX_U64:
+                raise ValueError("a size limit is outside of 0 to 2^64 - 1")
         forbidden = tuple(sorted({seq for seq in self.forbidden if self.start <= seq <= last}))
         single = self.end == self.start
         none_fits = self.least_size > MAX_U64 or 0 < self.size_limit <= self.least_size
         if none_fits or (single and forbidden) or not self.payloads:
             self._set(payloads=False, least_size=0, size_limit=0)
             forbidden = ()
-        self._set(forbidden=forbidden, sparse=self.sparse or single)
         if not (self.metadata or self.payloads):
-            self._become_empty()
+            self._set(start=0, end=0, sparse=False, forbidden=(), head_max=0, tail_min=0)
             return
+        self._set(forbidden=forbidden, sparse=self.sparse or single)
         if not self.metadata:
             self._set(head_max=0, tail_min=0)
         if self.head_max and not on_path(self.head_max, self.start, 1):
@@ -96,10 +94,6 @@ class Range:
     def _set(self, **values: object) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
-
-    def _become_empty(self) -> None:
-        self._set(start=0, end=0, sparse=False, metadata=False, payloads=False, least_size=0, size_limit=0)
-        self._set(forbidden=(), head_max=0, tail_min=0)
 
     # -- what it is --------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from culm.node.interests.policy import Policy
-    from culm.node.roster import Talks
+    from culm.node.sessions.session import Session
     from culm.store import ToolStore
     from culm.types import Log
     from storm.plan import LinkPlan, NodePlan
@@ -209,7 +209,7 @@ class Member:
         except Exception as error:  # noqa: BLE001 - it must not look as if the node had failed
             self.world.fail(f"{self.name}: looking into the store: {error!r}", error)
 
-    def _session_ended(self, session: Talks, name: str, error: BaseException | None) -> None:
+    def _session_ended(self, session: Session[Any], name: str, error: BaseException | None) -> None:
         self.world.counts[f"entries that came by {session.scheme}"] += session.stats.entries_received
         self.world.session_ended(self, name, error)
 

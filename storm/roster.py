@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from culm.node.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from culm.node.roster import Talks
+    from culm.node.sessions.session import Session
 
 
 @dataclass(slots=True)
 class WatchedRoster(Roster):
     """A roster that passes on what it is told. ``told`` gets the session, its name and why it ended."""
 
-    told: Callable[[Talks, str, BaseException | None], None] = lambda _session, _name, _error: None
+    told: Callable[[Session[Any], str, BaseException | None], None] = lambda _session, _name, _error: None
 
-    def ended(self, session: Talks, error: BaseException | None) -> None:
+    def ended(self, session: Session[Any], error: BaseException | None) -> None:
         """A session has ended."""
         name = next((item.name for item in self.contacts() if item.stats is session.stats), "")
         Roster.ended(self, session, error)  # super() does not know a class with slots

@@ -6,7 +6,7 @@ Specification: docs/specs/culm.md, "What it promises", "Addresses and TLS", "New
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +22,13 @@ from culm.node.network.transport import connect, secured
 from culm.node.network.urls import PeerUrl
 from culm.node.service import NodeService
 from culm.node.sessions.session import Context, Purpose
-from culm.node.sessions.stats import PeerRefused, SessionStats
+from culm.node.sessions.stats import PeerRefused
 from culm.node.storage.source import StoreSource
-from culm.node.surroundings import Surroundings
 from culm.node.sync import sync
 from culm.ranges import Range, RangeSet
 from culm.store import SQLiteStore
 from culm.testing.builders import build_log
-from tests.node.links import CONFIG, Party, run, stream_pair
+from tests.node.links import CONFIG, SURROUNDINGS, Party, run, stream_pair
 from tests.node.peers import key, until
 
 if TYPE_CHECKING:
@@ -499,34 +498,24 @@ def test_wrong_addresses(text: str, message: str) -> None:
         PeerUrl.parse(text)
 
 
-def test_what_failed_sessions_leave_is_collected(tmp_path: Path) -> None:
+def test_what_failed_sessions_leave_is_collected(parties: list[Party]) -> None:
     """After some sessions that failed, and not after each, what only refers to itself goes."""
     collected: list[int] = []
-    surroundings = Surroundings(collect=lambda: collected.append(1))
+    surroundings = replace(SURROUNDINGS, collect=lambda: collected.append(1))
+    limits = replace(CONFIG.limits, penalty_seconds=0.0)
+    config = replace(CONFIG, surroundings=surroundings, limits=limits)
 
-    class Failing:
-        """A session that fails, or is ended by its peer."""
-
-        stats, scheme, address, peer, proved = SessionStats(), "culm", "", None, None
-
-        def __init__(self, error: Exception | None) -> None:
-            self._error = error
-
-        async def run(self) -> None:
-            if self._error is not None:
-                raise self._error
+    async def call(url: PeerUrl, data: bytes) -> int:
+        _, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(data)
+        writer.close()
+        await asyncio.sleep(0.1)  # The node notes how the session has ended.
+        return len(collected)
 
     async def main() -> list[int]:
-        counts = []
-        with SQLiteStore(tmp_path / "store.db") as store:
-            node = NodeService(Identity(bytes(32)), replace(CONFIG, surroundings=surroundings), store)
-            for number in range(70):
-                session: Any = Failing(NetworkError("gone") if number < 64 else None)
-                with suppress(NetworkError):
-                    await node._run(session, "x", None)
-                counts.append(len(collected))
-            await node._stop()
-        return counts
+        at = PeerUrl.parse("intervals://127.0.0.1:0", may_be_zero=True)
+        async with serving(parties[0], config, at=at) as url:
+            return [await call(url, b"\xff" * 100 if number < 64 else b"") for number in range(70)]
 
     counts = run(main)
     assert [counts.index(1), counts.index(2), counts[-1]] == [31, 63, 2]

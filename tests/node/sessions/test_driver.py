@@ -69,7 +69,8 @@ class Listening(Speaker[int]):
 
     connection: Bytes
 
-    def __init__(self) -> None:
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
         self.config = NodeConfig(b"clump", limits=LIMITS, interval=10.0)
         self.connection = Bytes()
         self.is_live = True
@@ -110,7 +111,7 @@ class Listening(Speaker[int]):
 async def driven(talk: Callable[[Listening, Driver[int], Any], Any]) -> tuple[Listening, CulmError | None]:
     """Run a driver while a test is its peer; the speaker, and why the session ended, None if the test ended it."""
     near, far = await stream_pair()
-    speaker = Listening()
+    speaker = Listening(near[1])
     computing = Computing(SURROUNDINGS)
     driver = Driver(speaker, near, computing.share())
     task = asyncio.create_task(driver.run())
@@ -147,7 +148,7 @@ def test_a_peer_that_does_not_read_is_not_read_from_without_end() -> None:
         for _ in range(200):
             far[1].write(b"x")
             await asyncio.sleep(0.01)
-            queued.append(unsent(driver._writer))
+            queued.append(unsent(speaker.writer))
 
     run(lambda: driven(talk))
     assert WRITE_BYTES / 2 < max(queued) < 3 * WRITE_BYTES

@@ -5,8 +5,9 @@ sort as bytes like the numbers, and flags are restrictions. So a merge is a bitw
 maxima of slices of bytes.
 
 That goes for nearly all ranges, and only for joins. Ranges are decoded where a path has to be walked, to keep two
-different sparse ranges sparse or to find out whether a merge is exact; where they list forbidden numbers; and for the
-operations that a pipeline does once for each peer and not once for each range.
+different sparse ranges sparse or to find out whether a merge is exact; where they list forbidden numbers; and for
+intersect, trim and extend, which a pipeline does once for each peer and not once for each range. (The specification
+shows how these would go on slices, too.)
 
 The results are, byte for byte, those of ``culm.ranges.algebra``, and the tests compare the two. Inputs must be valid
 encodings. Where nothing is decoded, a certificate limit that is off its path is not noticed; it costs only the peer

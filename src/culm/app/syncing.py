@@ -13,6 +13,7 @@ from culm.bamboo import Identity
 from culm.errors import ConfigError
 from culm.node.config import NodeConfig
 from culm.node.interests.missing import EVERYTHING
+from culm.node.interests.policy import Policy
 from culm.node.network.urls import PeerUrl
 from culm.node.schemes import scheme_of
 from culm.node.service import logs_to_ask_for
@@ -20,7 +21,7 @@ from culm.node.sessions.session import Purpose
 from culm.node.sessions.stats import SessionStats
 from culm.node.sync import SyncSummary, sync
 from culm.ranges import RangeSet
-from culm.store import SQLiteStore
+from culm.store import ReadableStore, SQLiteStore
 from culm.types import Log
 
 
@@ -42,22 +43,21 @@ async def exchange(
     try:
         purpose = Purpose(is_live=False, mirrors=False)
         if scheme.asks_by_log:
-            asked = logs or await asyncio.to_thread(logs_to_ask_for, store, config.policy)
-            if not asked:
-                raise ConfigError("no logs to ask for: name them, because the protocol cannot list a peer's logs")
-            options = config.proposals if scheme.is_proposing else None
-            interest = _interests(config, frozenset(logs))
-            purpose = replace(purpose, logs=tuple(asked), options=options, interest=interest)
+            purpose = replace(purpose, options=config.proposals if scheme.is_proposing else None)
+            purpose = await asyncio.to_thread(asking_by_log, purpose, store, config.policy, logs)
         return await sync(identity, config, store, url, purpose, progress)
     finally:
         store.close()
 
 
-def _interests(config: NodeConfig, named: frozenset[Log]) -> Callable[[Log], RangeSet]:
-    """The ranges to ask for: those that the node follows; of a named log that it does not follow, everything."""
+def asking_by_log(purpose: Purpose, store: ReadableStore, policy: Policy, named: Sequence[Log]) -> Purpose:
+    """A purpose with the logs to ask for: those named, else those of interest. A log that is named is wanted whole."""
+    wanted_whole = frozenset(log for log in named if policy.admits_author(log[0]) and not policy.interest(log))
+    logs = named or logs_to_ask_for(store, policy)
+    if not logs and not purpose.is_live:
+        raise ConfigError("no logs to ask for: name them as AUTHOR/LOG, because the protocol cannot list a peer's logs")
 
     def interest(log: Log) -> RangeSet:
-        ranges = config.policy.interest(log)
-        return EVERYTHING if log in named and not ranges and config.policy.admits_author(log[0]) else ranges
+        return EVERYTHING if log in wanted_whole else policy.interest(log)
 
-    return interest
+    return replace(purpose, logs=tuple(logs), interest=interest)

@@ -27,24 +27,10 @@ from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
 
 EXIT_DATA, EXIT_CALL, EXIT_NETWORK, EXIT_INTERRUPTED = 1, 2, 3, 130
 
-_HOME_HELP = "folder of the store and the identities (default: $CULM_HOME, else ~/.culm)"
-_CONFIG_HELP = "configuration file (default: culm.toml in the home)"
-_JSON_HELP = "print the result as JSON"
 _GROUPS = (
-    "identity",
-    "logs",
-    "exchange",
-    "node",
-    "following",
-    "policy",
-    "config",
-    "backup",
-    "doctor",
-    "reconcile",
-    "ranges",
-    "wire",
-    "spark",
-)
+    "identity", "logs", "exchange", "node", "following", "policy", "config", "backup", "doctor", "reconcile",
+    "ranges", "wire", "spark",
+)  # fmt: skip
 
 
 class _Parser(argparse.ArgumentParser):
@@ -79,15 +65,16 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     # The common options are accepted before and after the command. SUPPRESS keeps the parser of the command from
     # overwriting a value that was given before it with its own default.
-    common = _Parser(add_help=False)
-    common.add_argument("--home", metavar="DIR", default=argparse.SUPPRESS, help=_HOME_HELP)
-    common.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help=_CONFIG_HELP)
-    common.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=_JSON_HELP)
+    common = _Parser(add_help=False, argument_default=argparse.SUPPRESS)
     parser = _Parser(prog="culm", description=(culm.__doc__ or "").partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"culm {culm.__version__}")
-    parser.add_argument("--home", metavar="DIR", help=_HOME_HELP)
-    parser.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
-    parser.add_argument("--json", action="store_true", help=_JSON_HELP)
+    for each in (parser, common):
+        each.add_argument(
+            "--home", metavar="DIR", help="folder of the store and the identities (default: $CULM_HOME, else ~/.culm)"
+        )
+        each.add_argument("--config", metavar="FILE", help="configuration file (default: culm.toml in the home)")
+        each.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.set_defaults(json=False)
     commands = Commands(parser, common)
     for group in _GROUPS:
         import_module(f"culm.cli.{group}").register(commands)
@@ -96,8 +83,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
-    arguments = make_parser().parse_args(argv)
     try:
+        arguments = make_parser().parse_args(argv)  # Types of arguments, such as ``parse_log``, raise ConfigError.
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except CulmError as error:
@@ -118,8 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _failed(error: CulmError) -> int:
-    text = " ".join(str(error).split())
-    print(f"culm: {text}", file=sys.stderr)
+    print("culm:", " ".join(str(error).split()), file=sys.stderr)
     if isinstance(error, ConfigError):
         return EXIT_CALL
     if isinstance(error, NetworkError | ProtocolError):

@@ -57,7 +57,7 @@ def _config(arguments: argparse.Namespace) -> int:
 def _rows(settings: Settings) -> Iterator[tuple[str, Key, Any, str]]:
     for section in SECTIONS:
         for key in section.keys:
-            name = f"{section.name}.{key.name}" if section.name else key.name
+            name = section.full_name(key.name)
             if name in settings.values:
                 yield name, key, settings[name], settings.origin(name)
 

@@ -16,7 +16,7 @@ from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, NotHeld, Place
 from culm.store import ImportReport, ReadableStore
 from culm.store.exchange import Importer, export_bundle, export_plain
-from culm.wire.places import log_text, parse_log, place_text
+from culm.wire.places import author_text, log_text, parse_log, place_text
 
 _SHOWN_REFUSALS = 20  # A damaged file can have thousands, all for the same reason.
 
@@ -24,7 +24,9 @@ _SHOWN_REFUSALS = 20  # A damaged file can have thousands, all for the same reas
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
     export = commands.add("export", _export, "write logs to a file")
-    export.add_argument("logs", metavar="AUTHOR/LOG", nargs="*", help="the logs to export (default: all)")
+    export.add_argument(
+        "logs", metavar="AUTHOR/LOG", nargs="*", type=parse_log, help="the logs to export (default: all)"
+    )
     export.add_argument(
         "-o", "--output", metavar="FILE", help="where to write; - is stdout (the default unless stdout is a terminal)"
     )
@@ -40,15 +42,13 @@ def register(commands: Commands) -> None:
 def _export(arguments: argparse.Namespace) -> int:
     output = arguments.output
     if output is None and sys.stdout.isatty():
-        msg = "not writing binary data to a terminal: give -o FILE (or -o - to do it all the same)"
-        raise ConfigError(msg)
+        raise ConfigError("not writing binary data to a terminal: give -o FILE (or -o - to do it all the same)")
     with Home.find(arguments.home).store(read_only=True) as store:
         held = {(log.author, log.log_id) for log in store.logs()}
-        logs = [parse_log(text) for text in arguments.logs] or sorted(held)
+        logs = arguments.logs or sorted(held)
         for log in logs:
             if log not in held:
-                msg = f"the store has no entries of {log_text(log)}"
-                raise NotHeld(msg)
+                raise NotHeld(f"the store has no entries of {log_text(log)}")
         if output in (None, "-"):
             count = _write(arguments, store, logs, sys.stdout.buffer)
             sys.stdout.buffer.flush()
@@ -84,21 +84,14 @@ def _import(arguments: argparse.Namespace) -> int:
         report = Importer(store, bar.update).run(stream)
     if arguments.json:
         print_json(
-            {
-                "added": report.added,
-                "known": report.known,
-                "waiting": report.waiting,
-                "payloads": report.payloads,
+            {name: getattr(report, name) for name in ("added", "known", "waiting", "payloads")}
+            | {
                 "refused": [
                     {"place": place_text(place) if place else None, "reason": str(error)}
                     for place, error in report.refused
                 ],
                 "forks": [
-                    {
-                        "author": log_text((proof.author, 0)).partition("/")[0],
-                        "log_id": proof.log_id,
-                        "position": proof.position,
-                    }
+                    {"author": author_text(proof.author), "log_id": proof.log_id, "position": proof.position}
                     for proof in report.forks
                 ],
             }

@@ -9,15 +9,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from culm.app.interests import followed
 from culm.bamboo import MAX_U64
 from culm.cli.command import Commands
 from culm.cli.home import Home
-from culm.cli.nodeoptions import add_clump, chosen_clump, clump_text
+from culm.cli.nodeoptions import add_clump, add_sizes, chosen_clump, clump_text, number, parse_what
 from culm.cli.output import note, print_json, print_table
 from culm.errors import ConfigError, EncodingError
-from culm.ranges import Range, RangeSet, decode, read_size, size_limits, write_range
+from culm.ranges import Range, RangeSet, decode, size_limits, write_range
 from culm.types import Log
-from culm.wire.places import author_text, log_text, parse_author, parse_log, parse_number
+from culm.wire.places import author_text, log_text, parse_number
 
 What = bytes | Log
 
@@ -29,15 +30,19 @@ def register(commands: Commands) -> None:
         _follow,
         "ask peers for an author's logs, one log or a range of it, and for nothing that you do not follow",
     )
-    follow.add_argument("what", metavar="AUTHOR[/LOG]", help="an author (for all of its logs) or one log")
-    follow.add_argument("--from", dest="first", metavar="N", help="first entry of the range (default: 1)")
-    follow.add_argument("--to", dest="last", metavar="N", help="last entry of the range (default: no end)")
+    follow.add_argument(
+        "what", metavar="AUTHOR[/LOG]", type=parse_what, help="an author (for all of its logs) or one log"
+    )
+    seq = number("sequence number")
+    follow.add_argument("--from", dest="first", metavar="N", type=seq, default=1, help="first entry (default: 1)")
+    follow.add_argument("--to", dest="last", metavar="N", type=seq, help="last entry (default: no end)")
     follow.add_argument(
         "--sparse", action="store_true", help="only the entries on the shortest path of links between the two"
     )
-    follow.add_argument("--max-payload", metavar="SIZE", help="skip larger payloads (for example 100, 64kB, 1MB)")
-    follow.add_argument("--min-payload", metavar="SIZE", help="skip smaller payloads")
-    follow.add_argument("--without-payload", metavar="SEQ,...", help="skip the payloads of these entries")
+    add_sizes(follow)
+    follow.add_argument(
+        "--without-payload", metavar="SEQ,...", type=_numbers, default=(), help="skip the payloads of these entries"
+    )
     follow.add_argument(
         "--add", action="store_true", help="keep the ranges that you follow already (default: replace them)"
     )
@@ -46,7 +51,11 @@ def register(commands: Commands) -> None:
         "unfollow", _unfollow, "stop asking for an author or a log; entries that the store has stay"
     )
     unfollow.add_argument(
-        "what", metavar="AUTHOR[/LOG]", nargs="?", help="the author or log, as you gave it to culm follow"
+        "what",
+        metavar="AUTHOR[/LOG]",
+        nargs="?",
+        type=parse_what,
+        help="the author or log, as you gave it to culm follow",
     )
     unfollow.add_argument("--all", action="store_true", help="forget all that you follow, and ask for everything again")
     add_clump(unfollow)
@@ -56,8 +65,8 @@ def register(commands: Commands) -> None:
     add_clump(following)
 
 
-def _parse(text: str) -> What:
-    return parse_log(text) if "/" in text else parse_author(text)
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(parse_number(part.strip(), "sequence number", 1) for part in text.split(",") if part)
 
 
 def _text(what: What) -> str:
@@ -65,21 +74,15 @@ def _text(what: What) -> str:
 
 
 def _range(arguments: argparse.Namespace) -> Range:
-    first = 1 if arguments.first is None else parse_number(arguments.first, "sequence number", 1)
-    last = None if arguments.last is None else parse_number(arguments.last, "sequence number", 1)
+    first, last = arguments.first, arguments.last
     if last is not None and last < first:
         raise ConfigError(f"--from {first} --to {last}: the range ends before it begins")
-    least = 0 if arguments.min_payload is None else read_size(arguments.min_payload)
-    greatest = None if arguments.max_payload is None else read_size(arguments.max_payload)
+    least, greatest = arguments.min_payload or 0, arguments.max_payload
     if greatest is not None and least > greatest:
         raise ConfigError(
             f"--min-payload {least} --max-payload {greatest}: the least size is above the greatest, so no payload fits"
         )
-    forbidden = tuple(
-        parse_number(part.strip(), "sequence number", 1)
-        for part in (arguments.without_payload or "").split(",")
-        if part
-    )
+    forbidden = arguments.without_payload
     for seq in forbidden:
         if not first <= seq <= (MAX_U64 if last is None else last):
             raise ConfigError(f"--without-payload {seq}: entry {seq} is not in the range from --from to --to")
@@ -95,19 +98,18 @@ def _range(arguments: argparse.Namespace) -> Range:
 
 
 def _follow(arguments: argparse.Namespace) -> int:
-    what, item = _parse(arguments.what), _range(arguments)
+    what, item = arguments.what, _range(arguments)
     home, clump = Home.find(arguments.home), chosen_clump(arguments)
     home.store(read_only=True).close()  # fails if there is no home; otherwise the command would make a policy file only
     policy = home.policy_file.load(clump)
-    followed = dict(policy.interests or {})
-    before = followed.get(what)
-    followed[what] = before.add(item) if arguments.add and before is not None else RangeSet([item])
-    home.policy_file.save(clump, replace(policy, interests=followed))
+    changed = followed(policy, what, item, add=arguments.add)
+    home.policy_file.save(clump, changed)
+    before, ranges = (policy.interests or {}).get(what), (changed.interests or {})[what]
     if arguments.json:
-        print_json({"what": _text(what), "ranges": _ranges(followed[what])})
+        print_json({"what": _text(what), "ranges": _ranges(ranges)})
         return 0
-    print(f"following {_text(what)}: {_shown(followed[what])}")
-    if before is not None and not arguments.add and before != followed[what]:
+    print(f"following {_text(what)}: {_shown(ranges)}")
+    if before is not None and not arguments.add and before != ranges:
         note(f"this replaces: {_shown(before)} (use --add to keep both)")
     if policy.interests is None:
         note(f"{clump_text(clump)} your node now asks only for what you follow, and for your own logs")
@@ -122,34 +124,29 @@ def _unfollow(arguments: argparse.Namespace) -> int:
         raise ConfigError("give either AUTHOR[/LOG] or --all")
     file, clump = Home.find(arguments.home).policy_file, chosen_clump(arguments)
     policy = file.load(clump)
-    if arguments.all:
-        file.save(clump, replace(policy, interests=None))
-        _tell_rest(arguments, clump, None)
-        return 0
-    what = _parse(arguments.what)
-    followed = dict(policy.interests or {})
-    if what not in followed:
-        raise ConfigError(f"{clump_text(clump)} you do not follow {_text(what)}{_hint(what, followed)}")
-    del followed[what]
-    file.save(clump, replace(policy, interests=followed))
-    _tell_rest(arguments, clump, followed)
+    rest = None if arguments.all else dict(policy.interests or {})
+    if rest is not None and rest.pop(arguments.what, None) is None:
+        what = arguments.what
+        raise ConfigError(f"{clump_text(clump)} you do not follow {_text(what)}{_hint(what, rest)}")
+    file.save(clump, replace(policy, interests=rest))
+    _tell_rest(arguments, clump, rest)
     return 0
 
 
-def _hint(what: What, followed: Mapping[What, RangeSet]) -> str:
+def _hint(what: What, rest: Mapping[What, RangeSet]) -> str:
     """A hint for a name that is not followed: what is followed of the same author."""
     author = what[0] if isinstance(what, tuple) else what
-    near = [_text(other) for other in followed if (other[0] if isinstance(other, tuple) else other) == author]
+    near = [_text(other) for other in rest if (other[0] if isinstance(other, tuple) else other) == author]
     return f"; you follow of this author: {', '.join(near)}" if near else " (see: culm following)"
 
 
-def _tell_rest(arguments: argparse.Namespace, clump: bytes, followed: Mapping[What, RangeSet] | None) -> None:
+def _tell_rest(arguments: argparse.Namespace, clump: bytes, rest: Mapping[What, RangeSet] | None) -> None:
     if arguments.json:
-        print_json({"following": None if followed is None else sorted(map(_text, followed))})
-    elif followed is None:
+        print_json({"following": None if rest is None else sorted(map(_text, rest))})
+    elif rest is None:
         print(f"{clump_text(clump)} your node asks for everything that the policy allows")
-    elif followed:
-        print(f"{clump_text(clump)} you still follow {len(followed)}")
+    elif rest:
+        print(f"{clump_text(clump)} you still follow {len(rest)}")
     else:
         print(f"{clump_text(clump)} you follow nothing any more, so your node asks only for your own logs")
         note("to ask for everything again: culm unfollow --all")
@@ -158,13 +155,14 @@ def _tell_rest(arguments: argparse.Namespace, clump: bytes, followed: Mapping[Wh
 def _following(arguments: argparse.Namespace) -> int:
     home, clump = Home.find(arguments.home), chosen_clump(arguments)
     policy = home.policy_file.load(clump)
-    held = _held(home)
+    with home.store(read_only=True) as store:
+        held = {(log.author, log.log_id): (log.entries, log.payloads) for log in store.logs()}
     rows: list[dict[str, Any]] = [
         {
             "what": _text(what),
             "ranges": _ranges(ranges),
-            "entries": sum(held.get(log, (0, 0))[0] for log in _logs(what, held)),
-            "payloads": sum(held.get(log, (0, 0))[1] for log in _logs(what, held)),
+            "entries": sum(entries for log, (entries, _) in held.items() if what in (log, log[0])),
+            "payloads": sum(payloads for log, (_, payloads) in held.items() if what in (log, log[0])),
         }
         for what, ranges in sorted((policy.interests or {}).items(), key=lambda item: _text(item[0]))
     ]
@@ -179,20 +177,10 @@ def _following(arguments: argparse.Namespace) -> int:
     elif not rows:
         note(f"{clump_text(clump)} you follow nothing, so your node asks only for your own logs")
     else:
+        columns = ("followed", "range", "entries held", "payloads held")
         table = [(row["what"], "; ".join(row["ranges"]), row["entries"], row["payloads"]) for row in rows]
-        print_table(
-            ("followed", "range", "entries held", "payloads held"), table, right=("entries held", "payloads held")
-        )
+        print_table(columns, table, right=columns[2:])
     return 0
-
-
-def _held(home: Home) -> dict[Log, tuple[int, int]]:
-    with home.store(read_only=True) as store:
-        return {(log.author, log.log_id): (log.entries, log.payloads) for log in store.logs()}
-
-
-def _logs(what: What, held: Mapping[Log, object]) -> list[Log]:
-    return [what] if isinstance(what, tuple) else [log for log in held if log[0] == what]
 
 
 def _ranges(ranges: RangeSet) -> list[str]:

@@ -30,10 +30,8 @@ def ask_passphrase(prompt: str, *, confirm: bool = False) -> str:
     if given is not None:
         return given
     if not sys.stdin.isatty():
-        msg = "this identity needs a passphrase: set CULM_PASSPHRASE, or run the command in a terminal"
-        raise ConfigError(msg)
+        raise ConfigError("this identity needs a passphrase: set CULM_PASSPHRASE, or run the command in a terminal")
     passphrase = getpass.getpass(prompt)
     if confirm and getpass.getpass("Again: ") != passphrase:
-        msg = "the two passphrases differ; run the command again"
-        raise ConfigError(msg)
+        raise ConfigError("the two passphrases differ; run the command again")
     return passphrase

@@ -10,8 +10,7 @@ from culm.cli.command import Commands
 from culm.cli.home import DEFAULT_IDENTITY, Home, ask_passphrase
 from culm.cli.output import note, open_input, print_json, print_table
 from culm.errors import ConfigError
-from culm.wire.base62 import decode_base62
-from culm.wire.places import author_text
+from culm.wire.places import author_text, parse_author
 
 _MAX_INPUT = 10_000  # bytes; an identity file has a few hundred, and a wrong file should not be read as a whole
 
@@ -118,10 +117,7 @@ def _import(arguments: argparse.Namespace) -> int:
 def _parse_identity(text: str) -> Identity:
     if text.startswith("{"):
         return load_identity(text, ask_passphrase("Passphrase of the file: ") if is_sealed(text) else None)
-    for decode in (bytes.fromhex, lambda text: decode_base62(text.encode("ascii", errors="replace"))):
-        try:
-            return Identity(decode(text))
-        except ValueError:  # includes EncodingError
-            continue
-    msg = "not an identity: expected an exported file, 64 hex digits or 43 base62 characters"
-    raise ConfigError(msg)
+    try:
+        return Identity(parse_author("".join(text.split())))  # A secret has the same forms as an author.
+    except (ConfigError, ValueError):
+        raise ConfigError("not an identity: expected an exported file, 64 hex digits or 43 base62 characters") from None

@@ -3,11 +3,14 @@
 import argparse
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
 
 from culm.bamboo import lipmaa
 from culm.bamboo.decimal import size_text
 from culm.cli.command import Commands
 from culm.cli.home import Home
+from culm.cli.nodeoptions import number
 from culm.cli.output import counted, note, open_input, print_json, print_table
 from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, NotHeld, Place
@@ -18,18 +21,18 @@ from culm.wire.places import (
     log_text,
     parse_log,
     parse_log_or_place,
-    parse_number,
     parse_place,
     place_text,
 )
 
 _PIECE = 64 * 1024  # bytes of a payload read at once, so that a large file is never in memory as a whole
+_FIELDS = ("log_id", "newest", "entries", "payloads", "waiting", "invalid", "forked_at", "ended")  # in a list as JSON
 
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
     append = commands.add("append", _append, "publish the next entry of one of your logs")
-    append.add_argument("log_id", metavar="LOG_ID", help="number of the log, 0 or more")
+    append.add_argument("log_id", metavar="LOG_ID", type=number("log id", 0), help="number of the log, 0 or more")
     append.add_argument("file", metavar="FILE", nargs="?", help="file with the payload; - is stdin (the default)")
     append.add_argument("--text", help="use this text as the payload")
     append.add_argument(
@@ -38,28 +41,25 @@ def register(commands: Commands) -> None:
     append.add_argument("--end", action="store_true", help="make this the last entry of the log, for ever")
     commands.add("logs", _logs, "list the logs of the store")
     show = commands.add("show", _show, "show a log's entries, or one entry")
-    show.add_argument("place", metavar="AUTHOR/LOG[/SEQ]", help="a log, or one entry of it")
+    show.add_argument("place", metavar="AUTHOR/LOG[/SEQ]", type=parse_log_or_place, help="a log, or one entry of it")
     show.add_argument("--payload", action="store_true", help="write the entry's payload, unchanged, to stdout")
     verify = commands.add("verify", _verify, "check the whole store again: signatures, links, paths, payloads")
     verify.add_argument(
-        "log", metavar="AUTHOR/LOG", nargs="?", help="check only this log (default: all logs of the store)"
+        "log", metavar="AUTHOR/LOG", nargs="?", type=parse_log, help="check only this log (default: all logs)"
     )
     forget = commands.add("forget", _forget, "delete the payload of an entry, but keep the entry")
-    forget.add_argument("place", metavar="AUTHOR/LOG/SEQ", help="the entry whose payload to delete")
+    forget.add_argument("place", metavar="AUTHOR/LOG/SEQ", type=parse_place, help="the entry whose payload to delete")
 
 
 def _append(arguments: argparse.Namespace) -> int:
-    log_id = parse_number(arguments.log_id, "log id")
     if arguments.file is not None and arguments.text is not None:
-        msg = "give a FILE or --text, not both"
-        raise ConfigError(msg)
+        raise ConfigError("give a FILE or --text, not both")
     if arguments.file is None and arguments.text is None and not arguments.end and sys.stdin.isatty():
-        msg = "nothing to append: give a FILE, --text TEXT, or - for stdin"
-        raise ConfigError(msg)
+        raise ConfigError("nothing to append: give a FILE, --text TEXT, or - for stdin")
     home = Home.find(arguments.home)
     with home.store() as store:
         identity = home.identity(arguments.identity)
-        entry = store.append(identity, log_id, _payload(arguments), is_end=arguments.end)
+        entry = store.append(identity, arguments.log_id, _payload(arguments), is_end=arguments.end)
     if arguments.json:
         print_json(
             {
@@ -90,30 +90,11 @@ def _logs(arguments: argparse.Namespace) -> int:
         summaries = list(store.logs())
     if arguments.json:
         print_json(
-            [
-                {
-                    "author": author_text(log.author),
-                    "log_id": log.log_id,
-                    "newest": log.newest,
-                    "entries": log.entries,
-                    "payloads": log.payloads,
-                    "waiting": log.waiting,
-                    "invalid": log.invalid,
-                    "forked_at": log.forked_at,
-                    "ended": log.ended,
-                }
-                for log in summaries
-            ]
+            [{"author": author_text(log.author)} | {name: getattr(log, name) for name in _FIELDS} for log in summaries]
         )
     elif summaries:
         rows = [
-            (
-                log_text((log.author, log.log_id)),
-                log.newest,
-                log.entries,
-                log.payloads,
-                _remark(log),
-            )
+            (log_text((log.author, log.log_id)), log.newest, log.entries, log.payloads, _remark(log))
             for log in summaries
         ]
         print_table(("log", "newest", "entries", "payloads", ""), rows, right=("newest", "entries", "payloads"))
@@ -134,33 +115,25 @@ def _remark(log: LogSummary) -> str:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    log, seq = parse_log_or_place(arguments.place)
+    log: Log
+    log, seq = arguments.place
     with Home.find(arguments.home).store(read_only=True) as store:
         if seq is not None:
             return _show_entry(arguments, store, Place(*log, seq))
         if arguments.payload:
-            msg = "--payload needs one entry: AUTHOR/LOG/SEQ"
-            raise ConfigError(msg)
+            raise ConfigError("--payload needs one entry: AUTHOR/LOG/SEQ")
         return _show_log(arguments, store, log)
 
 
 def _show_log(arguments: argparse.Namespace, store: ReadableStore, log: Log) -> int:
     found = [_described(stored) for stored in store.entries(log, states=State)]
     if not found:
-        msg = f"the store has no entries of {log_text(log)}"
-        raise NotHeld(msg)
+        raise NotHeld(f"the store has no entries of {log_text(log)}")
     if arguments.json:
         print_json(found)
         return 0
     rows = [
-        (
-            item["seq"],
-            item["state"],
-            size_text(int(str(item["size"]))),
-            item["payload"],
-            str(item["hash"])[4:20],
-        )
-        for item in found
+        (item["seq"], item["state"], size_text(item["size"]), item["payload"], item["hash"][4:20]) for item in found
     ]
     print_table(("seq", "state", "size", "payload", "hash"), rows, right=("seq", "size"))
     for proof in store.fork_proofs(log):
@@ -168,7 +141,7 @@ def _show_log(arguments: argparse.Namespace, store: ReadableStore, log: Log) -> 
     return 0
 
 
-def _described(stored: StoredEntry) -> dict[str, object]:
+def _described(stored: StoredEntry) -> dict[str, Any]:
     entry = stored.entry
     return {
         "place": place_text(entry.place),
@@ -189,12 +162,12 @@ def _described(stored: StoredEntry) -> dict[str, object]:
 def _show_entry(arguments: argparse.Namespace, store: ReadableStore, place: Place) -> int:
     stored = store.get(place)
     if stored is None:
-        msg = f"the store does not have {place_text(place)}"
-        raise NotHeld(msg)
+        raise NotHeld(f"the store does not have {place_text(place)}")
     if arguments.payload:
         if not stored.payload_complete:
-            msg = f"the store does not have the payload of {place_text(place)} ({stored.payload_state.name.lower()})"
-            raise NotHeld(msg)
+            raise NotHeld(
+                f"the store does not have the payload of {place_text(place)} ({stored.payload_state.name.lower()})"
+            )
         for piece in store.payload(stored):
             sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
@@ -209,24 +182,14 @@ def _show_entry(arguments: argparse.Namespace, store: ReadableStore, place: Plac
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    log = None if arguments.log is None else parse_log(arguments.log)
+    log = arguments.log
     with Home.find(arguments.home).store(read_only=True) as store, progress_bar("verifying") as bar:
         report = store.verify(log, lambda entries: bar.update(entries, 0))
     if log is not None and not report.entries:
         raise NotHeld(f"the store has no entries of {log_text(log)}")
     problems = [{"place": place_text(place) if place else None, "reason": reason} for place, reason in report.problems]
     if arguments.json:
-        print_json(
-            {
-                "entries": report.entries,
-                "verified": report.verified,
-                "unverified": report.unverified,
-                "invalid": report.invalid,
-                "forks": report.forks,
-                "payloads": report.payloads,
-                "problems": problems,
-            }
-        )
+        print_json(asdict(report) | {"problems": problems})
     else:
         print(
             f"{counted(report.entries, 'entry')}: {report.verified} verified, {report.unverified} unverified,"
@@ -238,7 +201,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _forget(arguments: argparse.Namespace) -> int:
-    place = parse_place(arguments.place)
+    place = arguments.place
     with Home.find(arguments.home).store() as store:
         freed = store.forget(place)
     if arguments.json:

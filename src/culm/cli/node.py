@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from culm.bamboo import YAMF_BYTES
+from culm.app.syncing import asking_by_log
+from culm.bamboo import MAX_U64, YAMF_BYTES
 from culm.bamboo.decimal import size_text
 from culm.bamboo.keyfile import read_private
 from culm.bamboo.yamf import YAMF_PREFIX
@@ -24,9 +25,10 @@ from culm.cli.nodeoptions import (
     add_node,
     add_proposals,
     add_serving,
+    add_sizes,
     clump_of,
     node_config,
-    proposal_options,
+    number,
     settings_of,
     start_logging,
 )
@@ -36,43 +38,31 @@ from culm.errors import ConfigError
 from culm.intervals import Forks
 from culm.node.config import NodeConfig
 from culm.node.interests.choices import ChoicesWatch
-from culm.node.interests.missing import EVERYTHING
-from culm.node.interests.policy import Policy
 from culm.node.intervals.options import FollowOptions
 from culm.node.negentropy.indexed import IndexNode
 from culm.node.network.urls import SCHEMES, PeerUrl, forms
+from culm.node.proposals.options import ProposalOptions
 from culm.node.schemes import scheme_of
-from culm.node.service import NodeService, logs_to_ask_for
+from culm.node.service import NodeService
 from culm.node.sessions.session import Purpose
 from culm.node.settings import Settings
 from culm.node.status import StatusSettings, status_server
 from culm.node.sync import SyncSummary, sync
 from culm.ranges import Range, RangeSet
 from culm.ranges.text import read_size
-from culm.store import PayloadState, ReadableStore
+from culm.store import PayloadState
 from culm.types import Log
-from culm.wire.places import log_text, parse_log, parse_number
+from culm.wire.places import log_text, parse_log
 
-_POINT_2_POINT = ("intervals", "proposals")
-# Options that only some protocols have: default value, and the protocols. Giving one to another peer is an error,
+# Options that only some protocols have, by these protocols. Giving one to another peer is an error,
 # because the option would silently do nothing.
-_ONLY_WITH: dict[str, tuple[object, tuple[str, ...]]] = {
-    "logs": ([], _POINT_2_POINT),
-    "live": (False, ("culm", *_POINT_2_POINT)),
-    "min_payload": (None, _POINT_2_POINT),
-    "max_payload": (None, _POINT_2_POINT),
-    "newest": (None, ("intervals",)),
-    "newest_first": (False, ("intervals",)),
-    "unverified": (False, ("intervals",)),
-    "fork": ("default", ("intervals",)),
-    "anchor": (None, ("intervals",)),
-    "greedy": (False, ("proposals",)),
-    "window": (None, ("proposals",)),
-    "profile": ("normal", ("proposals",)),
-    "mandatory": (False, ("proposals",)),
-    "notify_only": (False, ("proposals",)),
-    "notify_above": (None, ("proposals",)),
+_ONLY_WITH = {
+    ("culm", "intervals", "proposals"): ("live",),
+    ("intervals", "proposals"): ("logs", "min_payload", "max_payload"),
+    ("intervals",): ("newest", "newest_first", "unverified", "fork", "anchor"),
+    ("proposals",): ("greedy", "window", "profile", "mandatory", "notify_only", "notify_above"),
 }
+_NOT_GIVEN: tuple[object, ...] = (None, False, [], "default", "normal")  # the values of these options by default
 
 
 def register(commands: Commands) -> None:
@@ -85,11 +75,12 @@ def register(commands: Commands) -> None:
     )
     add_serving(serve)
     once = commands.add("sync", _sync, "exchange everything with a peer, once")
-    once.add_argument("url", metavar="URL", help=" or ".join(forms(SCHEMES)))
+    once.add_argument("url", metavar="URL", type=PeerUrl.parse, help=" or ".join(forms(SCHEMES)))
     once.add_argument(
         "logs",
         metavar="AUTHOR/LOG",
         nargs="*",
+        type=parse_log,
         help="with intervals and proposals: the logs to ask for (default: those you follow, or all of the store)",
     )
     _add_follow_arguments(once)
@@ -97,7 +88,9 @@ def register(commands: Commands) -> None:
     fetch = commands.add(
         "fetch", _fetch, "get single entries from an intervals:// peer, also those whose payload you deleted"
     )
-    fetch.add_argument("url", metavar="URL", help="intervals://HOST:PORT")
+    fetch.add_argument(
+        "url", metavar="URL", type=partial(PeerUrl.parse, schemes=("intervals",)), help="intervals://HOST:PORT"
+    )
     fetch.add_argument(
         "entries", metavar="AUTHOR/LOG/SEQ[..SEQ]", nargs="+", help="an entry, or the first and the last of a range"
     )
@@ -106,10 +99,11 @@ def register(commands: Commands) -> None:
 def _add_follow_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("with intervals:// and proposals://")
     group.add_argument("--live", action="store_true", help="stay connected and exchange new entries both ways")
-    group.add_argument("--min-payload", metavar="SIZE", help="skip smaller payloads (for example 100, 64kB, 1MB)")
-    group.add_argument("--max-payload", metavar="SIZE", help="skip larger payloads")
+    add_sizes(group)
     group = parser.add_argument_group("with intervals://")
-    group.add_argument("--newest", metavar="N", help="ask only for the newest N entries of each log")
+    group.add_argument(
+        "--newest", metavar="N", type=number("number of entries"), help="ask only for the newest N entries of each log"
+    )
     group.add_argument("--newest-first", action="store_true", help="receive the newest entries first")
     group.add_argument(
         "--unverified",
@@ -129,7 +123,9 @@ def _add_follow_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--notify-only", action="store_true", help="only learn which entries the peer has, and fetch none"
     )
-    group.add_argument("--notify-above", metavar="SIZE", help="only learn of larger payloads, and do not fetch them")
+    group.add_argument(
+        "--notify-above", metavar="SIZE", type=read_size, help="only learn of larger payloads, and do not fetch them"
+    )
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -197,8 +193,8 @@ async def _until_stopped(run: Callable[..., Awaitable[None]]) -> None:
     """Run a node until SIGINT or SIGTERM, and print the address of each listener."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    for which in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(which, stop.set)
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.collect()
     gc.freeze()  # Imported modules are never garbage, so collections need not look through them.
@@ -209,31 +205,42 @@ async def _until_stopped(run: Callable[..., Awaitable[None]]) -> None:
 def _sync(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
     start_logging(settings)
-    url = PeerUrl.parse(arguments.url)
+    url: PeerUrl = arguments.url
     home = Home.find(arguments.home)
     policy = adapting(arguments, home, settings)(home.policy_file.load(clump_of(settings)))
     scheme = scheme_of(url)
     config, _ = node_config(settings, policy, needs_clump=scheme.needs_clump).for_peer(url)
-    named = _named_logs(arguments, url)
-    options = proposal_options(arguments, settings) if scheme.is_proposing else _options(arguments)
+    _check_options(arguments, url)
+    options = _options_for_once(arguments, config.proposals) if scheme.is_proposing else _options(arguments)
     with home.store() as store, sync_progress(arguments, f"syncing with {url}") as progress:
         identity = home.identity(settings["identity"])
         purpose = Purpose(is_live=arguments.live, mirrors=arguments.live, options=options)
         if scheme.asks_by_log:
-            purpose = _asking_by_log(purpose, store, config.policy, named)
+            purpose = asking_by_log(purpose, store, config.policy, arguments.logs)
         summary = asyncio.run(sync(identity, config, store, url, purpose, progress))
     _print_summary(arguments, summary)
     return 1 if summary.refused or summary.forks else 0
 
 
-def _named_logs(arguments: argparse.Namespace, url: PeerUrl) -> list[Log]:
-    """The logs named in the call; ``ConfigError`` for an option that the peer's protocol does not have."""
-    for name, (default, schemes) in _ONLY_WITH.items():
-        if getattr(arguments, name) not in (default, []) and url.scheme not in schemes:
-            option = "AUTHOR/LOG" if name == "logs" else f"--{name.replace('_', '-')}"
+def _check_options(arguments: argparse.Namespace, url: PeerUrl) -> None:
+    """Raise ``ConfigError`` for an option that the peer's protocol does not have."""
+    for schemes, names in _ONLY_WITH.items():
+        given = [name for name in names if getattr(arguments, name) not in _NOT_GIVEN]
+        if given and url.scheme not in schemes:
+            option = "AUTHOR/LOG" if given[0] == "logs" else f"--{given[0].replace('_', '-')}"
             peers = " and ".join(f"{scheme}://" for scheme in schemes)
             raise ConfigError(f"{option} works with {peers} peers only; this address is {url.scheme}://")
-    return [parse_log(text) for text in arguments.logs]
+
+
+def _options_for_once(arguments: argparse.Namespace, options: ProposalOptions) -> ProposalOptions:
+    return replace(
+        options,
+        least_size=arguments.min_payload or 0,
+        greatest_size=MAX_U64 if arguments.max_payload is None else arguments.max_payload,
+        mandatory=arguments.mandatory,
+        notify_only=arguments.notify_only,
+        notify_above=arguments.notify_above,
+    )
 
 
 def _options(arguments: argparse.Namespace) -> FollowOptions:
@@ -250,29 +257,15 @@ def _options(arguments: argparse.Namespace) -> FollowOptions:
         verified=not arguments.unverified,
         forks=Forks.LOCAL if arguments.fork == "local" else Forks.DEFAULT,
         anchor=anchor,
-        least_size=None if arguments.min_payload is None else read_size(arguments.min_payload),
-        greatest_size=None if arguments.max_payload is None else read_size(arguments.max_payload),
-        newest=None if arguments.newest is None else parse_number(arguments.newest, "number of entries", 1),
+        least_size=arguments.min_payload,
+        greatest_size=arguments.max_payload,
+        newest=arguments.newest,
         newest_first=arguments.newest_first,
     )
 
 
-def _asking_by_log(purpose: Purpose, store: ReadableStore, policy: Policy, named: list[Log]) -> Purpose:
-    """A purpose with the logs to ask for: those named, else those of interest. A log that is named is wanted whole."""
-    wanted_whole = frozenset(log for log in named if policy.admits_author(log[0]) and not policy.interest(log))
-
-    def interest(log: Log) -> RangeSet:
-        return EVERYTHING if log in wanted_whole else policy.interest(log)
-
-    logs = named or logs_to_ask_for(store, policy)
-    if not logs and not purpose.is_live:
-        raise ConfigError("no logs to ask for: name them as AUTHOR/LOG, because the protocol cannot list a peer's logs")
-    return replace(purpose, logs=tuple(logs), interest=interest)
-
-
 def _fetch(arguments: argparse.Namespace) -> int:
-    url = PeerUrl.parse(arguments.url, schemes=("intervals",))
-    home = Home.find(arguments.home)
+    home, url = Home.find(arguments.home), arguments.url
     wanted = _wanted_entries(arguments.entries)
     with home.store() as store, sync_progress(arguments, f"fetching from {url}") as progress:
         for log, ranges in wanted.items():
@@ -284,21 +277,10 @@ def _fetch(arguments: argparse.Namespace) -> int:
                 ]
                 for place in forgotten:
                     store.want_again(place)
-        summary = asyncio.run(
-            sync(
-                None,
-                NodeConfig(b""),
-                store,
-                url,
-                Purpose(
-                    is_live=False,
-                    mirrors=False,
-                    logs=tuple(wanted),
-                    interest=lambda log: wanted.get(log, RangeSet()),
-                ),
-                progress,
-            )
+        purpose = Purpose(
+            is_live=False, mirrors=False, logs=tuple(wanted), interest=lambda log: wanted.get(log, RangeSet())
         )
+        summary = asyncio.run(sync(None, NodeConfig(b""), store, url, purpose, progress))
         lacking = [
             f"{log_text(log)}/{low}" + (f"..{high}" if high > low else "")
             for log, ranges in wanted.items()

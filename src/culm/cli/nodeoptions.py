@@ -1,32 +1,33 @@
 """The options of ``culm serve``, ``sync`` and other commands that act as a node.
 
-A value on the command line overrides ``culm.toml``, which overrides the default. Options whose default is None leave
-the configuration as it is, so a flag that is not given does not switch off what the file switches on.
+A value on the command line overrides ``culm.toml``, which overrides the default. Most options are settings of that
+file, too: their choices, their help and the check of their values come from its schema. Options whose default is None
+leave the configuration as it is, so a flag that is not given does not switch off what the file switches on.
 """
 
 import argparse
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from culm.bamboo import MAX_U64
 from culm.bushbaby import Dialect
 from culm.cli.home import Home
 from culm.errors import ConfigError
 from culm.node.config import NodeConfig
 from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
-from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
+from culm.node.network.urls import PeerUrl
 from culm.node.proposals.options import ProposalOptions
 from culm.node.settings import Settings
-from culm.node.settings.kinds import HOST_PORT, read_value
+from culm.node.settings.kinds import FLAG, read_value
 from culm.node.settings.logformat import FORMATTERS
 from culm.node.settings.reading import peer_settings
-from culm.node.settings.schema import NODE_LIMITS, PROPOSAL_KEYS, PROTOCOL_LIMITS
+from culm.node.settings.schema import NODE, NODE_LIMITS, PROPOSALS, PROTOCOL_LIMITS, Section
 from culm.ranges import RangeSet, read_range, read_size
 from culm.types import Log
-from culm.wire.places import parse_author, parse_log
+from culm.wire.places import parse_author, parse_log, parse_number
 
 ORIGIN = "command line"
 
@@ -34,22 +35,51 @@ ORIGIN = "command line"
 # -- the arguments ---------------------------------------------------------------------------------------------------
 
 
+def _add_settings(parser: argparse._ActionsContainer, section: Section, **metavars: str | None) -> None:
+    """Add an option for each of these settings, with the setting's meaning as its help."""
+    keys = {key.name: key for key in section.keys}
+    for name, metavar in metavars.items():
+        key = keys[name]
+        names = [*(["-v"] if name == "verbose" else []), _option(name)]
+        if key.kind is FLAG:
+            parser.add_argument(*names, action="store_true", default=None, help=key.meaning)
+            continue
+        more = f" (default: {key.default})" if key.default else "; can be repeated" if key.default == () else ""
+        parser.add_argument(
+            *names,
+            metavar=metavar,
+            action="append" if key.default == () else "store",
+            type=float if isinstance(key.default, float) else str,
+            choices=key.kind.choices,
+            help=key.meaning + more,
+        )
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def add_clump(parser: argparse.ArgumentParser) -> None:
     """Add the options that name a clump."""
-    clump = parser.add_mutually_exclusive_group()
-    clump.add_argument("--clump", metavar="NAME", help="the clump, as text (default: as configured)")
-    clump.add_argument("--clump-hex", metavar="HEX", help="the clump, as bytes in hex")
+    _add_settings(parser.add_mutually_exclusive_group(), NODE, clump="NAME", clump_hex="HEX")
+
+
+def number(name: str, least: int = 1) -> Callable[[str], int]:
+    """The type of an argument that is a number, for ``add_argument``; ``name`` is what a message calls it."""
+    return partial(parse_number, name=name, least=least)
+
+
+def add_sizes(parser: argparse._ActionsContainer) -> None:
+    """Add the options that leave out payloads by their size."""
+    for name, word in (("--min-payload", "smaller"), ("--max-payload", "larger")):
+        text = f"skip {word} payloads (for example 100, 64kB, 1MB)"
+        parser.add_argument(name, metavar="SIZE", type=read_size, help=text)
 
 
 def add_node(parser: argparse.ArgumentParser) -> None:
     """Add the options of every command that acts as a node."""
     add_clump(parser)
-    parser.add_argument("--identity", metavar="NAME", help="identity to show to peers (default: the default identity)")
-    parser.add_argument(
-        "--dialect",
-        choices=[dialect.value for dialect in Dialect],
-        help="dialect of the Bushbaby protocol: as the deployed peer speaks it (default), or as its document says",
-    )
+    _add_settings(parser, NODE, identity="NAME", dialect=None)
     parser.add_argument(
         "--limit",
         metavar="NAME=VALUE",
@@ -61,45 +91,21 @@ def add_node(parser: argparse.ArgumentParser) -> None:
         "--interest",
         metavar="AUTHOR[/LOG] [RANGE]",
         action="append",
+        type=read_interest,
         help="ask only for this author, log or range, for example 'AUTHOR/LOG 100.. sparse', instead of what you"
         " follow; can be repeated",
     )
-    parser.add_argument(
-        "--hoard",
-        action="store_true",
-        default=None,
-        help="ask for everything that peers announce, not only for what you follow",
-    )
-    parser.add_argument(
-        "--promote", metavar="AUTHOR/LOG", action="append", default=[], help="send this log to every peer, even unasked"
-    )
-    parser.add_argument(
-        "--wait-for-hello", action="store_true", default=None, help="let the caller send its hello first"
-    )
-    parser.add_argument(
-        "--wait-for-auth", action="store_true", default=None, help="let the caller prove its identity first"
-    )
-    parser.add_argument("-v", "--verbose", action="store_true", default=None, help="also log what succeeds")
-    parser.add_argument("--log-format", choices=("text", "json"), help="log lines as text or JSON (default: text)")
+    _add_settings(parser, NODE, hoard=None, promote="AUTHOR/LOG", wait_for_hello=None, wait_for_auth=None)
+    _add_settings(parser, NODE, verbose=None, log_format=None)
 
 
 def add_serving(parser: argparse.ArgumentParser) -> None:
     """Add the options of a node that runs until it is stopped."""
+    _add_settings(parser, NODE, listen="URL")
     parser.add_argument(
-        "--listen",
-        metavar="URL",
-        action="append",
-        default=[],
-        help="accept connections: culm, bushbaby, intervals, proposals or negentropy, then ://HOST:PORT (port 0: any)",
+        "--peer", metavar="URL", action="append", default=[], type=PeerUrl.parse, help="stay connected to this peer"
     )
-    parser.add_argument("--peer", metavar="URL", action="append", default=[], help="stay connected to this peer")
-    parser.add_argument(
-        "--interval", type=float, metavar="SECONDS", help="time between two connections to a peer (default: 30)"
-    )
-    parser.add_argument("--http", metavar="HOST:PORT", help="serve the status page at this address")
-    parser.add_argument(
-        "--http-token-file", metavar="FILE", help="file with the token that viewers of the status page must present"
-    )
+    _add_settings(parser, NODE, interval="SECONDS", http="HOST:PORT", http_token_file="FILE")  # noqa: S106 - a metavar
     add_proposals(parser)
     add_node(parser)
 
@@ -107,58 +113,30 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
 def add_proposals(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add the options for ``proposals://`` peers; returns the group, so that ``culm sync`` can add more."""
     group = parser.add_argument_group("with proposals://")
-    group.add_argument(
-        "--greedy", action="store_true", help="pass on payloads before they are verified, and accept such payloads"
-    )
-    group.add_argument(
-        "--window", metavar="SIZE", help="compress payloads with a history of this size (for example 64kB)"
-    )
-    group.add_argument("--profile", choices=("normal", "small"), default="normal", help="small uses less memory")
+    _add_settings(group, PROPOSALS, greedy=None, window="SIZE", profile=None)
     return group
 
 
 # -- what they and the configuration say -----------------------------------------------------------------------------
 
-_AS_THEY_ARE = (
-    "identity",
-    "dialect",
-    "hoard",
-    "wait_for_hello",
-    "wait_for_auth",
-    "http_token_file",
-    "verbose",
-    "log_format",
-)
-
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
     """The configuration, overridden by the command line; ``ConfigError`` for a value that cannot be used."""
     settings = Home.find(arguments.home).settings(arguments.config)
-    given = {name: value for name in _AS_THEY_ARE if (value := getattr(arguments, name, None)) is not None}
-    if getattr(arguments, "clump", None) is not None:
-        given |= {"clump": arguments.clump, "clump_hex": None}
-    if getattr(arguments, "clump_hex", None) is not None:
-        given |= {"clump": None, "clump_hex": arguments.clump_hex}
-    if (interval := getattr(arguments, "interval", None)) is not None:
-        if not 0 < interval < float("inf"):
-            raise ConfigError("--interval must be more than 0 seconds")
-        given["interval"] = interval
-    if getattr(arguments, "http", None) is not None:
-        try:
-            given["http"] = read_value(HOST_PORT, arguments.http)
-        except ValueError as error:
-            raise ConfigError(f"--http: {error}") from None
-    if listen := getattr(arguments, "listen", None):
-        given["listen"] = tuple(PeerUrl.parse(text, schemes=LISTENER_SCHEMES, may_be_zero=True) for text in listen)
-    if promote := getattr(arguments, "promote", None):
-        given["promote"] = tuple(map(parse_log, promote))
-    given |= _limits(getattr(arguments, "limit", None) or [])
-    given |= _proposals(arguments)
+    given = _limits(getattr(arguments, "limit", []))
+    for section in (NODE, PROPOSALS):
+        for key in section.keys:
+            if (value := getattr(arguments, key.name, None)) is not None:
+                try:
+                    given[section.full_name(key.name)] = read_value(key.kind, value)
+                except ValueError as error:
+                    raise ConfigError(f"{_option(key.name)}: {error}") from None
+    if "clump" in given or "clump_hex" in given:
+        given = {"clump": None, "clump_hex": None} | given
     settings = settings.with_values(given, ORIGIN)
     if peers := getattr(arguments, "peer", None):
         known = {peer.url: peer for peer in settings.peers}
-        urls = dict.fromkeys(map(PeerUrl.parse, peers))
-        found = tuple(known.get(url) or peer_settings(settings, url) for url in urls)
+        found = tuple(known.get(url) or peer_settings(settings, url) for url in dict.fromkeys(peers))
         settings = replace(settings, peers=found, peers_origin=ORIGIN)
     return settings
 
@@ -170,25 +148,11 @@ def _limits(texts: list[str]) -> dict[str, Any]:
     return {f"limits.{name}": getattr(part, name) for part in parts for name in names if hasattr(part, name)}
 
 
-def _proposals(arguments: argparse.Namespace) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    if getattr(arguments, "greedy", False):
-        given["proposals.greedy"] = True
-    if getattr(arguments, "window", None) is not None:
-        given["proposals.window"] = read_size(arguments.window)
-    if getattr(arguments, "profile", "normal") != "normal":
-        given["proposals.profile"] = arguments.profile
-    return given
-
-
 def clump_of(settings: Settings) -> bytes:
-    """The clump; empty if none is given, because most protocols have none. ``ConfigError`` if it is not hex."""
+    """The clump; empty if none is given, because most protocols have none."""
     if settings["clump"] is not None:
         return settings["clump"].encode("utf-8", errors="surrogateescape")  # type: ignore[no-any-return]
-    try:
-        return bytes.fromhex(settings["clump_hex"] or "")
-    except ValueError:
-        raise ConfigError(f"the clump {settings['clump_hex']!r} is not hex") from None
+    return bytes.fromhex(settings["clump_hex"] or "")
 
 
 def has_clump(settings: Settings) -> bool:
@@ -221,14 +185,19 @@ def read_interest(text: str) -> tuple[bytes | Log, RangeSet]:
     """``AUTHOR[/LOG] [RANGE[; RANGE]...]``; ``ConfigError`` otherwise."""
     name, _, ranges = text.partition(" ")
     what = RangeSet(read_range(part) for part in ranges.split(";")) if ranges.strip() else EVERYTHING
-    return parse_log(name) if "/" in name else parse_author(name), what
+    return parse_what(name), what
+
+
+def parse_what(text: str) -> bytes | Log:
+    """``AUTHOR`` or ``AUTHOR/LOG``; ``ConfigError`` otherwise."""
+    return parse_log(text) if "/" in text else parse_author(text)
 
 
 def adapting(arguments: argparse.Namespace, home: Home, settings: Settings) -> Callable[[Policy], Policy]:
     """A function that adapts the policy of the home to this call: its interests, hoarding and promoted logs."""
     changes: dict[str, Any] = {"hoard": settings["hoard"], "promote": frozenset(settings["promote"])}
     if arguments.interest is not None:
-        changes["interests"] = dict(map(read_interest, arguments.interest))
+        changes["interests"] = dict(arguments.interest)
     return lambda policy: replace(policy, own=home.own_authors(), **changes)
 
 
@@ -237,6 +206,7 @@ def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> Nod
     if needs_clump and not has_clump(settings):
         raise ConfigError("bushbaby:// needs a clump: give --clump NAME, or set clump in culm.toml")
     config = NodeConfig(clump_of(settings))
+    greedy, window, profile = (settings[f"proposals.{key.name}"] for key in PROPOSALS.keys)
     return replace(
         config,
         dialect=Dialect(settings["dialect"]),
@@ -246,7 +216,7 @@ def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> Nod
         wait_for_hello=settings["wait_for_hello"],
         wait_for_auth=settings["wait_for_auth"],
         interval=settings["interval"],
-        proposals=proposal_options(None, settings),
+        proposals=ProposalOptions(greedy=greedy, window=window, small=profile == "small"),
         download=settings["download"],
         upload=settings["upload"],
         peers=settings.peers,
@@ -255,27 +225,6 @@ def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> Nod
 
 def _of(settings: Settings, keys: tuple[Any, ...]) -> dict[str, Any]:
     return {key.name: settings[f"limits.{key.name}"] for key in keys}
-
-
-def proposal_options(arguments: argparse.Namespace | None, settings: Settings) -> ProposalOptions:
-    """Options for ``proposals://`` peers from the configuration, and from the arguments of a single sync (or None)."""
-
-    def size(name: str) -> int | None:
-        text = getattr(arguments, name, None)
-        return None if text is None else read_size(text)
-
-    greatest = size("max_payload")
-    greedy, window, profile = (settings[f"proposals.{key.name}"] for key in PROPOSAL_KEYS)
-    return ProposalOptions(
-        least_size=size("min_payload") or 0,
-        greatest_size=MAX_U64 if greatest is None else greatest,
-        mandatory=getattr(arguments, "mandatory", False),
-        notify_only=getattr(arguments, "notify_only", False),
-        notify_above=size("notify_above"),
-        greedy=greedy,
-        window=window,
-        small=profile == "small",
-    )
 
 
 def start_logging(settings: Settings) -> None:

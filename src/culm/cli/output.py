@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -101,17 +101,12 @@ def open_input(name: str) -> Iterator[BinaryIO]:
     if name == "-":
         yield sys.stdin.buffer
         return
-    try:
-        file = open(name, "rb")  # noqa: SIM115, PTH123 - closed below
-    except OSError as error:
-        msg = f"cannot read {name}: {error.strerror}"
-        raise ConfigError(msg) from None
-    with file:
+    with ExitStack() as stack:
         try:
-            file.peek(1)
-        except OSError as error:  # A directory can be opened, but fails at the first byte.
-            msg = f"cannot read {name}: {error.strerror}"
-            raise ConfigError(msg) from None
+            file = stack.enter_context(Path(name).open("rb"))
+            file.peek(1)  # Some files can be opened, but fail at the first byte.
+        except OSError as error:
+            raise ConfigError(f"cannot read {name}: {error.strerror}") from None
         yield file
 
 

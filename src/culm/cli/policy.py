@@ -5,70 +5,61 @@ These commands only change the policy file of the home. A running node watches t
 
 import argparse
 from dataclasses import replace
+from functools import partial
 
 from culm.cli.command import Commands
 from culm.cli.home import Home
 from culm.cli.nodeoptions import add_clump, chosen_clump
 from culm.cli.output import print_json
-from culm.types import Log
 from culm.wire.places import author_text, log_text, parse_author, parse_log
 
-_LISTS = {
-    ("allow", "peer"): "allow_peers",
-    ("block", "peer"): "block_peers",
-    ("allow", "author"): "allow_authors",
-    ("block", "author"): "block_authors",
-}
+_LISTS = ("allow_peers", "block_peers", "allow_authors", "block_authors")
 
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
     for verb, description in (("share", "announce and send a log again"), ("unshare", "never announce or send a log")):
-        parser = commands.add(verb, _share, description)
-        parser.add_argument("log", metavar="AUTHOR/LOG", help="the log")
+        parser = commands.add(verb, partial(_share, verb), description)
+        parser.add_argument("log", metavar="AUTHOR/LOG", type=parse_log, help="the log")
         add_clump(parser)
-        parser.set_defaults(verb=verb)
     for verb, description in (
         ("allow", "talk only to listed peers, or store only logs of listed authors"),
         ("block", "never talk to a peer, or never store an author's logs"),
     ):
-        parser = commands.add(verb, _list, description)
+        parser = commands.add(verb, partial(_list, verb), description)
         parser.add_argument(
             "kind", choices=("peer", "author"), help="a peer to talk to, or an author whose logs to store"
         )
-        parser.add_argument("key", metavar="KEY", help="43 base62 characters or 64 hex digits")
+        parser.add_argument("key", metavar="KEY", type=parse_author, help="43 base62 characters or 64 hex digits")
         parser.add_argument("--remove", action="store_true", help="take the key off the list")
         add_clump(parser)
-        parser.set_defaults(verb=verb)
     policy = commands.add(
         "policy", _policy, "show the peers and authors that are allowed and blocked, and the logs that are not shared"
     )
     add_clump(policy)
 
 
-def _share(arguments: argparse.Namespace) -> int:
+def _share(verb: str, arguments: argparse.Namespace) -> int:
     file, clump = Home.find(arguments.home).policy_file, chosen_clump(arguments)
     policy = file.load(clump)
-    log: frozenset[Log] = frozenset({parse_log(arguments.log)})
-    unshared = policy.unshared - log if arguments.verb == "share" else policy.unshared | log
+    log = frozenset({arguments.log})
+    unshared = policy.unshared - log if verb == "share" else policy.unshared | log
     file.save(clump, replace(policy, unshared=unshared))
     return 0
 
 
-def _list(arguments: argparse.Namespace) -> int:
+def _list(verb: str, arguments: argparse.Namespace) -> int:
     file, clump = Home.find(arguments.home).policy_file, chosen_clump(arguments)
     policy = file.load(clump)
-    name = _LISTS[arguments.verb, arguments.kind]
-    keys: frozenset[bytes] = getattr(policy, name)
-    key = {parse_author(arguments.key)}
-    changed: dict[str, frozenset[bytes]] = {name: keys - key if arguments.remove else keys | key}
-    file.save(clump, replace(policy, **changed))  # type: ignore[arg-type]
+    name, key = f"{verb}_{arguments.kind}s", {arguments.key}
+    keys = getattr(policy, name)
+    file.save(clump, replace(policy, **{name: keys - key if arguments.remove else keys | key}))
     return 0
 
 
 def _policy(arguments: argparse.Namespace) -> int:
     policy = Home.find(arguments.home).policy_file.load(chosen_clump(arguments))
-    shown = {name: sorted(author_text(key) for key in getattr(policy, name)) for name in _LISTS.values()}
+    shown = {name: sorted(author_text(key) for key in getattr(policy, name)) for name in _LISTS}
     shown["unshared"] = sorted(log_text(log) for log in policy.unshared)
     if arguments.json:
         print_json(shown)

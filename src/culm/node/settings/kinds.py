@@ -24,11 +24,12 @@ LEAST_RATE = 16_000  # Bytes a second. At a lower rate one message takes longer 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of values. ``expected`` completes the sentence "expected ..."."""
+    """A kind of values. ``expected`` completes the sentence "expected ...". ``choices``: the words, if only some."""
 
     expected: str
     read: Callable[[Any], Any]
     write: Callable[[Any], str] = json.dumps
+    choices: tuple[str, ...] | None = None
 
 
 def _is(value: object, *kinds: type) -> bool:
@@ -100,7 +101,7 @@ def choice(*values: str) -> Kind:
     def read(value: Any) -> Any:  # noqa: ANN401 - checked here
         return _checked(value in values, value)
 
-    return Kind("one of " + ", ".join(json.dumps(value) for value in values), read)
+    return Kind("one of " + ", ".join(json.dumps(value) for value in values), read, choices=values)
 
 
 TEXT = Kind("a string", _text)

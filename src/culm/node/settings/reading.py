@@ -20,7 +20,7 @@ from culm.node.config import PeerSettings
 from culm.node.settings.kinds import read_value, shown
 from culm.node.settings.lines import Lines
 from culm.node.settings.lines import Path as KeyPath
-from culm.node.settings.schema import LIMITS, NODE, PEER_LIMITS, PEERS, PROPOSALS, Key, Section
+from culm.node.settings.schema import LIMITS, NODE, PEER_LIMITS, PEERS, PROPOSALS, Section
 
 MAX_FILE_BYTES = 1024 * 1024  # A configuration has some kilobytes; the limit catches a wrong path before it is read.
 DEFAULT = "default"
@@ -51,11 +51,8 @@ class Settings:
 
 def defaults() -> Settings:
     """The settings without a file."""
-    return Settings({_full(section, key): key.default for section in (NODE, LIMITS, PROPOSALS) for key in section.keys})
-
-
-def _full(section: Section, key: Key) -> str:
-    return f"{section.name}.{key.name}" if section.name else key.name
+    sections = (NODE, LIMITS, PROPOSALS)
+    return Settings({section.full_name(key.name): key.default for section in sections for key in section.keys})
 
 
 def load(path: Path, *, must_exist: bool = True) -> Settings:
@@ -114,8 +111,7 @@ class _Reader:
 
     def _into(self, found: Settings, section: Section, path: KeyPath, table: dict[str, Any]) -> Settings:
         for name, value in self._values(section, path, table).items():
-            full = f"{section.name}.{name}" if section.name else name
-            found = found.with_values({full: value}, self._origin((*path, name)))
+            found = found.with_values({section.full_name(name): value}, self._origin((*path, name)))
         return found
 
     def _values(self, section: Section, path: KeyPath, table: dict[str, Any]) -> dict[str, Any]:

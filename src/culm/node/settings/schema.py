@@ -33,6 +33,10 @@ class Section:
     keys: tuple[Key, ...]
     is_list: bool = False
 
+    def full_name(self, key: str) -> str:
+        """The name of a key among all settings, such as ``limits.max_logs``."""
+        return f"{self.name}.{key}" if self.name else key
+
 
 _NODE = NodeLimits()
 _PROTOCOL = Limits()
@@ -106,7 +110,6 @@ PROPOSALS = Section(
         Key("profile", kinds.choice("normal", "small"), "normal", "small uses less memory"),
     ),
 )
-PROPOSAL_KEYS = PROPOSALS.keys
 PEERS = Section(
     "peers",
     "peers to stay connected to, a table for each",

@@ -7,8 +7,7 @@ import os
 import sys
 import time
 
-from storm.many import failure_text, storm
-from storm.seeds import run_seed
+from storm.seeds import failure_text, run_seed, storm
 
 _HASH_SEED = "PYTHONHASHSEED"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from culm.app.syncing import exchange
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from culm.bamboo import Entry, Identity
     from culm.errors import Place
     from culm.node.interests.policy import Policy
+    from culm.node.service import NodeService
     from culm.store import Store
     from culm.testing.simulation.disk import Image
     from culm.types import Log
@@ -74,7 +77,8 @@ def _short(place: Place) -> str:
     return f"{place.author.hex()[:6]}/{place.log_id}/{place.seq}"
 
 
-async def _append(world: World, random: Random, *, is_end: bool = False, elsewhere: bool = False) -> None:
+async def append(world: World, random: Random, *, is_end: bool = False, elsewhere: bool = False) -> None:
+    """An author publishes. ``is_end``: and ends the log. ``elsewhere``: by another program, into the node's store."""
     member, identity, log_id = _author(world, random)
     payload = world.ledger.publish(make_payload(world.plan, random))
     host = member.host
@@ -95,21 +99,6 @@ async def _append(world: World, random: Random, *, is_end: bool = False, elsewhe
         place = f"{identity.public.hex()[:6]}/{log_id}/{entry.seq}"
         world.happened("append", f"{member} appended {place}, {entry.size} bytes")
         member.everything_is_safe()
-
-
-async def append(world: World, random: Random) -> None:
-    """An author publishes."""
-    await _append(world, random)
-
-
-async def append_elsewhere(world: World, random: Random) -> None:
-    """Another program publishes into the node's store."""
-    await _append(world, random, elsewhere=True)
-
-
-async def end_a_log(world: World, random: Random) -> None:
-    """An author ends a log."""
-    await _append(world, random, is_end=True)
 
 
 async def forget(world: World, random: Random) -> None:
@@ -154,7 +143,8 @@ async def _told(world: World, member: Member, what: str, say: Callable[[Store], 
 # -- choices ---------------------------------------------------------------------------------------------------------
 
 
-async def _choose(world: World, random: Random, what: str, change: Callable[[Policy, Log], Policy | None]) -> None:
+async def choose(world: World, random: Random, what: str, change: Callable[[Policy, Log], Policy | None]) -> None:
+    """Somebody makes another choice; ``change`` gets the present policy and any log, and None means that it cannot."""
     member = one_up(world, random)
     log = random.choice(all_logs(world.plan))
     policy = change(member.policy, log)
@@ -172,7 +162,7 @@ async def follow(world: World, random: Random) -> None:
         what: bytes | Log = log if random.random() < 0.7 else log[0]
         return replace(policy, interests={**(policy.interests or {}), what: ranges})
 
-    await _choose(world, random, "follow", change)
+    await choose(world, random, "follow", change)
 
 
 async def unfollow(world: World, random: Random) -> None:
@@ -185,41 +175,23 @@ async def unfollow(world: World, random: Random) -> None:
         del interests[random.choice(list(interests))]
         return replace(policy, interests=interests or None)
 
-    await _choose(world, random, "unfollow", change)
+    await choose(world, random, "unfollow", change)
 
 
-async def block_an_author(world: World, random: Random) -> None:
-    """Somebody wants nothing of an author any more."""
-    await _choose(
-        world, random, "block", lambda policy, log: replace(policy, block_authors=policy.block_authors | {log[0]})
-    )
+def _block(policy: Policy, log: Log) -> Policy:
+    return replace(policy, block_authors=policy.block_authors | {log[0]})
 
 
-async def unblock(world: World, random: Random) -> None:
-    """Somebody takes that back."""
-    await _choose(
-        world,
-        random,
-        "unblock",
-        lambda policy, log: (
-            replace(policy, block_authors=policy.block_authors - {log[0]}) if log[0] in policy.block_authors else None
-        ),
-    )
+def _unblock(policy: Policy, log: Log) -> Policy | None:
+    return replace(policy, block_authors=policy.block_authors - {log[0]}) if log[0] in policy.block_authors else None
 
 
-async def unshare(world: World, random: Random) -> None:
-    """Somebody keeps a log to themselves."""
-    await _choose(world, random, "unshare", lambda policy, log: replace(policy, unshared=policy.unshared | {log}))
+def _unshare(policy: Policy, log: Log) -> Policy:
+    return replace(policy, unshared=policy.unshared | {log})
 
 
-async def share(world: World, random: Random) -> None:
-    """Somebody takes that back."""
-    await _choose(
-        world,
-        random,
-        "share",
-        lambda policy, log: replace(policy, unshared=policy.unshared - {log}) if log in policy.unshared else None,
-    )
+def _share(policy: Policy, log: Log) -> Policy | None:
+    return replace(policy, unshared=policy.unshared - {log}) if log in policy.unshared else None
 
 
 # -- the network -----------------------------------------------------------------------------------------------------
@@ -240,18 +212,21 @@ async def cut_off(world: World, random: Random) -> None:
     world.network.join(one.address, other.address)
 
 
+def _some_url(member: Member, random: Random) -> PeerUrl:
+    schemes = [scheme for scheme in member.plan.listens if scheme != "negentropy"]
+    if not schemes:
+        raise NotNow
+    return member.url(random.choice(schemes))
+
+
 async def call(world: World, random: Random) -> None:
     """A node makes contact with one more peer, for a while."""
     caller, callee = two_up(world, random)
-    schemes = [scheme for scheme in callee.plan.listens if scheme != "negentropy"]
-    if not schemes:
-        raise NotNow
-    url = callee.url(random.choice(schemes))
+    url = _some_url(callee, random)
     world.happened("another contact", f"{caller} contacts {url.scheme}://{callee}, too")
 
-    async def contact(node: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = node.contact(url)
-        return task
+    async def contact(node: NodeService) -> asyncio.Task[None]:
+        return node.contact(url)
 
     task = await caller.on_host(contact)
     await world.sleep(random.uniform(1.0, 10.0))
@@ -395,11 +370,8 @@ async def fold(world: World, random: Random) -> None:
     member = one_up(world, random)
 
     def fold_now() -> None:
-        database = open_database(member.store_path)
-        try:
+        with closing(open_database(member.store_path)) as database:
             database.fold()
-        finally:
-            database.close()
 
     try:
         await member.on_host(lambda _: asyncio.to_thread(fold_now))
@@ -415,10 +387,7 @@ async def fold(world: World, random: Random) -> None:
 async def sync(world: World, random: Random) -> None:
     """Somebody exchanges with a peer once, beside the node that runs."""
     caller, callee = two_up(world, random)
-    schemes = [scheme for scheme in callee.plan.listens if scheme != "negentropy"]
-    if not schemes:
-        raise NotNow
-    url, config = callee.url(random.choice(schemes)), caller.config()
+    url, config = _some_url(callee, random), caller.config()
     path, what = caller.store_path, f"{caller}: sync with {url.scheme}://{callee}"
 
     async def exchange_all(_: Any) -> Any:
@@ -442,12 +411,9 @@ async def compare_stores(world: World, random: Random) -> None:
     path, url = caller.store_path, PeerUrl("negentropy", callee.address, PORTS["negentropy"])
 
     async def compare_now(_: Any) -> Any:
-        streams = await connect(url)
-        try:
-            with SQLiteStore(path, read_only=True) as store:
-                return await compare(store, view, streams)
-        finally:
-            streams[1].close()
+        reader, writer = await connect(url)
+        with closing(writer), SQLiteStore(path, read_only=True) as store:
+            return await compare(store, view, (reader, writer))
 
     try:
         found = await caller.on_host(compare_now)
@@ -461,31 +427,32 @@ async def compare_stores(world: World, random: Random) -> None:
     world.happened("compare: done", f"{caller} and {callee}: {view.value}: {differ}")
 
 
-ACTIONS: dict[str, Callable[[World, Random], Awaitable[None]]] = {
-    "append": append,
-    "append elsewhere": append_elsewhere,
-    "end a log": end_a_log,
-    "forget": forget,
-    "want again": want_again,
-    "follow": follow,
-    "unfollow": unfollow,
-    "block an author": block_an_author,
-    "unblock": unblock,
-    "unshare": unshare,
-    "share": share,
-    "disturb": disturb,
-    "cut off": cut_off,
-    "sleep": sleep,
-    "kill": kill,
-    "kill within a write": kill_within_a_write,
-    "power cut": power_cut,
-    "stop": stop,
-    "fill the disk": fill_the_disk,
-    "bad disk": bad_disk,
-    "slow disk": slow_disk,
-    "sync": sync,
-    "compare": compare_stores,
-    "call": call,
-    "stranger": stranger,
-    "fold": fold,
+# Each action with its weight: how often it happens beside the others. Storms have moods: see ``storm.plan``.
+ACTIONS: dict[str, tuple[int, Callable[[World, Random], Awaitable[None]]]] = {
+    "append": (30, append),
+    "append elsewhere": (6, partial(append, elsewhere=True)),
+    "end a log": (1, partial(append, is_end=True)),
+    "forget": (5, forget),
+    "want again": (3, want_again),
+    "follow": (5, follow),
+    "unfollow": (2, unfollow),
+    "block an author": (1, partial(choose, what="block", change=_block)),
+    "unblock": (1, partial(choose, what="unblock", change=_unblock)),
+    "unshare": (1, partial(choose, what="unshare", change=_unshare)),
+    "share": (1, partial(choose, what="share", change=_share)),
+    "disturb": (10, disturb),
+    "cut off": (4, cut_off),
+    "sleep": (4, sleep),
+    "kill": (4, kill),
+    "kill within a write": (4, kill_within_a_write),
+    "power cut": (3, power_cut),
+    "stop": (2, stop),
+    "fill the disk": (4, fill_the_disk),
+    "bad disk": (4, bad_disk),
+    "slow disk": (3, slow_disk),
+    "sync": (6, sync),
+    "compare": (4, compare_stores),
+    "call": (3, call),
+    "stranger": (3, stranger),
+    "fold": (3, fold),
 }

@@ -66,17 +66,15 @@ def people(world: World) -> list[Member]:
             _write_log(world, random, author, log_id, holdings)
     members = []
     for node in plan.nodes:
-        links = [link for link in plan.links if link.caller == node.number]
-        member = Member(world, node, _policy(plan, node, random), [])
+        member = Member(world, node, _policy(plan, node, random))
         members.append(member)
         (member.folder / STORE).write_bytes(_empty_store())
         with SQLiteStore(member.store_path) as store:
             items = holdings[node.number]
             random.shuffle(items)
             store.add(items)
-        member.links = links
-    for member in members:
-        member.peers = [members[link.callee].url(link.scheme) for link in member.links]
+    for link in plan.links:
+        members[link.caller].peers.append(members[link.callee].url(link.scheme))
     return members
 
 

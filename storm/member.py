@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from culm.bamboo import Identity
-from culm.bushbaby import Limits
 from culm.errors import StoreError
-from culm.node.config import NodeConfig, NodeLimits
+from culm.node.config import NodeConfig
 from culm.node.network.urls import PeerUrl
+from culm.node.roster import Roster
 from culm.node.service import NodeService
 from culm.node.surroundings import Surroundings
 from culm.store import SQLiteStore
 from culm.testing.simulation.disk import Disk, Image, lay_out
 from culm.testing.simulation.host import Host
-from storm.roster import WatchedRoster
 from storm.watch import StoreWatch
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from culm.node.sessions.session import Session
     from culm.store import ToolStore
     from culm.types import Log
-    from storm.plan import LinkPlan, NodePlan
+    from storm.plan import NodePlan
     from storm.world import World
 
 CLUMP = b"storm"
@@ -42,18 +42,30 @@ def node_identity(number: int) -> Identity:
     return Identity(bytes([number + 1]) * 32)
 
 
+@dataclass(slots=True)
+class WatchedRoster(Roster):
+    """A roster that also passes on how each session ends, with the error itself: ``told`` gets session, name, error."""
+
+    told: Callable[[Talks, str, BaseException | None], None] = lambda _session, _name, _error: None
+
+    def ended(self, session: Talks, error: BaseException | None) -> None:
+        """A session has ended."""
+        name = next((item.name for item in self.contacts() if item.stats is session.stats), "")
+        Roster.ended(self, session, error)  # super() does not know a class with slots
+        self.told(session, f"{session.scheme} with {name}", error)
+
+
 class Member:
     """One node. ``host`` is the machine that it runs on now, ``node`` what runs there; None while it is down."""
 
-    def __init__(self, world: World, plan: NodePlan, policy: Policy, peers: list[PeerUrl]) -> None:
+    def __init__(self, world: World, plan: NodePlan, policy: Policy) -> None:
         self.world = world
         self.plan = plan
         self.name = "abcde"[plan.number]
         self.address = f"10.0.0.{plan.number + 1}"
         self.identity = node_identity(plan.number)
         self.policy = policy
-        self.peers = peers
-        self.links: list[LinkPlan] = []
+        self.peers: list[PeerUrl] = []
         self.held_at_calm: dict[Log, list[int]] = {}  # payloads, when nothing was in the way any more
         self.random = world.plan.random(f"node {self.name}")
         self.lives = 0
@@ -100,13 +112,9 @@ class Member:
         """What the node is told."""
         plan, host = self.plan, self.host
         assert host is not None
-        own = {name: value for name, value in plan.limits.items() if name != "max_boxes"}
-        boxes = {"max_boxes": int(plan.limits["max_boxes"])} if "max_boxes" in plan.limits else {}
-        return NodeConfig(
+        config = NodeConfig(
             CLUMP,
             policy=self.policy,
-            protocol_limits=Limits(**boxes),
-            limits=replace(NodeLimits(), **own),  # type: ignore[arg-type]
             interval=plan.interval,
             proposals=plan.proposals,
             download=plan.download,
@@ -122,6 +130,7 @@ class Member:
                 written=lambda _: None,
             ),
         )
+        return config.with_limits(f"{name}={value}" for name, value in plan.limits.items())
 
     def everything_is_safe(self) -> None:
         """What was done last is on the disk for sure, and so is what was done before."""
@@ -149,21 +158,18 @@ class Member:
 
     def mend(self) -> None:
         """Nothing is wrong with its machine any more."""
-        if self.host is None:
-            self.start()
-        elif self.host.is_frozen:
+        self.start_again()
+        assert self.host is not None
+        if self.host.is_frozen:
             self.host.thaw()
-        if self.host is not None:
-            self.host.sloth = 1.0
-            self.disk.room, self.disk.flaws = None, 0.0
-            self.disk.live_on()
+        _mend(self.host)
 
-    def start(self, *, room: int | None = None) -> None:
+    def start(self) -> None:
         """Start the machine, and on it the node, as soon as its store opens."""
         world = self.world
-        disk = Disk(self.folder, self.random, lambda kind: world.count(f"disk: {kind}"))
-        disk.room = room
-        self.host = Host(world.loop, self.name, self.address, disk, self.random, self._look)
+        disk = Disk(self.folder, self.random, lambda kind: world.counts.update([f"disk: {kind}"]))
+        look = partial(self._watching, self.watch.look)
+        self.host = Host(world.loop, self.name, self.address, disk, self.random, look)
         world.network.add(self.host)
         self._stop = asyncio.Event()
         self._running = self.host.start(self._run(self.host, self._stop))
@@ -172,7 +178,9 @@ class Member:
         world = self.world
         while True:
             try:
-                store = await asyncio.to_thread(self._open_store)
+                store = await asyncio.to_thread(
+                    SQLiteStore, self.store_path, max_waiting_entries=self.plan.waiting_room
+                )
                 break
             except StoreError as error:
                 world.note(f"{self.name} cannot start: {error}")
@@ -183,10 +191,7 @@ class Member:
             store.close()  # type: ignore[possibly-undefined]
             return
         self._store = store  # type: ignore[possibly-undefined]
-        try:
-            self.watch.open(self.store_path)
-        except Exception as error:  # noqa: BLE001 - it must not look as if the node had failed
-            world.fail(f"{self.name}: looking into the store: {error!r}", error)
+        self._watching(partial(self.watch.open, self.store_path))
         node = NodeService(self.identity, self.config(), store)
         node.roster = WatchedRoster(node.roster.me, node.roster.store_path, told=self._session_ended)
         self.node = node
@@ -200,12 +205,9 @@ class Member:
         finally:
             await asyncio.to_thread(store.close)
 
-    def _open_store(self) -> ToolStore:
-        return SQLiteStore(self.store_path, max_waiting_entries=self.plan.waiting_room)
-
-    def _look(self) -> None:
+    def _watching(self, look: Callable[[], None]) -> None:
         try:
-            self.watch.look()
+            look()
         except Exception as error:  # noqa: BLE001 - it must not look as if the node had failed
             self.world.fail(f"{self.name}: looking into the store: {error!r}", error)
 
@@ -231,9 +233,6 @@ class Member:
         self._leave(host, silently=silently)
         # What runs there is not real any more. It is made to end, in a folder that nobody looks into.
         host.thaw()
-        host.sloth = 1.0
-        if host.disk is not None:
-            host.disk.room, host.disk.flaws = None, 0.0
         for work in (running, *self._works):
             work.cancel()
         running.add_done_callback(lambda _: shutil.rmtree(old, ignore_errors=True))
@@ -242,8 +241,7 @@ class Member:
 
     def _leave(self, host: Host, *, silently: bool) -> None:
         host.is_gone = True
-        if host.disk is not None:
-            host.disk.live_on()
+        _mend(host)
         self.world.network.remove(host, silently=silently)
         self.watch.close()
         self.host = self.node = self._store = self._running = None
@@ -260,3 +258,11 @@ class Member:
         self._works[task] = None
         task.add_done_callback(self._works.pop)
         return await task
+
+
+def _mend(host: Host) -> None:
+    """Nothing is wrong with a machine and its disk any more."""
+    host.sloth = 1.0
+    if host.disk is not None:
+        host.disk.room, host.disk.flaws = None, 0.0
+        host.disk.live_on()

@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from culm.node.proposals.options import ProposalOptions
+from storm.actions import ACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,37 +77,6 @@ class Plan:
     def random(self, part: str) -> Random:
         """The random numbers of a part."""
         return Random(f"{self.seed}/{part}")
-
-
-# How often what happens, beside each other. Storms have moods: see ``_kinds``.
-EVENTS: dict[str, int] = {
-    "append": 30,
-    "append elsewhere": 6,
-    "end a log": 1,
-    "forget": 5,
-    "want again": 3,
-    "follow": 5,
-    "unfollow": 2,
-    "block an author": 1,
-    "unblock": 1,
-    "unshare": 1,
-    "share": 1,
-    "disturb": 10,
-    "cut off": 4,
-    "sleep": 4,
-    "kill": 4,
-    "kill within a write": 4,
-    "power cut": 3,
-    "stop": 2,
-    "fill the disk": 4,
-    "bad disk": 4,
-    "slow disk": 3,
-    "sync": 6,
-    "compare": 4,
-    "call": 3,
-    "stranger": 3,
-    "fold": 3,
-}
 
 
 def draw(seed: int) -> Plan:
@@ -230,7 +200,7 @@ def _authors(random: Random, count: int) -> tuple[AuthorPlan, ...]:
 
 def _kinds(random: Random) -> list[str]:
     """What happens: appends in any case, and of the rest some kinds, so that each also happens without the others."""
-    weights = dict(EVENTS)
+    weights = {kind: weight for kind, (weight, _) in ACTIONS.items()}
     others = [kind for kind in weights if kind != "append"]
     for kind in random.sample(others, random.randrange(0, len(others) - 3)):
         del weights[kind]

@@ -1,24 +1,39 @@
-"""Running seeds: one, in a folder of its own that goes with it."""
+"""Running seeds: one in a folder of its own, or many over all cores; what happened, and how to replay what failed."""
 
 from __future__ import annotations
 
 import gc
 import logging
+import os
 import shutil
+import signal
+import sys
 import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from culm.testing.simulation.host import Host, unheard
 from culm.testing.simulation.loop import HOST
 from storm.plan import draw
-from storm.world import Outcome, World
+from storm.world import Failed, Outcome, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - only ever used for a folder of a random name
+_CHUNK = 10  # seeds that a process takes at a time
+_MOST_CPU = 120.0  # seconds that a seed may take
+_TOLD_EVERY = 10.0  # seconds between lines about how far it is
+
+
+# -- one seed ----------------------------------------------------------------------------------------------------------
 
 
 def run_seed(seed: int, tell: Callable[[str], None] | None = None) -> Outcome:
@@ -26,18 +41,14 @@ def run_seed(seed: int, tell: Callable[[str], None] | None = None) -> Outcome:
     folder = Path(tempfile.mkdtemp(prefix="culm-storm-", dir=_MEMORY if _MEMORY.is_dir() else None))
     gc.disable()  # whether it runs depends on what ran before
     try:
-        return _run(seed, folder, tell)
+        world = World(draw(seed), folder, tell)
+        with _logging(world):
+            return world.run()
     finally:
         with unheard():
             gc.collect()
         gc.enable()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _run(seed: int, folder: Path, tell: Callable[[str], None] | None) -> Outcome:
-    world = World(draw(seed), folder, tell)
-    with _logging(world):
-        return world.run()
 
 
 @contextmanager
@@ -72,3 +83,116 @@ class _IntoTrace(logging.Handler):
         peer = getattr(record, "peer", None)
         about = (f" ({peer})" if peer else "") + (f": {reason}" if reason else "")
         self._world.note(f"  {name}: {record.getMessage()}{about}")
+
+
+# -- many of them ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Sum:
+    """What came of some seeds. ``cpu``: seconds of it; ``seconds``: of simulated time. ``failed``: by seed."""
+
+    seeds: int = 0
+    cpu: float = 0.0
+    seconds: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
+    failed: dict[int, Failed] = field(default_factory=dict)
+
+    def add(self, other: Sum) -> None:
+        """And of some more."""
+        self.seeds += other.seeds
+        self.cpu += other.cpu
+        self.seconds += other.seconds
+        self.counts += other.counts
+        self.failed |= other.failed
+
+
+class _TooLong(BaseException):
+    """A seed does not come to an end."""
+
+
+def run_seeds(first: int, count: int) -> Sum:
+    """Run some seeds in this process."""
+    found = Sum()
+    gc.collect()
+    gc.freeze()  # every seed begins with a collection, which need not look at all modules again
+    try:
+        _run_seeds(range(first, first + count), found)
+    finally:
+        gc.unfreeze()
+    return found
+
+
+def _run_seeds(seeds: range, found: Sum) -> None:
+    for seed in seeds:
+        started = time.process_time()
+        try:
+            with _cpu_limit(_MOST_CPU):
+                outcome = run_seed(seed)
+        except _TooLong:
+            found.failed[seed] = Failed(f"no end after {_MOST_CPU:g} s of CPU", 0.0)
+        else:
+            found.counts += outcome.counts
+            found.seconds += outcome.seconds
+            if outcome.failures:
+                found.failed[seed] = outcome.failures[0]
+        found.seeds += 1
+        found.cpu += time.process_time() - started
+
+
+@contextmanager
+def _cpu_limit(seconds: float) -> Iterator[None]:
+    def too_long(*_: object) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGVTALRM, too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def storm(first: int, count: int, jobs: int, out: TextIO) -> Sum:
+    """Run seeds in ``jobs`` processes, and tell of them: failures as they come, everything in sum at the end."""
+    total = Sum()
+    started = told = time.monotonic()
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        starts = range(first, first + count, _CHUNK)
+        parts = {pool.submit(run_seeds, at, min(_CHUNK, first + count - at)): at for at in starts}
+        for part in as_completed(parts):
+            try:
+                found = part.result()
+            except BrokenProcessPool:
+                found = Sum(failed={parts[part]: Failed("the process died that ran it or one of the next", 0.0)})
+            total.add(found)
+            out.writelines(failure_text(seed, failed) for seed, failed in found.failed.items())
+            if time.monotonic() > told + _TOLD_EVERY:
+                told = time.monotonic()
+                out.write(f"{total.seeds} of {count} seeds, {total.cpu:.0f} s of CPU, {len(total.failed)} failed\n")
+            out.flush()
+    out.write(sum_text(total, time.monotonic() - started))
+    return total
+
+
+def failure_text(seed: int, failed: Failed) -> str:
+    """What failed, and how to see it again."""
+    trace = f"{failed.trace.rstrip()}\n" if failed.trace else ""
+    return (
+        f"seed {seed} failed after {failed.at:.2f} s: {failed.text}\n{trace}"
+        f"  replay: {os.path.basename(sys.executable)} -m storm --seed {seed} --trace\n"  # noqa: PTH119
+    )
+
+
+def sum_text(total: Sum, seconds: float) -> str:
+    """Everything in sum."""
+    lines = [
+        (
+            f"{total.seeds} seeds in {seconds:.0f} s: {total.cpu:.0f} s of CPU"
+            f" ({total.cpu / max(1, total.seeds):.2f} s each), {total.seconds:.0f} s of simulated time"
+        ),
+        *(f"{count:>9,}  {name}" for name, count in sorted(total.counts.items())),
+        f"{len(total.failed)} failed" + "".join(f"\n  --seed {seed}" for seed in sorted(total.failed)),
+    ]
+    return "\n".join(lines) + "\n"

@@ -50,7 +50,6 @@ class StoreWatch:
 
     def __init__(self, ledger: Ledger, fail: Callable[[str], None]) -> None:
         self.logs: dict[Log, Seen] = {}
-        self.looks = 0
         self._told_to_forget: set[bytes] = set()  # perhaps in vain
         self._told_to_want: set[bytes] = set()
         self._forgotten: set[bytes] = set()
@@ -128,7 +127,6 @@ class StoreWatch:
         if version == self._version:
             return
         self._version = version
-        self.looks += 1
         change = self._change
         connection.execute("BEGIN")
         try:

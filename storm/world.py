@@ -6,16 +6,16 @@ import asyncio
 import traceback
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from culm.errors import CulmError, NetworkError, StoreError
+from culm.node.sharing.slots import MOST_GOING
 from culm.testing.simulation.host import Host
 from culm.testing.simulation.loop import HOST, SimulatedLoop, Spinning, Stalled
 from culm.testing.simulation.network import Network, Weather
 from culm.testing.simulation.threads import in_thread
 from storm import actions, content
-from storm.bounds import check_bounds
 from storm.ledger import Ledger
 from storm.telling import describe
 from storm.unmet import unmet
@@ -32,6 +32,7 @@ _TICK_SECONDS = 0.5
 _SETTLE_SECONDS = 120.0  # in which everybody has to have what they want, once nothing is in the way any more
 _LONG_SETTLING = 30.0
 _CALM_SECONDS = 1.0
+_QUEUED_BYTES = 1024 * 1024  # written to a connection and not sent: what a session makes at once, and the limit on that
 
 
 @dataclass(slots=True)
@@ -47,12 +48,9 @@ class Failed:
 class Outcome:
     """What came of a seed. ``counts``: how often what happened. ``seconds``: of simulated time."""
 
-    seed: int
     counts: Counter[str]
     failures: list[Failed]
     seconds: float
-    callbacks: int
-    trace: list[str] = field(default_factory=list)
 
 
 class World:
@@ -89,10 +87,6 @@ class World:
     def _without_folder(self, text: str) -> str:
         """The folder has another name each time, a seed has to tell the same."""
         return text.replace(f"{self.folder}/", "")
-
-    def count(self, name: str) -> None:
-        """Something happened."""
-        self.counts[name] += 1
 
     def happened(self, name: str, text: str) -> None:
         """Something happened, to be counted and told."""
@@ -138,14 +132,13 @@ class World:
             pass
         for member in self.members:
             member.watch.close()
-        seconds, callbacks = self.loop.time() - started, self.loop.callbacks
-        failures = list(self.failures)
+        outcome = Outcome(self.counts, list(self.failures), self.loop.time() - started)
         self._is_over = True
         for member in self.members:
             if member.host is not None:
                 member.mend()
         self.loop.wind_up()
-        return Outcome(self.plan.seed, self.counts, failures, seconds, callbacks)
+        return outcome
 
     async def _main(self) -> None:
         self.members = content.people(self)
@@ -175,7 +168,7 @@ class World:
 
     async def _carry_out(self, event: EventPlan, random: Random) -> None:
         try:
-            await actions.ACTIONS[event.kind](self, random)
+            await actions.ACTIONS[event.kind][1](self, random)
         except actions.NotNow:
             pass
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
@@ -204,7 +197,7 @@ class World:
             await asyncio.sleep(_TICK_SECONDS)
             self.check()
         seconds = self.loop.time() - began
-        self.count("settled late" if seconds > _LONG_SETTLING else "settled")
+        self.counts["settled late" if seconds > _LONG_SETTLING else "settled"] += 1
         forked = [log for member in self.members for log, seen in member.watch.logs.items() if seen.limit is not None]
         self.counts["forks, by nodes that know them"] += len(forked)
         self.counts["forks"] += len(set(forked))
@@ -232,4 +225,14 @@ class World:
             error = complaint.get("exception")
             self.fail(f"left to nobody: {complaint.get('message')}: {error!r}", error)
         self.loop.complaints.clear()
-        check_bounds(self)
+        for member in self.members:
+            if (node := member.node) is not None:
+                called = len(
+                    node.roster.troubles
+                )  # peers that the node itself calls: they do not wait for others to go
+                if len(node.sessions) > node.config.limits.max_sessions + called + MOST_GOING:
+                    self.fail(f"{member} has {len(node.sessions)} sessions, {called} of them its own at most")
+        for connection in self.network.connections.values():
+            for end in connection.ends:
+                if end.most_queued > _QUEUED_BYTES:
+                    self.fail(f"{end.most_queued} bytes were queued on connection {connection.number}")

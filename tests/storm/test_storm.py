@@ -10,11 +10,10 @@ from collections import Counter
 import pytest
 
 from culm.errors import NetworkError
-from storm import bounds
 from storm.__main__ import main
-from storm.many import failure_text, run_seeds
-from storm.plan import EVENTS, SCHEMES, draw
-from storm.seeds import run_seed
+from storm.actions import ACTIONS
+from storm.plan import SCHEMES, draw
+from storm.seeds import failure_text, run_seed, run_seeds
 
 SEEDS = 36
 A_PART = 3
@@ -38,7 +37,7 @@ def test_some_seeds(first: int) -> None:
 def test_what_there_is_in_these_seeds() -> None:
     """Every kind of event, every protocol, troubled and calm networks, authors with two stores: nothing is left out."""
     plans = [draw(seed) for seed in range(SEEDS)]
-    assert set(EVENTS) == {event.kind for plan in plans for event in plan.events}
+    assert set(ACTIONS) == {event.kind for plan in plans for event in plan.events}
     assert set(SCHEMES) == {link.scheme for plan in plans for link in plan.links}
     assert {0.0, 0.2, 0.5, 0.9} == {plan.trouble for plan in plans}
     assert {1, 2} == {len(author.homes) for plan in plans for author in plan.authors}
@@ -111,7 +110,7 @@ def test_what_nobody_handles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_queues_that_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     """More bytes queued on a connection than there may be are a failure."""
-    monkeypatch.setattr(bounds, "_QUEUED_BYTES", 100)
+    monkeypatch.setattr("storm.world._QUEUED_BYTES", 100)
     assert "bytes were queued on connection" in run_seed(LARGE_SEED).failures[0].text
 
 
@@ -123,8 +122,8 @@ def test_a_seed_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
             sum(range(1000))
         return run_seed(seed)
 
-    monkeypatch.setattr("storm.many.run_seed", slow)
-    monkeypatch.setattr("storm.many._MOST_CPU", 0.2)
+    monkeypatch.setattr("storm.seeds.run_seed", slow)
+    monkeypatch.setattr("storm.seeds._MOST_CPU", 0.2)
     found = run_seeds(7, 1)
     assert {7: "no end after 0.2 s of CPU"} == {seed: failed.text for seed, failed in found.failed.items()}
     assert Counter() == found.counts

@@ -14,7 +14,6 @@ from culm.node.sharing.slots import MOST_GOING
 from culm.testing.simulation.host import Host
 from culm.testing.simulation.loop import HOST, SimulatedLoop, Spinning, Stalled
 from culm.testing.simulation.network import Network, Weather
-from culm.testing.simulation.threads import in_thread
 from storm import actions, content
 from storm.ledger import Ledger
 from storm.telling import describe
@@ -67,7 +66,7 @@ class World:
         self.network = Network(self.loop, plan.random("network"), self.happened, self.counts)
         self.loop.network = self.network
         self._around = Host(self.loop, "world", "10.9.9.9", None, plan.random("world"))
-        self.loop.threads = lambda function, args: in_thread(self.loop, self._host(), function, args)
+        self.loop.thread = lambda: self._host().thread()
         self.members: list[Member] = []
         self._calm = asyncio.Event()  # nothing is in the way any more
         self._is_over = False

@@ -67,7 +67,7 @@ TESTED_IN = {
     "ranges/test_vectors": "ranges.encoding",
     "session/test_connection": "session.events session.handshake session.interests session.limits session.states",
     "simulation/test_network": "testing.simulation.disk testing.simulation.host testing.simulation.loop"
-    " testing.simulation.network testing.simulation.pipe testing.simulation.threads testing.simulation.transport",
+    " testing.simulation.network testing.simulation.pipe testing.simulation.transport",
     "spark/test_cluster": "testing.cluster cli.spark.verify",
     "spark/test_forks_job": "cli.spark.forks",
     "spark/test_job": "spark.daemon spark.failures spark.findings spark.running spark.summary"

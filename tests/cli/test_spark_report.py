@@ -67,7 +67,7 @@ def test_the_counts_are_printed(
     assert "counting\n" == err
     lines = {" ".join(line.split()) for line in out.splitlines()}
     assert {"entries 12,345", "forked logs 1", f"missing {2**64:,}", "out/report.html: 97.7 KiB"} <= lines
-    assert [(("verified", Path("out")), {"logs": 25, "master": None, "overwrite": False})] == calls
+    assert [(("verified",), {"output": Path("out"), "logs": 25, "master": None, "overwrite": False})] == calls
 
 
 def test_options_and_json(
@@ -76,7 +76,7 @@ def test_options_and_json(
     """The options reach the report; JSON has the counts and the page's place."""
     assert 0 == spark("report", "v", "--output", "o", "--logs", "7", "--master", "local[1]", "--overwrite", "--json")
     assert {**MADE.as_dict(), "page": "o/report.html"} == json.loads(capsys.readouterr().out)
-    assert [(("v", Path("o")), {"logs": 7, "master": "local[1]", "overwrite": True})] == calls
+    assert [(("v",), {"output": Path("o"), "logs": 7, "master": "local[1]", "overwrite": True})] == calls
 
 
 @pytest.mark.parametrize("logs", ["0", "-1", "x", "101"])

@@ -28,10 +28,9 @@ from culm.node.storage.source import StoreSource
 from culm.node.storage.worker import StoreWorker
 from culm.node.surroundings import Surroundings
 from culm.store import SQLiteStore
-from culm.testing.simulation.host import Host
+from culm.testing.simulation.host import Host, SimulatedThread
 from culm.testing.simulation.loop import SimulatedLoop
 from culm.testing.simulation.network import Network, Weather
-from culm.testing.simulation.threads import SimulatedThread, in_thread
 from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class World:
         self.host = Host(self.loop, "here", HERE, None, Random(2))
         self.network.add(self.host)
         self.loop.network = self.network
-        self.loop.threads = lambda function, args: in_thread(self.loop, self.host, function, args)
+        self.loop.thread = self.host.thread
 
 
 _WORLD: contextvars.ContextVar[World | None] = contextvars.ContextVar("_WORLD", default=None)

@@ -19,7 +19,6 @@ from culm.testing.simulation.host import Host, unheard
 from culm.testing.simulation.loop import SimulatedLoop, Spinning, Stalled
 from culm.testing.simulation.network import FATES, Network, Weather
 from culm.testing.simulation.pipe import Traits
-from culm.testing.simulation.threads import in_thread
 from culm.testing.simulation.transport import SimulatedTransport
 
 if TYPE_CHECKING:
@@ -392,10 +391,10 @@ def test_a_thread_of_a_host(tmp_path: Path) -> None:
 
     async def main() -> None:
         began = two.loop.time()
-        assert 5 == await in_thread(two.loop, host, sum, ([2, 3],))
+        assert 5 == await two.loop.run_in_executor(host.thread(), sum, [2, 3])
         assert two.loop.time() > began
         with pytest.raises(OSError, match="is broken"):
-            await in_thread(two.loop, host, fail, ())
+            await two.loop.run_in_executor(host.thread(), fail)
 
     two.run(main())
     assert 2 == host.calls

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Concatenate, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
@@ -158,9 +157,7 @@ class Node:
     async def __aenter__(self) -> Self:
         return await self.start()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property

@@ -21,11 +21,12 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import IO, Any
+from shutil import copyfileobj
+from typing import IO, BinaryIO
 
 import culm
 from culm.bamboo.decimal import size_text
@@ -44,6 +45,7 @@ _MANIFEST = "backup.json"
 _MAX_MANIFEST = 256 * 1024 * 1024
 _PIECE = 1024 * 1024  # bytes copied at once
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
+_Expected = tuple[int, str]  # size and hash of a file
 # The files that a home can have. Any other name in a backup is refused, because "../../.ssh/authorized_keys" would be
 # written outside of the home.
 _NAME = re.compile(r"store\.db|policy\.json|culm\.toml|(store\.db-payloads|identities)/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -88,17 +90,11 @@ def _backup(arguments: argparse.Namespace) -> int:
         else:
             folder.rename(target)
         sync(target.parent)
-    found = {
-        "backup": str(target),
-        "entries": copied.entries,
-        "payload_files": copied.payload_files,
-        "identities": home.identity_names(),
-        "size": copied.size,
-    }
+    names = home.identity_names()
     if arguments.json:
-        print_json(found)
+        print_json({"backup": str(target), **asdict(copied), "identities": names})
     else:
-        identities = counted(len(home.identity_names()), "identity")
+        identities = counted(len(names), "identity")
         print(f"backed up {counted(copied.entries, 'entry')} ({size_text(copied.size)}) and {identities} to {target}")
         note("keep the backup where only you can read it: it holds the secret keys of your identities")
     return 0
@@ -115,36 +111,38 @@ def _beside(target: Path) -> Iterator[Path]:
         yield staging
 
 
-def _copy_private(source: Path, target: Path) -> None:
-    target.parent.mkdir(exist_ok=True, mode=0o700)
-    with source.open("rb") as file:
-        _write_private(file, target)
-
-
-def _write_private(source: IO[bytes], target: Path, size: int | None = None) -> str:
-    """Copy a stream, or its first ``size`` bytes, to a new file with mode 0600; returns the hash of the bytes."""
-    digest = blake2b(digest_size=32)
-    target.parent.mkdir(exist_ok=True, mode=0o700)
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+@contextmanager
+def _private(path: Path) -> Iterator[BinaryIO]:
+    """A new file with mode 0600, to write; it is on the disk at the end."""
+    path.parent.mkdir(exist_ok=True, mode=0o700)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
-        while data := source.read(_PIECE if size is None else min(_PIECE, size)):
-            size = None if size is None else size - len(data)
-            digest.update(data)
-            file.write(data)
+        yield file
         file.flush()
         os.fsync(file.fileno())
-    return digest.hexdigest()
+
+
+def _copy_private(source: Path, target: Path) -> None:
+    with source.open("rb") as file, _private(target) as copy:
+        copyfileobj(file, copy)
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, lambda: blake2b(digest_size=32)).hexdigest()
+
+
+def _sync_folders(folder: Path) -> None:
+    for path in [folder, *(path for path in folder.iterdir() if path.is_dir())]:
+        sync(path)
 
 
 def _write_manifest(folder: Path, copied: StoreCopy) -> None:
-    files: dict[str, dict[str, Any]] = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            with path.open("rb") as file:
-                digest = blake2b(digest_size=32)
-                while data := file.read(_PIECE):
-                    digest.update(data)
-            files[path.relative_to(folder).as_posix()] = {"size": path.stat().st_size, "blake2b": digest.hexdigest()}
+    files = {name: {"size": (folder / name).stat().st_size, "blake2b": _hash(folder / name)} for name in _files(folder)}
     document = {
         "culm-backup": _VERSION,
         "culm": culm.__version__,
@@ -152,33 +150,18 @@ def _write_manifest(folder: Path, copied: StoreCopy) -> None:
         "entries": copied.entries,
         "files": files,
     }
-    descriptor = os.open(folder / _MANIFEST, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump(document, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    for path in [folder, *(path for path in folder.iterdir() if path.is_dir())]:
-        sync(path)
+    with _private(folder / _MANIFEST) as file:
+        file.write(json.dumps(document, indent=1).encode())
+    _sync_folders(folder)
 
 
 def _pack(folder: Path, target: Path, *, compress: bool) -> None:
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        with tarfile.open(fileobj=file, mode="w:gz" if compress else "w") as archive:
-            names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-            for name in [_MANIFEST, *(name for name in names if name != _MANIFEST)]:
-                archive.add(folder / name, name, recursive=False)
-        file.flush()
-        os.fsync(file.fileno())
+    with _private(target) as file, tarfile.open(fileobj=file, mode="w:gz" if compress else "w") as archive:
+        for name in sorted(_files(folder), key=lambda name: name != _MANIFEST):
+            archive.add(folder / name, name, recursive=False)
 
 
 # -- taking it back --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Expected:
-    size: int
-    digest: str
 
 
 def _restore(arguments: argparse.Namespace) -> int:
@@ -200,8 +183,7 @@ def _restore(arguments: argparse.Namespace) -> int:
             raise StoreDamaged(
                 f"{source}: the store in this backup is damaged: {reason}" + (f" ({place})" if place else "")
             )
-        for path in [folder, *(path for path in folder.iterdir() if path.is_dir())]:
-            sync(path)
+        _sync_folders(folder)
         folder.rename(home.path)
         sync(home.path.absolute().parent)
     if arguments.json:
@@ -277,8 +259,7 @@ def _read_manifest(source: Path, file: IO[bytes]) -> dict[str, _Expected]:
                 f"{source} is a backup of version {document['culm-backup']!r}; this program reads version {_VERSION}"
             )
         files = {
-            str(name): _Expected(int(of_file["size"]), str(of_file["blake2b"]))
-            for name, of_file in document["files"].items()
+            str(name): (int(of_file["size"]), str(of_file["blake2b"])) for name, of_file in document["files"].items()
         }
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise StoreDamaged(f"{source}: {_MANIFEST} is damaged") from None
@@ -288,6 +269,11 @@ def _read_manifest(source: Path, file: IO[bytes]) -> dict[str, _Expected]:
 
 
 def _take(source: Path, name: str, file: IO[bytes], expected: _Expected, folder: Path) -> None:
-    digest = _write_private(file, folder / name, expected.size)
-    if (folder / name).stat().st_size != expected.size or digest != expected.digest or file.read(1):
+    """Copy a file of a backup; ``StoreDamaged`` if its size or checksum is not as expected."""
+    left, digest = expected
+    with _private(folder / name) as copy:
+        while data := file.read(max(0, min(_PIECE, left))):
+            left -= len(data)
+            copy.write(data)
+    if left or file.read(1) or _hash(folder / name) != digest:
         raise StoreDamaged(f"{source}: {name} has changed since the backup was made: its size or checksum differs")

@@ -46,6 +46,18 @@ class Finding:
     todo: str = ""
 
 
+def _problem(check: str, what: str, todo: str) -> Finding:
+    return Finding(check, "problem", what, todo)
+
+
+def _note(check: str, what: str, todo: str) -> Finding:
+    return Finding(check, "note", what, todo)
+
+
+def _ok(check: str, what: str) -> Finding:
+    return Finding(check, "ok", what)
+
+
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
     doctor = commands.add(
@@ -73,8 +85,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 def _examined(home: Home, config: str | None, *, peers: bool) -> Iterator[Finding]:
     if not home.store_path.exists():
-        yield Finding(
-            "home", "problem", f"{home.path} is not a Culm home", "make one with culm init, or with culm restore BACKUP"
+        yield _problem(
+            "home", f"{home.path} is not a Culm home", "make one with culm init, or with culm restore BACKUP"
         )
         return
     yield from _home(home)
@@ -84,9 +96,7 @@ def _examined(home: Home, config: str | None, *, peers: bool) -> Iterator[Findin
     try:
         settings = home.settings(config)
     except ConfigError as error:
-        yield Finding(
-            "configuration", "problem", str(error), "correct this line; culm config --example shows all settings"
-        )
+        yield _problem("configuration", str(error), "correct this line; culm config --example shows all settings")
     if settings is not None:
         yield from _configuration(home, settings)
     yield from _choices(home)
@@ -99,9 +109,9 @@ def _examined(home: Home, config: str | None, *, peers: bool) -> Iterator[Findin
 def _home(home: Home) -> Iterator[Finding]:
     mode = home.path.stat().st_mode
     if mode & 0o022:
-        yield Finding("home", "problem", f"other users can write to {home.path}", f"chmod go-w {home.path}")
+        yield _problem("home", f"other users can write to {home.path}", f"chmod go-w {home.path}")
     else:
-        yield Finding("home", "ok", str(home.path))
+        yield _ok("home", str(home.path))
 
 
 # -- the store -------------------------------------------------------------------------------------------------------
@@ -112,36 +122,34 @@ def _store(home: Home) -> Iterator[Finding]:
     try:
         database = open_database(home.store_path, read_only=True)
     except CulmError as error:
-        yield Finding("store", "problem", str(error), rescue)
+        yield _problem("store", str(error), rescue)
         return
     try:
         damage = [row[0] for row in database.read("PRAGMA quick_check(3)") if row[0] != "ok"]
         if damage:
-            yield Finding("store", "problem", f"{home.store_path} is damaged: {damage[0]}", rescue)
+            yield _problem("store", f"{home.store_path} is damaged: {damage[0]}", rescue)
             return
         ((entries, waiting, invalid),) = database.read(
             f"SELECT coalesce(sum({IS_VERIFIED}), 0), coalesce(sum({IS_WAITING}), 0), coalesce(sum({IS_INVALID}), 0)"
             " FROM entries"
         )
-        yield Finding("store", "ok", f"{counted(entries, 'verified entry')}; culm verify checks every signature")
+        yield _ok("store", f"{counted(entries, 'verified entry')}; culm verify checks every signature")
         if waiting:
-            yield Finding(
+            yield _note(
                 "store",
-                "note",
                 f"{counted(waiting, 'entry')} cannot be verified yet: entries that lead to entry 1 are missing",
                 "sync with a peer that has the missing entries",
             )
         if invalid:
-            yield Finding(
+            yield _note(
                 "store",
-                "note",
                 f"{counted(invalid, 'entry')} invalid: after a fork, or with a wrong link",
                 "culm logs shows where",
             )
         yield from _forks(home, database)
         yield from _payload_files(database)
     except CulmError as error:
-        yield Finding("store", "problem", str(error), rescue)
+        yield _problem("store", str(error), rescue)
     finally:
         database.close()
 
@@ -151,44 +159,39 @@ def _forks(home: Home, database: Database) -> Iterator[Finding]:
     own = home.own_authors()
     mine = [log_text((author, from_sql(log_id))) for author, log_id in forked if author in own]
     if mine:
-        yield Finding(
-            "forks", "problem", f"your own log {mine[0]} is forked: two copies of your home or identity wrote to it",
-            "begin a new log (culm append with another LOG_ID); never use one identity's log on two machines",
-        )  # fmt: skip
-    elif forked:
-        yield Finding(
+        yield _problem(
             "forks",
-            "note",
+            f"your own log {mine[0]} is forked: two copies of your home or identity wrote to it",
+            "begin a new log (culm append with another LOG_ID); never use one identity's log on two machines",
+        )
+    elif forked:
+        yield _note(
+            "forks",
             f"{counted(len(forked), 'log')} of other authors forked",
             "culm logs shows which, culm show AUTHOR/LOG the proof",
         )
 
 
 def _payload_files(database: Database) -> Iterator[Finding]:
-    known = dict(database.read("SELECT name, payload_held FROM payload_files JOIN entries ON entries.id = entry"))
-    complete = {
-        name for (name,) in database.read(
-            f"SELECT name FROM payload_files JOIN entries ON entries.id = entry WHERE {IS_COMPLETE}"
-        )
-    }  # fmt: skip
+    held_by_name = "SELECT name, payload_held FROM payload_files JOIN entries ON entries.id = entry"
+    known = dict(database.read(held_by_name))
+    complete = dict(database.read(f"{held_by_name} WHERE {IS_COMPLETE}"))
     # A running node can forget a payload, and delete its file, between the query and the look at the folder. So files
     # that seem too short are compared with a second query.
     short = [name for name, held in known.items() if database.folder.size(name) < held]
-    still = dict(database.read("SELECT name, payload_held FROM payload_files JOIN entries ON entries.id = entry"))
+    still = dict(database.read(held_by_name))
     short = [name for name in short if name in still and name in complete]
     if short:
-        yield Finding(
-            "payload files", "problem",
+        yield _problem(
+            "payload files",
             f"{counted(len(short), 'file')} missing or too short in {database.folder.path}, for example {short[0]}",
             "find the entries with culm verify; then culm forget them and culm fetch them from a peer",
-        )  # fmt: skip
+        )
     else:
-        yield Finding("payload files", "ok", counted(len(known), "large payload"))
+        yield _ok("payload files", counted(len(known), "large payload"))
     left = [name for name in database.folder.names() if name not in known and name not in still]
     if left:
-        yield Finding(
-            "payload files", "note", f"{counted(len(left), 'file')} without an entry", "culm serve deletes such files"
-        )
+        yield _note("payload files", f"{counted(len(left), 'file')} without an entry", "culm serve deletes such files")
 
 
 # -- identities and choices ------------------------------------------------------------------------------------------
@@ -197,15 +200,12 @@ def _payload_files(database: Database) -> Iterator[Finding]:
 def _identities(home: Home) -> Iterator[Finding]:
     names = home.identity_names()
     if not names:
-        yield Finding(
-            "identities",
-            "note",
-            "this home has no identity, so it can read but not publish",
-            "make one with culm identity new",
+        yield _note(
+            "identities", "this home has no identity, so it can read but not publish", "make one with culm identity new"
         )
     folder = home.path / "identities"
     if folder.is_dir() and folder.stat().st_mode & 0o077:
-        yield Finding("identities", "problem", f"other users can read {folder}", f"chmod 700 {folder}")
+        yield _problem("identities", f"other users can read {folder}", f"chmod 700 {folder}")
     for name in names:
         path = home.identity_path(name)
         try:
@@ -214,14 +214,13 @@ def _identities(home: Home) -> Iterator[Finding]:
             if not is_sealed(text):
                 load_identity(text)
         except ConfigError as error:
-            yield Finding(
+            yield _problem(
                 "identities",
-                "problem",
                 str(error),
                 f"chmod 600 {path}" if _is_open(path) else "restore the identity from a backup",
             )
         else:
-            yield Finding("identities", "ok", f"{name}{' (with a passphrase)' if is_sealed(text) else ''}")
+            yield _ok("identities", f"{name}{' (with a passphrase)' if is_sealed(text) else ''}")
 
 
 def _is_open(path: Path) -> bool:
@@ -240,14 +239,13 @@ def _choices(home: Home) -> Iterator[Finding]:
             home.policy_file.load(clump)
     except (ConfigError, OSError, ValueError, TypeError, RecursionError) as error:
         text = str(error) if str(path) in str(error) else f"{path} is damaged: {error}"
-        yield Finding(
+        yield _problem(
             "choices",
-            "problem",
             text,
             f"restore {path.name} from a backup, or delete it and repeat your culm follow, allow and block commands",
         )
     else:
-        yield Finding("choices", "ok", f"{path.name} for {counted(len(clumps), 'clump')}")
+        yield _ok("choices", f"{path.name} for {counted(len(clumps), 'clump')}")
 
 
 # -- configuration ---------------------------------------------------------------------------------------------------
@@ -257,32 +255,28 @@ def _configuration(home: Home, settings: Settings) -> Iterator[Finding]:
     found = False
     if settings["identity"] is not None and settings["identity"] not in home.identity_names():
         found = True
-        yield Finding(
-            "configuration", "problem", f"identity {settings['identity']!r} is not in this home",
+        yield _problem(
+            "configuration",
+            f"identity {settings['identity']!r} is not in this home",
             "culm identity list shows the names; correct identity in the configuration",
-        )  # fmt: skip
+        )
     if settings["http_token_file"] is not None:
         try:
             read_private(Path(settings["http_token_file"]))
         except ConfigError as error:
             found = True
-            yield Finding(
-                "configuration",
-                "problem",
-                f"http_token_file: {error}",
-                "make this file, with mode 0600, or delete the line",
+            yield _problem(
+                "configuration", f"http_token_file: {error}", "make this file, with mode 0600, or delete the line"
             )
     bushbaby = [
         url for url in [*settings["listen"], *(peer.url for peer in settings.peers)] if scheme_of(url).needs_clump
     ]
     if bushbaby and settings["clump"] is None and settings["clump_hex"] is None:
         found = True
-        yield Finding("configuration", "problem", f"{bushbaby[0]} needs a clump", 'set clump = "NAME" in culm.toml')
+        yield _problem("configuration", f"{bushbaby[0]} needs a clump", 'set clump = "NAME" in culm.toml')
     if not found:
-        yield Finding(
-            "configuration",
-            "ok",
-            f"{counted(len(settings['listen']), 'listener')}, {counted(len(settings.peers), 'peer')}",
+        yield _ok(
+            "configuration", f"{counted(len(settings['listen']), 'listener')}, {counted(len(settings.peers), 'peer')}"
         )
 
 
@@ -293,34 +287,28 @@ def _disk(home: Home) -> Iterator[Finding]:
     usage = shutil.disk_usage(home.path)
     text = f"{usage.free // 2**20} MiB free of {usage.total // 2**20}"
     if usage.free < _LEAST_FREE:
-        yield Finding(
-            "disk", "problem", text, "free some space: culm forget payloads, or move the home to a larger disk"
-        )
+        yield _problem("disk", text, "free some space: culm forget payloads, or move the home to a larger disk")
     elif usage.free < _LITTLE_FREE * usage.total:
-        yield Finding("disk", "note", text, "the disk is nearly full: free some space before payloads no longer fit")
+        yield _note("disk", text, "the disk is nearly full: free some space before payloads no longer fit")
     else:
-        yield Finding("disk", "ok", text)
+        yield _ok("disk", text)
     if not os.access(home.store_path, os.W_OK) or not os.access(home.path, os.W_OK):
-        yield Finding(
-            "disk", "problem", f"this user cannot write to {home.path}", "run culm as the user who owns the home"
-        )
+        yield _problem("disk", f"this user cannot write to {home.path}", "run culm as the user who owns the home")
 
 
 def _clock(home: Home, now: float | None = None) -> Iterator[Finding]:
     now = time.time() if now is None else now
     written = max(path.stat().st_mtime for path in (home.store_path, home.path))
     if now < _EARLIEST:
-        yield Finding(
-            "clock", "problem", "the clock was never set", "set the clock, for example over the network (NTP)"
-        )
+        yield _problem("clock", "the clock was never set", "set the clock, for example over the network (NTP)")
     elif written > now + _SLACK_SECONDS:
-        yield Finding(
-            "clock", "problem",
+        yield _problem(
+            "clock",
             f"the store was last written {written - now:.0f} s in the future, so the clock was set back",
             "set the clock; logging and TLS depend on it",
-        )  # fmt: skip
+        )
     else:
-        yield Finding("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))
+        yield _ok("clock", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))
 
 
 async def _peers(settings: Settings) -> list[Finding]:
@@ -329,16 +317,11 @@ async def _peers(settings: Settings) -> list[Finding]:
         try:
             _, writer = await connect(peer.url)
         except CulmError as error:
-            return Finding(
-                "peers",
-                "problem",
-                f"{peer.name}: {error}",
-                "check that the peer is running and that its address is right",
+            return _problem(
+                "peers", f"{peer.name}: {error}", "check that the peer is running and that its address is right"
             )
         writer.close()
-        return Finding("peers", "ok", f"{peer.name} answers")
+        return _ok("peers", f"{peer.name} answers")
 
     found = await asyncio.gather(*map(reached, range(len(settings.peers))))
-    return found or [
-        Finding("peers", "note", "no peers are configured", "add a [[peers]] section for each to culm.toml")
-    ]
+    return found or [_note("peers", "no peers are configured", "add a [[peers]] section for each to culm.toml")]

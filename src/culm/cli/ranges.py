@@ -1,11 +1,13 @@
 """``culm ranges``: show which entries a Bamboo range selects, and combine ranges."""
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import groupby, islice
 
 from culm.bamboo import MAX_U64
 from culm.cli.command import Commands
+from culm.cli.nodeoptions import number
 from culm.cli.output import print_json
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, decode, difference, intersect, merge, read_range, write_range
@@ -21,20 +23,24 @@ def register(commands: Commands) -> None:
     """Add the commands of this module."""
     ranges = commands.group("ranges", "show and combine Bamboo ranges")
     show = ranges.add("show", _show, "show which entries of a log a range selects")
-    show.add_argument("range", metavar="RANGE", help=_HELP)
+    newest = number("number of entries", 0)
+    show.add_argument("range", metavar="RANGE", type=_read, help=_HELP)
     show.add_argument(
-        "--newest", type=int, metavar="N", help="the log's newest entry (default: just long enough to show the range)"
+        "--newest",
+        type=newest,
+        metavar="N",
+        help="the log's newest entry (default: just long enough to show the range)",
     )
-    for name, run, description in (
-        ("merge", _merge, "compute one range that covers several"),
-        ("intersect", _intersect, "compute what several ranges have in common"),
+    for name, operation, description, if_not_exact in (
+        ("merge", merge, "compute one range that covers several", "these ranges"),
+        ("intersect", intersect, "compute what several ranges have in common", "what they have in common"),
     ):
-        several = ranges.add(name, run, description)
-        several.add_argument("ranges", metavar="RANGE", nargs="+", help=_HELP)
+        several = ranges.add(name, partial(_fold, operation, f"covers more than {if_not_exact}"), description)
+        several.add_argument("ranges", metavar="RANGE", nargs="+", type=_read, help=_HELP)
     diff = ranges.add("diff", _diff, "compute what a range selects beyond the ranges held")
-    diff.add_argument("range", metavar="RANGE", help=_HELP)
-    diff.add_argument("held", metavar="HELD", nargs="+", help=_HELP)
-    diff.add_argument("--newest", type=int, metavar="N", help="the log's newest entry: open sparse ranges need it")
+    diff.add_argument("range", metavar="RANGE", type=_read, help=_HELP)
+    diff.add_argument("held", metavar="HELD", nargs="+", type=_read, help=_HELP)
+    diff.add_argument("--newest", type=newest, metavar="N", help="the log's newest entry: open sparse ranges need it")
 
 
 def _read(text: str) -> Range:
@@ -62,27 +68,18 @@ def _from_hex(text: str) -> Range:
         raise ConfigError(f"{text!r} is not hex") from None
 
 
-def _newest(given: int | None) -> int | None:
-    if given is not None and not 0 <= given <= MAX_U64:
-        raise ConfigError("--newest: expected a number of entries from 0 to 2^64 - 1")
-    return given
-
-
 # -- show -----------------------------------------------------------------------------------------------------------
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    item = _read(arguments.range)
-    newest = _newest(arguments.newest)
-    if newest is None:
-        newest = _where_it_matters(item)
+    item: Range = arguments.range
+    newest = _where_it_matters(item) if arguments.newest is None else arguments.newest
     certificates = item.certificates(newest)
     runs = list(islice(_runs(item, newest), _SHOWN + 1))
     if arguments.json:
         print_json(
-            {
-                "range": write_range(item),
-                "hex": item.encode().hex(),
+            _description(item)
+            | {
                 "newest": newest,
                 "entries": [list(run) for run in runs[:_SHOWN]],
                 "complete": len(runs) <= _SHOWN,
@@ -90,7 +87,7 @@ def _show(arguments: argparse.Namespace) -> int:
             }
         )
         return 0
-    print(f"{write_range(item)}  ({item.encode().hex()})")
+    print(_line(item))
     print(f"in a log of {newest} entries")
     print(f"  {_what(item)}: {_run_text(runs)}")
     print(f"  metadata to verify them: {', '.join(map(str, certificates)) or 'none'}")
@@ -103,8 +100,9 @@ def _where_it_matters(item: Range) -> int:
     """The length of a log just long enough to show a range; for an open range, some entries after its start."""
     if item.is_empty:
         return 0
-    end = min(item.start + 20, MAX_U64) if item.end is None else item.end
-    return max([end, *item.certificates(MAX_U64)]) if item.end is not None else end
+    if item.end is None:
+        return min(item.start + 20, MAX_U64)
+    return max([item.end, *item.certificates(MAX_U64)])
 
 
 def _what(item: Range) -> str:
@@ -134,12 +132,7 @@ def _picture(item: Range, newest: int) -> list[str]:
     marks = [_NOTHING] * newest
     for seq in item.numbers(newest):
         payload = item.payloads and not item.forbids(seq)
-        marks[seq - 1] = {
-            (True, True): _BOTH,
-            (True, False): _METADATA,
-            (False, True): _PAYLOAD,
-            (False, False): _NOTHING,
-        }[item.metadata, payload]
+        marks[seq - 1] = ((_NOTHING, _PAYLOAD), (_METADATA, _BOTH))[item.metadata][payload]
     for seq in item.certificates(newest):
         marks[seq - 1] = _CERTIFICATE
     lines = [f"  {at + 1:>4} {_in_tens(marks[at : at + _LINE])}" for at in range(0, newest, _LINE)]
@@ -160,42 +153,35 @@ def _in_tens(marks: list[str]) -> str:
 # -- operations -----------------------------------------------------------------------------------------------------
 
 
-def _merge(arguments: argparse.Namespace) -> int:
-    return _fold(arguments, merge, "covers more than these ranges")
-
-
-def _intersect(arguments: argparse.Namespace) -> int:
-    return _fold(arguments, intersect, "covers more than what they have in common")
-
-
 def _fold(
-    arguments: argparse.Namespace, operation: Callable[[Range, Range], tuple[Range, bool]], if_not_exact: str
+    operation: Callable[[Range, Range], tuple[Range, bool]], if_not_exact: str, arguments: argparse.Namespace
 ) -> int:
-    found, exact = _read(arguments.ranges[0]), True
-    for text in arguments.ranges[1:]:
-        found, still = operation(found, _read(text))
+    found, *others = arguments.ranges
+    exact = True
+    for other in others:
+        found, still = operation(found, other)
         exact = exact and still
     if arguments.json:
         print_json({**_description(found), "exact": exact})
     else:
-        print(f"{write_range(found)}  ({found.encode().hex()})" + ("" if exact else f"  {if_not_exact}"))
+        print(_line(found) + ("" if exact else f"  {if_not_exact}"))
     return 0
 
 
 def _diff(arguments: argparse.Namespace) -> int:
     try:
-        pieces = difference(_read(arguments.range), map(_read, arguments.held), _newest(arguments.newest))
+        pieces = difference(arguments.range, arguments.held, arguments.newest)
     except ValueError as error:
         raise ConfigError(f"{error}: give --newest N") from None
     if arguments.json:
         print_json([_description(piece) for piece in pieces])
     else:
-        print("\n".join(_lines(pieces)) or "nothing")
+        print("\n".join(map(_line, pieces)) or "nothing")
     return 0
 
 
-def _lines(pieces: Iterable[Range]) -> list[str]:
-    return [f"{write_range(piece)}  ({piece.encode().hex()})" for piece in pieces]
+def _line(item: Range) -> str:
+    return f"{write_range(item)}  ({item.encode().hex()})"
 
 
 def _description(item: Range) -> dict[str, str]:

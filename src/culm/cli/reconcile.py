@@ -7,31 +7,28 @@ what the comparison costs, in rounds and bytes, which is what people want to kno
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from culm.cli.command import Commands
 from culm.cli.output import counted, print_json, print_table
 from culm.errors import ConfigError, NetworkError, StoreMissing
-from culm.negentropy import even, newest_listed
+from culm.negentropy import Split, Storage, even, newest_listed
 from culm.node.negentropy.comparison import Differences, compare, compare_records, compare_sets, compare_stores
 from culm.node.network.transport import connect
 from culm.node.network.urls import PeerUrl
-from culm.store import SQLiteStore, View
+from culm.store import ReadableStore, SQLiteStore, ToolStore, View
 from culm.store.exchange import transfer
 from culm.store.recordindex.manifest import is_index
+from culm.types import Log
 from culm.wire.places import log_text
 
 if TYPE_CHECKING:
-    import argparse
-
-    from culm.cli.command import Commands
-    from culm.negentropy import Split, Storage
-    from culm.store import ReadableStore, ToolStore
     from culm.store.recordindex import IndexStorage
-    from culm.types import Log
 
 _SPLITS: dict[str, Split] = {"even": even, "newest": newest_listed}
 _OF_ENTRIES = (View.ENTRIES, View.PAYLOADS)
@@ -127,26 +124,22 @@ def _with_peer(arguments: argparse.Namespace) -> int:
 
 
 async def _compare_with(store: ToolStore, url: PeerUrl, split: Split) -> dict[View, Differences]:
-    streams = await connect(url)
+    reader, writer = await connect(url)
     found: dict[View, Differences] = {}
-    try:
+    with closing(writer):
         for view in View:
-            differences = await compare(store, view, streams, split=split)
+            differences = await compare(store, view, (reader, writer), split=split)
             if differences is None:
                 break  # The peer is another program, which offers only entries.
             found[view] = differences
-    finally:
-        streams[1].close()
     return found
 
 
 async def ask_peer(records: Storage, view: View, url: PeerUrl, split: Split | None = None) -> Differences:
     """Compare a set of records with a peer's; ``NetworkError`` if the peer cannot be reached or lacks this view."""
-    streams = await connect(url)
-    try:
-        found = await compare_records(records, view, streams, split=split)
-    finally:
-        streams[1].close()
+    reader, writer = await connect(url)
+    with closing(writer):
+        found = await compare_records(records, view, (reader, writer), split=split)
     if found is None:
         raise NetworkError(f"{url} does not offer its {view.value} for comparison")
     return found

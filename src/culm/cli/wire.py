@@ -1,26 +1,39 @@
 """``culm wire``: what a protocol message contains, for people who debug an implementation.
 
 The messages are read by the readers of the protocols themselves. So the command accepts and refuses exactly what a node
-does. Each protocol has a function that lists the parts of a message; of a malformed one it lists the parts before the
-error, and then raises ``EncodingError`` with the offset.
+does. Each protocol has a function that pulls a message from the bytes at an offset; those of negentropy are listed by
+one of their own. Of malformed bytes the parts before the error are listed, and then comes ``EncodingError`` with the
+offset.
 """
 
 import argparse
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from culm.bamboo import Entry
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.cli.command import Commands
 from culm.cli.output import open_input, print_json, print_table
-from culm.errors import ConfigError, EncodingError
+from culm.errors import ConfigError, EncodingError, RemoteProtocolError
+from culm.intervals.codec import pull_message
+from culm.intervals.messages import Eager
+from culm.negentropy.codec import ID_BYTES, INFINITY, VERSION, VERSIONS, MalformedMessage, Mode, read_ranges
+from culm.proposals import pull_control, pull_data
+from culm.proposals.messages import Compressed, Raw
+from culm.wire.bymux import WRITE, pull_packet
+from culm.wire.lzfoo import pull_head
 
 _MAX_BYTES = 64 * 1024 * 1024  # of a message to decode: above the limits of all protocols
 _IDS_SHOWN = 3  # ids of a list in the table; --json has all
 _DATA_SHOWN = 32  # bytes of a payload, enough to recognise it
+_PACKETS = ("credit", "write", "ping", "pong", "close", "stop read")  # of bymux, by their kind
 Row = dict[str, object]
+Part = tuple[str, str, int, int]
+"""A message: its name, its fields as text, the offset behind it, and how many bytes of data follow there."""
+Pull = Callable[[bytes, int], Part]
 
 
 def register(commands: Commands) -> None:
@@ -71,8 +84,6 @@ def _short(value: object) -> str:
 
 
 def _list_negentropy(message: bytes, found: Callable[[Row], None]) -> None:
-    from culm.negentropy.codec import ID_BYTES, INFINITY, VERSION, VERSIONS, MalformedMessage, Mode, read_ranges  # noqa: PLC0415
-
     if not message or message[0] not in VERSIONS:
         raise EncodingError("the first byte of a message is its version, 60 to 6f", 0)
     if message[0] != VERSION:
@@ -102,16 +113,9 @@ class _Alone:
         return following == YAMF_PREFIX
 
 
-def _list_intervals(message: bytes, found: Callable[[Row], None]) -> None:
-    from culm.intervals.codec import pull_message  # noqa: PLC0415
-    from culm.intervals.messages import Eager  # noqa: PLC0415
-
-    at, context = 0, _Alone()
-    while at < len(message):
-        begin = at
-        value, at = pull_message(message, at, context)
-        size = value.count if isinstance(value, Eager) else 0
-        at = _found_with_bytes(begin, _words(value), _fields_text(value), message, at, size, found)
+def _pull_intervals(message: bytes, at: int) -> Part:
+    value, at = pull_message(message, at, _Alone())
+    return _words(value), _fields_text(value), at, value.count if isinstance(value, Eager) else 0
 
 
 def _words(value: object) -> str:
@@ -146,84 +150,60 @@ def _value_text(content: object) -> str:
     return str(content)
 
 
-def _list_control(message: bytes, found: Callable[[Row], None]) -> None:
-    from culm.proposals import pull_control  # noqa: PLC0415
+def _pull_control(message: bytes, at: int) -> Part:
+    value, at = pull_control(message, at)
+    return _words(value), _fields_text(value), at, 0
 
+
+def _pull_data(message: bytes, at: int) -> Part:
+    value, at = pull_data(message, at)
+    size = value.count if isinstance(value, Raw) else value.size if isinstance(value, Compressed) else 0
+    return _words(value), _fields_text(value), at, size
+
+
+def _pull_bymux(message: bytes, at: int) -> Part:
+    try:
+        packet = pull_packet(message, at)
+    except RemoteProtocolError as error:
+        raise EncodingError(str(error), at) from None
+    if packet is None:
+        raise EncodingError("the last packet is incomplete", at)
+    kind, stream, number, at = packet
+    text = "connection" if stream is None else f"stream {stream}"
+    text += "" if number is None else f", {number}"
+    return _PACKETS[kind], text, at, number or 0 if kind == WRITE and stream is not None else 0
+
+
+def _pull_lzfoo(message: bytes, at: int) -> Part:
+    head = pull_head(message, at)
+    if head is None:
+        raise EncodingError("the last element is incomplete", at)
+    length, offset, at = head
+    if offset is not None:
+        return "copy", f"{length} bytes from {offset} back", at, 0
+    return "literal", f"{length} bytes", at, length
+
+
+def _list_messages(pull: Pull, message: bytes, found: Callable[[Row], None]) -> None:
+    """List the messages of a protocol one after the other, each with the data that follows it."""
     at = 0
     while at < len(message):
         begin = at
-        value, at = pull_control(message, at)
-        found({"offset": begin, "message": _words(value), "fields": _fields_text(value)})
-
-
-def _list_data(message: bytes, found: Callable[[Row], None]) -> None:
-    from culm.proposals import pull_data  # noqa: PLC0415
-    from culm.proposals.messages import Compressed, Raw  # noqa: PLC0415
-
-    at = 0
-    while at < len(message):
-        begin = at
-        value, at = pull_data(message, at)
-        size = value.count if isinstance(value, Raw) else value.size if isinstance(value, Compressed) else 0
-        at = _found_with_bytes(begin, _words(value), _fields_text(value), message, at, size, found)
-
-
-def _list_bymux(message: bytes, found: Callable[[Row], None]) -> None:
-    from culm.errors import RemoteProtocolError  # noqa: PLC0415
-    from culm.wire.bymux import WRITE, pull_packet  # noqa: PLC0415
-
-    names = ("credit", "write", "ping", "pong", "close", "stop read")
-    at = 0
-    while at < len(message):
-        begin = at
-        try:
-            packet = pull_packet(message, at)
-        except RemoteProtocolError as error:
-            raise EncodingError(str(error), at) from None
-        if packet is None:
-            raise EncodingError("the last packet is incomplete", at)
-        kind, stream, number, at = packet
-        text = "connection" if stream is None else f"stream {stream}"
-        text += "" if number is None else f", {number}"
-        size = number or 0 if kind == WRITE and stream is not None else 0
-        at = _found_with_bytes(begin, names[kind], text, message, at, size, found)
-
-
-def _list_lzfoo(message: bytes, found: Callable[[Row], None]) -> None:
-    from culm.wire.lzfoo import pull_head  # noqa: PLC0415
-
-    at = 0
-    while at < len(message):
-        begin = at
-        head = pull_head(message, at)
-        if head is None:
-            raise EncodingError("the last element is incomplete", at)
-        length, offset, at = head
-        if offset is not None:
-            found({"offset": begin, "message": "copy", "fields": f"{length} bytes from {offset} back"})
-        else:
-            at = _found_with_bytes(begin, "literal", f"{length} bytes", message, at, length, found)
-
-
-def _found_with_bytes(
-    begin: int, name: str, text: str, message: bytes, at: int, size: int, found: Callable[[Row], None]
-) -> int:
-    """List a message that ``size`` bytes of data follow; returns the offset behind them."""
-    data = message[at : at + size]
-    if len(data) < size:
+        name, text, at, size = pull(message, at)
+        data = message[at : at + size]
+        if data and len(data) == size:
+            text += f", data {data[:_DATA_SHOWN].hex()}" + ("..." if len(data) > _DATA_SHOWN else "")
         found({"offset": begin, "message": name, "fields": text})
-        raise EncodingError(f"the message announces {size} bytes, but only {len(data)} follow", at)
-    if data:
-        text += f", data {data[:_DATA_SHOWN].hex()}" + ("..." if len(data) > _DATA_SHOWN else "")
-    found({"offset": begin, "message": name, "fields": text})
-    return at + size
+        if len(data) < size:
+            raise EncodingError(f"the message announces {size} bytes, but only {len(data)} follow", at)
+        at += size
 
 
 _LISTINGS: dict[str, Callable[[bytes, Callable[[Row], None]], None]] = {
-    "bymux": _list_bymux,
-    "intervals": _list_intervals,
-    "lzfoo": _list_lzfoo,
+    "bymux": partial(_list_messages, _pull_bymux),
+    "intervals": partial(_list_messages, _pull_intervals),
+    "lzfoo": partial(_list_messages, _pull_lzfoo),
     "negentropy": _list_negentropy,
-    "proposals-control": _list_control,
-    "proposals-data": _list_data,
+    "proposals-control": partial(_list_messages, _pull_control),
+    "proposals-data": partial(_list_messages, _pull_data),
 }

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from culm.cli.output import Stages, note, print_json, print_table
-from culm.cli.spark.options import add_place, add_signatures
+from culm.cli.command import Commands
+from culm.cli.output import note, print_json, print_table
+from culm.cli.spark.options import add_place, add_signatures, job_options, print_counts
 
 if TYPE_CHECKING:
-    import argparse
-
-    from culm.cli.command import Commands
     from culm.spark.forks_job import Forks
 
 _SHOWN = 20  # forks in the table; the output folder has all
@@ -28,18 +27,11 @@ def register(spark: Commands) -> None:
 def _forks(arguments: argparse.Namespace) -> int:
     from culm.spark.forks_job import run_forks  # noqa: PLC0415 - Spark is an extra
 
-    found = run_forks(
-        arguments.inputs,
-        Path(arguments.output),
-        master=arguments.master,
-        overwrite=arguments.overwrite,
-        signatures=arguments.signatures,
-        progress=Stages(),
-    )
+    found = run_forks(arguments.inputs, **job_options(arguments))
     if arguments.json:
         print_json(found.as_dict())
     else:
-        _print(found, Path(arguments.output))
+        _print(found, arguments.output)
     return 1 if found.forks or found.rejects else 0
 
 
@@ -47,7 +39,7 @@ def _print(found: Forks, output: Path) -> None:
     counts = {"entries": found.entries, "logs": found.logs, "forked logs": found.forks, "rejects": found.rejects}
     if found.unproved:
         counts["unproved forks"] = found.unproved
-    print_table(("", "count"), [(name, f"{value:,}") for name, value in counts.items()], right=("count",))
+    print_counts(counts)
     if not found.first:
         return
     shown = found.first[:_SHOWN]

@@ -1,11 +1,11 @@
-"""Options that several commands of ``culm spark`` share."""
+"""What several commands of ``culm spark`` share: options, and how counts are shown."""
 
-from __future__ import annotations
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
+from culm.cli.output import Stages, print_table
 
 _LOCAL = "local[*]"
 
@@ -15,7 +15,9 @@ def add_place(parser: argparse.ArgumentParser, *, without_spark: str | None = No
 
     ``without_spark`` is the help text on inputs that need no Spark, for commands that can do without; None for others.
     """
-    parser.add_argument("--output", metavar="DIR", required=True, help="folder for the results; this command makes it")
+    parser.add_argument(
+        "--output", metavar="DIR", required=True, type=Path, help="folder for the results; this command makes it"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier output")
     parser.add_argument(
         "--master",
@@ -23,6 +25,22 @@ def add_place(parser: argparse.ArgumentParser, *, without_spark: str | None = No
         default=None if without_spark else _LOCAL,
         help=f"the Spark master (default: {_LOCAL}{'; ' if without_spark else ''}{without_spark or ''})",
     )
+
+
+def job_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The arguments that every job takes, from the options of ``add_place`` and ``add_signatures``."""
+    given = vars(arguments)
+    names = ("output", "master", "overwrite", "signatures")
+    return {"progress": Stages(), **{name: given[name] for name in names if name in given}}
+
+
+def print_counts(counts: Mapping[str, float], column: str = "count") -> None:
+    """Print a table with a line for each count; numbers that are not whole have three decimals."""
+    rows = [
+        (name.replace("_", " "), f"{value:,}" if isinstance(value, int) else f"{value:,.3f}")
+        for name, value in counts.items()
+    ]
+    print_table(("", column), rows, right=(column,))
 
 
 def add_signatures(parser: argparse.ArgumentParser) -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from culm.bamboo.decimal import size_text
-from culm.cli.output import Stages, print_json
+from culm.cli.command import Commands
+from culm.cli.output import print_json
 from culm.cli.reconcile import ask_peer
-from culm.cli.spark.options import add_place
+from culm.cli.spark.options import add_place, job_options
 from culm.node.network.urls import PeerUrl
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from culm.cli.command import Commands
     from culm.spark.reconcile import Found
     from culm.store.recordindex import IndexStorage
 
@@ -43,14 +41,7 @@ def register(spark: Commands) -> None:
 def _fingerprint(arguments: argparse.Namespace) -> int:
     from culm.spark.fingerprint import run  # noqa: PLC0415 - Spark is an extra
 
-    made = run(
-        arguments.input,
-        Path(arguments.output),
-        view=arguments.view,
-        master=arguments.master,
-        overwrite=arguments.overwrite,
-        progress=Stages(),
-    )
+    made = run(arguments.input, view=arguments.view, **job_options(arguments))
     if arguments.json:
         print_json(made.as_dict())
     else:
@@ -65,11 +56,8 @@ def _reconcile(arguments: argparse.Namespace) -> int:
     made = run(
         arguments.a,
         arguments.b if peer is None else lambda index: _asked(index, peer),
-        Path(arguments.output),
         view=arguments.view,
-        master=arguments.master,
-        overwrite=arguments.overwrite,
-        progress=Stages(),
+        **job_options(arguments),
     )
     if arguments.json:
         print_json(made.as_dict())

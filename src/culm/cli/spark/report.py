@@ -1,19 +1,12 @@
 """``culm spark report``: an HTML page and tables about the results of a verification."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING
+import argparse
 
 from culm.bamboo.decimal import size_text
-from culm.cli.output import Stages, print_json, print_table
-from culm.cli.spark.options import add_place
-from culm.wire.places import parse_number
-
-if TYPE_CHECKING:
-    import argparse
-
-    from culm.cli.command import Commands
+from culm.cli.command import Commands
+from culm.cli.nodeoptions import number
+from culm.cli.output import print_json
+from culm.cli.spark.options import add_place, job_options, print_counts
 
 
 def register(spark: Commands) -> None:
@@ -25,7 +18,8 @@ def register(spark: Commands) -> None:
     report.add_argument(
         "--logs",
         metavar="N",
-        default="25",
+        type=number("number of logs"),
+        default=25,
         help="show the coverage of the N largest logs and of the N with most problems (default: 25, at most 100)",
     )
     add_place(report, without_spark="up to 2 million entries need no Spark")
@@ -34,20 +28,11 @@ def register(spark: Commands) -> None:
 def _report(arguments: argparse.Namespace) -> int:
     from culm.spark.report import PAGE, run  # noqa: PLC0415 - Spark is an extra
 
-    output = Path(arguments.output)
-    made = run(
-        arguments.results,
-        output,
-        logs=parse_number(arguments.logs, "number of logs", 1),
-        master=arguments.master,
-        overwrite=arguments.overwrite,
-        progress=Stages(),
-    )
+    page = arguments.output / PAGE
+    made = run(arguments.results, logs=arguments.logs, **job_options(arguments))
     if arguments.json:
-        print_json({**made.as_dict(), "page": str(output / PAGE)})
+        print_json({**made.as_dict(), "page": str(page)})
         return 0
-    counts = {name: value for name, value in made.as_dict().items() if name not in ("page_bytes", "seconds")}
-    rows = [(name.replace("_", " "), f"{value:,}") for name, value in counts.items()]
-    print_table(("", "count"), rows, right=("count",))
-    print(f"{output / PAGE}: {size_text(made.page_bytes)}")
+    print_counts({name: value for name, value in made.as_dict().items() if name not in ("page_bytes", "seconds")})
+    print(f"{page}: {size_text(made.page_bytes)}")
     return 0

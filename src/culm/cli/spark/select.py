@@ -1,17 +1,10 @@
 """``culm spark select``: the entries that each of many requests selects."""
 
-from __future__ import annotations
+import argparse
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from culm.cli.output import Stages, print_json, print_table
-from culm.cli.spark.options import add_place, add_signatures
-
-if TYPE_CHECKING:
-    import argparse
-
-    from culm.cli.command import Commands
+from culm.cli.command import Commands
+from culm.cli.output import print_json
+from culm.cli.spark.options import add_place, add_signatures, job_options, print_counts
 
 
 def register(spark: Commands) -> None:
@@ -29,20 +22,10 @@ def register(spark: Commands) -> None:
 def _select(arguments: argparse.Namespace) -> int:
     from culm.spark.select.job import run_select  # noqa: PLC0415 - Spark is an extra
 
-    summary = run_select(
-        arguments.input,
-        arguments.requests,
-        Path(arguments.output),
-        bundles=arguments.bundles,
-        master=arguments.master,
-        overwrite=arguments.overwrite,
-        signatures=arguments.signatures,
-        progress=Stages(),
-    )
+    summary = run_select(arguments.input, arguments.requests, bundles=arguments.bundles, **job_options(arguments))
     values = summary.as_dict()
     if arguments.json:
         print_json(values)
     else:
-        rows = [(name.replace("_", " "), f"{value:,}") for name, value in values.items() if name != "seconds"]
-        print_table(("", "number"), rows, right=("number",))
+        print_counts({name: value for name, value in values.items() if name != "seconds"}, "number")
     return 1 if summary.rejects or summary.unreadable else 0

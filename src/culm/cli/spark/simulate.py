@@ -1,19 +1,13 @@
 """``culm spark simulate``: gossip among many nodes, under loss and churn."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import argparse
+from typing import Any
 
 from culm.bamboo.decimal import size_text
-from culm.cli.output import Stages, print_json, print_table
-from culm.cli.spark.options import add_place
+from culm.cli.command import Commands
+from culm.cli.output import print_json, print_table
+from culm.cli.spark.options import add_place, job_options
 from culm.errors import ConfigError
-
-if TYPE_CHECKING:
-    import argparse
-
-    from culm.cli.command import Commands
 
 # Option, parameter of the scenario, type, help. An option that is not given keeps the scenario's default.
 _SWEPT = (
@@ -59,10 +53,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
     parameters["seed"] = range(1, arguments.seeds + 1)
     found = run_simulations(
         sweep_of(parameters),
-        Path(arguments.output),
-        master=arguments.master,
-        overwrite=arguments.overwrite,
-        progress=Stages(),
+        **job_options(arguments),
     )
     if arguments.json:
         print_json({"scenarios": found})

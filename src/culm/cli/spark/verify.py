@@ -4,19 +4,13 @@ Spark is an optional package that takes seconds to import. So these modules impo
 functions: ``culm --help`` works without it, and other commands start fast.
 """
 
-from __future__ import annotations
-
+import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from culm.cli.output import Stages, print_json
+from culm.cli.command import Commands
+from culm.cli.output import print_json
 from culm.cli.spark import forks, plan, reconcile, report, select, simulate
-from culm.cli.spark.options import add_place, add_signatures
-
-if TYPE_CHECKING:
-    import argparse
-
-    from culm.cli.command import Commands
+from culm.cli.spark.options import add_place, add_signatures, job_options
 
 
 def register(commands: Commands) -> None:
@@ -27,7 +21,7 @@ def register(commands: Commands) -> None:
     add_place(verify, without_spark="small inputs need no Spark")
     add_signatures(verify)
     verify.add_argument(
-        "--state", metavar="DIR", help="verify only what is new since the last run with this state folder"
+        "--state", metavar="DIR", type=Path, help="verify only what is new since the last run with this state folder"
     )
     verify.add_argument("--forks", action="store_true", help="also write the proofs of forks")
     for group in (forks, report, select, reconcile, plan, simulate):
@@ -37,16 +31,7 @@ def register(commands: Commands) -> None:
 def _verify(arguments: argparse.Namespace) -> int:
     from culm.spark.job import run  # noqa: PLC0415 - Spark is an extra
 
-    summary = run(
-        arguments.input,
-        Path(arguments.output),
-        master=arguments.master,
-        overwrite=arguments.overwrite,
-        signatures=arguments.signatures,
-        state=None if arguments.state is None else Path(arguments.state),
-        with_forks=arguments.forks,
-        progress=Stages(),
-    )
+    summary = run(arguments.input, state=arguments.state, with_forks=arguments.forks, **job_options(arguments))
     if arguments.json:
         print_json(summary.as_dict())
     else:

@@ -83,8 +83,7 @@ class Guard:
 
     async def prepare(self, _request: web.Request, response: web.StreamResponse) -> None:
         """Put the headers on an answer of any kind, errors included."""
-        for name, value in HEADERS.items():
-            response.headers[name] = value
+        response.headers.update(HEADERS)
 
     def middleware(self) -> Middleware:
         """The guard as aiohttp wants it."""

@@ -1,9 +1,12 @@
 """The node's counts in Prometheus' text format."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily as _Counter
+from prometheus_client.core import GaugeMetricFamily as _Gauge
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from culm.node.roster import Roster
@@ -27,75 +30,60 @@ _HELD = {
 }
 
 
+@dataclass(frozen=True, eq=False)
 class NodeCollector(Collector):
     """The node's metrics at one moment. ``held``: the store's totals; ``viewers``, ``dropped``: of the event stream."""
 
-    def __init__(self, roster: Roster, version: str, held: dict[str, int], viewers: int, dropped: int) -> None:
-        self._roster = roster
-        self._version = version
-        self._held = held
-        self._viewers = viewers
-        self._dropped = dropped
+    roster: Roster
+    version: str
+    held: dict[str, int]
+    viewers: int
+    dropped: int
 
     def collect(self) -> Iterator[Metric]:
         """The metrics."""
-        info = GaugeMetricFamily(
-            "culm_info", "The version of Culm, as a label; the value is always 1.", labels=["version"]
-        )
-        info.add_metric([self._version], 1)
-        yield info
-        yield GaugeMetricFamily("culm_start_time_seconds", "When the node started.", self._roster.started)
+        version = {self.version: 1}
+        yield _labelled(_Gauge, "info", "The version of Culm, as a label; the value is always 1.", version, "version")
+        yield _Gauge("culm_start_time_seconds", "When the node started.", self.roster.started)
         yield from self._of_store()
         yield from self._of_sessions()
-        yield GaugeMetricFamily("culm_status_viewers", "Viewers that follow the status page live.", self._viewers)
-        yield CounterMetricFamily(
-            "culm_status_viewers_dropped", "Viewers dropped because they read too slowly.", self._dropped
-        )
+        yield _Gauge("culm_status_viewers", "Viewers that follow the status page live.", self.viewers)
+        yield _Counter("culm_status_viewers_dropped", "Viewers dropped because they read too slowly.", self.dropped)
 
     def _of_store(self) -> Iterator[Metric]:
-        held = self._held
-        entries = GaugeMetricFamily("culm_entries", "Entries in the store, by state.", labels=["state"])
-        for state, name in (("verified", "entries"), ("waiting", "waiting"), ("invalid", "invalid")):
-            entries.add_metric([state], held[name])
-        yield entries
+        held = self.held
+        states = {"verified": held["entries"], "waiting": held["waiting"], "invalid": held["invalid"]}
+        yield _labelled(_Gauge, "entries", "Entries in the store, by state.", states, "state")
         names = {"logs_with_gaps": "gaps", "forked_logs": "forked", "fork_proofs": "proofs"}
         for name, meaning in _HELD.items():
-            yield GaugeMetricFamily(f"culm_{name}", meaning, held[names.get(name, name)])
+            yield _Gauge(f"culm_{name}", meaning, held[names.get(name, name)])
 
     def _of_sessions(self) -> Iterator[Metric]:
-        roster = self._roster
-        schemes = sorted(roster.begun)
-        now: dict[str, list[SessionStats]] = {scheme: [] for scheme in schemes}
+        roster = self.roster
+        now: dict[str, list[SessionStats]] = {scheme: [] for scheme in sorted(roster.begun)}
         for contact in roster.contacts():
             now[contact.scheme].append(contact.stats)
         open_now = {scheme: len(sessions) for scheme, sessions in now.items()}
-        yield _by_scheme(GaugeMetricFamily, "culm_sessions", "Sessions that are open.", open_now)
-        yield _by_scheme(CounterMetricFamily, "culm_sessions_begun", "Sessions since the start.", roster.begun)
-        past = {scheme: roster.past.get(scheme, SessionStats()) for scheme in schemes}
+        yield _labelled(_Gauge, "sessions", "Sessions that are open.", open_now)
+        yield _labelled(_Counter, "sessions_begun", "Sessions since the start.", roster.begun)
         for name, meaning in _COUNTED.items():
-            yield _by_scheme(
-                CounterMetricFamily,
-                f"culm_{name}",
-                meaning,
-                {scheme: sum(getattr(stats, name) for stats in (past[scheme], *now[scheme])) for scheme in schemes},
-            )
-        troubles = roster.troubles.values()
-        peers = GaugeMetricFamily("culm_peers", "Peers that the node stays connected to.", labels=["state"])
-        failing = sum(trouble is not None for trouble in troubles)
-        peers.add_metric(["failing"], failing)
-        peers.add_metric(["fine"], len(troubles) - failing)
-        yield peers
+            counts = {
+                scheme: sum(getattr(stats, name) for stats in (roster.past.get(scheme, SessionStats()), *sessions))
+                for scheme, sessions in now.items()
+            }
+            yield _labelled(_Counter, name, meaning, counts)
+        failing = sum(trouble is not None for trouble in roster.troubles.values())
+        peers = {"failing": failing, "fine": len(roster.troubles) - failing}
+        yield _labelled(_Gauge, "peers", "Peers that the node stays connected to.", peers, "state")
 
 
-def _by_scheme(
-    kind: type[GaugeMetricFamily | CounterMetricFamily],
-    name: str,
-    meaning: str,
-    values: Mapping[str, int],
+def _labelled(
+    kind: type[_Gauge | _Counter], name: str, meaning: str, values: Mapping[str, int], label: str = "protocol"
 ) -> Metric:
-    family = kind(name, meaning, labels=["protocol"])
-    for scheme, value in values.items():
-        family.add_metric([scheme], value)
+    """A metric with a value for each word that its label can be."""
+    family = kind(f"culm_{name}", meaning, labels=[label])
+    for word, value in values.items():
+        family.add_metric([word], value)
     return family
 
 

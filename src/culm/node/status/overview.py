@@ -2,11 +2,9 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from culm.node.roster import Contact, Roster
-from culm.node.sessions.stats import SessionStats
 from culm.wire.places import author_text
 
 Plain = dict[str, Any]
@@ -16,9 +14,8 @@ _SMOOTHING_SECONDS = 3.0  # Time constant of the rates: without it the figures j
 _REFUSALS_SHOWN = 3  # latest refusals listed for a session
 
 
-@dataclass(slots=True)
-class Flow:
-    """The rates of a session, in bytes and entries a second."""
+class Flow(NamedTuple):
+    """The rates of a session, or its counts, in bytes and entries: a second, or in all."""
 
     bytes_in: float = 0.0
     bytes_out: float = 0.0
@@ -30,32 +27,25 @@ class Rates:
     """Rates of sessions, from the counts at two moments, smoothed exponentially."""
 
     def __init__(self) -> None:
-        self._last: dict[int, tuple[float, tuple[int, int, int, int]]] = {}
-        self._flows: dict[int, Flow] = {}
+        self._last: dict[int, tuple[float, Flow, Flow]] = {}  # by session: when it was looked at, counts, rates
 
     def update(self, contacts: Iterable[Contact], now: float) -> None:
         """Take the counts of all open sessions at ``now``, in seconds of a clock that never goes back."""
-        last, flows = {}, {}
+        last = {}
         for contact in contacts:
-            counts = _counts(contact.stats)
-            flow = self._flows.get(contact.number, Flow())
-            before = self._last.get(contact.number)
-            if before is not None and now > before[0]:
-                passed = now - before[0]
+            stats = contact.stats
+            counts = Flow(stats.bytes_received, stats.bytes_sent, stats.entries_received, stats.entries_sent)
+            then, before, flow = self._last.get(contact.number, (now, counts, Flow()))
+            if (passed := now - then) > 0:
                 weight = 1 - math.exp(-passed / _SMOOTHING_SECONDS)
-                new = ((count - then) / passed for count, then in zip(counts, before[1], strict=True))
-                old = (flow.bytes_in, flow.bytes_out, flow.entries_in, flow.entries_out)
-                flow = Flow(*(rate + (fresh - rate) * weight for rate, fresh in zip(old, new, strict=True)))
-            last[contact.number], flows[contact.number] = (now, counts), flow
-        self._last, self._flows = last, flows
+                fresh = ((count - earlier) / passed for count, earlier in zip(counts, before, strict=True))
+                flow = Flow(*(rate + (new - rate) * weight for rate, new in zip(flow, fresh, strict=True)))
+            last[contact.number] = now, counts, flow
+        self._last = last
 
     def of(self, contact: Contact) -> Flow:
         """The rates of a session; all 0 before its first update."""
-        return self._flows.get(contact.number, Flow())
-
-
-def _counts(stats: SessionStats) -> tuple[int, int, int, int]:
-    return stats.bytes_received, stats.bytes_sent, stats.entries_received, stats.entries_sent
+        return self._last[contact.number][2] if contact.number in self._last else Flow()
 
 
 def overview(roster: Roster, rates: Rates, version: str) -> Plain:

@@ -5,13 +5,12 @@ the store may take seconds to answer and the loop must not wait.
 """
 
 import asyncio
-import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from importlib.resources import files
-from types import TracebackType
 from typing import Any, Self, cast
 
 from aiohttp import web
@@ -25,9 +24,9 @@ from culm.node.status.events import HEARTBEAT, Full, Hub, event
 from culm.node.status.guard import Guard
 from culm.node.status.metrics import NodeCollector, metrics_text
 from culm.node.status.overview import Rates, overview
+from culm.node.status.queries import QUESTIONS, Query, Question
 from culm.node.status.reader import Reader, TooBusy
 from culm.node.status.settings import StatusSettings
-from culm.store.surveyed import Only, Order
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _HEARTBEAT_SECONDS = 15.0  # Silence after which a comment is sent, because proxies close idle connections.
@@ -54,57 +53,43 @@ class StatusServer:
         self.hub = Hub(settings.most_viewers)
         self.url = ""
         self._rates = Rates()
-        self._reader: Reader | None = None
-        self._runner: web.AppRunner | None = None
-        self._listener: asyncio.Server | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._stack = AsyncExitStack()
         self._totals: tuple[int, dict[str, int]] = (-1, {})
         self._totals_at = 0.0  # earliest time to compute them again
 
     async def __aenter__(self) -> Self:
         """Start to serve; ``ConfigError`` if the address cannot be used."""
         settings = self._settings
-        self._reader = await asyncio.to_thread(Reader, self._roster.store_path, settings.patience)
-        runner = web.AppRunner(self._app(), access_log=None, keepalive_timeout=30, shutdown_timeout=1)
-        await runner.setup()
-        self._runner = runner
-        try:
-            self._listener = await asyncio.get_running_loop().create_server(
-                self._connected, settings.host, settings.port
-            )
-        except OSError as error:
-            await self.close()
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-            raise ConfigError(f"cannot serve the status page at {settings.host}:{settings.port}: {reason}") from None
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        self.url = f"http://{host}:{self._listener.sockets[0].getsockname()[1]}/"
-        self._task = asyncio.create_task(self._watch())
+        async with AsyncExitStack() as stack:
+            self._store = await asyncio.to_thread(Reader, self._roster.store_path, settings.patience)
+            stack.callback(self._store.close)
+            runner = web.AppRunner(self._app(), access_log=None, keepalive_timeout=30, shutdown_timeout=1)
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            stack.callback(self.hub.close)
+            connected = partial(self._connected, cast("web.Server", runner.server))
+            try:
+                listener = await asyncio.get_running_loop().create_server(connected, settings.host, settings.port)
+            except OSError as error:
+                reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+                raise ConfigError(
+                    f"cannot serve the status page at {settings.host}:{settings.port}: {reason}"
+                ) from None
+            stack.callback(listener.close)
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            self.url = f"http://{host}:{listener.sockets[0].getsockname()[1]}/"
+            watching = asyncio.create_task(self._watch())
+            stack.push_async_callback(_cancelled, watching)
+            self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop serving and disconnect all viewers."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        if self._listener is not None:
-            self._listener.close()
-        self.hub.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
-        if self._reader is not None:
-            self._reader.close()
+        await self._stack.aclose()
 
-    def _connected(self) -> asyncio.BaseProtocol:
+    def _connected(self, server: web.Server) -> asyncio.BaseProtocol:
         """The protocol for a new connection: HTTP, or a refusal if the most connections are open."""
-        server = self._runner.server if self._runner is not None else None
-        if server is None or len(server.connections) >= self._settings.most_connections:
-            return _Refusal()
-        return server()
+        return server() if len(server.connections) < self._settings.most_connections else _Refusal()
 
     def _app(self) -> web.Application:
         guard = Guard(self._settings)
@@ -112,27 +97,19 @@ class StatusServer:
         app.on_response_prepare.append(guard.prepare)
         routes: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
             "/api/overview": self._overview,
-            "/api/logs": self._logs,
-            "/api/log": self._log,
-            "/api/coverage": self._coverage,
-            "/api/links": self._links,
-            "/api/forks": self._forks,
             "/api/proof": self._proof,
             "/events": self._events,
             "/metrics": self._metrics,
             "/healthz": self._healthz,
         }
+        for name, question in QUESTIONS.items():
+            routes[f"/api/{name}"] = partial(self._answer, question)
         for path, handler in routes.items():
             app.router.add_get(path, handler)
         for name, (kind, content) in _page().items():
             path = "/" if name == "index.html" else f"/{name}"
             app.router.add_get(path, partial(_file, kind=kind, content=content))
         return app
-
-    @property
-    def _store(self) -> Reader:
-        assert self._reader is not None  # noqa: S101 - the context was entered
-        return self._reader
 
     # -- the page's questions ----------------------------------------------------------------------------------
 
@@ -152,48 +129,8 @@ class StatusServer:
             self._totals_at = now + _REST * (now - begun)
         return self._totals[1]
 
-    async def _logs(self, request: web.Request) -> web.StreamResponse:
-        query = request.query
-        authors, log_id = queries.authors(query.get("search", ""))
-        question = partial(
-            holdings.logs,
-            order=queries.choice(query, "order", Order.NAME),
-            only=queries.choice(query, "only", Only.ALL),
-            authors=authors,
-            log_id=log_id,
-            offset=queries.number(query, "offset", 0, most=2**32),
-            limit=queries.number(query, "limit", 50, most=holdings.MOST_LOGS),
-        )
-        return web.json_response(await self._store.ask(question))
-
-    async def _log(self, request: web.Request) -> web.StreamResponse:
-        return web.json_response(await self._store.ask(partial(holdings.log, which=queries.log(request.query))))
-
-    async def _coverage(self, request: web.Request) -> web.StreamResponse:
-        query = request.query
-        low = queries.number(query, "low", 1, least=1)
-        high = queries.number(query, "high", 2**64 - 1, least=1)
-        if high < low:
-            raise ConfigError(f"high ({high}) is below low ({low})")
-        most = queries.number(query, "cells", 240, least=1, most=holdings.MOST_CELLS)
-        question = partial(holdings.coverage, which=queries.log(query), low=low, high=high, most=most)
-        return web.json_response(await self._store.ask(question))
-
-    async def _links(self, request: web.Request) -> web.StreamResponse:
-        query = request.query
-        question = partial(
-            holdings.links,
-            which=queries.log(query),
-            chosen=queries.number(query, "seq", 1, least=1),
-            most=queries.number(query, "count", 40, least=1, most=holdings.MOST_LINKED),
-            low=queries.number(query, "low", 1, least=1) if "low" in query else None,
-        )
-        return web.json_response(await self._store.ask(question))
-
-    async def _forks(self, request: web.Request) -> web.StreamResponse:
-        offset = queries.number(request.query, "offset", 0, most=2**32)
-        limit = queries.number(request.query, "limit", 20, most=holdings.MOST_LOGS)
-        return web.json_response(await self._store.ask(partial(holdings.forks, offset=offset, limit=limit)))
+    async def _answer(self, question: Callable[[Query], Question], request: web.Request) -> web.StreamResponse:
+        return web.json_response(await self._store.ask(question(request.query)))
 
     async def _proof(self, request: web.Request) -> web.StreamResponse:
         which = queries.log(request.query)
@@ -209,8 +146,7 @@ class StatusServer:
 
     async def _metrics(self, _request: web.Request) -> web.StreamResponse:
         held = await self._held()
-        collector = NodeCollector(self._roster, culm.__version__, held, len(self.hub), self.hub.dropped)
-        text = metrics_text(collector)
+        text = metrics_text(NodeCollector(self._roster, culm.__version__, held, len(self.hub), self.hub.dropped))
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def _healthz(self, _request: web.Request) -> web.StreamResponse:
@@ -225,7 +161,7 @@ class StatusServer:
         while True:
             self._rates.update(self._roster.contacts(), time.monotonic())
             if len(self.hub):
-                with contextlib.suppress(StoreError):  # busy or locked now; the next tick tries again
+                with suppress(StoreError):  # busy or locked now; the next tick tries again
                     last, logs = await self._store.ask(partial(holdings.changes, since=change, most=_CHANGED_LOGS))
                     if last != change:
                         if change >= 0:
@@ -269,6 +205,11 @@ class StatusServer:
         finally:
             self.hub.leave(viewer)
         return response
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 @web.middleware

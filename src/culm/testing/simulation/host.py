@@ -1,17 +1,27 @@
-"""A simulated machine: it has an address, a disk, and threads that take their time, and it can sleep."""
+"""A simulated machine: it has an address, a disk, and threads that take their time, and it can sleep.
+
+Real threads make every run different. Here a call that a program gives to a thread is made as a whole, on the loop, at
+one moment after it was asked for, and its result arrives at a later moment. Whatever the program does in between can
+happen in between on a real machine, too, so this finds races between the loop and its threads. It does not find races
+of two threads that run at the same time.
+"""
+
+from __future__ import annotations
 
 import asyncio
 import sys
 import warnings
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from contextvars import copy_context
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
 from culm.testing.simulation.disk import Disk
 from culm.testing.simulation.loop import HOST, SimulatedLoop
-from culm.testing.simulation.threads import SimulatedThread
 
 T = TypeVar("T")
 
@@ -78,6 +88,53 @@ class Host:
         """Wake the machine. Its program finds that the clock has jumped."""
         self.is_frozen = False
         self._loop.thaw()
+
+
+class SimulatedThread(Executor):
+    """One thread of a host. It makes one call after the other, in the order in which they were submitted."""
+
+    def __init__(self, loop: SimulatedLoop, host: Host) -> None:
+        self._loop = loop
+        self._host = host
+        self._jobs: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._is_busy = False
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Queue a call."""
+        future: Future[T] = Future()
+        self._jobs.append((future, lambda: fn(*args, **kwargs)))
+        if not self._is_busy:
+            self._is_busy = True
+            self._loop.call_later(self._host.work_seconds(), self._work, context=copy_context())
+        return future
+
+    def _work(self) -> None:
+        while self._jobs:
+            future, call = self._jobs.popleft()
+            if future.set_running_or_notify_cancel():
+                arrive = self._carry_out(future, call)
+                self._loop.call_later(self._host.work_seconds(), arrive)
+                break
+        if self._jobs:
+            self._loop.call_later(self._host.work_seconds(), self._work)
+        else:
+            self._is_busy = False
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """As ``Executor.shutdown``: calls that have not begun are cancelled, or with ``wait`` made at once."""
+        while cancel_futures and self._jobs:
+            self._jobs.popleft()[0].cancel()
+        while wait and self._jobs:
+            future, call = self._jobs.popleft()
+            if future.set_running_or_notify_cancel():
+                self._carry_out(future, call)()
+
+    def _carry_out(self, future: Future[Any], call: Callable[[], Any]) -> Callable[[], None]:
+        """Make a call; returns the function that lets its result arrive."""
+        try:
+            return partial(future.set_result, self._host.perform(call))
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the result gets it
+            return partial(future.set_exception, error)
 
 
 @contextmanager

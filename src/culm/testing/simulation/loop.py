@@ -4,7 +4,7 @@ Tests that wait for real time are slow, and fail when the machine is busy. On th
 hour continues at once: when nothing is left to do, the clock jumps to the next timer. Callbacks run in the order in
 which they are due, and those due at the same moment in the order in which they were made. Nothing else decides the
 order, so a run depends on its inputs alone. There are no threads either: a call that a program gives to a thread runs
-on the loop, some simulated time later (``threads``).
+on the loop, some simulated time later (``host``).
 
 Many hosts share one loop. A callback belongs to the host on which it was made (``HOST``, in its context). A host can be
 *frozen*, like a machine that sleeps: its callbacks wait until it is woken, and then find that the clock has jumped.
@@ -19,6 +19,7 @@ from asyncio import sslproto
 from asyncio.events import _set_running_loop
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from concurrent.futures import Executor
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from ssl import SSLContext
@@ -72,16 +73,15 @@ class _Callback(asyncio.TimerHandle):
 class SimulatedLoop(asyncio.AbstractEventLoop):
     """The loop. ``complaints`` has the contexts of errors that nobody handled; asyncio would have logged them.
 
-    ``network`` makes connections and servers, ``threads`` runs what is given to a thread. Set both before the program
-    uses them. ``callbacks`` counts the callbacks that have run.
+    ``network`` makes connections and servers, ``thread`` makes a thread for a call. Set both before the program uses
+    them.
     """
 
     network: Any
-    threads: Callable[[Callable[..., Any], tuple[Any, ...]], asyncio.Future[Any]]
+    thread: Callable[[], Executor]
 
     def __init__(self) -> None:
         self.complaints: list[dict[str, Any]] = []
-        self.callbacks = 0
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._now = _START
         self._ready: deque[_Callback] = deque()
@@ -154,7 +154,6 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             if handle.host is not None and handle.host.is_frozen:
                 self._frozen.append(handle)
                 continue
-            self.callbacks += 1
             self._since_jump += 1
             handle.run()
             if self._is_stopped:
@@ -173,10 +172,6 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def stop(self) -> None:
         """Let ``run_until_complete`` return after the running callback."""
         self._is_stopped = True
-
-    def run_forever(self) -> None:
-        """Not supported: with a clock that jumps it would end in ``Stalled`` at once."""
-        raise NotImplementedError
 
     def _run(self, is_over: Callable[[], bool]) -> None:
         hooks = sys.get_asyncgen_hooks()
@@ -256,9 +251,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         """Run a function on a simulated thread: that of ``executor``, or a new one."""
-        if executor is not None:
-            return asyncio.wrap_future(executor.submit(func, *args), loop=self)
-        return self.threads(func, args)
+        return asyncio.wrap_future((executor or self.thread()).submit(func, *args), loop=self)
 
     async def create_connection(
         self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, **options: Any
@@ -275,8 +268,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         server_side: bool = False,
         server_hostname: str | None = None,
         ssl_handshake_timeout: float | None = None,
+        call_connection_made: bool = False,
     ) -> Any:
-        """Go on with TLS on a connection of the simulated network."""
+        """Go on with TLS on a connection of the simulated network; ``call_connection_made``: ``protocol`` is new."""
         shaken = self.create_future()
         secured = sslproto.SSLProtocol(
             self,
@@ -285,10 +279,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             shaken,
             server_side,
             server_hostname,
-            call_connection_made=False,
+            call_connection_made=call_connection_made,
             ssl_handshake_timeout=ssl_handshake_timeout,  # type: ignore[arg-type]
         )
-        transport.become_secure(secured)
+        transport.set_protocol(secured)
+        secured.connection_made(transport)
         try:
             await shaken
         except BaseException:

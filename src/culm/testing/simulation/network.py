@@ -71,7 +71,6 @@ class Connection:
         self.pipes = (Pipe(network.loop, network.random, traits), Pipe(network.loop, network.random, traits))
         self.ends: tuple[SimulatedTransport, SimulatedTransport]
         self.hosts: tuple[Host, Host]
-        self.is_secure = False
         self.is_broken = False
 
     def join(self, caller: SimulatedTransport, listener: SimulatedTransport) -> None:
@@ -91,7 +90,7 @@ class Connection:
         elif not self.is_broken:
             self._tell_broken(1 - number)
         if all(other.is_lost for other in self.ends):
-            self.network.over(self)
+            self.network.connections.pop(self.number, None)
 
     def arrived_in_vain(self, end: SimulatedTransport) -> None:
         """Bytes came to an end that is closed: the sender learns that the connection broke."""
@@ -106,7 +105,7 @@ class Connection:
         """Let one of ``FATES`` happen now; ``direction`` is the pipe, 0 or 1, that it is about."""
         if self.is_broken or any(end.is_lost for end in self.ends):
             return
-        if fate == "garbled" and not self.is_secure:
+        if fate == "garbled" and not isinstance(self.ends[1].get_protocol(), sslproto.SSLProtocol):
             fate = "reset"
         self.network.happened(f"connection: {fate}", f"connection {self.number} {fate}")
         if fate == "stall":
@@ -152,7 +151,7 @@ class Connection:
 
     def _speaks_to_nobody(self, number: int) -> None:
         here, there = self.hosts[number], self.hosts[1 - number]
-        if self.network.is_up(there.address) and not self.network.are_apart(here, there):
+        if there.address in self.network.up and not self.network.are_apart(here, there):
             self._tell_broken(number)
 
 
@@ -161,7 +160,6 @@ class _Listener:
     host: Host
     factory: Callable[[], Any]
     context: Context
-    ssl: tls.SSLContext | None
 
 
 @dataclass(slots=True)
@@ -218,10 +216,6 @@ class Network:
 
     # -- hosts -------------------------------------------------------------------------------------------------
 
-    def is_up(self, address: str) -> bool:
-        """Whether a host of this address is up."""
-        return address in self.up
-
     def are_apart(self, one: Host, other: Host) -> bool:
         """Whether two hosts are cut off from each other."""
         return frozenset((one.address, other.address)) in self.apart
@@ -269,10 +263,6 @@ class Network:
         pair = {one, other}
         return [item for item in self.connections.values() if {host.address for host in item.hosts} == pair]
 
-    def over(self, connection: Connection) -> None:
-        """Forget a connection that is closed on both sides."""
-        self.connections.pop(connection.number, None)
-
     def disturb(self, fate: str) -> None:
         """Let one of ``FATES`` happen to one of the open connections."""
         open_ones = [item for item in self.connections.values() if not item.is_broken]
@@ -281,16 +271,14 @@ class Network:
 
     # -- connecting --------------------------------------------------------------------------------------------
 
-    def listen(
-        self, factory: Callable[[], Any], address: str, port: int, *, ssl: tls.SSLContext | None = None, **_: Any
-    ) -> SimulatedServer:
+    def listen(self, factory: Callable[[], Any], address: str, port: int, **_: Any) -> SimulatedServer:
         """Listen at an address; port 0: any free one. ``OSError`` if somebody listens there already."""
         host: Any = HOST.get()
         if not port:
             # Never one that was in use before, because the host that had it may come back, as a node that starts again.
             port = next(number for number in self._ports if (address, number) not in self.listeners)
         place = address, port
-        listener = _Listener(host, factory, copy_context(), ssl)
+        listener = _Listener(host, factory, copy_context())
         if not host.is_gone:  # The program of a host that is gone runs on to its end, with no effect on the others.
             if place in self.listeners:
                 raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
@@ -324,28 +312,16 @@ class Network:
         protocol = factory()
         caller, _listening = connection.ends
         if ssl is None:
-            caller.set_protocol(protocol)
-            caller.begin()
+            caller.begin(protocol)
             return caller, protocol
-        waiter = self.loop.create_future()
-        secured = sslproto.SSLProtocol(
-            self.loop, protocol, ssl, waiter, server_side=False, server_hostname=server_hostname
-        )
-        caller.set_protocol(secured)
-        caller.begin()
-        try:
-            await waiter
-        except BaseException:
-            caller.close()
-            raise
-        return secured._get_app_transport(), protocol  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio's own loops do
+        start_tls = partial(self.loop.start_tls, caller, protocol, ssl)
+        return await start_tls(server_hostname=server_hostname, call_connection_made=True), protocol
 
     def _connection(self, me: Host, listener: _Listener, port: int, traits: Traits) -> Connection:
         self._made += 1
         self.counts["connections"] += 1
         connection = Connection(self, self._made, traits)
         connection.hosts = me, listener.host
-        connection.is_secure = listener.ssl is not None
         here, there = (me.address, _FIRST_PORT + self._made % 20_000), (listener.host.address, port)
         pipe, back = connection.pipes
         caller = SimulatedTransport(connection, pipe, back, here, there)
@@ -355,15 +331,8 @@ class Network:
         connection.join(caller, answering)
         self.connections[self._made] = connection
         self._draw_fate(connection)
-        self.loop.call_soon(self._accept, listener, answering, context=answering.context)
+        self.loop.call_soon(lambda: answering.begin(listener.factory()), context=answering.context)
         return connection
-
-    def _accept(self, listener: _Listener, transport: SimulatedTransport) -> None:
-        protocol = listener.factory()
-        if listener.ssl is not None:
-            protocol = sslproto.SSLProtocol(self.loop, protocol, listener.ssl, None, server_side=True)  # type: ignore[arg-type]
-        transport.set_protocol(protocol)
-        transport.begin()
 
     def _traits(self) -> Traits:
         random, weather = self.random, self.weather

@@ -7,23 +7,20 @@ closing behind what is queued (``close``) or at once (``abort``).
 from __future__ import annotations
 
 import asyncio
-from asyncio import BufferedProtocol
+from asyncio.protocols import BufferedProtocol, _feed_data_to_buffered_proto  # type: ignore[attr-defined]
+from asyncio.transports import _FlowControlMixin  # as asyncio's own transports
 from collections import deque
-from collections.abc import Iterable
 from contextvars import copy_context
 from typing import Any, Protocol
 
 from culm.testing.simulation.loop import SimulatedLoop
 from culm.testing.simulation.pipe import Pipe
 
-_HIGH_WATER = 64 * 1024  # Queued bytes at which writing is paused: asyncio's default for sockets.
-
 
 class Link(Protocol):
     """What an end asks of its connection, which stands above it (``culm.testing.simulation.network.Connection``)."""
 
     loop: SimulatedLoop
-    is_secure: bool
 
     def closed(self, end: SimulatedTransport, *, politely: bool) -> None:
         """This end was closed. ``politely``: it had read all that came, so the other side sees an orderly end."""
@@ -32,24 +29,22 @@ class Link(Protocol):
         """Bytes came to this end after it was closed."""
 
 
-class SimulatedTransport(asyncio.Transport):
+class SimulatedTransport(_FlowControlMixin):
     """One end. All that it calls runs in ``context``, that of its maker, so that it belongs to the right host."""
 
     def __init__(
         self, connection: Link, outgoing: Pipe, incoming: Pipe, own: tuple[str, int], other: tuple[str, int]
     ) -> None:
-        super().__init__({"peername": other, "sockname": own})
+        super().__init__({"peername": other, "sockname": own}, connection.loop)
         self.context = copy_context()
         self.most_queued = 0  # The most bytes that were ever queued.
         self._connection = connection
-        self._loop = connection.loop
+        self._loop: SimulatedLoop = connection.loop
         self._outgoing = outgoing
         self._incoming = incoming
         self._protocol: Any = None
         self._inbox: deque[bytes | None] = deque()
-        self._high, self._low = _HIGH_WATER, _HIGH_WATER // 4
         self._is_paused = False  # Whether reading is paused.
-        self._has_paused_writing = False
         self._is_closing = False
         self._has_ended = False  # Whether ``write_eof`` was called.
         self.is_lost = False  # Whether the protocol was told, or is about to be told, that the connection is over.
@@ -59,12 +54,6 @@ class SimulatedTransport(asyncio.Transport):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Feed ``protocol``."""
         self._protocol = protocol
-
-    def become_secure(self, protocol: asyncio.BaseProtocol) -> None:
-        """Feed ``protocol`` from now on, which does TLS for the protocol that was fed before."""
-        self._connection.is_secure = True
-        self._protocol = protocol
-        protocol.connection_made(self)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         """The protocol that is fed."""
@@ -89,18 +78,9 @@ class SimulatedTransport(asyncio.Transport):
             self._is_paused = False
             self._loop.call_soon(self._hand_on, context=self.context)
 
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """The queued bytes at which writing is paused, and at which it goes on."""
-        self._high = high if high is not None else _HIGH_WATER if low is None else 4 * low
-        self._low = low if low is not None else self._high // 4
-
     def get_write_buffer_size(self) -> int:
         """Bytes that were written and that the network has not taken."""
         return self._outgoing.queued
-
-    def get_write_buffer_limits(self) -> tuple[int, int]:
-        """The limits, the low one first."""
-        return self._low, self._high
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Queue bytes for the network."""
@@ -109,15 +89,8 @@ class SimulatedTransport(asyncio.Transport):
         if self._is_closing or not data:
             return
         self._outgoing.write(bytes(data))
-        queued = self._outgoing.queued
-        self.most_queued = max(self.most_queued, queued)
-        if queued > self._high and not self._has_paused_writing:
-            self._has_paused_writing = True
-            self._protocol.pause_writing()
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Queue several pieces."""
-        self.write(b"".join(list_of_data))
+        self.most_queued = max(self.most_queued, self._outgoing.queued)
+        self._maybe_pause_protocol()  # type: ignore[attr-defined]
 
     def can_write_eof(self) -> bool:
         """True, also with TLS above it."""
@@ -162,8 +135,9 @@ class SimulatedTransport(asyncio.Transport):
 
     # -- what the network does ---------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """The connection is made: tell the protocol."""
+    def begin(self, protocol: asyncio.BaseProtocol) -> None:
+        """The connection is made: feed a protocol, and tell it."""
+        self._protocol = protocol
         if not self.is_lost:
             self._protocol.connection_made(self)
 
@@ -187,7 +161,7 @@ class SimulatedTransport(asyncio.Transport):
             if self._is_closing:  # The program has closed the connection and wants nothing more.
                 continue
             if isinstance(self._protocol, BufferedProtocol):
-                _feed_buffered(self._protocol, data)
+                _feed_data_to_buffered_proto(self._protocol, data)
             else:
                 self._protocol.data_received(data)
 
@@ -198,9 +172,7 @@ class SimulatedTransport(asyncio.Transport):
     def _look_at_queue(self) -> None:
         if self.is_lost:
             return
-        if self._has_paused_writing and self._outgoing.queued <= self._low:
-            self._has_paused_writing = False
-            self._protocol.resume_writing()
+        self._maybe_resume_protocol()  # type: ignore[attr-defined]
         if self._is_closing and not self._outgoing.queued:
             self._lose(None)
 
@@ -215,13 +187,3 @@ class SimulatedTransport(asyncio.Transport):
     def die(self) -> None:
         """The host is gone: nothing goes out or comes in any more, and nobody is told."""
         self._outgoing.is_dead = self._incoming.is_dead = True
-
-
-def _feed_buffered(protocol: BufferedProtocol, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        buffer = memoryview(protocol.get_buffer(len(view)))
-        size = min(len(buffer), len(view))
-        buffer[:size] = view[:size]
-        protocol.buffer_updated(size)
-        view = view[size:]

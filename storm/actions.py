@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from culm.app.syncing import exchange
-from culm.errors import CulmError
+from culm.bamboo import Entry, Identity
+from culm.errors import CulmError, Place
 from culm.node.interests.missing import EVERYTHING
+from culm.node.interests.policy import Policy
 from culm.node.negentropy.comparison import compare
 from culm.node.network.transport import connect
 from culm.node.network.urls import PeerUrl
+from culm.node.service import NodeService
 from culm.ranges import RangeSet
-from culm.store import SQLiteStore, View
+from culm.store import SQLiteStore, Store, View
 from culm.store.opening import open_database
+from culm.testing.simulation.disk import Image
 from culm.testing.simulation.host import Host
 from culm.testing.simulation.network import FATES
+from culm.types import Log
 from storm.content import all_logs, author_identity, make_payload, some_range
-from storm.member import PORTS
+from storm.member import PORTS, Member
 from storm.telling import wishes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from random import Random
-
-    from culm.bamboo import Entry, Identity
-    from culm.errors import Place
-    from culm.node.interests.policy import Policy
-    from culm.node.service import NodeService
-    from culm.store import Store
-    from culm.testing.simulation.disk import Image
-    from culm.types import Log
-    from storm.member import Member
     from storm.world import World
 
 _SYNC_SECONDS = 25.0

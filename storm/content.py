@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
-from culm.bamboo import Identity
+from culm.bamboo import Entry, Identity
 from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
 from culm.ranges import Range, RangeSet
-from culm.store import SQLiteStore, State
+from culm.store import ReadableStore, SQLiteStore, State
+from culm.store.values import Bytes
 from culm.testing.builders import LogBuilder
 from culm.testing.simulation.disk import STORE
+from culm.types import Log
 from storm.ledger import log_name
 from storm.member import Member
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from random import Random
+Item = tuple[Entry, Bytes | None]
 
-    from culm.bamboo import Entry
-    from culm.store import ReadableStore
-    from culm.store.values import Bytes
-    from culm.types import Log
+if TYPE_CHECKING:
     from storm.plan import AuthorPlan, NodePlan, Plan
     from storm.world import World
-
-    Item = tuple[Entry, Bytes | None]
 
 _LONGEST = 14  # entries of a log at first
 

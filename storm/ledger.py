@@ -1,19 +1,13 @@
 """What was signed in a world, and what follows from it: the oracle that stores are compared with."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from culm.bamboo import Entry, are_authentic
 from culm.bamboo.forks import contradiction
 from culm.bamboo.yamf import YAMF_PREFIX, yamf_hash
 from culm.store import State
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from culm.types import Log
+from culm.types import Log
 
 HASH_AT = len(YAMF_PREFIX)
 

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from culm.bamboo import Identity
 from culm.errors import StoreError
 from culm.node.config import NodeConfig
+from culm.node.interests.policy import Policy
 from culm.node.network.urls import PeerUrl
 from culm.node.roster import Roster
 from culm.node.service import NodeService
+from culm.node.sessions.session import Session
 from culm.node.surroundings import Surroundings
-from culm.store import SQLiteStore
+from culm.store import SQLiteStore, ToolStore
 from culm.testing.simulation.disk import Disk, Image, lay_out
 from culm.testing.simulation.host import Host
+from culm.types import Log
 from storm.watch import StoreWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from culm.node.interests.policy import Policy
-    from culm.node.sessions.session import Session
-    from culm.store import ToolStore
-    from culm.types import Log
     from storm.plan import NodePlan
     from storm.world import World
 
@@ -46,9 +44,9 @@ def node_identity(number: int) -> Identity:
 class WatchedRoster(Roster):
     """A roster that also passes on how each session ends, with the error itself: ``told`` gets session, name, error."""
 
-    told: Callable[[Talks, str, BaseException | None], None] = lambda _session, _name, _error: None
+    told: Callable[[Session[Any], str, BaseException | None], None] = lambda _session, _name, _error: None
 
-    def ended(self, session: Talks, error: BaseException | None) -> None:
+    def ended(self, session: Session[Any], error: BaseException | None) -> None:
         """A session has ended."""
         name = next((item.name for item in self.contacts() if item.stats is session.stats), "")
         Roster.ended(self, session, error)  # super() does not know a class with slots

@@ -3,17 +3,13 @@
 Everything is drawn from the seed. A part has its own random numbers, so that a change of one part leaves the others.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from culm.node.proposals.options import ProposalOptions
 from storm.actions import ACTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SCHEMES = ("culm", "bushbaby", "intervals", "proposals")
 LOG_IDS = (0, 1, 7, 300, 2**40, 2**64 - 1)

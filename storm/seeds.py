@@ -11,21 +11,19 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from culm.testing.simulation.host import Host, unheard
 from culm.testing.simulation.loop import HOST
 from storm.plan import draw
 from storm.world import Failed, Outcome, World
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - only ever used for a folder of a random name
 _CHUNK = 10  # seeds that a process takes at a time

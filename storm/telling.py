@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from culm.node.interests.policy import Policy
+from culm.ranges import RangeSet
 from culm.ranges.text import write_range
 from culm.store import PayloadState
 from storm.ledger import log_name
+from storm.watch import Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from culm.node.interests.policy import Policy
-    from culm.ranges import RangeSet
-    from storm.watch import Seen
     from storm.world import World
 
 _SIGNS = {

@@ -15,18 +15,17 @@ by proposals, if the caller may still lack something of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from culm.ranges import RangeSet
 from culm.store import PayloadState
+from culm.types import Log
+from storm.watch import Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from culm.ranges import RangeSet
-    from culm.types import Log
     from storm.member import Member
-    from storm.watch import Seen
     from storm.world import World
 
 from storm.ledger import log_name

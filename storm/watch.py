@@ -9,23 +9,17 @@ Read by SQL, not by the store's own code:
   as the node did not forget it.
 """
 
-from __future__ import annotations
-
 import sqlite3
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 from culm.bamboo import Entry
 from culm.store import PayloadState, State
 from culm.store.schema import from_sql
-from storm.ledger import HASH_AT, log_name, states
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from culm.types import Log
-    from storm.ledger import Ledger
+from culm.types import Log
+from storm.ledger import HASH_AT, Ledger, log_name, states
 
 _Row = tuple[int, bytes, int, int, int]
 
@@ -62,7 +56,6 @@ class StoreWatch:
         self._held: dict[Log, set[bytes]] = {}
         self._limits: dict[Log, int] = {}
         self._connection: sqlite3.Connection | None = None
-        self._path: Path | None = None
         self._version = -1
         self._change = -1
 
@@ -71,7 +64,7 @@ class StoreWatch:
     def open(self, path: Path) -> None:
         """The node is going to use a file: the one it had, or what was found of it."""
         self.close()
-        self._path = path
+        self._payloads = path.with_name(path.name + "-payloads")
         self._connection = sqlite3.connect(
             f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
         )
@@ -120,41 +113,40 @@ class StoreWatch:
 
     def look(self) -> None:
         """Check the logs that have changed since the last time."""
-        connection = self._connection
-        if connection is None:
+        if self._connection is None:
             return
-        (version,) = connection.execute("PRAGMA data_version").fetchone()
+        ((version,),) = self._rows("PRAGMA data_version")
         if version == self._version:
             return
         self._version = version
         change = self._change
-        connection.execute("BEGIN")
+        self._rows("BEGIN")
         try:
-            (self._change,) = connection.execute("SELECT value FROM counters WHERE name = 'change'").fetchone()
-            logs = connection.execute(
-                "SELECT id, author, log_id, forked_at, invalid_from FROM logs WHERE change > ?", (change,)
-            ).fetchall()
-            for row, author, log_id, forked_at, invalid_from in logs:
-                self._check_log(connection, row, (author, from_sql(log_id)), forked_at, invalid_from)
+            ((self._change,),) = self._rows("SELECT value FROM counters WHERE name = 'change'")
+            logs = self._rows("SELECT id, author, log_id, forked_at, invalid_from FROM logs WHERE change > ?", change)
+            for row, author, log_id, *fork in logs:
+                self._check_log(row, (author, from_sql(log_id)), fork)
         finally:
-            connection.execute("COMMIT")
+            self._rows("COMMIT")
 
-    def _check_log(
-        self, connection: sqlite3.Connection, row: int, log: Log, forked_at: int | None, invalid_from: int | None
-    ) -> None:
-        rows: list[_Row] = connection.execute(
-            "SELECT id, hash, state, payload_state, payload_held FROM entries WHERE log = ? ORDER BY seq, variant",
-            (row,),
-        ).fetchall()
+    def _rows(self, statement: str, *values: int) -> list[Any]:
+        assert self._connection is not None
+        return self._connection.execute(statement, values).fetchall()
+
+    def _check_log(self, row: int, log: Log, fork: list[int | None]) -> None:
+        """``fork``: where the store says that the log is forked, and from where on it is invalid."""
+        rows: list[_Row] = self._rows(
+            "SELECT id, hash, state, payload_state, payload_held FROM entries WHERE log = ? ORDER BY seq, variant", row
+        )
         held = self._held.setdefault(log, set())
         if gone := held - {digest for _, digest, *_ in rows}:
             self._fail(f"{log_name(log)}: {len(gone)} entries have gone")
             return
         for entry_id, digest, *_ in rows:
-            if digest not in held and not self._take_note(connection, log, entry_id, digest):
+            if digest not in held and not self._take_note(log, entry_id, digest):
                 return
         limit = self._limits.get(log)
-        self._check_fork(connection, row, log, limit, forked_at, invalid_from)
+        self._check_fork(row, log, limit, fork)
         seen = self.logs[log] = Seen({}, limit)
         expected = states((self._ledger.entries[digest] for _, digest, *_ in rows), limit)
         for entry_id, digest, state, payload_state, payload_held in rows:
@@ -162,15 +154,15 @@ class StoreWatch:
             if state != expected[digest]:
                 name = f"{log_name(log)}/{entry.seq}"
                 self._fail(f"{name} is called {State(state).name}, and is {expected[digest].name}")
-            self._check_payload(connection, entry, entry_id, payload_state, payload_held)
+            self._check_payload(entry, entry_id, payload_state, payload_held)
             if state == State.VERIFIED:
                 self._shown[digest] = payload_state == PayloadState.COMPLETE
                 seen.verified[entry.seq] = digest, payload_state
 
-    def _take_note(self, connection: sqlite3.Connection, log: Log, entry_id: int, digest: bytes) -> bool:
+    def _take_note(self, log: Log, entry_id: int, digest: bytes) -> bool:
         """An entry is there that was not: whether it may be."""
         if digest not in self._ledger.entries:
-            (encoded,) = connection.execute("SELECT encoded FROM entries WHERE id = ?", (entry_id,)).fetchone()
+            ((encoded,),) = self._rows("SELECT encoded FROM entries WHERE id = ?", entry_id)
             entry = Entry.decode(encoded)
             wrong = self._ledger.meet(entry)
             if wrong is not None or entry.hash[HASH_AT:] != digest or entry.log != log:
@@ -183,28 +175,18 @@ class StoreWatch:
         held.add(digest)
         return True
 
-    def _check_fork(
-        self,
-        connection: sqlite3.Connection,
-        row: int,
-        log: Log,
-        limit: int | None,
-        forked_at: int | None,
-        invalid_from: int | None,
-    ) -> None:
-        proved = connection.execute("SELECT min(position) FROM forks WHERE log = ?", (row,)).fetchone()[0]
-        known = [None if value is None else from_sql(value) for value in (forked_at, invalid_from, proved)]
+    def _check_fork(self, row: int, log: Log, limit: int | None, fork: list[int | None]) -> None:
+        ((proved,),) = self._rows("SELECT min(position) FROM forks WHERE log = ?", row)
+        known = [None if value is None else from_sql(value) for value in (*fork, proved)]
         if known != [limit] * 3:
             self._fail(f"{log_name(log)}: the entries held prove a fork at {limit}; known are {known}")
         if limit is not None and log[0] not in self._ledger.forkers:
             self._fail(f"{log_name(log)}: forked at {limit}, and its author has one store")
 
-    def _check_payload(
-        self, connection: sqlite3.Connection, entry: Entry, entry_id: int, state: int, held: int
-    ) -> None:
+    def _check_payload(self, entry: Entry, entry_id: int, state: int, held: int) -> None:
         digest = entry.hash[HASH_AT:]
         if state == PayloadState.COMPLETE:
-            self._compare_payload(connection, entry, entry_id)
+            self._compare_payload(entry, entry_id)
             if held != entry.size:
                 self._fail(f"{log_name(entry.log)}/{entry.seq}: {held} of {entry.size} bytes count as all")
         elif self._shown.get(digest, False) and digest not in self._told_to_forget:
@@ -222,22 +204,19 @@ class StoreWatch:
         if state == PayloadState.SIZE_MISMATCH:
             self._fail(f"the author of {log_name(entry.log)}/{entry.seq} is said to have lied")
 
-    def _compare_payload(self, connection: sqlite3.Connection, entry: Entry, entry_id: int) -> None:
+    def _compare_payload(self, entry: Entry, entry_id: int) -> None:
         """A payload that counts as complete, if it did not already when it was last looked at."""
         digest = entry.hash[HASH_AT:]
-        if digest not in self._read and self._read_payload(connection, entry_id) != self._ledger.payload_of(entry):
+        if digest not in self._read and self._read_payload(entry_id) != self._ledger.payload_of(entry):
             self._fail(f"the payload of {log_name(entry.log)}/{entry.seq} is not the one that was published")
         self._read.add(digest)
 
-    def _read_payload(self, connection: sqlite3.Connection, entry_id: int) -> bytes:
-        pieces = connection.execute("SELECT piece FROM payloads WHERE entry = ? ORDER BY at", (entry_id,)).fetchall()
+    def _read_payload(self, entry_id: int) -> bytes:
+        pieces = self._rows("SELECT piece FROM payloads WHERE entry = ? ORDER BY at", entry_id)
         if pieces:
             return b"".join(piece for (piece,) in pieces)
-        file = connection.execute("SELECT name FROM payload_files WHERE entry = ?", (entry_id,)).fetchone()
-        if file is None or self._path is None:
-            return b""
-        held: bytes = (self._path.with_name(self._path.name + "-payloads") / file[0]).read_bytes()
-        return held
+        files = self._rows("SELECT name FROM payload_files WHERE entry = ?", entry_id)
+        return b"".join((self._payloads / name).read_bytes() for (name,) in files)
 
     def _check_all_shown(self) -> None:
         """The file was opened anew: what showed must be there."""

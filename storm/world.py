@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 from culm.errors import CulmError, NetworkError, StoreError
@@ -16,15 +19,11 @@ from culm.testing.simulation.loop import HOST, SimulatedLoop, Spinning, Stalled
 from culm.testing.simulation.network import Network, Weather
 from storm import actions, content
 from storm.ledger import Ledger
+from storm.member import Member
 from storm.telling import describe
 from storm.unmet import unmet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from random import Random
-
-    from storm.member import Member
     from storm.plan import EventPlan, Plan
 
 _TICK_SECONDS = 0.5

@@ -28,11 +28,9 @@ TESTED_IN = {
     " bushbaby.options bushbaby.outbox bushbaby.writer",
     "bushbaby/test_grouping": "bushbaby.pacing",
     "bushbaby/test_secretbox": "bushbaby.boxes bushbaby.salsa_tail",
-    "cli/test_local": "cli.command cli.exchange cli.home cli.identity cli.logs cli.output",
+    "cli/test_local": "cli.command cli.exchange cli.identity cli.logs cli.output",
     "cli/test_network": "cli.node cli.nodeoptions cli.policy node.home node.sync",
     "cli/test_spark_reconcile": "cli.spark.reconcile cli.spark.options",
-    "cli/test_spark_report": "cli.spark.report",
-    "cli/test_spark_select": "cli.spark.select",
     "docs/test_site": "cli.reference node.settings.pages",
     "intervals/test_connection": "intervals.events intervals.limits intervals.proofs intervals.requester"
     " intervals.responder intervals.states intervals.turns"
@@ -69,7 +67,6 @@ TESTED_IN = {
     "simulation/test_network": "testing.simulation.disk testing.simulation.host testing.simulation.loop"
     " testing.simulation.network testing.simulation.pipe testing.simulation.transport",
     "spark/test_cluster": "testing.cluster cli.spark.verify",
-    "spark/test_forks_job": "cli.spark.forks",
     "spark/test_job": "spark.daemon spark.failures spark.findings spark.running spark.summary"
     " spark.verdicts spark.watching",
     "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.planning spark.plan.ranges"

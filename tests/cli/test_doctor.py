@@ -11,7 +11,7 @@ import pytest
 
 from culm import Identity, SQLiteStore
 from culm.cli import doctor
-from culm.cli.home import Home
+from culm.node.home import Home
 from culm.testing import build_log
 
 if TYPE_CHECKING:

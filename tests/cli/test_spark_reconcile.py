@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import signal
 from contextlib import contextmanager
@@ -12,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from culm import SQLiteStore
-from culm.cli.command import Commands, _Parser
-from culm.cli.spark.reconcile import register
+from culm.cli.command import make_parser
 from culm.errors import ConfigError
 from culm.spark.fingerprint import Fingerprint
 from culm.store import View
@@ -60,11 +58,7 @@ def serving(home: Path, *arguments: object) -> Iterator[tuple[str, subprocess.Po
 
 def spark(*arguments: object) -> int:
     """The commands of this module, as they stand in the group ``spark``."""
-    parser = argparse.ArgumentParser()
-    common = _Parser(add_help=False)
-    common.add_argument("--json", action="store_true")
-    register(Commands(parser, common))
-    parsed = parser.parse_args(list(map(str, arguments)))
+    parsed = make_parser().parse_args(["spark", *map(str, arguments)])
     code: int = parsed.run(parsed)
     return code
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from culm.cli.command import Commands, _Parser
-from culm.cli.spark.report import register
+from culm.cli.command import make_parser
 from culm.errors import ConfigError
 from culm.spark import report
 
@@ -35,11 +33,7 @@ MADE = report.Report(
 
 def spark(*arguments: object) -> int:
     """The command of this module, as it stands in the group ``spark``."""
-    parser = argparse.ArgumentParser()
-    common = _Parser(add_help=False)
-    common.add_argument("--json", action="store_true")
-    register(Commands(parser, common))
-    parsed = parser.parse_args(list(map(str, arguments)))
+    parsed = make_parser().parse_args(["spark", *map(str, arguments)])
     code: int = parsed.run(parsed)
     return code
 

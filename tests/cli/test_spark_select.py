@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import replace
 from importlib import import_module
@@ -10,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from culm.cli.command import Commands, _Parser
-from culm.cli.spark.select import register
+from culm.cli.command import make_parser
 from culm.errors import ConfigError, StoreError
 from culm.spark.select.job import SelectSummary
 from culm.testing import build_log
@@ -24,11 +22,7 @@ SUMMARY = SelectSummary(2, 3, 0, 12345, 5, 8, 7, 10**20, 0, 2, 4096, 1, 2.5)
 
 def select(*arguments: object) -> int:
     """The command, as it stands in the group ``spark``."""
-    parser = argparse.ArgumentParser()
-    common = _Parser(add_help=False)
-    common.add_argument("--json", action="store_true")
-    register(Commands(parser, common))
-    parsed = parser.parse_args(["select", *map(str, arguments)])
+    parsed = make_parser().parse_args(["spark", "select", *map(str, arguments)])
     code: int = parsed.run(parsed)
     return code
 

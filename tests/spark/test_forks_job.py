@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from culm.bamboo import ForkProof, Identity
-from culm.cli.command import Commands, _Parser
-from culm.cli.spark import forks as spark_forks
+from culm.cli.command import make_parser
 from culm.errors import ConfigError
 from culm.spark import forks_job
 from culm.spark.forks_job import BUNDLE, run_forks
@@ -149,11 +147,7 @@ def test_a_proof_that_its_author_never_signed(tmp_path: Path) -> None:
 
 def command(*arguments: object) -> int:
     """The command, as it stands in the group ``spark``."""
-    parser = argparse.ArgumentParser()
-    common = _Parser(add_help=False)
-    common.add_argument("--json", action="store_true")
-    spark_forks.register(Commands(parser, common))
-    parsed = parser.parse_args(["forks", *map(str, arguments)])
+    parsed = make_parser().parse_args(["spark", "forks", *map(str, arguments)])
     code: int = parsed.run(parsed)
     return code
 

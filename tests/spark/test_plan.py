@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from culm.bamboo import MAX_U64
-from culm.cli.command import Commands, _Parser
+from culm.cli.command import make_parser
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, RangeSet, decode, read_range, write_range
 from culm.spark.plan import plan
@@ -503,25 +503,21 @@ def test_wrong_tables_are_refused(spark: SparkSession) -> None:
 
 def test_the_command(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From files to a folder of tables: capacities are kept to, what is silent is no source, the summary is printed."""
-    from culm.cli.spark import plan as spark_plan
-
     assert spark is not None
     author = author_text(AUTHOR)
     (tmp_path / "have.csv").write_text(f"peer,author,log_id,ranges\na,{author},1,1..10\nb,{author},1,1..4; 6..10\n")
     wanted = [{"peer": "c", "author": AUTHOR.hex(), "log_id": 1, "ranges": "1..10"}]
     (tmp_path / "want.jsonl").write_text("".join(json.dumps(row) + "\n" for row in wanted))
     (tmp_path / "peers.csv").write_text("peer,capacity,cost\nb,20000,1.5\n")
-    parser_group = _Parser(prog="culm spark")
-    spark_plan.register(Commands(parser_group, _Parser(add_help=False)))
     call = [
+        "spark",
         "plan",
         *(
             f"--{name}={tmp_path / file}"
             for name, file in (("have", "have.csv"), ("want", "want.jsonl"), ("peers", "peers.csv"), ("output", "out"))
         ),
     ]
-    arguments = parser_group.parse_args([*call, "--buckets=4"])
-    arguments.json = True
+    arguments = make_parser().parse_args([*call, "--buckets=4", "--json"])
     assert 0 == arguments.run(arguments)
     summary = json.loads(capsys.readouterr().out)
     assert summary == json.loads((tmp_path / "out" / "summary.json").read_text())

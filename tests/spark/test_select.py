@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
@@ -16,8 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from culm.bamboo import MAX_U64, Entry, Identity, lipmaa, path, yamf_hash
-from culm.cli.command import Commands, _Parser
-from culm.cli.spark.select import register
+from culm.cli.command import make_parser
 from culm.errors import ConfigError, PayloadMismatch
 from culm.ranges import Range, RangeSet, write_range
 from culm.spark import gather, payload_places, read
@@ -221,11 +219,7 @@ def test_requests_that_cannot_be_read() -> None:
 
 def command(*arguments: object) -> int:
     """The command, as it stands in the group ``spark``."""
-    parser = argparse.ArgumentParser()
-    common = _Parser(add_help=False)
-    common.add_argument("--json", action="store_true")
-    register(Commands(parser, common))
-    parsed = parser.parse_args(list(map(str, arguments)))
+    parsed = make_parser().parse_args(["spark", *map(str, arguments)])
     code: int = parsed.run(parsed)
     return code
 

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from culm.cli.command import Commands, _Parser
-from culm.cli.spark import simulate as spark_simulate
+from culm.cli.command import make_parser
 from culm.errors import ConfigError
 from culm.negentropy import ArrayStorage, Negentropy
 from culm.spark.output import read_table
@@ -274,9 +273,7 @@ def test_large_scenarios_cost_in_proportion() -> None:
 
 def command(call: str) -> argparse.Namespace:
     """The arguments of a call of the command."""
-    parser = _Parser(prog="culm spark")
-    spark_simulate.register(Commands(parser, _Parser(add_help=False)))
-    return parser.parse_args(call.split())
+    return make_parser().parse_args(["spark", *call.split()])
 
 
 def test_a_sweep_from_the_command_line(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

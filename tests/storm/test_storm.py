@@ -66,7 +66,7 @@ def test_many_seeds() -> None:
     """What happened is summed up, and how many seeds failed."""
     command = [sys.executable, "-m", "storm", "--first", "2", "--seeds", "2", "--jobs", "1"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert told[0].startswith("2 seeds in ")
+    assert any(line.startswith("2 seeds in ") for line in told)
     assert "0 failed" == told[-1]
     assert any(line.endswith("  connections") for line in told)
 

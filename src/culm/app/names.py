@@ -1,11 +1,10 @@
-"""The forms in which programs can name authors, logs and addresses, or give payloads, each read into one form."""
+"""The forms in which programs can name authors and logs, or give payloads, each read into one form."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.bamboo.varu64 import MAX_U64
 from culm.errors import ConfigError
-from culm.node.network.urls import PeerUrl
 from culm.store.values import Bytes
 from culm.types import Log
 from culm.wire.places import parse_author, parse_log
@@ -44,11 +43,6 @@ def what_of(name: AuthorName | LogName | None, own: bytes) -> tuple[bytes | None
     if isinstance(name, bytes) or (isinstance(name, str) and "/" not in name):
         return author_of(name), None
     return log_of(name, own)
-
-
-def url_of(url: str | PeerUrl, schemes: Sequence[str], *, may_be_zero: bool = False) -> PeerUrl:
-    """An address; ``ConfigError`` if its protocol is not in ``schemes``. ``may_be_zero`` allows port 0 (any)."""
-    return PeerUrl.parse(str(url), schemes=schemes, may_be_zero=may_be_zero)
 
 
 def pieces_of(payload: Payload | Iterable[Bytes]) -> Iterable[Bytes]:

@@ -24,7 +24,7 @@ from culm.errors import ConfigError, NotHeld, StoreError
 from culm.node.config import NodeConfig
 from culm.node.interests.choices import ChoicesWatch
 from culm.node.interests.policy import Policy
-from culm.node.network.urls import LISTENER_SCHEMES, SCHEMES, PeerUrl
+from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.schemes import scheme_of
 from culm.node.service import NodeService
 from culm.node.sessions.stats import SessionStats
@@ -120,7 +120,10 @@ class Node:
         if self._opened is not None:
             raise ConfigError("a node can be opened once only: make another one with Node.open")
         quarters = await asyncio.to_thread(self._find)
-        policy = await asyncio.to_thread(quarters.policy)
+        watch, policy = None, quarters.adapt(Policy())
+        if quarters.policies is not None:
+            watch = ChoicesWatch(quarters.policies, quarters.clump or b"", quarters.adapt)
+            policy = await asyncio.to_thread(watch.start)
         store = await asyncio.to_thread(SQLiteStore, quarters.store)
         try:
             reader = StoreWorker(await asyncio.to_thread(SQLiteStore, quarters.store, read_only=True))
@@ -130,11 +133,7 @@ class Node:
         config = replace(self._config, clump=quarters.clump or b"", policy=policy)
         engine = NodeService(quarters.identity, config, store)
         engine.watchers.add(self._tell_subscriptions)
-        beside = None
-        if quarters.policies is not None:
-            watch = ChoicesWatch(quarters.policies, config.clump, quarters.adapt)
-            watch.start()
-            beside = partial(watch.run, engine.change_policy)
+        beside = None if watch is None else partial(watch.run, engine.change_policy)
         running = asyncio.create_task(engine.run([], [], stop=self._stop, beside=beside))
         running.add_done_callback(self._end_subscriptions)
         self._opened = _Opened(quarters, engine, reader, running)
@@ -318,7 +317,7 @@ class Node:
         ``culm://``, ``bushbaby://``, ``intervals://``, ``proposals://`` or ``negentropy://HOST:PORT``; port 0 is any
         free one. ``ConfigError`` if the address cannot be used.
         """
-        place = names.url_of(url, LISTENER_SCHEMES, may_be_zero=True)
+        place = PeerUrl.parse(url, schemes=LISTENER_SCHEMES, may_be_zero=True)
         self._check_clump(place)
         return str(await self._engine.listen(place))
 
@@ -328,14 +327,14 @@ class Node:
         This does not wait for the connection; ``peers`` shows its state. Over ``intervals://`` and ``proposals://`` the
         node asks for the logs that it follows or has, because those protocols cannot list a peer's logs.
         """
-        place = names.url_of(url, SCHEMES)
+        place = PeerUrl.parse(url)
         self._check_clump(place)
         if place not in self._contacts:
             self._contacts[place] = self._engine.contact(place)
 
     async def disconnect(self, url: str) -> None:
         """Close the connection to a peer and do not connect again; ``ConfigError`` if it was not connected to."""
-        engine, place = self._engine, names.url_of(url, SCHEMES)
+        engine, place = self._engine, PeerUrl.parse(url)
         task = self._contacts.pop(place, None)
         if task is None:
             raise ConfigError(f"the node does not connect to {url}")
@@ -368,7 +367,7 @@ class Node:
         incomplete payloads too, so that the next call continues there. ``RemoteProtocolError`` if the peer breaks the
         protocol.
         """
-        engine, place = self._engine, names.url_of(url, SCHEMES)
+        engine, place = self._engine, PeerUrl.parse(url)
         self._check_clump(place)
         asked = [names.log_of(log, self.author) for log in logs]
         return await syncing.exchange(self.identity, engine.config, engine.worker.store.path, place, asked, progress)
@@ -408,17 +407,17 @@ class Node:
         key = names.author_of(author)
         what = key if log_id is None else names.log_of((key, log_id), self.author)
         item = make_range(first, last, sparse=sparse, min_payload=min_payload, max_payload=max_payload)
-        await self._choose(lambda policy: followed(policy, what, item, add=add))
+        await self.change_policy(lambda policy: followed(policy, what, item, add=add))
 
     async def unfollow(self, author: AuthorName, log_id: int | None = None) -> None:
         """Stop asking for an author or log; its entries stay. ``ConfigError`` if the node does not follow it."""
         key = names.author_of(author)
         what = key if log_id is None else names.log_of((key, log_id), self.author)
-        await self._choose(lambda policy: unfollowed(policy, what))
+        await self.change_policy(lambda policy: unfollowed(policy, what))
 
     async def follow_everything(self) -> None:
         """Forget all that the node follows: ask peers for everything, as a new node does."""
-        await self._choose(lambda policy: replace(policy, interests=None))
+        await self.change_policy(lambda policy: replace(policy, interests=None))
 
     @property
     def policy(self) -> Policy:
@@ -430,9 +429,6 @@ class Node:
 
         For example ``lambda policy: replace(policy, block_peers=policy.block_peers | {key})``.
         """
-        await self._choose(change)
-
-    async def _choose(self, change: Callable[[Policy], Policy]) -> None:
         engine, quarters = self._engine, self._open.quarters
         if quarters.policies is None:
             await engine.change_policy(change(engine.config.policy))

@@ -26,11 +26,6 @@ class Quarters:
     clump: bytes | None
     policies: PolicyFile | None
 
-    def policy(self) -> Policy:
-        """The policy to start with; ``ConfigError`` if its file is damaged."""
-        kept = Policy() if self.policies is None else self.policies.load(self.clump or b"")
-        return self.adapt(kept)
-
     def adapt(self, policy: Policy) -> Policy:
         """A policy with the node's own authors, which the file does not keep."""
         return replace(policy, own=self.own)

@@ -19,11 +19,12 @@ import os
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from hashlib import blake2b, file_digest
+from io import BytesIO
 from pathlib import Path
 from shutil import copyfileobj
 from typing import IO, BinaryIO
@@ -31,10 +32,10 @@ from typing import IO, BinaryIO
 import culm
 from culm.bamboo.decimal import size_text
 from culm.cli.command import Commands
-from culm.cli.home import Home
 from culm.cli.output import counted, note, print_json
 from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, StoreDamaged
+from culm.node.home import Home
 from culm.staging import staged_folder, sync
 from culm.store import SQLiteStore
 from culm.store.copying import StoreCopy, copy_store
@@ -128,7 +129,9 @@ def _copy_private(source: Path, target: Path) -> None:
 
 
 def _files(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    """The names of all files, the manifest first."""
+    names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(names, key=lambda name: (name != _MANIFEST, name))
 
 
 def _hash(path: Path) -> str:
@@ -157,7 +160,7 @@ def _write_manifest(folder: Path, copied: StoreCopy) -> None:
 
 def _pack(folder: Path, target: Path, *, compress: bool) -> None:
     with _private(target) as file, tarfile.open(fileobj=file, mode="w:gz" if compress else "w") as archive:
-        for name in sorted(_files(folder), key=lambda name: name != _MANIFEST):
+        for name in _files(folder):
             archive.add(folder / name, name, recursive=False)
 
 
@@ -209,11 +212,16 @@ def _opened(source: Path, unpacked: Path) -> SQLiteStore:
 def _unpack(source: Path, folder: Path) -> None:
     """Copy the files of a backup; ``StoreDamaged`` if one is missing or its checksum differs."""
     try:
-        if source.is_dir():
-            _unpack_folder(source, folder)
-        else:
-            with tarfile.open(source) as archive:
-                _unpack_archive(source, archive, folder)
+        with closing(_contents(source)) as contents:
+            name, file = next(contents, ("", BytesIO()))
+            if name != _MANIFEST:
+                raise ConfigError(f"{source} is not a backup: it does not begin with {_MANIFEST}")
+            expected = _read_manifest(source, file)
+            for name, file in contents:
+                if (of_file := expected.pop(name, None)) is not None:
+                    _take(source, name, file, of_file, folder)
+        if expected:
+            raise StoreDamaged(f"{source} is not a complete backup: {next(iter(expected))} is missing")
     except tarfile.ReadError as error:
         if "could not be opened" in str(error):
             raise ConfigError(f"{source} is not a backup: neither a folder nor a tar archive") from None
@@ -224,31 +232,17 @@ def _unpack(source: Path, folder: Path) -> None:
         raise ConfigError(f"cannot read {source}: {error.strerror or error}") from None
 
 
-def _unpack_folder(source: Path, folder: Path) -> None:
-    try:
-        with (source / _MANIFEST).open("rb") as file:
-            expected = _read_manifest(source, file)
-    except FileNotFoundError:
-        raise ConfigError(f"{source} is not a backup: it has no {_MANIFEST}") from None
-    for name, of_file in expected.items():
-        try:
+def _contents(source: Path) -> Generator[tuple[str, IO[bytes]]]:
+    """The files of a folder or an archive, each with its name: those of a folder with the manifest first."""
+    if source.is_dir():
+        for name in _files(source):
             with (source / name).open("rb") as file:
-                _take(source, name, file, of_file, folder)
-        except FileNotFoundError:
-            raise StoreDamaged(f"{source} is not a complete backup: {name} is missing") from None
-
-
-def _unpack_archive(source: Path, archive: tarfile.TarFile, folder: Path) -> None:
-    first = archive.next()
-    if first is None or first.name != _MANIFEST or (file := archive.extractfile(first)) is None:
-        raise ConfigError(f"{source} is not a backup: it does not begin with {_MANIFEST}")
-    expected = _read_manifest(source, file)
-    while (member := archive.next()) is not None:
-        of_file = expected.pop(member.name, None)
-        if of_file is not None and (file := archive.extractfile(member)) is not None:
-            _take(source, member.name, file, of_file, folder)
-    if expected:
-        raise StoreDamaged(f"{source} is not a complete backup: {next(iter(expected))} is missing")
+                yield name, file
+        return
+    with tarfile.open(source) as archive:
+        for member in archive:
+            if member.isfile() and (content := archive.extractfile(member)) is not None:
+                yield member.name, content
 
 
 def _read_manifest(source: Path, file: IO[bytes]) -> dict[str, _Expected]:

@@ -7,6 +7,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from culm.cli.command import Commands
@@ -31,16 +32,7 @@ def _config(arguments: argparse.Namespace) -> int:
         return 0
     settings = settings_of(arguments)
     rows = list(_rows(settings))
-    peers = [
-        {
-            "url": str(peer.url),
-            "name": peer.name,
-            "download": peer.download,
-            "upload": peer.upload,
-            "limits": dict(peer.limits),
-        }
-        for peer in settings.peers
-    ]
+    peers = [asdict(peer) | {"url": str(peer.url)} for peer in settings.peers]
     if arguments.json:
         found = {name: {"value": _plain(key, value), "from": origin} for name, key, value, origin in rows}
         print_json({"settings": found, "peers": peers, "peers_from": settings.peers_origin})

@@ -19,9 +19,11 @@ from pathlib import Path
 
 from culm.bamboo.keyfile import is_sealed, load_identity, public_key, read_private
 from culm.cli.command import Commands
-from culm.cli.home import Home
-from culm.cli.output import counted, print_json
+from culm.cli.nodeoptions import has_clump
+from culm.cli.output import counted, print_result
 from culm.errors import ConfigError, CulmError
+from culm.node.config import PeerSettings
+from culm.node.home import Home
 from culm.node.network.transport import connect
 from culm.node.schemes import scheme_of
 from culm.node.settings import Settings
@@ -72,14 +74,13 @@ def _doctor(arguments: argparse.Namespace) -> int:
     home = Home.find(arguments.home)
     findings = list(_examined(home, arguments.config, peers=arguments.peers))
     sick = sum(finding.level == "problem" for finding in findings)
-    if arguments.json:
-        print_json({"healthy": not sick, "findings": [asdict(finding) for finding in findings]})
-    else:
-        for finding in findings:
-            print(f"{finding.level:8} {finding.check}: {finding.what}")
-            if finding.todo:
-                print(f"{'':8} -> {finding.todo}")
-        print("no problems" if not sick else f"{sick} problem{'s' * (sick > 1)}")
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.level:8} {finding.check}: {finding.what}")
+        if finding.todo:
+            lines.append(f"{'':8} -> {finding.todo}")
+    lines.append(counted(sick, "problem") if sick else "no problems")
+    print_result(arguments, {"healthy": not sick, "findings": list(map(asdict, findings))}, *lines)
     return 1 if sick else 0
 
 
@@ -214,11 +215,8 @@ def _identities(home: Home) -> Iterator[Finding]:
             if not is_sealed(text):
                 load_identity(text)
         except ConfigError as error:
-            yield _problem(
-                "identities",
-                str(error),
-                f"chmod 600 {path}" if _is_open(path) else "restore the identity from a backup",
-            )
+            todo = f"chmod 600 {path}" if _is_open(path) else "restore the identity from a backup"
+            yield _problem("identities", str(error), todo)
         else:
             yield _ok("identities", f"{name}{' (with a passphrase)' if is_sealed(text) else ''}")
 
@@ -252,9 +250,12 @@ def _choices(home: Home) -> Iterator[Finding]:
 
 
 def _configuration(home: Home, settings: Settings) -> Iterator[Finding]:
-    found = False
+    text = f"{counted(len(settings['listen']), 'listener')}, {counted(len(settings.peers), 'peer')}"
+    yield from list(_misconfigured(home, settings)) or [_ok("configuration", text)]
+
+
+def _misconfigured(home: Home, settings: Settings) -> Iterator[Finding]:
     if settings["identity"] is not None and settings["identity"] not in home.identity_names():
-        found = True
         yield _problem(
             "configuration",
             f"identity {settings['identity']!r} is not in this home",
@@ -264,20 +265,13 @@ def _configuration(home: Home, settings: Settings) -> Iterator[Finding]:
         try:
             read_private(Path(settings["http_token_file"]))
         except ConfigError as error:
-            found = True
             yield _problem(
                 "configuration", f"http_token_file: {error}", "make this file, with mode 0600, or delete the line"
             )
-    bushbaby = [
-        url for url in [*settings["listen"], *(peer.url for peer in settings.peers)] if scheme_of(url).needs_clump
-    ]
-    if bushbaby and settings["clump"] is None and settings["clump_hex"] is None:
-        found = True
+    urls = [*settings["listen"], *(peer.url for peer in settings.peers)]
+    bushbaby = [url for url in urls if scheme_of(url).needs_clump]
+    if bushbaby and not has_clump(settings):
         yield _problem("configuration", f"{bushbaby[0]} needs a clump", 'set clump = "NAME" in culm.toml')
-    if not found:
-        yield _ok(
-            "configuration", f"{counted(len(settings['listen']), 'listener')}, {counted(len(settings.peers), 'peer')}"
-        )
 
 
 # -- the machine -----------------------------------------------------------------------------------------------------
@@ -312,8 +306,7 @@ def _clock(home: Home, now: float | None = None) -> Iterator[Finding]:
 
 
 async def _peers(settings: Settings) -> list[Finding]:
-    async def reached(at: int) -> Finding:
-        peer = settings.peers[at]
+    async def reached(peer: PeerSettings) -> Finding:
         try:
             _, writer = await connect(peer.url)
         except CulmError as error:
@@ -323,5 +316,5 @@ async def _peers(settings: Settings) -> list[Finding]:
         writer.close()
         return _ok("peers", f"{peer.name} answers")
 
-    found = await asyncio.gather(*map(reached, range(len(settings.peers))))
+    found = await asyncio.gather(*map(reached, settings.peers))
     return found or [_note("peers", "no peers are configured", "add a [[peers]] section for each to culm.toml")]

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from culm.cli.command import Commands
-from culm.cli.home import Home
 from culm.cli.output import counted, note, open_input, open_output, print_json
 from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, NotHeld, Place
+from culm.node.home import Home
 from culm.store import ImportReport, ReadableStore
 from culm.store.exchange import Importer, export_bundle, export_plain
 from culm.wire.places import author_text, log_text, parse_log, place_text

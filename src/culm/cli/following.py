@@ -5,6 +5,7 @@ only for what it follows, and for its own logs. That surprises people, so the co
 """
 
 import argparse
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,10 +13,10 @@ from typing import Any
 from culm.app.interests import followed
 from culm.bamboo import MAX_U64
 from culm.cli.command import Commands
-from culm.cli.home import Home
 from culm.cli.nodeoptions import add_clump, add_sizes, chosen_clump, clump_text, number, parse_what
 from culm.cli.output import note, print_json, print_table
 from culm.errors import ConfigError, EncodingError
+from culm.node.home import Home
 from culm.ranges import Range, RangeSet, decode, size_limits, write_range
 from culm.types import Log
 from culm.wire.places import author_text, log_text, parse_number
@@ -155,14 +156,19 @@ def _tell_rest(arguments: argparse.Namespace, clump: bytes, rest: Mapping[What, 
 def _following(arguments: argparse.Namespace) -> int:
     home, clump = Home.find(arguments.home), chosen_clump(arguments)
     policy = home.policy_file.load(clump)
+    entries: Counter[What] = Counter()
+    payloads: Counter[What] = Counter()
     with home.store(read_only=True) as store:
-        held = {(log.author, log.log_id): (log.entries, log.payloads) for log in store.logs()}
+        for log in store.logs():
+            for name in (log.author, (log.author, log.log_id)):
+                entries[name] += log.entries
+                payloads[name] += log.payloads
     rows: list[dict[str, Any]] = [
         {
             "what": _text(what),
             "ranges": _ranges(ranges),
-            "entries": sum(entries for log, (entries, _) in held.items() if what in (log, log[0])),
-            "payloads": sum(payloads for log, (_, payloads) in held.items() if what in (log, log[0])),
+            "entries": entries[what],
+            "payloads": payloads[what],
         }
         for what, ranges in sorted((policy.interests or {}).items(), key=lambda item: _text(item[0]))
     ]

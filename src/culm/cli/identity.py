@@ -1,15 +1,17 @@
 """``culm init`` and ``culm identity``: making homes, and making, listing and moving identities."""
 
 import argparse
+import getpass
+import os
 import sys
 from pathlib import Path
 
 from culm.bamboo import Identity
 from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, write_private
 from culm.cli.command import Commands
-from culm.cli.home import DEFAULT_IDENTITY, Home, ask_passphrase
-from culm.cli.output import note, open_input, print_json, print_table
+from culm.cli.output import note, open_input, print_json, print_result, print_table
 from culm.errors import ConfigError
+from culm.node.home import DEFAULT_IDENTITY, Home
 from culm.wire.places import author_text, parse_author
 
 _MAX_INPUT = 10_000  # bytes; an identity file has a few hundred, and a wrong file should not be read as a whole
@@ -49,12 +51,8 @@ def _init(arguments: argparse.Namespace) -> int:
         home.add_identity(DEFAULT_IDENTITY, Identity.create(), passphrase)
         names = [DEFAULT_IDENTITY]
     author = author_text(home.identity_public(names[0])) if names else None
-    if arguments.json:
-        print_json({"home": str(home.path), "created": fresh, "author": author})
-    else:
-        print(f"{'made' if fresh else 'found'} {home.path}")
-        if author:
-            print(f"author {author}")
+    lines = [f"{'made' if fresh else 'found'} {home.path}", *([f"author {author}"] if author else [])]
+    print_result(arguments, {"home": str(home.path), "created": fresh, "author": author}, *lines)
     return 0
 
 
@@ -67,10 +65,8 @@ def _new(arguments: argparse.Namespace) -> int:
 
 
 def _print_identity(arguments: argparse.Namespace, name: str, public: bytes, *, sealed: bool) -> int:
-    if arguments.json:
-        print_json({"name": name, "author": author_text(public), "hex": public.hex(), "sealed": sealed})
-    else:
-        print(author_text(public))
+    author = author_text(public)
+    print_result(arguments, {"name": name, "author": author, "hex": public.hex(), "sealed": sealed}, author)
     return 0
 
 
@@ -94,7 +90,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    identity = Home.find(arguments.home).identity(arguments.name)
+    identity = Home.find(arguments.home).identity(arguments.name, ask_passphrase)
     passphrase = ask_passphrase("Passphrase for the copy: ", confirm=True) if arguments.passphrase else None
     text = dump_identity(identity, passphrase)
     if arguments.output is None:
@@ -121,3 +117,19 @@ def _parse_identity(text: str) -> Identity:
         return Identity(parse_author("".join(text.split())))  # A secret has the same forms as an author.
     except (ConfigError, ValueError):
         raise ConfigError("not an identity: expected an exported file, 64 hex digits or 43 base62 characters") from None
+
+
+def ask_passphrase(prompt: str, *, confirm: bool = False) -> str:
+    """``$CULM_PASSPHRASE``, or a passphrase typed at the terminal; ``ConfigError`` if there is neither.
+
+    ``confirm`` asks twice, for a new passphrase: a typing error would lock the identity for ever.
+    """
+    given = os.environ.get("CULM_PASSPHRASE")
+    if given is not None:
+        return given
+    if not sys.stdin.isatty():
+        raise ConfigError("this identity needs a passphrase: set CULM_PASSPHRASE, or run the command in a terminal")
+    passphrase = getpass.getpass(prompt)
+    if confirm and getpass.getpass("Again: ") != passphrase:
+        raise ConfigError("the two passphrases differ; run the command again")
+    return passphrase

@@ -9,11 +9,12 @@ from typing import Any
 from culm.bamboo import lipmaa
 from culm.bamboo.decimal import size_text
 from culm.cli.command import Commands
-from culm.cli.home import Home
+from culm.cli.identity import ask_passphrase
 from culm.cli.nodeoptions import number
-from culm.cli.output import counted, note, open_input, print_json, print_table
+from culm.cli.output import counted, note, open_input, print_json, print_result, print_table
 from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, NotHeld, Place
+from culm.node.home import Home
 from culm.store import LogSummary, ReadableStore, State, StoredEntry
 from culm.types import Log
 from culm.wire.places import (
@@ -58,21 +59,18 @@ def _append(arguments: argparse.Namespace) -> int:
         raise ConfigError("nothing to append: give a FILE, --text TEXT, or - for stdin")
     home = Home.find(arguments.home)
     with home.store() as store:
-        identity = home.identity(arguments.identity)
+        identity = home.identity(arguments.identity, ask_passphrase)
         entry = store.append(identity, arguments.log_id, _payload(arguments), is_end=arguments.end)
-    if arguments.json:
-        print_json(
-            {
-                "place": place_text(entry.place),
-                "author": author_text(entry.author),
-                "log_id": entry.log_id,
-                "seq": entry.seq,
-                "size": entry.size,
-                "hash": entry.hash.hex(),
-            }
-        )
-    else:
-        print(place_text(entry.place))
+    place = place_text(entry.place)
+    shown = {
+        "place": place,
+        "author": author_text(entry.author),
+        "log_id": entry.log_id,
+        "seq": entry.seq,
+        "size": entry.size,
+        "hash": entry.hash.hex(),
+    }
+    print_result(arguments, shown, place)
     return 0
 
 
@@ -173,11 +171,7 @@ def _show_entry(arguments: argparse.Namespace, store: ReadableStore, place: Plac
         sys.stdout.buffer.flush()
         return 0
     described = _described(stored)
-    if arguments.json:
-        print_json(described)
-    else:
-        for key, value in described.items():
-            print(f"{key.replace('_', ' '):13} {value}")
+    print_result(arguments, described, *(f"{key.replace('_', ' '):13} {value}" for key, value in described.items()))
     return 0
 
 
@@ -188,15 +182,13 @@ def _verify(arguments: argparse.Namespace) -> int:
     if log is not None and not report.entries:
         raise NotHeld(f"the store has no entries of {log_text(log)}")
     problems = [{"place": place_text(place) if place else None, "reason": reason} for place, reason in report.problems]
-    if arguments.json:
-        print_json(asdict(report) | {"problems": problems})
-    else:
-        print(
-            f"{counted(report.entries, 'entry')}: {report.verified} verified, {report.unverified} unverified,"
-            f" {report.invalid} invalid; {counted(report.payloads, 'payload')}; {counted(report.forks, 'forked log')}"
-        )
-        for problem in problems:
-            print(f"{problem['place']}: {problem['reason']}")
+    print_result(
+        arguments,
+        asdict(report) | {"problems": problems},
+        f"{counted(report.entries, 'entry')}: {report.verified} verified, {report.unverified} unverified,"
+        f" {report.invalid} invalid; {counted(report.payloads, 'payload')}; {counted(report.forks, 'forked log')}",
+        *(f"{problem['place']}: {problem['reason']}" for problem in problems),
+    )
     return 1 if problems or report.invalid or report.forks else 0
 
 
@@ -204,8 +196,6 @@ def _forget(arguments: argparse.Namespace) -> int:
     place = arguments.place
     with Home.find(arguments.home).store() as store:
         freed = store.forget(place)
-    if arguments.json:
-        print_json({"place": place_text(place), "freed": freed})
-    else:
-        print(f"deleted the payload of {place_text(place)} ({size_text(freed)})")
+    where = place_text(place)
+    print_result(arguments, {"place": where, "freed": freed}, f"deleted the payload of {where} ({size_text(freed)})")
     return 0

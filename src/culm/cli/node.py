@@ -18,7 +18,7 @@ from culm.bamboo.decimal import size_text
 from culm.bamboo.keyfile import read_private
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.cli.command import Commands
-from culm.cli.home import Home
+from culm.cli.identity import ask_passphrase
 from culm.cli.memory import free_memory_given_back
 from culm.cli.nodeoptions import (
     adapting,
@@ -37,6 +37,7 @@ from culm.cli.progress import sync_progress
 from culm.errors import ConfigError
 from culm.intervals import Forks
 from culm.node.config import NodeConfig
+from culm.node.home import Home
 from culm.node.interests.choices import ChoicesWatch
 from culm.node.intervals.options import FollowOptions
 from culm.node.negentropy.indexed import IndexNode
@@ -144,7 +145,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     needs_clump = any(scheme_of(url).needs_clump for url in [*listen, *peers])
     config = node_config(settings, watch.start(), needs_clump=needs_clump)
     with home.store() as store:
-        node = NodeService(home.identity(settings["identity"]), config, store)
+        node = NodeService(home.identity(settings["identity"], ask_passphrase), config, store)
         run = partial(node.run, listen, peers, beside=partial(watch.run, node.change_policy))
         asyncio.run(_until_stopped(_with_status(settings, node, run)))
     return 0
@@ -213,7 +214,7 @@ def _sync(arguments: argparse.Namespace) -> int:
     _check_options(arguments, url)
     options = _options_for_once(arguments, config.proposals) if scheme.is_proposing else _options(arguments)
     with home.store() as store, sync_progress(arguments, f"syncing with {url}") as progress:
-        identity = home.identity(settings["identity"])
+        identity = home.identity(settings["identity"], ask_passphrase)
         purpose = Purpose(is_live=arguments.live, mirrors=arguments.live, options=options)
         if scheme.asks_by_log:
             purpose = asking_by_log(purpose, store, config.policy, arguments.logs)

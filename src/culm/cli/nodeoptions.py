@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from culm.bushbaby import Dialect
-from culm.cli.home import Home
 from culm.errors import ConfigError
 from culm.node.config import NodeConfig
+from culm.node.home import Home
 from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
 from culm.node.network.urls import PeerUrl

@@ -5,6 +5,7 @@ So a script can read the data from a pipe while notes and progress still reach t
 sees.
 """
 
+import argparse
 import errno
 import json
 import os
@@ -25,6 +26,14 @@ from culm.staging import staged_file, sync
 def print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
     """Print one JSON value on a line of its own, at once, so that a reading program need not wait for the buffer."""
     print(json.dumps(value), flush=True)
+
+
+def print_result(arguments: argparse.Namespace, value: Any, *lines: str) -> None:  # noqa: ANN401 - any JSON value
+    """Print what a command has done: a value with ``--json``, otherwise lines for people."""
+    if arguments.json:
+        print_json(value)
+    else:
+        print(*lines, sep="\n")
 
 
 def note(text: str) -> None:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 
 from culm.cli.command import Commands
-from culm.cli.home import Home
 from culm.cli.nodeoptions import add_clump, chosen_clump
-from culm.cli.output import print_json
+from culm.cli.output import print_result
+from culm.node.home import Home
 from culm.wire.places import author_text, log_text, parse_author, parse_log
 
 _LISTS = ("allow_peers", "block_peers", "allow_authors", "block_authors")
@@ -61,9 +61,6 @@ def _policy(arguments: argparse.Namespace) -> int:
     policy = Home.find(arguments.home).policy_file.load(chosen_clump(arguments))
     shown = {name: sorted(author_text(key) for key in getattr(policy, name)) for name in _LISTS}
     shown["unshared"] = sorted(log_text(log) for log in policy.unshared)
-    if arguments.json:
-        print_json(shown)
-    else:
-        for name, values in shown.items():
-            print(f"{name.replace('_', ' '):14} {', '.join(values) or '-'}")
+    lines = [f"{name.replace('_', ' '):14} {', '.join(values) or '-'}" for name, values in shown.items()]
+    print_result(arguments, shown, *lines)
     return 0

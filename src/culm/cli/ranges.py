@@ -8,7 +8,7 @@ from itertools import groupby, islice
 from culm.bamboo import MAX_U64
 from culm.cli.command import Commands
 from culm.cli.nodeoptions import number
-from culm.cli.output import print_json
+from culm.cli.output import print_json, print_result
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, decode, difference, intersect, merge, read_range, write_range
 
@@ -161,10 +161,8 @@ def _fold(
     for other in others:
         found, still = operation(found, other)
         exact = exact and still
-    if arguments.json:
-        print_json({**_description(found), "exact": exact})
-    else:
-        print(_line(found) + ("" if exact else f"  {if_not_exact}"))
+    shown = {**_description(found), "exact": exact}
+    print_result(arguments, shown, _line(found) + ("" if exact else f"  {if_not_exact}"))
     return 0
 
 
@@ -173,10 +171,7 @@ def _diff(arguments: argparse.Namespace) -> int:
         pieces = difference(arguments.range, arguments.held, arguments.newest)
     except ValueError as error:
         raise ConfigError(f"{error}: give --newest N") from None
-    if arguments.json:
-        print_json([_description(piece) for piece in pieces])
-    else:
-        print("\n".join(map(_line, pieces)) or "nothing")
+    print_result(arguments, [_description(piece) for piece in pieces], *(map(_line, pieces) if pieces else ["nothing"]))
     return 0
 
 

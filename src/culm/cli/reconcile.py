@@ -52,7 +52,7 @@ def register(commands: Commands) -> None:
     )
 
 
-def _open(name: str, *, read_only: bool) -> ToolStore:
+def _open(name: str, *, read_only: bool = True) -> ToolStore:
     path = Path(name) / "store.db" if Path(name).is_dir() else Path(name)
     if not path.exists():
         raise StoreMissing(f"{path} does not exist; name a home, a store file or a record index")
@@ -101,7 +101,7 @@ def _with_peer(arguments: argparse.Namespace) -> int:
     url = PeerUrl.parse(arguments.b, schemes=("tcp",))
     if arguments.apply:
         raise ConfigError("--apply works with two stores only; to fetch from a peer, use: culm sync")
-    with _open(arguments.a, read_only=True) as store:
+    with _open(arguments.a) as store:
         found = asyncio.run(_compare_with(store, url, _SPLITS[arguments.split]))
         lacking = _Lacking()
         for view, differences in found.items():
@@ -148,49 +148,36 @@ async def ask_peer(records: Storage, view: View, url: PeerUrl, split: Split | No
 # -- record indexes -------------------------------------------------------------------------------------------------
 
 
-class _Side:
-    """A store or an index to compare."""
-
-    def __init__(self, name: str, stack: ExitStack) -> None:
-        self.store: ToolStore | None = None
-        self.index: IndexStorage | None = None
-        if is_index(Path(name)):
-            from culm.store.recordindex import IndexStorage  # noqa: PLC0415 - numpy takes long to load
-
-            self.index = stack.enter_context(IndexStorage(name))
-        else:
-            self.store = stack.enter_context(_open(name, read_only=True))
-
-    def records(self, view: View, stack: ExitStack) -> Storage:
-        """The records of a view; ``ConfigError`` if this is an index of another view."""
-        if self.store is not None:
-            return stack.enter_context(self.store.record_set(view))
-        assert self.index is not None  # noqa: S101 - one of the two
-        if self.index.view is not view:
-            raise ConfigError(f"{self.index.path} indexes {self.index.view.value}, but {view.value} are to be compared")
-        return self.index
-
-
 def _with_index(arguments: argparse.Namespace) -> int:
     """Compare the one view that the index has. An index knows only ids; a store also knows which entries they are."""
     if arguments.apply:
         raise ConfigError("--apply works with two stores only: a record index holds no entries to copy")
+    from culm.store.recordindex import IndexStorage  # noqa: PLC0415 - numpy takes long to load
+
     split = _SPLITS[arguments.split]
     url = PeerUrl.parse(arguments.b, schemes=("tcp",)) if "://" in arguments.b else None
     with ExitStack() as stack:
-        sides = [_Side(name, stack) for name in ((arguments.a, arguments.b) if url is None else (arguments.a,))]
-        view = next(side.index.view for side in sides if side.index is not None)
-        sets = [side.records(view, stack) for side in sides]
+        sides: list[ToolStore | IndexStorage] = [
+            stack.enter_context(IndexStorage(name)) if is_index(Path(name)) else stack.enter_context(_open(name))
+            for name in ((arguments.a, arguments.b) if url is None else (arguments.a,))
+        ]
+        indexes = [side for side in sides if isinstance(side, IndexStorage)]
+        view, *others = (index.view for index in indexes)
+        if others not in ([], [view]):
+            raise ConfigError(f"{arguments.b} indexes {others[0].value}, but {view.value} are to be compared")
+        sets = [
+            side if isinstance(side, IndexStorage) else stack.enter_context(side.record_set(view)) for side in sides
+        ]
         if url is not None:
             found = asyncio.run(ask_peer(sets[0], view, url, split))
-        elif all(side.index is not None for side in sides):
-            found = _compare_indexes([side.index for side in sides if side.index is not None])
+        elif others:
+            found = _compare_indexes(indexes)
         else:
             found = compare_sets(sets[0], sets[1], split)
         lacking = _Lacking()
         for other, side, ids in zip(("b", "a"), sides, (found.have, found.need), strict=False):
-            if side.store is not None:
-                lacking.count(other, view, side.store, ids)
+            if not isinstance(side, IndexStorage):
+                lacking.count(other, view, side, ids)
     if arguments.json:
         counts = {"a_lacks": len(found.need), "b_lacks": len(found.have)}
         hexes = {"a_lacks_ids": [one.hex() for one in found.need], "b_lacks_ids": [one.hex() for one in found.have]}

@@ -22,7 +22,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from culm.bamboo import Identity, certificate_pool
-from culm.cli.home import Home
+from culm.node.home import Home
 from culm.store import SQLiteStore
 from culm.testing.builders import LogBuilder, build_log
 from culm.wire.places import author_text

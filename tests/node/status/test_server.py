@@ -349,9 +349,9 @@ def test_the_hub_waits_for_nobody() -> None:
             hub.join(lambda: None)
         for number in range(40):
             hub.send(b"%d" % number)
-            assert b"%d" % number == await quick.next()
+            assert b"%d" % number == await quick.get()
         assert (["slow"], 1, 1) == (dropped, hub.dropped, len(hub))
-        assert b"0" == await slow.next()
+        assert b"0" == await slow.get()
         hub.join(lambda: None)
 
     run_really(main)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from culm.bamboo.decimal import size_text
 from culm.cli.command import Commands
-from culm.cli.output import print_json
+from culm.cli.output import print_result
 from culm.cli.reconcile import ask_peer
 from culm.cli.spark.options import add_place, job_options
 from culm.node.network.urls import PeerUrl
@@ -42,10 +42,8 @@ def _fingerprint(arguments: argparse.Namespace) -> int:
     from culm.spark.fingerprint import run  # noqa: PLC0415 - Spark is an extra
 
     made = run(arguments.input, view=arguments.view, **job_options(arguments))
-    if arguments.json:
-        print_json(made.as_dict())
-    else:
-        print(f"{made.records:,} {made.view}, fingerprint {made.fingerprint}, in {size_text(made.bytes)}")
+    shown = f"{made.records:,} {made.view}, fingerprint {made.fingerprint}, in {size_text(made.bytes)}"
+    print_result(arguments, made.as_dict(), shown)
     return 0
 
 
@@ -59,13 +57,13 @@ def _reconcile(arguments: argparse.Namespace) -> int:
         view=arguments.view,
         **job_options(arguments),
     )
-    if arguments.json:
-        print_json(made.as_dict())
-        return 0
-    print(f"{arguments.a} lacks {made.a_lacks:,} {made.view} that {arguments.b} has")
-    print(f"{arguments.b} lacks {made.b_lacks:,} {made.view} that {arguments.a} has")
+    lines = [
+        f"{arguments.a} lacks {made.a_lacks:,} {made.view} that {arguments.b} has",
+        f"{arguments.b} lacks {made.b_lacks:,} {made.view} that {arguments.a} has",
+    ]
     if made.bytes:
-        print(f"read {size_text(made.bytes_read)} of {size_text(made.bytes)} of indexes")
+        lines.append(f"read {size_text(made.bytes_read)} of {size_text(made.bytes)} of indexes")
+    print_result(arguments, made.as_dict(), *lines)
     return 0
 
 

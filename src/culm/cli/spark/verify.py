@@ -1,16 +1,29 @@
 """``culm spark``: verify, compare and select logs that are too large for one machine.
 
+Here are the commands that verify entries of stores and files, find forks in them and select from them, and the one that
+reports on a verification. The others have modules of their own.
+
 Spark is an optional package that takes seconds to import. So these modules import ``culm.spark`` inside their
 functions: ``culm --help`` works without it, and other commands start fast.
 """
 
+from __future__ import annotations
+
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from culm.bamboo.decimal import size_text
 from culm.cli.command import Commands
-from culm.cli.output import print_json
-from culm.cli.spark import forks, plan, reconcile, report, select, simulate
-from culm.cli.spark.options import add_place, add_signatures, job_options
+from culm.cli.nodeoptions import number
+from culm.cli.output import note, print_json, print_result, print_table
+from culm.cli.spark import plan, reconcile, simulate
+from culm.cli.spark.options import add_place, add_signatures, job_options, print_counts
+
+if TYPE_CHECKING:
+    from culm.spark.forks_job import Forks
+
+_SHOWN = 20  # forks in the table; the output folder has all
 
 
 def register(commands: Commands) -> None:
@@ -24,7 +37,31 @@ def register(commands: Commands) -> None:
         "--state", metavar="DIR", type=Path, help="verify only what is new since the last run with this state folder"
     )
     verify.add_argument("--forks", action="store_true", help="also write the proofs of forks")
-    for group in (forks, report, select, reconcile, plan, simulate):
+    forks = spark.add("forks", _forks, "find every fork, its proof, and how far each log is valid")
+    forks.add_argument("inputs", metavar="STORE_OR_FILE", nargs="+", help="stores, export files, Parquet of entries")
+    add_place(forks, without_spark="small inputs need no Spark")
+    add_signatures(forks)
+    report = spark.add("report", _report, "make a page and tables of what culm spark verify found")
+    report.add_argument(
+        "results", metavar="VERIFY_DIR|STATE", help="an output folder or a state folder of culm spark verify"
+    )
+    report.add_argument(
+        "--logs",
+        metavar="N",
+        type=number("number of logs"),
+        default=25,
+        help="show the coverage of the N largest logs and of the N with most problems (default: 25, at most 100)",
+    )
+    add_place(report, without_spark="up to 2 million entries need no Spark")
+    select = spark.add("select", _select, "select the entries of many requests at once")
+    select.add_argument(
+        "--input", metavar="STORE_OR_FILE", nargs="+", required=True, help="stores, export files, Parquet of entries"
+    )
+    select.add_argument("--requests", metavar="PATH", required=True, help="table: requester, author, log_id, ranges")
+    select.add_argument("--bundles", action="store_true", help="also write an export bundle for each requester")
+    add_place(select)
+    add_signatures(select)
+    for group in (reconcile, plan, simulate):
         group.register(spark)
 
 
@@ -32,8 +69,56 @@ def _verify(arguments: argparse.Namespace) -> int:
     from culm.spark.job import run  # noqa: PLC0415 - Spark is an extra
 
     summary = run(arguments.input, state=arguments.state, with_forks=arguments.forks, **job_options(arguments))
-    if arguments.json:
-        print_json(summary.as_dict())
-    else:
-        print(summary.table())
+    print_result(arguments, summary.as_dict(), summary.table())
     return 1 if summary.invalid or summary.forks or summary.rejects or summary.payload_mismatches else 0
+
+
+def _forks(arguments: argparse.Namespace) -> int:
+    from culm.spark.forks_job import run_forks  # noqa: PLC0415 - Spark is an extra
+
+    found = run_forks(arguments.inputs, **job_options(arguments))
+    if arguments.json:
+        print_json(found.as_dict())
+    else:
+        _print(found, arguments.output)
+    return 1 if found.forks or found.rejects else 0
+
+
+def _print(found: Forks, output: Path) -> None:
+    counts = {"entries": found.entries, "logs": found.logs, "forked logs": found.forks, "rejects": found.rejects}
+    if found.unproved:
+        counts["unproved forks"] = found.unproved
+    print_counts(counts)
+    if not found.first:
+        return
+    shown = found.first[:_SHOWN]
+    rows = [(fork.log, fork.position, fork.valid_to, fork.explain()) for fork in shown]
+    print()
+    print_table(("log", "forked at", "valid to", "proof"), rows, right=("forked at", "valid to"))
+    if found.forks > len(shown):
+        note(f"... and {found.forks - len(shown):,} more; all are in {output / 'forks'}")
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from culm.spark.report import PAGE, run  # noqa: PLC0415 - Spark is an extra
+
+    page = arguments.output / PAGE
+    made = run(arguments.results, logs=arguments.logs, **job_options(arguments))
+    if arguments.json:
+        print_json({**made.as_dict(), "page": str(page)})
+        return 0
+    print_counts({name: value for name, value in made.as_dict().items() if name not in ("page_bytes", "seconds")})
+    print(f"{page}: {size_text(made.page_bytes)}")
+    return 0
+
+
+def _select(arguments: argparse.Namespace) -> int:
+    from culm.spark.select.job import run_select  # noqa: PLC0415 - Spark is an extra
+
+    summary = run_select(arguments.input, arguments.requests, bundles=arguments.bundles, **job_options(arguments))
+    values = summary.as_dict()
+    if arguments.json:
+        print_json(values)
+    else:
+        print_counts({name: value for name, value in values.items() if name != "seconds"}, "number")
+    return 1 if summary.rejects or summary.unreadable else 0

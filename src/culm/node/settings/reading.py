@@ -92,21 +92,16 @@ class _Reader:
         except ValueError:  # Python refuses to read numbers of more than 4,300 digits.
             raise ConfigError(self._syntax("a number with thousands of digits")) from None
         found = defaults()
-        tables = {section.name: section for section in (LIMITS, PROPOSALS)}
-        for name, value in document.items():
-            if name in tables:
-                found = self._into(found, tables[name], (name,), self._table((name,), value))
-            elif name == PEERS.name:
-                continue
-            else:
-                self._known((), name, [key.name for key in NODE.keys] + [*tables, PEERS.name])
-        top = {name: value for name, value in document.items() if name not in tables and name != PEERS.name}
-        found = self._into(found, NODE, (), top)
+        peers = document.pop(PEERS.name, None)
+        for section in (LIMITS, PROPOSALS):
+            path = (section.name,)
+            found = self._into(found, section, path, self._table(path, document.pop(section.name, {})))
+        found = self._into(found, NODE, (), document)
         if found["clump"] is not None and found["clump_hex"] is not None:
             raise self._error(("clump_hex",), "give clump or clump_hex, not both")
-        if PEERS.name in document:
+        if peers is not None:
             origin = self._origin((PEERS.name,))
-            found = replace(found, peers=tuple(self._peers(found, document[PEERS.name])), peers_origin=origin)
+            found = replace(found, peers=tuple(self._peers(found, peers)), peers_origin=origin)
         return found
 
     def _into(self, found: Settings, section: Section, path: KeyPath, table: dict[str, Any]) -> Settings:
@@ -116,9 +111,14 @@ class _Reader:
 
     def _values(self, section: Section, path: KeyPath, table: dict[str, Any]) -> dict[str, Any]:
         keys = {key.name: key for key in section.keys}
+        tables = [inner.name for inner in (LIMITS, PROPOSALS, PEERS)] if section is NODE else []
         values = {}
         for name, value in table.items():
-            self._known(path, name, keys)
+            if name not in keys:
+                names = [*keys, *tables]
+                near = get_close_matches(name, names, 1)
+                hint = f"did you mean {near[0]}?" if near else "expected one of " + ", ".join(sorted(names))
+                raise self._error((*path, name), f"unknown setting; {hint}")
             try:
                 values[name] = read_value(keys[name].kind, value)
             except ValueError as error:
@@ -146,12 +146,6 @@ class _Reader:
         if not isinstance(value, dict):
             raise self._error(path, f"expected a table, not {shown(value)}")
         return value
-
-    def _known(self, path: KeyPath, name: str, names: Iterable[str]) -> None:
-        if name not in names:
-            near = get_close_matches(name, list(names), 1)
-            hint = f"did you mean {near[0]}?" if near else "expected one of " + ", ".join(sorted(names))
-            raise self._error((*path, name), f"unknown setting; {hint}")
 
     @cached_property
     def _lines(self) -> Lines:

@@ -17,24 +17,8 @@ class Full(Exception):
     """The most viewers are connected already."""
 
 
-class Viewer:
-    """A connected viewer and its queue; ``drop`` ends the connection at once."""
-
-    def __init__(self, drop: Callable[[], None]) -> None:
-        self._queue: asyncio.Queue[bytes] = asyncio.Queue(_ROOM)
-        self.drop = drop
-
-    def offer(self, message: bytes) -> bool:
-        """Put a message into the queue; False if the queue is full."""
-        try:
-            self._queue.put_nowait(message)
-        except asyncio.QueueFull:
-            return False
-        return True
-
-    async def next(self) -> bytes:
-        """The next message; an empty one is the last."""
-        return await self._queue.get()
+Viewer = asyncio.Queue[bytes]
+"""The messages that wait for a connected viewer; an empty one is the last."""
 
 
 class Hub:
@@ -42,37 +26,38 @@ class Hub:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._viewers: set[Viewer] = set()
+        self._viewers: dict[Viewer, Callable[[], None]] = {}
         self.dropped = 0
 
     def __len__(self) -> int:
         return len(self._viewers)
 
     def join(self, drop: Callable[[], None]) -> Viewer:
-        """Add a viewer; ``Full`` if the most viewers are connected."""
+        """Add a viewer, whose connection ``drop`` ends at once; ``Full`` if the most viewers are connected."""
         if len(self._viewers) >= self._most:
             raise Full
-        viewer = Viewer(drop)
-        self._viewers.add(viewer)
+        viewer = Viewer(_ROOM)
+        self._viewers[viewer] = drop
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
         """Remove a viewer, if it is still there."""
-        self._viewers.discard(viewer)
+        self._viewers.pop(viewer, None)
 
     def close(self) -> None:
         """Disconnect all viewers: with an empty message, or at once if a queue is full."""
-        for viewer in list(self._viewers):
-            self.leave(viewer)
-            if not viewer.offer(b""):
-                viewer.drop()
+        self.send(b"")
+        self._viewers.clear()
 
     def send(self, message: bytes) -> None:
         """Send a message to all viewers, and drop those whose queue is full."""
-        for viewer in [viewer for viewer in self._viewers if not viewer.offer(message)]:
-            self.dropped += 1
-            self.leave(viewer)
-            viewer.drop()
+        for viewer, drop in list(self._viewers.items()):
+            try:
+                viewer.put_nowait(message)
+            except asyncio.QueueFull:
+                self.dropped += 1
+                self.leave(viewer)
+                drop()
 
 
 def event(kind: str, value: Any) -> bytes:  # noqa: ANN401 - whatever JSON can say

@@ -8,8 +8,7 @@ has to pass four checks before it is answered:
 - The origin that the browser reports. Other sites can link to the page, but not load data from it.
 - The method. Only GET and HEAD are answered, because nothing here changes anything.
 - The token, if one is configured: in ``Authorization: Bearer``, or in a cookie. Opening ``/?token=...`` sets the
-cookie,
-  which scripts cannot read and requests of other sites do not carry.
+  cookie, which scripts cannot read and requests of other sites do not carry.
 
 Every answer has headers that forbid scripts, styles and pictures from elsewhere or inside the HTML, frames, and
 guessing of types. So even a log name that looks like HTML cannot run anything.
@@ -18,6 +17,7 @@ guessing of types. So even a log name that looks like HTML cannot run anything.
 import hashlib
 import hmac
 import secrets
+from importlib.resources import files
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -42,24 +42,6 @@ HEADERS = {
     "Cache-Control": "no-store",
     "Server": "culm",
 }
-
-_LOGIN = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Culm node</title>
-<link rel="icon" href="/favicon.svg">
-<link rel="stylesheet" href="/style.css">
-<body class="login">
-<main>
-<h1>This node asks for a token</h1>
-<p>The person who runs the node chose it (<code>--http-token-file</code> or <code>CULM_HTTP_TOKEN</code>).</p>
-<form action="/">
-<label>Token <input name="token" type="password" autocomplete="off" required autofocus></label>
-<button>Open</button>
-</form>
-</main>
-"""
 
 
 def _is_foreign(request: web.Request) -> bool:
@@ -138,5 +120,6 @@ class Guard:
     def _refused(request: web.Request) -> web.StreamResponse:
         headers = {"WWW-Authenticate": 'Bearer realm="culm"'}
         if request.path == "/":
-            return web.Response(status=401, text=_LOGIN, content_type="text/html", headers=headers)
+            login = files("culm.node.status").joinpath("page", "login.html").read_text()
+            return web.Response(status=401, text=login, content_type="text/html", headers=headers)
         return web.json_response({"error": "this page needs a token"}, status=401, headers=headers)

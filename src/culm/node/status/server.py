@@ -197,7 +197,7 @@ class StatusServer:
             first = event("overview", await self._now())
             await response.prepare(request)
             await response.write(first)
-            while message := await viewer.next():
+            while message := await viewer.get():
                 async with asyncio.timeout(self._settings.patience):
                     await response.write(message)
         except (TimeoutError, ConnectionError):

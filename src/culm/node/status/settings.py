@@ -63,10 +63,7 @@ class StatusSettings:
     @property
     def is_local(self) -> bool:
         """Whether only this machine can reach the page."""
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == _LOCAL_NAME
+        return self.host == _LOCAL_NAME or _is_loopback(self.host)
 
     def is_ours(self, host: str) -> bool:
         """Whether a request's ``Host`` is a name of this machine that no other site can point at it."""
@@ -74,9 +71,11 @@ class StatusSettings:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
             return False
-        if name in (self.host, _LOCAL_NAME):
-            return True
-        try:
-            return ip_address(name).is_loopback
-        except ValueError:
-            return False
+        return name in (self.host, _LOCAL_NAME) or _is_loopback(name)
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:  # a name, not an address
+        return False

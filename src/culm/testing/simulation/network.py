@@ -101,7 +101,7 @@ class Connection:
         error = OSError(number_of_error, os.strerror(number_of_error))  # Python picks the subclass for the number.
         self.loop.call_later(self.latency, self.ends[number].break_off, error)
 
-    def befall(self, fate: str, direction: int) -> None:  # noqa: C901 - one case a fate
+    def befall(self, fate: str, direction: int) -> None:
         """Let one of ``FATES`` happen now; ``direction`` is the pipe, 0 or 1, that it is about."""
         if self.is_broken or any(end.is_lost for end in self.ends):
             return
@@ -109,9 +109,8 @@ class Connection:
             fate = "reset"
         self.network.happened(f"connection: {fate}", f"connection {self.number} {fate}")
         if fate == "stall":
-            for pipe in self.pipes:
-                pipe.is_stalled = True
-            self.loop.call_later(self.network.random.uniform(0.1, 4.0), self._resume)
+            self.stall()
+            self.loop.call_later(self.network.random.uniform(0.1, 4.0), self.resume)
             return
         if fate == "garbled":
             self.pipes[direction].is_garbling = True
@@ -130,7 +129,13 @@ class Connection:
             if "told" in fate:
                 self.pipes[1 - direction].unheard = partial(self._tell_broken, 1 - direction)
 
-    def _resume(self) -> None:
+    def stall(self) -> None:
+        """Let nothing through until ``resume``."""
+        for pipe in self.pipes:
+            pipe.is_stalled = True
+
+    def resume(self) -> None:
+        """End a stall, unless the hosts are cut off from each other; what was under way arrives."""
         if not self.network.are_apart(*self.hosts):
             for pipe in self.pipes:
                 pipe.resume()
@@ -237,22 +242,19 @@ class Network:
         """Let nothing through between two addresses until ``join``."""
         self.apart.add(frozenset((one, other)))
         for connection in self._between(one, other):
-            for pipe in connection.pipes:
-                pipe.is_stalled = True
+            connection.stall()
 
     def join(self, one: str, other: str) -> None:
         """Let two addresses reach each other again; what was under way arrives."""
         self.apart.discard(frozenset((one, other)))
         for connection in self._between(one, other):
-            for pipe in connection.pipes:
-                pipe.resume()
+            connection.resume()
 
     def join_all(self) -> None:
         """Let all hosts reach each other again, and end all stalls."""
         self.apart.clear()
         for connection in self.connections.values():
-            for pipe in connection.pipes:
-                pipe.resume()
+            connection.resume()
 
     def break_all(self) -> None:
         """Reset every connection."""

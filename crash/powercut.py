@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from culm.store.payloads.folder import Folder
 from culm.store.schema import PayloadState
-from culm.testing.wal import span, wal_of
+from culm.testing.simulation.disk import span, wal_of
 
 if TYPE_CHECKING:
     import random

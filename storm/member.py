@@ -35,11 +35,6 @@ _LOOK_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
 
 
-def node_identity(number: int) -> Identity:
-    """The identity that a node is to its peers."""
-    return Identity(bytes([number + 1]) * 32)
-
-
 @dataclass(slots=True)
 class WatchedRoster(Roster):
     """A roster that also passes on how each session ends, with the error itself: ``told`` gets session, name, error."""
@@ -61,7 +56,7 @@ class Member:
         self.plan = plan
         self.name = "abcde"[plan.number]
         self.address = f"10.0.0.{plan.number + 1}"
-        self.identity = node_identity(plan.number)
+        self.identity = Identity(bytes([plan.number + 1]) * 32)
         self.policy = policy
         self.peers: list[PeerUrl] = []
         self.held_at_calm: dict[Log, list[int]] = {}  # payloads, when nothing was in the way any more

@@ -48,7 +48,7 @@ class LinkPlan:
     scheme: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class EventPlan:
     """Something happens ``at`` seconds from the beginning."""
 
@@ -104,9 +104,7 @@ def draw(seed: int) -> Plan:
     )
     seconds = random.uniform(5.0, 20.0)
     kinds = _kinds(random)
-    events = sorted(
-        (EventPlan(random.uniform(0.0, seconds), kind) for kind in kinds), key=lambda event: (event.at, event.kind)
-    )
+    events = sorted(EventPlan(random.uniform(0.0, seconds), kind) for kind in kinds)
     return Plan(
         seed,
         nodes,

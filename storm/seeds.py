@@ -115,27 +115,23 @@ def run_seeds(first: int, count: int) -> Sum:
     gc.collect()
     gc.freeze()  # every seed begins with a collection, which need not look at all modules again
     try:
-        _run_seeds(range(first, first + count), found)
+        for seed in range(first, first + count):
+            started = time.process_time()
+            try:
+                with _cpu_limit(_MOST_CPU):
+                    outcome = run_seed(seed)
+            except _TooLong:
+                found.failed[seed] = Failed(f"no end after {_MOST_CPU:g} s of CPU", 0.0)
+            else:
+                found.counts += outcome.counts
+                found.seconds += outcome.seconds
+                if outcome.failures:
+                    found.failed[seed] = outcome.failures[0]
+            found.seeds += 1
+            found.cpu += time.process_time() - started
     finally:
         gc.unfreeze()
     return found
-
-
-def _run_seeds(seeds: range, found: Sum) -> None:
-    for seed in seeds:
-        started = time.process_time()
-        try:
-            with _cpu_limit(_MOST_CPU):
-                outcome = run_seed(seed)
-        except _TooLong:
-            found.failed[seed] = Failed(f"no end after {_MOST_CPU:g} s of CPU", 0.0)
-        else:
-            found.counts += outcome.counts
-            found.seconds += outcome.seconds
-            if outcome.failures:
-                found.failed[seed] = outcome.failures[0]
-        found.seeds += 1
-        found.cpu += time.process_time() - started
 
 
 @contextmanager

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from culm.node.interests.policy import Policy
-from culm.ranges import RangeSet
 from culm.ranges.text import write_range
 from culm.store import PayloadState
 from storm.ledger import log_name
@@ -42,16 +41,11 @@ def wishes(policy: Policy) -> str:
     else:
         for what, ranges in policy.interests.items():
             name = log_name(what) if isinstance(what, tuple) else what.hex()[:6]
-            parts.append(f"{name} {range_text(ranges)}")
+            parts.append(f"{name} {'+'.join(map(write_range, ranges))}")
     parts += [f"own {key.hex()[:6]}" for key in sorted(policy.own)]
     parts += [f"not {key.hex()[:6]}" for key in sorted(policy.block_authors)]
     parts += [f"keeps {log_name(log)}" for log in sorted(policy.unshared)]
     return ", ".join(parts) or "nothing"
-
-
-def range_text(ranges: RangeSet) -> str:
-    """Some ranges."""
-    return "+".join(write_range(item) for item in ranges)
 
 
 def _held(seen: Seen) -> str:

@@ -61,7 +61,7 @@ class World:
         self.counts: Counter[str] = Counter()
         self.failures: list[Failed] = []
         self.ledger = Ledger()
-        self.loop = SimulatedLoop()  # type: ignore[abstract]
+        self.loop = SimulatedLoop()
         self.network = Network(self.loop, plan.random("network"), self.happened, self.counts)
         self.loop.network = self.network
         self._around = Host(self.loop, "world", "10.9.9.9", None, plan.random("world"))
@@ -128,6 +128,9 @@ class World:
             self.fail(str(error))
         except asyncio.CancelledError:
             pass
+        except RuntimeError:
+            if not self.failures:  # Otherwise ``fail`` has stopped the loop.
+                raise
         for member in self.members:
             member.watch.close()
         outcome = Outcome(self.counts, list(self.failures), self.loop.time() - started)

@@ -21,7 +21,7 @@ SOURCE = TESTS.parent / "src"
 _NAME = re.compile(r"[a-z_]+(\.[a-z_]+)*")
 
 TESTED_IN = {
-    "app/test_node": "app.interests app.names app.opening app.subscription app.syncing",
+    "app/test_node": "app.names app.opening app.subscription app.syncing",
     "bamboo/test_identity": "bamboo.keyfile",
     "bamboo/test_entry": "errors types",
     "bushbaby/test_connection": "bushbaby.events bushbaby.handshake bushbaby.limits bushbaby.messages"
@@ -31,7 +31,7 @@ TESTED_IN = {
     "cli/test_local": "cli.command cli.exchange cli.identity cli.logs cli.output",
     "cli/test_network": "cli.node cli.nodeoptions cli.policy node.home node.sync",
     "cli/test_spark_reconcile": "cli.spark.reconcile cli.spark.options",
-    "docs/test_site": "cli.reference node.settings.pages",
+    "docs/test_site": "cli.reference",
     "intervals/test_connection": "intervals.events intervals.limits intervals.proofs intervals.requester"
     " intervals.responder intervals.states intervals.turns"
     " intervals.agreement intervals.ours intervals.outbox intervals.theirs",
@@ -51,7 +51,7 @@ TESTED_IN = {
     "node/proposals/test_session": "node.proposals.options",
     "node/sharing/test_peering": "node.network.backoff node.sharing.penalties node.sharing.rates node.sharing.slots",
     "node/sharing/test_turns": "node.sharing.memory node.sharing.threads node.storage.worker",
-    "node/status/test_overview": "node.roster node.status.metrics",
+    "node/status/test_overview": "node.roster",
     "node/status/test_server": "node.status.events node.status.guard node.status.queries node.status.reader",
     "node/test_configuration": "node.config node.settings.kinds node.settings.lines node.settings.reading"
     " node.settings.schema",
@@ -98,7 +98,6 @@ TESTED_IN = {
     "store/recordindex/test_recordindex": "store.recordindex.compare store.recordindex.manifest"
     " store.recordindex.storage store.recordindex.writer",
     "store/records/test_views": "store.interface store.records.index",
-    "crash/test_crash": "testing.wal",
     "intervals/test_storm": "testing.memory",
     "node/sessions/test_arrivals": "node.sessions.storing transfer.events transfer.source",
 }

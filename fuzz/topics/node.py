@@ -16,7 +16,7 @@ from culm.node.interests.policy import PolicyFile
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.roster import Roster
 from culm.node.settings import SECTIONS, Key, Section, Settings, example, load
-from culm.node.settings.pages import written
+from culm.node.settings.schema import written
 from culm.node.status import queries
 from culm.node.status.server import StatusServer
 from culm.node.status.settings import StatusSettings

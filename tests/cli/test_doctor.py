@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from culm import Identity, SQLiteStore
-from culm.cli import doctor
-from culm.node.home import Home
 from culm.testing import build_log
 
 if TYPE_CHECKING:
@@ -138,14 +136,16 @@ def test_forks(culm: Culm) -> None:
 
 def test_the_clock_and_the_disk(culm: Culm, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that was never set or was set back, and a disk without room, are problems; little room is a note."""
-    home = Home(culm.home)
-    assert [finding.level for finding in doctor._clock(home, 1000.0)] == ["problem"]
-    assert [finding.level for finding in doctor._clock(home, time.time() - 7200)] == ["problem"]
-    assert [finding.level for finding in doctor._clock(home)] == ["ok"]
+    now = time.time()
+    for clock, expected in ((1000.0, ["clock"]), (now - 7200, ["clock"]), (now, [])):
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time", lambda clock=clock: clock)
+            assert expected == problems(culm)
     for free, level in ((10**6, "problem"), (2 * 10**8, "note"), (10**12, "ok")):
         usage = (10**12, 10**12 - free, free)
         monkeypatch.setattr(shutil, "disk_usage", lambda _, usage=usage: _Usage(*usage))
-        assert next(iter(doctor._disk(home))).level == level
+        findings = culm("doctor", "--json").json["findings"]
+        assert [level] == [finding["level"] for finding in findings if finding["check"] == "disk"]
 
 
 class _Usage:

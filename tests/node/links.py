@@ -54,7 +54,7 @@ class World:
     """
 
     def __init__(self) -> None:
-        self.loop = SimulatedLoop()  # type: ignore[abstract]
+        self.loop = SimulatedLoop()
         calm = Weather(latency=0.001)
         self.network = Network(self.loop, Random(1), lambda *_: None, Counter(), calm)
         self.host = Host(self.loop, "here", HERE, None, Random(2))

@@ -44,7 +44,7 @@ class Two:
     """Two hosts on a network; ``b`` sends back what it gets, and says how a connection ended."""
 
     def __init__(self, weather: Weather | None = None) -> None:
-        self.loop = SimulatedLoop()  # type: ignore[abstract]
+        self.loop = SimulatedLoop()
         self.told: list[str] = []
         self.network = Network(self.loop, Random(1), lambda name, _: self.told.append(name), Counter())
         self.loop.network = self.network
@@ -286,7 +286,7 @@ def test_a_machine_that_sleeps() -> None:
 def test_the_loop_tells_of_what_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Callbacks that make callbacks while time stands still, and a wait for nothing, end the run."""
     monkeypatch.setattr("culm.testing.simulation.loop._MOST_AT_ONCE", 1000)
-    loop = SimulatedLoop()  # type: ignore[abstract]
+    loop = SimulatedLoop()
 
     async def spin() -> None:
         while True:

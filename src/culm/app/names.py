@@ -1,10 +1,13 @@
-"""The forms in which programs can name authors and logs, or give payloads, each read into one form."""
+"""The forms in which programs name authors, logs and ranges, or give payloads, each read into one form."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.bamboo.varu64 import MAX_U64
 from culm.errors import ConfigError
+from culm.node.interests.policy import Policy
+from culm.ranges import Range, RangeSet, size_limits
 from culm.store.values import Bytes
 from culm.types import Log
 from culm.wire.places import parse_author, parse_log
@@ -52,3 +55,33 @@ def pieces_of(payload: Payload | Iterable[Bytes]) -> Iterable[Bytes]:
     if isinstance(payload, bytes | bytearray | memoryview):
         return [payload]
     return payload
+
+
+What = bytes | tuple[bytes, int]
+
+
+def make_range(first: int, last: int | None, *, sparse: bool, min_payload: int, max_payload: int | None) -> Range:
+    """A range from the arguments of ``Node.follow``; sizes in bytes, both included. ``ConfigError`` if it is empty."""
+    if max_payload is not None and not 0 <= min_payload <= max_payload:
+        raise ConfigError(f"no payload has from {min_payload} to {max_payload} bytes")
+    least, limit = size_limits(min_payload, max_payload)
+    try:
+        return Range(first, last, sparse=sparse, least_size=least, size_limit=limit)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def followed(policy: Policy, what: What, item: Range, *, add: bool) -> Policy:
+    """The policy with one more interest. ``add`` keeps the ranges that are followed already; else they are replaced."""
+    interests = dict(policy.interests or {})
+    before = interests.get(what)
+    interests[what] = before.add(item) if add and before is not None else RangeSet([item])
+    return replace(policy, interests=interests)
+
+
+def unfollowed(policy: Policy, what: What | Log) -> Policy:
+    """The policy without an interest; ``ConfigError`` if the policy does not have it."""
+    interests = dict(policy.interests or {})
+    if interests.pop(what, None) is None:
+        raise ConfigError("the node does not follow this author or log")
+    return replace(policy, interests=interests)

@@ -15,8 +15,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from culm.app import names, opening, syncing
-from culm.app.interests import followed, make_range, unfollowed
-from culm.app.names import AuthorName, LogName, Payload
+from culm.app.names import AuthorName, LogName, Payload, followed, make_range, unfollowed
 from culm.app.opening import Quarters
 from culm.app.subscription import Subscription
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity
@@ -404,16 +403,18 @@ class Node:
 
         ``ConfigError`` if the numbers are not a range.
         """
-        key = names.author_of(author)
-        what = key if log_id is None else names.log_of((key, log_id), self.author)
+        what = self._what(author, log_id)
         item = make_range(first, last, sparse=sparse, min_payload=min_payload, max_payload=max_payload)
         await self.change_policy(lambda policy: followed(policy, what, item, add=add))
 
     async def unfollow(self, author: AuthorName, log_id: int | None = None) -> None:
         """Stop asking for an author or log; its entries stay. ``ConfigError`` if the node does not follow it."""
-        key = names.author_of(author)
-        what = key if log_id is None else names.log_of((key, log_id), self.author)
+        what = self._what(author, log_id)
         await self.change_policy(lambda policy: unfollowed(policy, what))
+
+    def _what(self, author: AuthorName, log_id: int | None) -> bytes | Log:
+        key = names.author_of(author)
+        return key if log_id is None else names.log_of((key, log_id), self.author)
 
     async def follow_everything(self) -> None:
         """Forget all that the node follows: ask peers for everything, as a new node does."""

@@ -59,8 +59,7 @@ def in_home(
             home.add_identity(identity or DEFAULT_IDENTITY, Identity.create(), passphrase)
         identity = home.identity(identity, None if passphrase is None else lambda _: passphrase)
     if clump is None:
-        settings = home.settings(None)
-        clump = bytes.fromhex(settings["clump_hex"]) if settings["clump_hex"] else settings["clump"]
+        clump = home.settings(None).clump
     own = home.own_authors() | {identity.public}
     return Quarters(identity, home.store_path, own, _bytes(clump), home.policy_file)
 

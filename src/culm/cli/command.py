@@ -88,7 +88,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except CulmError as error:
-        return _failed(error)
+        print("culm:", " ".join(str(error).split()), file=sys.stderr)
+        if isinstance(error, NetworkError | ProtocolError):
+            return EXIT_NETWORK
+        return EXIT_CALL if isinstance(error, ConfigError) else EXIT_DATA
     except KeyboardInterrupt:
         print("culm: interrupted; everything stored so far is kept", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -102,12 +105,3 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"culm: {where}{error.strerror or error}", file=sys.stderr)
         return EXIT_DATA
     return code
-
-
-def _failed(error: CulmError) -> int:
-    print("culm:", " ".join(str(error).split()), file=sys.stderr)
-    if isinstance(error, ConfigError):
-        return EXIT_CALL
-    if isinstance(error, NetworkError | ProtocolError):
-        return EXIT_NETWORK
-    return EXIT_DATA

@@ -14,7 +14,7 @@ from culm.cli.command import Commands
 from culm.cli.nodeoptions import add_serving, settings_of
 from culm.cli.output import note, print_json, print_table
 from culm.node.settings import SECTIONS, Key, Settings, example
-from culm.node.settings.pages import written
+from culm.node.settings.schema import written
 
 
 def register(commands: Commands) -> None:

@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from culm.bamboo.keyfile import is_sealed, load_identity, public_key, read_private
 from culm.cli.command import Commands
-from culm.cli.nodeoptions import has_clump
 from culm.cli.output import counted, print_result
 from culm.errors import ConfigError, CulmError
 from culm.node.config import PeerSettings
@@ -42,22 +42,15 @@ _SLACK_SECONDS = 120.0  # A file may be newer than the clock by this much: clock
 class Finding:
     """The result of a check. ``level``: "ok", "note" (worth knowing) or "problem". ``todo``: what to do, or empty."""
 
-    check: str
     level: str
+    check: str
     what: str
     todo: str = ""
 
 
-def _problem(check: str, what: str, todo: str) -> Finding:
-    return Finding(check, "problem", what, todo)
-
-
-def _note(check: str, what: str, todo: str) -> Finding:
-    return Finding(check, "note", what, todo)
-
-
-def _ok(check: str, what: str) -> Finding:
-    return Finding(check, "ok", what)
+_problem = partial(Finding, "problem")
+_note = partial(Finding, "note")
+_ok = partial(Finding, "ok")
 
 
 def register(commands: Commands) -> None:
@@ -270,7 +263,7 @@ def _misconfigured(home: Home, settings: Settings) -> Iterator[Finding]:
             )
     urls = [*settings["listen"], *(peer.url for peer in settings.peers)]
     bushbaby = [url for url in urls if scheme_of(url).needs_clump]
-    if bushbaby and not has_clump(settings):
+    if bushbaby and settings.clump is None:
         yield _problem("configuration", f"{bushbaby[0]} needs a clump", 'set clump = "NAME" in culm.toml')
 
 
@@ -290,8 +283,8 @@ def _disk(home: Home) -> Iterator[Finding]:
         yield _problem("disk", f"this user cannot write to {home.path}", "run culm as the user who owns the home")
 
 
-def _clock(home: Home, now: float | None = None) -> Iterator[Finding]:
-    now = time.time() if now is None else now
+def _clock(home: Home) -> Iterator[Finding]:
+    now = time.time()
     written = max(path.stat().st_mtime for path in (home.store_path, home.path))
     if now < _EARLIEST:
         yield _problem("clock", "the clock was never set", "set the clock, for example over the network (NTP)")

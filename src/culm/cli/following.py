@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from culm.app.interests import followed
+from culm.app.names import followed
 from culm.bamboo import MAX_U64
 from culm.cli.command import Commands
 from culm.cli.nodeoptions import add_clump, add_sizes, chosen_clump, clump_text, number, parse_what

@@ -26,7 +26,6 @@ from culm.cli.nodeoptions import (
     add_proposals,
     add_serving,
     add_sizes,
-    clump_of,
     node_config,
     number,
     settings_of,
@@ -63,7 +62,6 @@ _ONLY_WITH = {
     ("intervals",): ("newest", "newest_first", "unverified", "fork", "anchor"),
     ("proposals",): ("greedy", "window", "profile", "mandatory", "notify_only", "notify_above"),
 }
-_NOT_GIVEN: tuple[object, ...] = (None, False, [], "default", "normal")  # the values of these options by default
 
 
 def register(commands: Commands) -> None:
@@ -141,7 +139,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     if arguments.index is not None:
         return _serve_index(arguments, settings)
     home = Home.find(arguments.home)
-    watch = ChoicesWatch(home.policy_file, clump_of(settings), adapting(arguments, home, settings))
+    watch = ChoicesWatch(home.policy_file, settings.clump or b"", adapting(arguments, home, settings))
     needs_clump = any(scheme_of(url).needs_clump for url in [*listen, *peers])
     config = node_config(settings, watch.start(), needs_clump=needs_clump)
     with home.store() as store:
@@ -208,7 +206,7 @@ def _sync(arguments: argparse.Namespace) -> int:
     start_logging(settings)
     url: PeerUrl = arguments.url
     home = Home.find(arguments.home)
-    policy = adapting(arguments, home, settings)(home.policy_file.load(clump_of(settings)))
+    policy = adapting(arguments, home, settings)(home.policy_file.load(settings.clump or b""))
     scheme = scheme_of(url)
     config, _ = node_config(settings, policy, needs_clump=scheme.needs_clump).for_peer(url)
     _check_options(arguments, url)
@@ -226,11 +224,15 @@ def _sync(arguments: argparse.Namespace) -> int:
 def _check_options(arguments: argparse.Namespace, url: PeerUrl) -> None:
     """Raise ``ConfigError`` for an option that the peer's protocol does not have."""
     for schemes, names in _ONLY_WITH.items():
-        given = [name for name in names if getattr(arguments, name) not in _NOT_GIVEN]
+        given = [name for name in names if _is_given(getattr(arguments, name))]
         if given and url.scheme not in schemes:
             option = "AUTHOR/LOG" if given[0] == "logs" else f"--{given[0].replace('_', '-')}"
             peers = " and ".join(f"{scheme}://" for scheme in schemes)
             raise ConfigError(f"{option} works with {peers} peers only; this address is {url.scheme}://")
+
+
+def _is_given(value: object) -> bool:
+    return not (value is None or value is False or value in ([], "default", "normal"))
 
 
 def _options_for_once(arguments: argparse.Namespace, options: ProposalOptions) -> ProposalOptions:

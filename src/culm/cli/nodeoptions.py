@@ -148,26 +148,14 @@ def _limits(texts: list[str]) -> dict[str, Any]:
     return {f"limits.{name}": getattr(part, name) for part in parts for name in names if hasattr(part, name)}
 
 
-def clump_of(settings: Settings) -> bytes:
-    """The clump; empty if none is given, because most protocols have none."""
-    if settings["clump"] is not None:
-        return settings["clump"].encode("utf-8", errors="surrogateescape")  # type: ignore[no-any-return]
-    return bytes.fromhex(settings["clump_hex"] or "")
-
-
-def has_clump(settings: Settings) -> bool:
-    """Whether a clump is given, even if it is empty."""
-    return settings["clump"] is not None or settings["clump_hex"] is not None
-
-
 def chosen_clump(arguments: argparse.Namespace) -> bytes:
     """The clump of a command that needs one; ``ConfigError`` if none is given."""
-    settings = settings_of(arguments)
-    if not has_clump(settings):
+    clump = settings_of(arguments).clump
+    if clump is None:
         raise ConfigError(
             "this command needs a clump: give --clump NAME, or set clump in culm.toml (--clump '' for none)"
         )
-    return clump_of(settings)
+    return clump
 
 
 def clump_text(clump: bytes) -> str:
@@ -203,9 +191,9 @@ def adapting(arguments: argparse.Namespace, home: Home, settings: Settings) -> C
 
 def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> NodeConfig:
     """The configuration of a node; ``ConfigError`` if one of its protocols needs a clump and none is given."""
-    if needs_clump and not has_clump(settings):
+    if needs_clump and settings.clump is None:
         raise ConfigError("bushbaby:// needs a clump: give --clump NAME, or set clump in culm.toml")
-    config = NodeConfig(clump_of(settings))
+    config = NodeConfig(settings.clump or b"")
     greedy, window, profile = (settings[f"proposals.{key.name}"] for key in PROPOSALS.keys)
     return replace(
         config,

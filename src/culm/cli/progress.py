@@ -128,7 +128,17 @@ def sync_progress(
 ) -> Iterator[Callable[[SessionStats], None]]:
     """A function to call with the counts of a sync, which shows them as a bar, or with ``--json`` as lines."""
     if arguments.json:
-        yield _Lines(clock)
+        meter, printed = Meter(clock), clock()
+
+        def tell(stats: SessionStats) -> None:
+            nonlocal printed
+            entries, total = _entries(stats)
+            reading = meter.read(entries, stats.bytes_received + stats.bytes_sent, total)
+            if clock() - printed >= _LINE_SECONDS:
+                printed = clock()
+                print_json(_line(reading, stats))
+
+        yield tell
         return
     with progress_bar(title) as bar:
 
@@ -145,33 +155,14 @@ def _entries(stats: SessionStats) -> tuple[int, int | None]:
     return done, max(done, stats.missing + stats.entries_sent) if stats.missing else None
 
 
-class _Lines:
-    """Prints lines of JSON, at most one a second."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._meter = Meter(clock)
-        self._printed = clock()
-
-    def __call__(self, stats: SessionStats) -> None:
-        """Print a line if the last one is old enough."""
-        entries, total = _entries(stats)
-        reading = self._meter.read(entries, stats.bytes_received + stats.bytes_sent, total)
-        if self._clock() - self._printed < _LINE_SECONDS:
-            return
-        self._printed = self._clock()
-        print_json(
-            {
-                "type": "progress",
-                "seconds": round(reading.seconds, 3),
-                "entries": reading.entries,
-                "entries_total": reading.total,
-                "entries_received": stats.entries_received,
-                "entries_sent": stats.entries_sent,
-                "bytes_received": stats.bytes_received,
-                "bytes_sent": stats.bytes_sent,
-                "payload_bytes": stats.payload_bytes,
-                "bytes_per_second": None if reading.bytes_per_second is None else round(reading.bytes_per_second),
-                "seconds_left": None if reading.seconds_left is None else round(reading.seconds_left, 1),
-            }
-        )
+def _line(reading: Reading, stats: SessionStats) -> dict[str, object]:
+    names = ("entries_received", "entries_sent", "bytes_received", "bytes_sent", "payload_bytes")
+    return {
+        "type": "progress",
+        "seconds": round(reading.seconds, 3),
+        "entries": reading.entries,
+        "entries_total": reading.total,
+        **{name: getattr(stats, name) for name in names},
+        "bytes_per_second": None if reading.bytes_per_second is None else round(reading.bytes_per_second),
+        "seconds_left": None if reading.seconds_left is None else round(reading.seconds_left, 1),
+    }

@@ -12,8 +12,7 @@ from culm.errors import NetworkError
 from culm.node.network.urls import PeerUrl
 from culm.node.roster import Roster
 from culm.node.status import holdings
-from culm.node.status.metrics import NodeCollector, metrics_text
-from culm.node.status.overview import MOST_SESSIONS, Rates, overview
+from culm.node.status.overview import MOST_SESSIONS, NodeCollector, Rates, metrics_text, overview
 from culm.wire.places import author_text
 from tests.node.status.serving import ME, PLACE, a_talk
 

@@ -1,12 +1,11 @@
 """``culm.toml``: the configuration of a node, from one schema.
 
-``schema`` has every key with its kind, its default and its meaning. ``reading`` checks a file against it, and ``pages``
-makes the commented example and the table of the docs from it. So a key that is added there is read, checked and
-documented at once.
+``schema`` has every key with its kind, its default and its meaning, and makes the commented example and the tables of
+the docs from them. ``reading`` checks a file against it, and the command line makes options of it. So a key that is
+added there is read, checked and documented at once.
 """
 
-from culm.node.settings.pages import example, tables
 from culm.node.settings.reading import Settings, load
-from culm.node.settings.schema import SECTIONS, Key, Section
+from culm.node.settings.schema import SECTIONS, Key, Section, example, tables
 
 __all__ = ["SECTIONS", "Key", "Section", "Settings", "example", "load", "tables"]

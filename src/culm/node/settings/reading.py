@@ -39,6 +39,13 @@ class Settings:
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - each has its own kind
         return self.values[name]
 
+    @property
+    def clump(self) -> bytes | None:
+        """The clump, which may be empty; None if none is given, because most protocols have none."""
+        if self["clump"] is not None:
+            return self["clump"].encode("utf-8", errors="surrogateescape")  # type: ignore[no-any-return]
+        return None if self["clump_hex"] is None else bytes.fromhex(self["clump_hex"])
+
     def origin(self, name: str) -> str:
         """The origin of a setting's value: file and line, "command line" or "default"."""
         return self.origins.get(name, DEFAULT)

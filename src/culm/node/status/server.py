@@ -22,8 +22,7 @@ from culm.node.roster import Roster
 from culm.node.status import holdings, queries
 from culm.node.status.events import HEARTBEAT, Full, Hub, event
 from culm.node.status.guard import Guard
-from culm.node.status.metrics import NodeCollector, metrics_text
-from culm.node.status.overview import Rates, overview
+from culm.node.status.overview import NodeCollector, Rates, metrics_text, overview
 from culm.node.status.queries import QUESTIONS, Query, Question
 from culm.node.status.reader import Reader, TooBusy
 from culm.node.status.settings import StatusSettings

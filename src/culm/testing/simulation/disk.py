@@ -9,6 +9,7 @@ the host begins.
 
 import resource
 import sqlite3
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,6 @@ from random import Random
 from typing import TypeVar
 
 from culm.errors import StoreError
-from culm.testing.wal import span
 
 T = TypeVar("T")
 Image = dict[str, bytes]
@@ -26,8 +26,10 @@ outlive the processes that use it."""
 STORE = "store.db"
 _WAL = STORE + "-wal"
 _SHARED_MEMORY = STORE + "-shm"
-_HEADER = 32  # Bytes of a WAL file's header,
-_FRAME = 4096 + 24  # and of one frame: a page with the header in front of it.
+_HEADER, _FRAME_HEAD = 32, 24  # Bytes of a WAL file's header, and of the one in front of each page in it.
+_FRAME = 4096 + _FRAME_HEAD
+_SALTS = slice(32, 40)  # In the shared-memory file: two numbers that name the WAL file which it is about.
+_BACKFILL_ATTEMPTED = 128  # There: how many frames have been, or are being, copied into the database.
 
 
 class Disk:
@@ -160,3 +162,41 @@ def _files_up_to(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+# -- the WAL file ----------------------------------------------------------------------------------------------------
+
+
+def wal_of(store: Path) -> Path:
+    """The store's WAL file."""
+    return store.with_name(store.name + "-wal")
+
+
+def span(store: Path) -> tuple[int, int] | None:
+    """The offsets between which the WAL file may end after a power cut; None if nothing may be missing, or is known.
+
+    A test must not take away what SQLite knows to be on the disk, because then it would find faults that cannot happen.
+    SQLite syncs the WAL before it copies frames into the database, and notes in the shared-memory file how far copying
+    has come. So everything up to there is safe, and the rest may be missing. If the shared-memory file belongs to
+    another WAL file, or a killed program had not filled it in, nothing is known.
+    """
+    try:
+        wal = wal_of(store).read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(wal) < _HEADER + _FRAME_HEAD:
+        return None
+    page_size = int.from_bytes(wal[8:12], "big")
+    salts = wal[16:24]
+    end = _HEADER
+    while wal[end + 8 : end + 16] == salts and end + _FRAME_HEAD + page_size <= len(wal):
+        end += _FRAME_HEAD + page_size
+    try:
+        shared = store.with_name(store.name + "-shm").read_bytes()
+        (copied,) = struct.unpack_from("=I", shared, _BACKFILL_ATTEMPTED)
+    except (FileNotFoundError, struct.error):
+        return None
+    if shared[_SALTS] != salts:
+        return None
+    first = _HEADER + copied * (_FRAME_HEAD + page_size)
+    return (first, end) if first < end else None

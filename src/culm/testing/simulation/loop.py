@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import sys
 from asyncio import sslproto
-from asyncio.events import _set_running_loop
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
@@ -70,29 +68,31 @@ class _Callback(asyncio.TimerHandle):
         self._run()
 
 
-class SimulatedLoop(asyncio.AbstractEventLoop):
+class SimulatedLoop(asyncio.BaseEventLoop):
     """The loop. ``complaints`` has the contexts of errors that nobody handled; asyncio would have logged them.
 
     ``network`` makes connections and servers, ``thread`` makes a thread for a call. Set both before the program uses
-    them.
+    them. What happens to a loop as a whole, such as ``stop`` and ``close``, is asyncio's.
     """
 
     network: Any
     thread: Callable[[], Executor]
 
     def __init__(self) -> None:
+        super().__init__()
+        self.set_debug(False)  # Debugging reads real clocks.
         self.complaints: list[dict[str, Any]] = []
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._now = _START
         self._ready: deque[_Callback] = deque()
-        self._timers: list[tuple[float, int, _Callback]] = []
+        self._scheduled: list[tuple[float, int, _Callback]] = []
         self._count = 0
         self._cancelled = 0  # Timers that were cancelled and are still in the heap.
         self._frozen: deque[_Callback] = deque()
         self._since_jump = 0
-        self._is_running = False
-        self._is_closed = False
-        self._is_stopped = False
+
+    def __del__(self) -> None:
+        """Nothing: asyncio warns of a loop that nobody closed, because of its sockets, and this loop has none."""
 
     # -- time and callbacks ------------------------------------------------------------------------------------
 
@@ -120,14 +120,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Call something when the clock shows ``when``."""
         handle = _Callback(when, callback, args, self, context)
         self._count += 1
-        heapq.heappush(self._timers, (when, self._count, handle))
+        heapq.heappush(self._scheduled, (when, self._count, handle))
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:  # noqa: ARG002 - handles call this
         self._cancelled += 1
-        if self._cancelled > 100 and self._cancelled > len(self._timers) // 2:
-            self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
-            heapq.heapify(self._timers)
+        if self._cancelled > 100 and self._cancelled > len(self._scheduled) // 2:
+            self._scheduled = [timer for timer in self._scheduled if not timer[2].cancelled()]
+            heapq.heapify(self._scheduled)
             self._cancelled = 0
 
     def thaw(self) -> None:
@@ -135,9 +135,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         waiting, self._frozen = self._frozen, deque()
         self._ready.extend(waiting)
 
-    def _run_some(self) -> None:  # noqa: C901 - a loop's own loop
+    def _run_once(self) -> None:  # noqa: C901 - a loop's own loop
         """Run what is due now. If nothing is, let the clock jump to the next timer first."""
-        timers = self._timers
+        timers = self._scheduled
         if not self._ready:
             while timers and timers[0][2].cancelled():
                 heapq.heappop(timers)
@@ -156,77 +156,26 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 continue
             self._since_jump += 1
             handle.run()
-            if self._is_stopped:
+            if self._stopping:
                 return
         if self._since_jump > _MOST_AT_ONCE:
             raise Spinning(f"{self._since_jump} callbacks have run without the clock moving")
 
     # -- running -----------------------------------------------------------------------------------------------
 
-    def run_until_complete(self, future: Any) -> Any:
-        """Run until a coroutine or future is done, and return its result; None if ``stop`` was called before."""
-        awaited = asyncio.ensure_future(future, loop=self)
-        self._run(awaited.done)
-        return awaited.result() if awaited.done() else None
-
-    def stop(self) -> None:
-        """Let ``run_until_complete`` return after the running callback."""
-        self._is_stopped = True
-
-    def _run(self, is_over: Callable[[], bool]) -> None:
-        hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(finalizer=self._finalize)
-        _set_running_loop(self)
-        self._is_running = True
-        try:
-            while not is_over() and not self._is_stopped:
-                self._run_some()
-        finally:
-            self._is_running = False
-            _set_running_loop(None)
-            sys.set_asyncgen_hooks(*hooks)
-
     def wind_up(self) -> None:
         """Cancel all tasks until they end, or until it is no use; what they complain of is dropped."""
-        self._is_stopped, self._since_jump = False, 0
+        self._since_jump, self._stopping = 0, False
         with suppress(Stalled, Spinning):
             for _ in range(_MOST_ENDINGS):
-                for task in list(self._tasks):
-                    task.cancel()
-                end = self._now + 30.0
-                self._run(lambda: not self._tasks or self._now > end)  # noqa: B023 - called at once
                 if not self._tasks:
                     break
+                for task in list(self._tasks):
+                    task.cancel()
+                self.run_until_complete(asyncio.wait(list(self._tasks), timeout=30.0))
         self.complaints.clear()
 
-    def _finalize(self, generator: AsyncGenerator[Any, Any]) -> None:
-        if not self._is_closed:
-            self.call_soon(self.create_task, generator.aclose())
-
-    def is_running(self) -> bool:
-        """Whether the loop runs."""
-        return self._is_running
-
-    def is_closed(self) -> bool:
-        """Whether ``close`` was called."""
-        return self._is_closed
-
-    def close(self) -> None:
-        """Drop all callbacks that wait."""
-        self._is_closed = True
-        self._ready.clear()
-        self._timers.clear()
-        self._frozen.clear()
-
-    def get_debug(self) -> bool:
-        """False, because asyncio's debugging reads real clocks."""
-        return False
-
     # -- futures and tasks -------------------------------------------------------------------------------------
-
-    def create_future(self) -> asyncio.Future[Any]:
-        """A future."""
-        return asyncio.Future(loop=self)
 
     def create_task(  # type: ignore[override]
         self,

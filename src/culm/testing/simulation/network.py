@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 from culm.testing.simulation.host import Host
@@ -167,33 +168,23 @@ class _Listener:
     context: Context
 
 
-@dataclass(slots=True)
-class _Socket:
-    """A listening socket, as far as servers are asked for theirs."""
-
-    place: tuple[str, int]
-
-    def getsockname(self) -> tuple[str, int]:
-        """Address and port."""
-        return self.place
-
-
 class SimulatedServer(asyncio.AbstractServer):
     """A listener. By the time it is closed, its address may belong to the next life of its host."""
 
     def __init__(self, network: Network, place: tuple[str, int], listener: _Listener) -> None:
         self._network = network
         self._listener = listener
-        self.sockets = [_Socket(place)]
+        self._place = place
+        self.sockets = [SimpleNamespace(getsockname=lambda: place)]  # as far as servers are asked for theirs
 
     def close(self) -> None:
         """Take no more connections."""
         if self.is_serving():
-            del self._network.listeners[self.sockets[0].place]
+            del self._network.listeners[self._place]
 
     def is_serving(self) -> bool:
         """Whether connections are taken."""
-        return self._network.listeners.get(self.sockets[0].place) is self._listener
+        return self._network.listeners.get(self._place) is self._listener
 
     async def wait_closed(self) -> None:
         """Return at once, because closing takes no time here."""

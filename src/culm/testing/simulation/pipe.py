@@ -105,7 +105,8 @@ class Pipe:
                 size = min(size, self.cut_at - self.carried)
                 if size <= 0:
                     self._waiting.appendleft(data)
-                    self._at_cut()
+                    self.cut_at = None  # The last byte that gets through is on its way.
+                    self._loop.call_at(max(self._last, self._loop.time()), self._cut)
                     return
             if size < len(data):
                 self._waiting.appendleft(data[size:])
@@ -117,11 +118,6 @@ class Pipe:
         if self._ends and not self._waiting:
             self._ends = False
             self._send(None)
-
-    def _at_cut(self) -> None:
-        """The last byte that gets through is on its way."""
-        self.cut_at = None
-        self._loop.call_at(max(self._last, self._loop.time()), self._cut)
 
     def _cut(self) -> None:
         self.cut()

@@ -64,10 +64,6 @@ class SimulatedTransport(_FlowControlMixin):
         """Whether it is closed, or about to be."""
         return self._is_closing
 
-    def is_reading(self) -> bool:
-        """Whether data is handed on as it comes."""
-        return not self._is_paused and not self._is_closing
-
     def pause_reading(self) -> None:
         """Keep what arrives until ``resume_reading``."""
         self._is_paused = True
@@ -91,10 +87,6 @@ class SimulatedTransport(_FlowControlMixin):
         self._outgoing.write(bytes(data))
         self.most_queued = max(self.most_queued, self._outgoing.queued)
         self._maybe_pause_protocol()  # type: ignore[attr-defined]
-
-    def can_write_eof(self) -> bool:
-        """True, also with TLS above it."""
-        return True
 
     def write_eof(self) -> None:
         """End writing behind what is queued. Reading goes on."""

@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 
 from culm import SQLiteStore
-from culm.cli.home import Home
+from culm.node.home import Home
 from culm.store.files import EntryRecord, read_records
 
 LOGS = {1: 700, 2: 600, 3: 699}  # log id: entries; one more entry holds the large payload

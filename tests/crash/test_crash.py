@@ -20,7 +20,8 @@ from culm.bamboo import Identity
 from culm.errors import Place
 from culm.store import SQLiteStore
 from culm.store.payloads.folder import Folder
-from culm.testing import build_log, wal
+from culm.testing import build_log
+from culm.testing.simulation import disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,9 +190,9 @@ def test_what_may_be_cut(tmp_path: Path) -> None:
         store.append(AUTHOR, 1, [b"one"])
         powercut.copy_store(path, copy)
 
-    assert wal.span(copy) is not None
+    assert disk.span(copy) is not None
     shared = copy.with_name("store.db-shm")
     shared.write_bytes(bytes(20_480))  # as of a program that was killed while it made it anew
-    assert wal.span(copy) is None
+    assert disk.span(copy) is None
     shared.unlink()
-    assert wal.span(copy) is None
+    assert disk.span(copy) is None

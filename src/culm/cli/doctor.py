@@ -89,10 +89,9 @@ def _examined(home: Home, config: str | None, *, peers: bool) -> Iterator[Findin
     settings: Settings | None = None
     try:
         settings = home.settings(config)
+        yield from _configuration(home, settings)
     except ConfigError as error:
         yield _problem("configuration", str(error), "correct this line; culm config --example shows all settings")
-    if settings is not None:
-        yield from _configuration(home, settings)
     yield from _choices(home)
     yield from _disk(home)
     yield from _clock(home)

@@ -6,11 +6,11 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from culm.app.syncing import asking_by_log
 from culm.bamboo import MAX_U64, YAMF_BYTES
@@ -145,27 +145,22 @@ def _serve(arguments: argparse.Namespace) -> int:
     with home.store() as store:
         node = NodeService(home.identity(settings["identity"], ask_passphrase), config, store)
         run = partial(node.run, listen, peers, beside=partial(watch.run, node.change_policy))
-        asyncio.run(_until_stopped(_with_status(settings, node, run)))
+        asyncio.run(_until_stopped(run, _status_page(settings, node)))
     return 0
 
 
-def _with_status(
-    settings: Settings, node: NodeService, run: Callable[..., Awaitable[None]]
-) -> Callable[..., Awaitable[None]]:
-    """The function that runs a node, together with its status page if one is configured."""
+@asynccontextmanager
+async def _status_page(settings: Settings, node: NodeService) -> AsyncIterator[None]:
+    """Serve the node's status page while the block runs, if one is configured."""
     if settings["http"] is None:
-        return run
+        yield
+        return
     token = os.environ.get("CULM_HTTP_TOKEN") or None
     if settings["http_token_file"] is not None:
         token = read_private(Path(settings["http_token_file"])).strip()
-    page = status_server(node, StatusSettings.parse(settings["http"], token))
-
-    async def both(**arguments: Any) -> None:  # noqa: ANN401 - passed on as they are
-        async with page:
-            print(f"status {page.url}", flush=True)
-            await run(**arguments)
-
-    return both
+    async with status_server(node, StatusSettings.parse(settings["http"], token)) as page:
+        print(f"status {page.url}", flush=True)
+        yield
 
 
 def _serve_index(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -188,8 +183,10 @@ def _serve_index(arguments: argparse.Namespace, settings: Settings) -> int:
 _SWITCH_SECONDS = 0.0003
 
 
-async def _until_stopped(run: Callable[..., Awaitable[None]]) -> None:
-    """Run a node until SIGINT or SIGTERM, and print the address of each listener."""
+async def _until_stopped(
+    run: Callable[..., Awaitable[None]], page: AbstractAsyncContextManager[None] | None = None
+) -> None:
+    """Run a node, with its status page, until SIGINT or SIGTERM, and print the address of each listener."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for which in (signal.SIGINT, signal.SIGTERM):
@@ -197,7 +194,7 @@ async def _until_stopped(run: Callable[..., Awaitable[None]]) -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.collect()
     gc.freeze()  # Imported modules are never garbage, so collections need not look through them.
-    async with free_memory_given_back():
+    async with free_memory_given_back(), page or nullcontext():
         await run(stop=stop, listening=lambda url: print(f"listening {url}", flush=True))
 
 

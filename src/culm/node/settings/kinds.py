@@ -32,59 +32,43 @@ class Kind:
     choices: tuple[str, ...] | None = None
 
 
-def _is(value: object, *kinds: type) -> bool:
-    return isinstance(value, kinds) and not (isinstance(value, bool) and bool not in kinds)
+def _of(*types: type, fits: Callable[[Any], bool] = lambda _: True) -> Callable[[Any], Any]:
+    """A function that reads values of these types. True is no number here, although Python counts it as an ``int``."""
+
+    def read(value: Any) -> Any:  # noqa: ANN401 - checked here
+        if type(value) not in types or not fits(value):
+            raise ValueError
+        return value
+
+    return read
 
 
-def _checked(condition: bool, value: Any) -> Any:  # noqa: ANN401 - any kind of value
-    if not condition:
+def _is_u64(value: float) -> bool:
+    return 0 <= value <= MAX_U64
+
+
+_text, _flag, _list = _of(str), _of(bool), _of(list, tuple)
+_count, _number = _of(int, fits=_is_u64), _of(int, float, fits=_is_u64)
+_above_0 = _of(int, float, fits=lambda value: 0 < value <= MAX_U64)
+
+
+def _size(value: object) -> int:
+    return read_size(value) if isinstance(value, str) else int(_count(value))
+
+
+def _rate(value: object) -> int:
+    return int(_of(int, fits=lambda rate: rate == 0 or rate >= LEAST_RATE)(_size(value)))
+
+
+def _host_port(value: object) -> str:
+    match = _HOST_PORT.fullmatch(_text(value))
+    if match is None or int(match[2]) > _MAX_PORT:
         raise ValueError
-    return value
-
-
-def _text(value: object) -> object:
-    return _checked(_is(value, str), value)
-
-
-def _flag(value: object) -> object:
-    return _checked(_is(value, bool), value)
-
-
-def _count(value: Any) -> int:  # noqa: ANN401 - checked here
-    return int(_checked(_is(value, int) and 0 <= value <= MAX_U64, value))
-
-
-def _seconds(value: Any) -> float:  # noqa: ANN401 - checked here
-    return float(_checked(_is(value, int, float) and 0 <= value <= MAX_U64, value))
-
-
-def _interval(value: Any) -> float:  # noqa: ANN401 - checked here
-    return _seconds(_checked(_seconds(value) > 0, value))
-
-
-def _size(value: Any) -> int:  # noqa: ANN401 - checked here
-    return read_size(value) if isinstance(value, str) else _count(value)
-
-
-def _rate(value: Any) -> int:  # noqa: ANN401 - checked here
-    rate = _size(value)
-    return int(_checked(rate == 0 or rate >= LEAST_RATE, rate))
-
-
-def _hex(value: Any) -> str:  # noqa: ANN401 - checked here
-    return bytes.fromhex(_checked(_is(value, str), value)).hex()
-
-
-def _host_port(value: Any) -> str:  # noqa: ANN401 - checked here
-    match = _HOST_PORT.fullmatch(_checked(_is(value, str), value))
-    return str(_checked(match is not None and int(match[2]) <= _MAX_PORT, value))
+    return match[0]
 
 
 def _each(read: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    def read_list(values: Any) -> tuple[Any, ...]:  # noqa: ANN401 - checked here
-        return tuple(read(value) for value in _checked(_is(values, list, tuple), values))
-
-    return read_list
+    return lambda values: tuple(map(read, _list(values)))
 
 
 def _written_list(write: Callable[[Any], str]) -> Callable[[Any], str]:
@@ -97,35 +81,30 @@ def _written_number(value: float) -> str:
 
 def choice(*values: str) -> Kind:
     """One of several words."""
-
-    def read(value: Any) -> Any:  # noqa: ANN401 - checked here
-        return _checked(value in values, value)
-
-    return Kind("one of " + ", ".join(json.dumps(value) for value in values), read, choices=values)
+    expected = "one of " + ", ".join(map(json.dumps, values))
+    return Kind(expected, _of(str, fits=lambda value: value in values), choices=values)
 
 
 TEXT = Kind("a string", _text)
-HEX = Kind("hex digits, two for each byte", _hex)
+HEX = Kind("hex digits, two for each byte", lambda value: bytes.fromhex(_text(value)).hex())
 FLAG = Kind("true or false", _flag)
 COUNT = Kind("a whole number, 0 or more", _count, str)
-SECONDS = Kind("a number of seconds", _seconds, _written_number)
-INTERVAL = Kind("a number of seconds above 0", _interval, _written_number)
+SECONDS = Kind("a number of seconds", lambda value: float(_number(value)), _written_number)
+INTERVAL = Kind("a number of seconds above 0", lambda value: float(_above_0(value)), _written_number)
 SIZE = Kind('a number of bytes, or a string such as "64kB"', _size, str)
 RATE = Kind(f'0, or at least {LEAST_RATE} bytes a second, also as a string such as "1MB"', _rate, str)
 HOST_PORT = Kind('"HOST:PORT"', _host_port)
 PEER = Kind(
     f"an address to connect to: {', '.join(forms(SCHEMES))}",
-    lambda value: PeerUrl.parse(str(_text(value))),
+    lambda value: PeerUrl.parse(_text(value)),
     lambda url: json.dumps(str(url)),
 )
 LISTENERS = Kind(
     f"a list of addresses to listen at: {', '.join(forms(LISTENER_SCHEMES, listening=True))}",
-    _each(lambda value: PeerUrl.parse(str(_text(value)), schemes=LISTENER_SCHEMES, may_be_zero=True)),
+    _each(lambda value: PeerUrl.parse(_text(value), schemes=LISTENER_SCHEMES, may_be_zero=True)),
     _written_list(str),
 )
-LOGS = Kind(
-    'a list of logs, each "AUTHOR/LOG"', _each(lambda value: parse_log(str(_text(value)))), _written_list(log_text)
-)
+LOGS = Kind('a list of logs, each "AUTHOR/LOG"', _each(lambda value: parse_log(_text(value))), _written_list(log_text))
 
 
 def read_value(kind: Kind, value: object) -> Any:  # noqa: ANN401 - what the kind makes of it

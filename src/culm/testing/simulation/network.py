@@ -74,13 +74,6 @@ class Connection:
         self.hosts: tuple[Host, Host]
         self.is_broken = False
 
-    def join(self, caller: SimulatedTransport, listener: SimulatedTransport) -> None:
-        """Set the two ends."""
-        self.ends = caller, listener
-        there, back = self.pipes
-        there.source, there.target = caller, listener
-        back.source, back.target = listener, caller
-
     # -- how it ends -------------------------------------------------------------------------------------------
 
     def closed(self, end: SimulatedTransport, *, politely: bool) -> None:
@@ -321,7 +314,8 @@ class Network:
         answering: SimulatedTransport = listener.context.copy().run(
             SimulatedTransport, connection, back, pipe, there, here
         )
-        connection.join(caller, answering)
+        connection.ends = pipe.source, pipe.target = caller, answering
+        back.source, back.target = answering, caller
         self.connections[self._made] = connection
         self._draw_fate(connection)
         self.loop.call_soon(lambda: answering.begin(listener.factory()), context=answering.context)

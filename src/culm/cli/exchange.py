@@ -6,7 +6,6 @@ with their payload. A bundle also has entries without payload, fork proofs, and 
 
 import argparse
 import sys
-from pathlib import Path
 from typing import BinaryIO
 
 from culm.cli.command import Commands
@@ -49,12 +48,8 @@ def _export(arguments: argparse.Namespace) -> int:
         for log in logs:
             if log not in held:
                 raise NotHeld(f"the store has no entries of {log_text(log)}")
-        if output in (None, "-"):
-            count = _write(arguments, store, logs, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-        else:
-            with open_output(Path(output)) as stream:
-                count = _write(arguments, store, logs, stream)
+        with open_output(output or "-") as stream:
+            count = _write(arguments, store, logs, stream)
     if arguments.json and output not in (None, "-"):
         print_json({"entries": count, "logs": len(logs)})
     else:

@@ -120,11 +120,16 @@ def open_input(name: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def open_output(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that appears at ``path`` only when it is complete and on the disk.
+def open_output(name: str) -> Iterator[BinaryIO]:
+    """A file to write, ``-`` for stdout, that appears only when it is complete and on the disk.
 
     ``ConfigError`` if it cannot be written, ``StoreFull`` if the disk is full.
     """
+    if name == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(name)
     if path.is_dir() or not path.name:
         raise ConfigError(f"cannot write {path}: it is a directory")
     try:

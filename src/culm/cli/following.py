@@ -130,7 +130,16 @@ def _unfollow(arguments: argparse.Namespace) -> int:
         what = arguments.what
         raise ConfigError(f"{clump_text(clump)} you do not follow {_text(what)}{_hint(what, rest)}")
     file.save(clump, replace(policy, interests=rest))
-    _tell_rest(arguments, clump, rest)
+    where = clump_text(clump)
+    if arguments.json:
+        print_json({"following": None if rest is None else sorted(map(_text, rest))})
+    elif rest is None:
+        print(f"{where} your node asks for everything that the policy allows")
+    elif rest:
+        print(f"{where} you still follow {len(rest)}")
+    else:
+        print(f"{where} you follow nothing any more, so your node asks only for your own logs")
+        note("to ask for everything again: culm unfollow --all")
     return 0
 
 
@@ -139,18 +148,6 @@ def _hint(what: What, rest: Mapping[What, RangeSet]) -> str:
     author = what[0] if isinstance(what, tuple) else what
     near = [_text(other) for other in rest if (other[0] if isinstance(other, tuple) else other) == author]
     return f"; you follow of this author: {', '.join(near)}" if near else " (see: culm following)"
-
-
-def _tell_rest(arguments: argparse.Namespace, clump: bytes, rest: Mapping[What, RangeSet] | None) -> None:
-    if arguments.json:
-        print_json({"following": None if rest is None else sorted(map(_text, rest))})
-    elif rest is None:
-        print(f"{clump_text(clump)} your node asks for everything that the policy allows")
-    elif rest:
-        print(f"{clump_text(clump)} you still follow {len(rest)}")
-    else:
-        print(f"{clump_text(clump)} you follow nothing any more, so your node asks only for your own logs")
-        note("to ask for everything again: culm unfollow --all")
 
 
 def _following(arguments: argparse.Namespace) -> int:

@@ -143,17 +143,14 @@ def example() -> str:
         if section.name:
             lines.append(f"#{_header(section)}")
         for key in section.keys:
-            line = f"#{key.name} = {_value(key)}"
+            shown = key.kind.read(key.sample) if key.default is None else key.default
+            line = f"#{key.name} = {written(key, shown)}"
             lines.append(f"{line:<44} # {key.meaning}")
     return "\n".join(lines) + "\n"
 
 
 def _header(section: Section) -> str:
     return f"[[{section.name}]]" if section.is_list else f"[{section.name}]"
-
-
-def _value(key: Key) -> str:
-    return written(key, key.kind.read(key.sample) if key.default is None else key.default)
 
 
 def written(key: Key, value: object) -> str:

@@ -64,8 +64,8 @@ def described(line: LogLine) -> Plain:
         "greatest": str(line.greatest),
         "complete_to": str(min(line.complete_to, line.newest)),
         "ended": line.ended,
-        "forked_at": _number(line.forked_at),
-        "invalid_from": _number(line.invalid_from),
+        "forked_at": None if line.forked_at is None else str(line.forked_at),
+        "invalid_from": None if line.invalid_from is None else str(line.invalid_from),
         "entries": line.entries,
         "payloads": line.payloads,
         "missing": str(line.missing),
@@ -184,10 +184,6 @@ def _line(store: ReadableStore, which: Log) -> LogLine:
     if line is None:
         raise NotHeld(f"the store has no entries of {log_text(which)}")
     return line
-
-
-def _number(number: int | None) -> str | None:
-    return None if number is None else str(number)
 
 
 def _targets(seq: int) -> Sequence[int]:

@@ -159,9 +159,9 @@ class _Proving(Peer):
         super().__init__()
         self.opened.clear()
         if calls:
-            self._connection = SecureConnection.calling(_PEER, _ME.public, _CLUMP, b"c" * 32)
+            self._connection = SecureConnection(_PEER, _CLUMP, b"c" * 32, listener=_ME.public)
         else:
-            self._connection = SecureConnection.listening(_PEER, _CLUMP, b"l" * 32, lambda _: True)
+            self._connection = SecureConnection(_PEER, _CLUMP, b"l" * 32)
 
     def hears(self, data: bytes) -> bytes:
         """Its part of the handshake."""

@@ -17,10 +17,10 @@ from culm.session.messages import (
     Challenge,
     Deframer,
     Discovery,
-    InterestsMessage,
-    Offers,
+    InterestsTold,
+    Offered,
     Proof,
-    SettledMessage,
+    Settled,
     Welcome,
     decode,
     decode_discovery,
@@ -28,7 +28,7 @@ from culm.session.messages import (
     decode_names,
     encode,
     encode_discovery,
-    encode_offers,
+    encode_item,
 )
 from fuzz.script import pieces, steps, written
 from fuzz.target import Target
@@ -61,7 +61,7 @@ def message(data: bytes) -> None:
 def names(data: bytes) -> None:
     """The same for names."""
     found = decode_names(data)
-    assert decode_names(encode_offers(found)) == found
+    assert decode_names(encode_item(found)) == found
 
 
 def discovery(data: bytes) -> None:
@@ -77,7 +77,7 @@ def discovery(data: bytes) -> None:
 
 def stranger(data: bytes) -> None:
     """Whatever a stranger sends, it is not let in, and told nothing but the nonce, unless it sends the proof."""
-    listener = Connection.listening(_LISTENER, _CLUMP, _NONCES[1], lambda key: key == _CALLER.public)
+    listener = Connection(_LISTENER, _CLUMP, _NONCES[1], admits=lambda key: key == _CALLER.public)
     greeting = len(listener.data_to_send())
     assert greeting < 60
     told = b""
@@ -92,7 +92,7 @@ def stranger(data: bytes) -> None:
 
 def impostor(data: bytes) -> None:
     """Whatever answers a call, it is not talked to unless it knows the clump: it gets the proof and no more."""
-    caller = Connection.calling(_CALLER, _LISTENER.public, _CLUMP, _NONCES[0])
+    caller = Connection(_CALLER, _CLUMP, _NONCES[0], listener=_LISTENER.public)
     for piece in pieces(data, 9):
         list(caller.receive_data(piece, 0.0))
         if not caller.is_open:
@@ -143,8 +143,8 @@ def peer(data: bytes) -> None:
 
 def _pair() -> tuple[Connection, Connection]:
     """Both sides of an open session."""
-    caller = Connection.calling(_CALLER, _LISTENER.public, _CLUMP, _NONCES[0], limits=_LIMITS)
-    listener = Connection.listening(_LISTENER, _CLUMP, _NONCES[1], lambda _: True, limits=_LIMITS)
+    caller = Connection(_CALLER, _CLUMP, _NONCES[0], listener=_LISTENER.public, limits=_LIMITS)
+    listener = Connection(_LISTENER, _CLUMP, _NONCES[1], limits=_LIMITS)
     for _ in range(3):
         list(caller.receive_data(listener.data_to_send(), 0.0))
         list(listener.receive_data(caller.data_to_send(), 0.0))
@@ -156,8 +156,8 @@ def _pair() -> tuple[Connection, Connection]:
 @cache
 def _proof() -> bytes:
     """What the caller sends to a listener."""
-    caller = Connection.calling(_CALLER, _LISTENER.public, _CLUMP, _NONCES[0])
-    listener = Connection.listening(_LISTENER, _CLUMP, _NONCES[1], lambda _: True)
+    caller = Connection(_CALLER, _CLUMP, _NONCES[0], listener=_LISTENER.public)
+    listener = Connection(_LISTENER, _CLUMP, _NONCES[1])
     list(caller.receive_data(listener.data_to_send(), 0.0))
     return caller.data_to_send()
 
@@ -165,8 +165,8 @@ def _proof() -> bytes:
 @cache
 def _welcome() -> bytes:
     """What a listener sends to the caller until it is open, and then what it has."""
-    caller = Connection.calling(_CALLER, _LISTENER.public, _CLUMP, _NONCES[0])
-    listener = Connection.listening(_LISTENER, _CLUMP, _NONCES[1], lambda _: True)
+    caller = Connection(_CALLER, _CLUMP, _NONCES[0], listener=_LISTENER.public)
+    listener = Connection(_LISTENER, _CLUMP, _NONCES[1])
     said = listener.data_to_send()
     list(caller.receive_data(said, 0.0))
     list(listener.receive_data(caller.data_to_send(), 0.0))
@@ -209,9 +209,9 @@ def _targets() -> tuple[Target, ...]:
         Challenge(bytes(32)),
         Proof(bytes(32), bytes(32), bytes(64), bytes(32), Limits()),
         Welcome(bytes(32), Limits()),
-        InterestsMessage(reset=True, items=_WANTED),
-        Offers([_OFFER, _OFFER]),
-        SettledMessage(2**64 - 1),
+        InterestsTold(reset=True, items=_WANTED),
+        Offered([_OFFER, _OFFER]),
+        Settled(2**64 - 1),
     )
     bare = tuple(next(iter(Deframer(10_000).feed(encode(item)))) for item in messages)
     caller, _ = _pair()
@@ -220,7 +220,7 @@ def _targets() -> tuple[Target, ...]:
     kinds = [encode_discovery(kind, body) for kind, body in zip(Discovery, bodies, strict=True)]
     return (
         Target("session.message", message, (RemoteProtocolError,), bare),
-        Target("session.names", names, (RemoteProtocolError,), (encode_offers([_OFFER]), encode_offers([]))),
+        Target("session.names", names, (RemoteProtocolError,), (encode_item([_OFFER]), encode_item([]))),
         Target("session.discovery", discovery, (RemoteProtocolError,), (b"".join(kinds),), share=0.5),
         Target("session.stranger", stranger, (RemoteProtocolError,), (_proof(),)),
         Target("session.impostor", impostor, (RemoteProtocolError,), (_welcome(),)),

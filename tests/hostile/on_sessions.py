@@ -11,9 +11,9 @@ from culm.ranges import Range, RangeSet, UnreadRanges
 from culm.session import Connection, Offer
 from culm.session.connection import CONTROL_STREAM, DISCOVERY_STREAM, TRANSFER_STREAM
 from culm.session.messages import (
-    InterestsMessage,
-    Offers,
-    SettledMessage,
+    InterestsTold,
+    Offered,
+    Settled,
     encode,
 )
 from culm.wire.bymux import CLOSE, CREDIT, PING, packet
@@ -42,7 +42,7 @@ async def stalls(field: Field) -> str:
 async def is_of_another_clump(field: Field) -> str:
     """Proves its key, and a clump that is not the node's."""
     wire = await Wire.dial(field.target, "culm", field.address)
-    session = Connection.calling(Identity(os.urandom(32)), field.target.key, b"another", os.urandom(32))
+    session = Connection(Identity(os.urandom(32)), b"another", os.urandom(32), listener=field.target.key)
     with suppress(Cut):
         while True:
             list(session.receive_data(await wire.read(), 0.0))
@@ -54,7 +54,7 @@ async def replays(field: Field) -> str:
     """Says what a member said to open its session."""
     said: list[bytes] = []
     wire = await Wire.dial(field.target, "culm", field.address)
-    session = Connection.calling(Identity(os.urandom(32)), field.target.key, CLUMP, os.urandom(32))
+    session = Connection(Identity(os.urandom(32)), CLUMP, os.urandom(32), listener=field.target.key)
     while not session.is_open:
         list(session.receive_data(await wire.read(), 0.0))
         said.append(session.data_to_send())
@@ -136,7 +136,7 @@ async def pings_unread(field: Field) -> str:
 async def tiny_packets(field: Field) -> str:
     """Says what it wants in packets of one byte each, again and again."""
     member = await Member.join(field.target, field.address)
-    message = encode(InterestsMessage(reset=True, items=[]))
+    message = encode(InterestsTold(reset=True, items=[]))
     split = b"".join(bymux_write(CONTROL_STREAM, bytes((byte,))) for byte in message)
     with suppress(Cut):
         for _ in field.rounds(3):
@@ -168,7 +168,7 @@ async def many_interests(field: Field) -> str:
     with suppress(Cut):
         for first in range(0, 12_000, 1000):
             items: list[tuple[Key, RangeSet]] = [((author, first + number), EVERYTHING) for number in range(1000)]
-            await member.push(CONTROL_STREAM, encode(InterestsMessage(reset=not first, items=items)))
+            await member.push(CONTROL_STREAM, encode(InterestsTold(reset=not first, items=items)))
     await member.wire.swallow()
     return CUT
 
@@ -180,7 +180,7 @@ async def wide_interests(field: Field) -> str:
     with suppress(Cut):
         for first in field.rounds(400):
             items: list[tuple[Key, RangeSet]] = [((author, first * 20 + number), WIDE) for number in range(20)]
-            await member.push(CONTROL_STREAM, encode(InterestsMessage(reset=False, items=items)))
+            await member.push(CONTROL_STREAM, encode(InterestsTold(reset=False, items=items)))
             if field.over.is_set():
                 break
     member.wire.close()
@@ -188,13 +188,13 @@ async def wide_interests(field: Field) -> str:
 
 
 async def many_offers(field: Field) -> str:
-    """Offers a million logs that there are not."""
+    """Offered a million logs that there are not."""
     member = await Member.join(field.target, field.address)
     author, count = os.urandom(32), 0
     with suppress(Cut):
         for first in range(0, 2_000_000 if field.is_long else 20_000, 1000):
             offers = [Offer(author, first + number, EVERYTHING) for number in range(1000)]
-            await member.push(CONTROL_STREAM, encode(Offers(offers)))
+            await member.push(CONTROL_STREAM, encode(Offered(offers)))
             count += len(offers)
             if field.over.is_set():
                 break
@@ -203,13 +203,13 @@ async def many_offers(field: Field) -> str:
 
 
 async def wide_offers(field: Field) -> str:
-    """Offers many logs, each with a thousand gaps."""
+    """Offered many logs, each with a thousand gaps."""
     member = await Member.join(field.target, field.address)
     author, count = os.urandom(32), 0
     with suppress(Cut):
         for first in field.rounds(20):
             offers = [Offer(author, first * 20 + number, WIDE) for number in range(20)]
-            await member.push(CONTROL_STREAM, encode(Offers(offers)))
+            await member.push(CONTROL_STREAM, encode(Offered(offers)))
             count += len(offers)
             if field.over.is_set():
                 break
@@ -220,7 +220,7 @@ async def wide_offers(field: Field) -> str:
 async def settles(field: Field) -> str:
     """Says again and again that it has all it wants."""
     member = await Member.join(field.target, field.address)
-    message = encode(SettledMessage(1)) * 5000
+    message = encode(Settled(1)) * 5000
     with suppress(Cut):
         for _ in field.rounds(15):
             await member.push(CONTROL_STREAM, message)

@@ -122,7 +122,7 @@ class Member:
         """Connect and shake hands; ``Cut`` if the node does not want to."""
         wire = await Wire.dial(target, "culm", address)
         identity = identity or Identity(os.urandom(32))
-        session = SessionConnection.calling(identity, target.key, CLUMP, os.urandom(32))
+        session = SessionConnection(identity, CLUMP, os.urandom(32), listener=target.key)
         member = cls(wire, session, identity)
         while not session.is_open:
             member.take(await wire.read())

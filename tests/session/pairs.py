@@ -20,11 +20,15 @@ class Pair:
     def __init__(self, **settings: Any) -> None:
         clumps = settings.get("clumps", (b"Quagga", b"Quagga"))
         limits = settings.get("limits", Limits())
-        self.alice = Connection.calling(
-            settings.get("caller", ALICE), settings.get("listener", BOB.public), clumps[0], CALLER_NONCE, limits=limits
+        self.alice = Connection(
+            settings.get("caller", ALICE),
+            clumps[0],
+            CALLER_NONCE,
+            listener=settings.get("listener", BOB.public),
+            limits=limits,
         )
-        self.bob = Connection.listening(
-            BOB, clumps[1], LISTENER_NONCE, settings.get("admits", lambda _: True), limits=limits
+        self.bob = Connection(
+            BOB, clumps[1], LISTENER_NONCE, admits=settings.get("admits", lambda _: True), limits=limits
         )
         self.alice_saw: list[Event] = []
         self.bob_saw: list[Event] = []

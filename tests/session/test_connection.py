@@ -35,7 +35,6 @@ from culm.session.limits import LEAST_MESSAGE
 from culm.session.messages import (
     Challenge,
     Discovery,
-    InterestsMessage,
     Proof,
     Welcome,
     encode,
@@ -108,7 +107,7 @@ def test_replayed_proof() -> None:
     pair = Pair()
     list(pair.alice.receive_data(pair.bob.data_to_send(), 0.0))
     proof = pair.alice.data_to_send()
-    again = Connection.listening(BOB, b"Quagga", b"m" * 32, lambda _: True)
+    again = Connection(BOB, b"Quagga", b"m" * 32)
     with pytest.raises(RemoteProtocolError, match="does not hold the key"):
         list(again.receive_data(proof, 0.0))
 
@@ -117,7 +116,7 @@ def test_borrowed_key() -> None:
     """Who claims another's key is found out."""
     transcript = Transcript(BOB.public, LISTENER_NONCE, ALICE.public, CALLER_NONCE)
     forged = Proof(ALICE.public, CALLER_NONCE, transcript.sign(EVE), transcript.caller_mac(b"Quagga"), Limits())
-    bob = Connection.listening(BOB, b"Quagga", LISTENER_NONCE, lambda _: True)
+    bob = Connection(BOB, b"Quagga", LISTENER_NONCE)
     with pytest.raises(RemoteProtocolError, match="does not hold the key"):
         list(bob.receive_data(on_stream(0, encode(forged)), 0.0))
 
@@ -135,10 +134,10 @@ def test_a_listener_of_another_clump() -> None:
 @pytest.mark.parametrize("number", [1, 2])
 def test_nothing_before_the_proof(number: int) -> None:
     """A stranger has no credit for discovery and transfer, and can send a small message only."""
-    bob = Connection.listening(BOB, b"Quagga", LISTENER_NONCE, lambda _: True)
+    bob = Connection(BOB, b"Quagga", LISTENER_NONCE)
     with pytest.raises(RemoteProtocolError, match="credit"):
         list(bob.receive_data(on_stream(number, b"x"), 0.0))
-    bob = Connection.listening(BOB, b"Quagga", LISTENER_NONCE, lambda _: True)
+    bob = Connection(BOB, b"Quagga", LISTENER_NONCE)
     with pytest.raises(RemoteProtocolError, match="accepted: 1 to 512"):
         list(bob.receive_data(on_stream(0, framed(bytes(513))), 0.0))
 
@@ -155,7 +154,7 @@ def test_interests_and_offers() -> None:
     pair.bob.offer(offers)
     pair.bob.settle(1)
     pair.carry()
-    assert [InterestsTold(wants)] == pair.bob_saw
+    assert [InterestsTold(reset=True, items=list(wants))] == pair.bob_saw
     assert [Offered(offers), Settled(1)] == pair.alice_saw
     theirs = pair.bob.their_interests
     assert (theirs.wants((EVE.public, 1)), theirs.wants((BOB.public, 1))) == (False, True)
@@ -206,7 +205,7 @@ def test_interests_of_many_bytes() -> None:
     with pytest.raises(RemoteProtocolError, match="interests of more than"):
         for first in range(0, 2000, 20):
             items: list[tuple[Key, RangeSet]] = [((EVE.public, first + number), wide) for number in range(20)]
-            pair.alice._say(InterestsMessage(reset=False, items=items))
+            pair.alice._say(InterestsTold(reset=False, items=items))
             pair.carry()
     pair = opened()
     pair.alice.tell_interests(Interests({(EVE.public, number): wide for number in range(2000)}))
@@ -215,7 +214,7 @@ def test_interests_of_many_bytes() -> None:
     assert pair.bob.their_interests.of((EVE.public, 7)) == RangeSet([Range(1, 2998)])
     replaced = opened()
     for _ in range(100):  # said anew they take the place of those before
-        replaced.alice._say(InterestsMessage(reset=False, items=[((EVE.public, 1), wide)] * 20))
+        replaced.alice._say(InterestsTold(reset=False, items=[((EVE.public, 1), wide)] * 20))
         replaced.carry()
     assert len(replaced.bob.their_interests) == 1
 
@@ -319,7 +318,7 @@ def test_names_that_do_not_fit() -> None:
 @pytest.mark.parametrize("text", ["820501", "820480", "83030180", "8300015820" + "00" * 32])
 def test_too_early(text: str) -> None:
     """What belongs to an open session, or to the other side, is refused of a stranger."""
-    bob = Connection.listening(BOB, b"Quagga", LISTENER_NONCE, lambda _: True)
+    bob = Connection(BOB, b"Quagga", LISTENER_NONCE)
     with pytest.raises(RemoteProtocolError, match="came while the session was unproved"):
         list(bob.receive_data(on_stream(0, framed(bytes.fromhex(text))), 0.0))
 

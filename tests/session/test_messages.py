@@ -16,20 +16,19 @@ from culm.session.limits import LEAST_MESSAGE
 from culm.session.messages import (
     Challenge,
     Deframer,
-    InterestsMessage,
-    Offers,
+    InterestsTold,
+    Offered,
     Proof,
-    SettledMessage,
+    Settled,
     Welcome,
-    batches,
     decode,
     decode_discovery,
     decode_heads,
     decode_names,
     encode,
-    encode_offers,
+    encode_item,
     framed,
-    offer_size,
+    offers_in_batches,
 )
 
 U64 = st.integers(0, 2**64 - 1)
@@ -45,12 +44,12 @@ MESSAGES = st.one_of(
     st.builds(Proof, KEYS, KEYS, st.binary(min_size=64, max_size=64), KEYS, LIMITS),
     st.builds(Welcome, KEYS, LIMITS),
     st.builds(
-        InterestsMessage,
+        InterestsTold,
         st.booleans(),
         st.lists(st.tuples(st.one_of(st.just(()), st.tuples(KEYS), st.tuples(KEYS, U64)), RANGES), max_size=5),
     ),
-    st.builds(Offers, st.lists(OFFERS, max_size=5)),
-    st.builds(SettledMessage, U64),
+    st.builds(Offered, st.lists(OFFERS, max_size=5)),
+    st.builds(Settled, U64),
 )
 
 
@@ -59,12 +58,12 @@ MESSAGES = st.one_of(
     [
         (Challenge(bytes(32)), "25 83 00 01 5820" + "00" * 32),
         (Welcome(b"\x07" * 32, Limits(262144, 10000)), "2d 83 02 5820" + "07" * 32 + "82 1a00040000 192710"),
-        (InterestsMessage(reset=True, items=[((), RangeSet([Range(1)]))]), "09 83 03 01 81 81 43 010001"),
+        (InterestsTold(reset=True, items=[((), RangeSet([Range(1)]))]), "09 83 03 01 81 81 43 010001"),
         (
-            Offers([Offer(b"\x09" * 32, 300, RangeSet([Range(1, 5)]), b"\x0a" * 8, 6)]),
+            Offered([Offer(b"\x09" * 32, 300, RangeSet([Range(1, 5)]), b"\x0a" * 8, 6)]),
             "38 82 04 81 85 5820" + "09" * 32 + "19012c 44 01800105 48" + "0a" * 8 + "06",
         ),
-        (SettledMessage(3), "03 82 05 03"),
+        (Settled(3), "03 82 05 03"),
     ],
 )
 def test_bytes(message: Challenge, expected: str) -> None:
@@ -115,19 +114,19 @@ def test_wrong_discovery() -> None:
         with pytest.raises(RemoteProtocolError, match="asked for heads"):
             decode_heads(body)
     with pytest.raises(RemoteProtocolError, match="names that break"):
-        decode_names(encode_offers([]) + b"\0")
+        decode_names(encode_item([]) + b"\0")
     with pytest.raises(RemoteProtocolError, match="names that break"):
         decode_names(bytes.fromhex("81 81 43 010001"))
-    with pytest.raises(RemoteProtocolError, match="a tip of 3 bytes"):
-        decode_names(encode_offers([Offer(bytes(32), 1, RangeSet(), b"abc")]))
+    with pytest.raises(RemoteProtocolError, match="of 3 bytes, expected a byte string of 0 or 8"):
+        decode_names(encode_item([Offer(bytes(32), 1, RangeSet(), b"abc")]))
 
 
 @given(st.lists(OFFERS, max_size=20), st.integers(60, 400))
-def test_batches(offers: list[Offer], room: int) -> None:
-    """Offers in groups that fit, in order, none missing; one that is too large says more than it has, never less."""
-    groups = list(batches(offers, room))
+def test_offers_in_batches(offers: list[Offer], room: int) -> None:
+    """Offered in groups that fit, in order, none missing; one that is too large says more than it has, never less."""
+    groups = list(offers_in_batches(offers, room))
     found = [offer for group in groups for offer in group]
     assert [offer.log for offer in offers] == [offer.log for offer in found]
-    assert all(sum(map(offer_size, group)) <= room or len(group) == 1 for group in groups)
+    assert all(sum(len(encode_item(offer)) for offer in group) <= room or len(group) == 1 for group in groups)
     for offer, sent in zip(offers, found, strict=True):
         assert not len(offer.held.missing(sent.held))

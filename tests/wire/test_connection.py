@@ -55,8 +55,8 @@ def _of_bushbaby() -> Case:
 
 
 def _of_sessions() -> Case:
-    caller = session.Connection.calling(BOB, ALICE.public, b"clump", b"c" * 32)
-    listener = session.Connection.listening(ALICE, b"clump", b"l" * 32, lambda _: True)
+    caller = session.Connection(BOB, b"clump", b"c" * 32, listener=ALICE.public)
+    listener = session.Connection(ALICE, b"clump", b"l" * 32)
     list(caller.receive_data(listener.data_to_send(), 0.0))
     return Case(listener, caller.data_to_send(), session.Established, packet(7, 0))
 

@@ -6,21 +6,10 @@ fetch what is missing.
 """
 
 from culm.session.connection import Connection
-from culm.session.events import (
-    Asked,
-    Ended,
-    Established,
-    Event,
-    InterestsTold,
-    Named,
-    Offered,
-    Reconcile,
-    Settled,
-    Transferred,
-)
+from culm.session.events import Asked, Ended, Established, Event, Named, Reconcile, Transferred
 from culm.session.interests import Interests
 from culm.session.limits import Limits
-from culm.session.messages import Offer
+from culm.session.messages import InterestsTold, Offer, Offered, Settled
 
 __all__ = [
     "Asked",

@@ -2,35 +2,33 @@
 
 ::
 
-    session = Connection.calling(identity, listener_key, clump, nonce)
+    session = Connection(identity, clump, nonce, listener=key)
     events = session.receive_data(data, now)    # RemoteProtocolError: close the connection, say nothing
     out = session.data_to_send()
     session.tell_interests(interests)
     session.transfer(data)                  # bytes of the interval protocol, whose machine is the owner's
 """
 
-from __future__ import annotations
-
+import hmac
 from collections.abc import Callable, Iterable, Iterator
 
 from culm.bamboo import Identity
 from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.ranges import Range, RangeSet
-from culm.session import events as made
-from culm.session.handshake import Handshake
-from culm.session.interests import Interests, Key, TheirInterests
+from culm.session.events import Asked, Ended, Established, Event, Named, Reconcile, Transferred
+from culm.session.handshake import Transcript
+from culm.session.interests import Interests, TheirInterests
 from culm.session.limits import HANDSHAKE_BYTES, ID_BYTES, INTEREST_BYTES, Limits
 from culm.session.messages import (
     Challenge,
-    Control,
     Deframer,
     Discovery,
-    InterestsMessage,
+    InterestsTold,
     Message,
     Offer,
-    Offers,
+    Offered,
     Proof,
-    SettledMessage,
+    Settled,
     Welcome,
     batches,
     decode,
@@ -39,13 +37,13 @@ from culm.session.messages import (
     decode_names,
     encode,
     encode_discovery,
-    encode_interest,
-    encode_offers,
+    encode_item,
+    offers_in_batches,
 )
 from culm.session.states import CONTROL, RECEIVED, SENT, Phase, Round
 from culm.types import Buffer
 from culm.wire.bymux import Closed, Multiplexer, Received, Stream, Unread
-from culm.wire.connection import UNLIMITED
+from culm.wire.connection import UNLIMITED, UntimedConnection
 
 CONTROL_STREAM, DISCOVERY_STREAM, TRANSFER_STREAM = range(3)
 CONTROL_CREDIT = 16 * 1024
@@ -61,18 +59,12 @@ behind data.
 """
 _ROOM = 64  # Bytes of a message that are left for what stands around its items: type, counts, flags.
 
-_TYPES: dict[type, Control] = {
-    Challenge: Control.CHALLENGE,
-    Proof: Control.PROOF,
-    Welcome: Control.WELCOME,
-    InterestsMessage: Control.INTERESTS,
-    Offers: Control.OFFERS,
-    SettledMessage: Control.SETTLED,
-}
 
+class Connection(UntimedConnection[Event]):
+    """One side of a session, which proves ``identity`` and the knowledge of ``clump``. ``nonce``: 32 fresh bytes.
 
-class Connection:
-    """One side of a session. Make it by ``calling`` or ``listening``.
+    ``listener`` is the key (32 bytes) that TLS has proved, where we called; None where we were called. ``admits`` then
+    says whether to talk to a caller's key that was proved.
 
     ``peer`` is the other side's key: for the caller from the start, for the listener once it is proved. ``rounds``
     counts the discoveries that were begun.
@@ -84,51 +76,30 @@ class Connection:
         clump: bytes,
         nonce: bytes,
         *,
-        calls: bool,
-        peer: bytes | None,
-        admits: Callable[[bytes], bool],
+        listener: bytes | None = None,
+        admits: Callable[[bytes], bool] = lambda _: True,
         limits: Limits | None = None,
     ) -> None:
-        self.calls = calls
-        self.peer = peer
+        self.calls = listener is not None
+        self.peer = listener
         self.limits = limits or Limits()
         self.their_limits = Limits(HANDSHAKE_BYTES, 1)
         self.rounds = 0
+        self._identity, self._clump, self._nonce, self._admits = identity, clump, nonce, admits
+        self._transcript: Transcript | None = None  # the caller's, once it is challenged
         self._told = TheirInterests(self.limits.max_interests)
-        self._handshake = Handshake(identity, clump, nonce, admits)
-        self._failed = False
         self._holds = False
         self._held: dict[int, int] = {}  # bytes by stream for which the peer gets no credit yet
-        self._phase = Phase.UNGREETED if calls else Phase.UNPROVED
+        self._phase = Phase.UNGREETED if self.calls else Phase.UNPROVED
         self._round = Round.IDLE
         self._control = Deframer(HANDSHAKE_BYTES)
         self._discovery = Deframer(self.limits.max_message)
         streams = {CONTROL_STREAM: CONTROL_CREDIT, DISCOVERY_STREAM: 0, TRANSFER_STREAM: 0}
         self._mux = Multiplexer(
-            proactive=calls, streams={number: Stream(credit, credit) for number, credit in streams.items()}
+            proactive=self.calls, streams={number: Stream(credit, credit) for number, credit in streams.items()}
         )
-        if not calls:
+        if not self.calls:
             self._say(Challenge(nonce))
-
-    @classmethod
-    def calling(
-        cls, identity: Identity, listener: bytes, clump: bytes, nonce: bytes, *, limits: Limits | None = None
-    ) -> Connection:
-        """The side that called. ``listener``: the key (32 bytes) that TLS has proved; ``nonce``: 32 fresh bytes."""
-        return cls(identity, clump, nonce, calls=True, peer=listener, admits=lambda _: True, limits=limits)
-
-    @classmethod
-    def listening(
-        cls,
-        identity: Identity,
-        clump: bytes,
-        nonce: bytes,
-        admits: Callable[[bytes], bool],
-        *,
-        limits: Limits | None = None,
-    ) -> Connection:
-        """The side that was called. ``admits`` says whether to talk to a key that was proved."""
-        return cls(identity, clump, nonce, calls=False, peer=None, admits=admits, limits=limits)
 
     @property
     def is_open(self) -> bool:
@@ -147,33 +118,24 @@ class Connection:
 
     # -- in ----------------------------------------------------------------------------------------------------
 
-    def receive_data(self, data: Buffer, now: float) -> Iterator[made.Event]:  # noqa: ARG002 - nothing is timed here
-        """Take bytes from the peer (``culm.wire.connection``).
+    def _receive(self, data: Buffer) -> Iterator[Event]:
+        """The events of some bytes.
 
         If the peer ends a stream, the events that came with that are not given, because there may be no stream left to
         answer them on.
         """
-        if self._failed:
-            raise LocalProtocolError("the peer broke the protocol: this connection is over")
-        try:
-            yield from self._take_packets(data)
-        except RemoteProtocolError:
-            self._failed = True
-            raise
-
-    def _take_packets(self, data: Buffer) -> Iterator[made.Event]:
         events, failure = self._mux.receive(data)
         if any(isinstance(event, Closed | Unread) for event in events):
             raise failure or RemoteProtocolError("the peer ended a stream of the session")
         for event in events:
             if isinstance(event, Received):
-                yield from self._receive(event.stream, event.data)
+                yield from self._take_written(event.stream, event.data)
         if failure is not None:
             raise failure
 
-    def _receive(self, number: int, data: bytes) -> Iterator[made.Event]:
+    def _take_written(self, number: int, data: bytes) -> Iterator[Event]:
         if number == TRANSFER_STREAM:
-            yield made.Transferred(data)  # the owner says when it is dealt with
+            yield Transferred(data)  # the owner says when it is dealt with
             return
         if number == CONTROL_STREAM:
             for message in self._control.feed(data):
@@ -198,41 +160,55 @@ class Connection:
                 self._mux.consumed(number, amount)
             self._held.clear()
 
-    def _take(self, message: Message) -> Iterator[made.Event]:
-        kind = _TYPES[type(message)]
-        following = CONTROL.get((self._phase, kind))
+    def _take(self, message: Message) -> Iterator[Event]:
+        following = CONTROL.get((self._phase, message.kind))
         if following is None:
-            raise RemoteProtocolError(f"{kind.name} came while the session was {self._phase.name.lower()}")
+            raise RemoteProtocolError(f"{message.kind.name} came while the session was {self._phase.name.lower()}")
         match message:
             case Challenge(nonce):
                 self._prove(nonce)
             case Proof():
-                self._check_proof(message)
+                self._check_caller(message)
             case Welcome(mac, limits):
-                self._handshake.check_listener(mac)
+                self._check_listener(mac)
                 self.their_limits = limits
-            case InterestsMessage(reset, items):
-                yield made.InterestsTold(self._told.take(dict(items).items(), reset=reset))
-            case Offers(offers):
-                yield made.Offered(offers)
-            case SettledMessage(number):
-                yield made.Settled(number)
+            case InterestsTold(reset, items):
+                self._told.take(dict(items).items(), reset=reset)
+                yield message
+            case Offered() | Settled():
+                yield message
         was_open = self.is_open
         self._phase = following
         if self.is_open and not was_open:
             assert self.peer is not None  # noqa: S101 - it has proved itself
             self._open()
-            yield made.Established(self.peer)
+            yield Established(self.peer)
 
     def _prove(self, listener_nonce: bytes) -> None:
+        """Answer a challenge: the caller's key, signature and MAC."""
         assert self.peer is not None  # noqa: S101 - who calls knows whom
-        key, signature, mac = self._handshake.prove(self.peer, listener_nonce)
-        self._say(Proof(key, self._handshake.nonce, signature, mac, self.limits))
+        key = self._identity.public
+        transcript = self._transcript = Transcript(self.peer, listener_nonce, key, self._nonce)
+        signature, mac = transcript.sign(self._identity), transcript.caller_mac(self._clump)
+        self._say(Proof(key, self._nonce, signature, mac, self.limits))
 
-    def _check_proof(self, proof: Proof) -> None:
-        mac = self._handshake.check_caller(proof.key, proof.nonce, proof.signature, proof.mac)
+    def _check_caller(self, proof: Proof) -> None:
+        """Welcome a caller that has proved itself; ``RemoteProtocolError`` for one that has not."""
+        transcript = Transcript(self._identity.public, self._nonce, proof.key, proof.nonce)
+        if not transcript.is_signed_by_caller(proof.signature):
+            raise RemoteProtocolError("the caller does not hold the key it claims")
+        if not self._admits(proof.key):
+            raise RemoteProtocolError("this node does not talk to the caller")
+        if not hmac.compare_digest(proof.mac, transcript.caller_mac(self._clump)):
+            raise RemoteProtocolError("the caller is of another clump")
         self.peer, self.their_limits = proof.key, proof.limits
-        self._say(Welcome(mac, self.limits))
+        self._say(Welcome(transcript.listener_mac(self._clump), self.limits))
+
+    def _check_listener(self, mac: bytes) -> None:
+        """``RemoteProtocolError`` unless the listener knows the clump."""
+        assert self._transcript is not None  # noqa: S101 - the states let no WELCOME come before the challenge
+        if not hmac.compare_digest(mac, self._transcript.listener_mac(self._clump)):
+            raise RemoteProtocolError("the peer is of another clump")
 
     def _open(self) -> None:
         self._control.limit = self.limits.max_message
@@ -247,7 +223,7 @@ class Connection:
         self.their_interests.clear()
         self._control, self._discovery = Deframer(HANDSHAKE_BYTES), Deframer(HANDSHAKE_BYTES)
 
-    def _take_discovery(self, kind: Discovery, body: bytes) -> Iterator[made.Event]:
+    def _take_discovery(self, kind: Discovery, body: bytes) -> Iterator[Event]:
         before, following = self._round, RECEIVED.get((self._round, kind))
         if following is None or (self.calls and before is Round.IDLE):
             raise RemoteProtocolError(f"{kind.name} came while the discovery was {before.name.lower()}")
@@ -256,15 +232,15 @@ class Connection:
             case Discovery.RECONCILE:
                 first = before is Round.IDLE
                 self.rounds += first
-                yield made.Reconcile(body, first)
+                yield Reconcile(body, first)
             case Discovery.ASK:
-                yield made.Asked(decode_heads(body))
+                yield Asked(decode_heads(body))
             case Discovery.NAMES:
-                yield made.Named(decode_names(body))
+                yield Named(decode_names(body))
             case Discovery.END:
                 if body:
                     raise RemoteProtocolError("the peer ended a discovery with bytes behind the message")
-                yield made.Ended(self.rounds)
+                yield Ended(self.rounds)
 
     # -- out ---------------------------------------------------------------------------------------------------
 
@@ -293,27 +269,20 @@ class Connection:
         told = list(interests)
         if sum(len(ranges.encode()) for _, ranges in told) > INTEREST_BYTES:  # more is told than is wanted, never less
             told = [(key, _stretch(ranges)) for key, ranges in told]
-        group: list[tuple[Key, RangeSet]] = []
-        size, reset = 0, True
-        for key, ranges in told:
-            needed = len(encode_interest(key, ranges))
-            if group and size + needed > self._room:
-                self._say(InterestsMessage(reset, group))
-                group, size, reset = [], 0, False
-            group.append((key, ranges))
-            size += needed
-        self._say(InterestsMessage(reset, group))
+        sized = ((interest, len(encode_item((*interest[0], interest[1])))) for interest in told)
+        for number, group in enumerate(list(batches(sized, self._room)) or [[]]):
+            self._say(InterestsTold(reset=number == 0, items=group))
 
     def offer(self, offers: Iterable[Offer]) -> None:
         """Say what we have got, or have no longer."""
         self._expect_open()
-        for group in batches(offers, self._room):
-            self._say(Offers(group))
+        for group in offers_in_batches(offers, self._room):
+            self._say(Offered(group))
 
     def settle(self, number: int) -> None:
         """Say that we have fetched what we want of what was named in the discovery of that number."""
         self._expect_open()
-        self._say(SettledMessage(number))
+        self._say(Settled(number))
 
     def reconcile(self, message: bytes) -> None:
         """Send a negentropy message: the caller's first one begins a discovery."""
@@ -335,13 +304,11 @@ class Connection:
 
     def name(self, offers: list[Offer]) -> None:
         """Name logs that differ: the caller of its own accord, the listener in answer to ``Asked``."""
-        groups = list(batches(offers, self._room)) or [[]]
-        if not self.calls and len(groups) > 1:  # one answer: what does not fit is offered
-            for group in groups[1:]:
-                self._say(Offers(group))
-            groups = groups[:1]
-        for group in groups:
-            self._discover(Discovery.NAMES, encode_offers(group))
+        for number, group in enumerate(list(offers_in_batches(offers, self._room)) or [[]]):
+            if self.calls or number == 0:
+                self._discover(Discovery.NAMES, encode_item(group))
+            else:  # A listener has one answer: what does not fit is offered.
+                self._say(Offered(group))
 
     def end_round(self) -> None:
         """Everything that differs was named."""
@@ -376,19 +343,6 @@ class Connection:
     def data_to_send(self, limit: int = UNLIMITED) -> bytes:
         """Take about ``limit`` bytes for the peer, as far as its credit allows."""
         return self._mux.data_to_send(limit)
-
-    @property
-    def has_more(self) -> bool:
-        """False: what came was dealt with at once."""
-        return False
-
-    def next_timer(self) -> float | None:
-        """None: nothing here waits for a time."""
-        return None
-
-    def handle_timer(self, now: float) -> tuple[made.Event, ...]:  # noqa: ARG002 - nothing is timed here
-        """Nothing is due, ever."""
-        return ()
 
     def keep_alive(self) -> None:
         """Queue a ping, which the peer answers."""

@@ -1,9 +1,8 @@
-"""What a session's connection tells its owner."""
+"""What a session's connection tells its owner, beside the control messages that are events themselves."""
 
 from dataclasses import dataclass
 
-from culm.session.interests import Interests
-from culm.session.messages import Offer
+from culm.session.messages import InterestsTold, Offer, Offered, Settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,27 +10,6 @@ class Established:
     """Both sides have proved themselves. ``peer`` is the other side's identity (32 bytes)."""
 
     peer: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class InterestsTold:
-    """The peer said what it wants; all that it wants now."""
-
-    interests: Interests
-
-
-@dataclass(frozen=True, slots=True)
-class Offered:
-    """The peer has got something new, or has less than before."""
-
-    offers: list[Offer]
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """The peer has fetched all it wants of what the discovery of this number, and offers before, named."""
-
-    round: int
 
 
 @dataclass(frozen=True, slots=True)

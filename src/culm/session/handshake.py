@@ -1,7 +1,7 @@
 """Who calls, and that both know the clump (docs/specs/culm.md, "The handshake").
 
 TLS proves the listener: its key is the one of the certificate, and the caller knew that key before. TLS does not prove
-the caller, because that would tell its identity to whoever answers. So the caller proves itself inside: it signs the
+the caller, because that would tell its identity to any listener. So the caller proves itself inside: it signs the
 listener's key, the listener's nonce, its own key and its own nonce. The listener's key makes the signature worthless to
 anybody else, and the listener's nonce makes it worthless a second time.
 
@@ -10,14 +10,12 @@ gets no MAC from which it could guess the clump at leisure.
 """
 
 import hmac
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from nacl.bindings import crypto_sign_open
 from nacl.exceptions import BadSignatureError
 
 from culm.bamboo import Identity
-from culm.errors import RemoteProtocolError
 
 NONCE_BYTES = 32
 KEY_BYTES = 32
@@ -60,37 +58,3 @@ class Transcript:
     def listener_mac(self, clump: bytes) -> bytes:
         """The listener's proof (32 bytes)."""
         return hmac.digest(clump, _LISTENER_MAC + self._bytes, "sha256")
-
-
-class Handshake:
-    """One side's part of the handshake. ``admits`` says whether to talk to a key that was proved."""
-
-    def __init__(self, identity: Identity, clump: bytes, nonce: bytes, admits: Callable[[bytes], bool]) -> None:
-        self.nonce = nonce
-        self._identity = identity
-        self._clump = clump
-        self._admits = admits
-        self._transcript: Transcript | None = None
-
-    def prove(self, listener: bytes, listener_nonce: bytes) -> tuple[bytes, bytes, bytes]:
-        """The caller, challenged by a listener: its key, its signature, and its MAC."""
-        transcript = Transcript(listener, listener_nonce, self._identity.public, self.nonce)
-        self._transcript = transcript
-        return self._identity.public, transcript.sign(self._identity), transcript.caller_mac(self._clump)
-
-    def check_caller(self, key: bytes, nonce: bytes, signature: bytes, mac: bytes) -> bytes:
-        """The listener's MAC for a caller that has proved itself; ``RemoteProtocolError`` for one that has not."""
-        transcript = Transcript(self._identity.public, self.nonce, key, nonce)
-        if not transcript.is_signed_by_caller(signature):
-            raise RemoteProtocolError("the caller does not hold the key it claims")
-        if not self._admits(key):
-            raise RemoteProtocolError("this node does not talk to the caller")
-        if not hmac.compare_digest(mac, transcript.caller_mac(self._clump)):
-            raise RemoteProtocolError("the caller is of another clump")
-        return transcript.listener_mac(self._clump)
-
-    def check_listener(self, mac: bytes) -> None:
-        """``RemoteProtocolError`` unless the listener knows the clump. Only after ``prove``."""
-        assert self._transcript is not None  # noqa: S101 - the states let no WELCOME come before the challenge
-        if not hmac.compare_digest(mac, self._transcript.listener_mac(self._clump)):
-            raise RemoteProtocolError("the peer is of another clump")

@@ -59,8 +59,8 @@ class TheirInterests:
         self._most = most
         self._bytes = 0
 
-    def take(self, told: Iterable[tuple[Key, RangeSet]], *, reset: bool) -> Interests:
-        """The peer wants more, or (``reset``) something else; all that it wants now.
+    def take(self, told: Iterable[tuple[Key, RangeSet]], *, reset: bool) -> None:
+        """The peer wants more, or (``reset``) something else.
 
         ``RemoteProtocolError`` if that is more than is kept.
         """
@@ -75,4 +75,3 @@ class TheirInterests:
             raise RemoteProtocolError(f"the peer told more than {self._most} interests")
         if self._bytes > INTEREST_BYTES:
             raise RemoteProtocolError(f"the peer told interests of more than {INTEREST_BYTES} bytes")
-        return self.interests

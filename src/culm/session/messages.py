@@ -1,15 +1,16 @@
 """What is said on the control stream and the discovery stream.
 
 Every message stands behind its length, a VarU64. On the control stream it is a CBOR array that begins with its type; on
-the discovery stream a byte says its kind.
+the discovery stream a byte says its kind. The control messages of an open session are events, too: the owner of a
+connection gets them as they came.
 
 Specification: docs/specs/culm.md, "Control messages", "Discovery messages".
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 from culm.bamboo import decode_varu64, encode_varu64
 from culm.errors import EncodingError, RemoteProtocolError, Truncated
@@ -18,6 +19,8 @@ from culm.session.handshake import KEY_BYTES, MAC_BYTES, NONCE_BYTES, SIGNATURE_
 from culm.session.interests import Key
 from culm.session.limits import ID_BYTES, LEAST_MESSAGE, Limits
 from culm.wire import cbor
+
+ItemT = TypeVar("ItemT")
 
 VERSION = 1
 TIP_BYTES = 8
@@ -68,6 +71,7 @@ class Offer(NamedTuple):
 class Challenge:
     """The listener's nonce (32 bytes)."""
 
+    kind: ClassVar = Control.CHALLENGE
     nonce: bytes
 
 
@@ -75,6 +79,7 @@ class Challenge:
 class Proof:
     """The caller's key, nonce, signature and MAC, and what it takes."""
 
+    kind: ClassVar = Control.PROOF
     key: bytes
     nonce: bytes
     signature: bytes
@@ -86,33 +91,40 @@ class Proof:
 class Welcome:
     """The listener's MAC, and what it takes."""
 
+    kind: ClassVar = Control.WELCOME
     mac: bytes
     limits: Limits
 
 
 @dataclass(frozen=True, slots=True)
-class InterestsMessage:
-    """Interests; ``reset``: instead of all before, else beside them."""
+class InterestsTold:
+    """The sender says what it wants; ``reset``: instead of all that it said before, else beside that.
 
+    ``Connection.their_interests`` has the sum.
+    """
+
+    kind: ClassVar = Control.INTERESTS
     reset: bool
     items: list[tuple[Key, RangeSet]]
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
-    """What the sender has."""
+class Offered:
+    """The sender has got something new, or has less than before."""
 
+    kind: ClassVar = Control.OFFERS
     offers: list[Offer]
 
 
 @dataclass(frozen=True, slots=True)
-class SettledMessage:
-    """The sender has fetched what it wants."""
+class Settled:
+    """The sender has fetched all it wants of what the discovery of this number, and offers before, named."""
 
+    kind: ClassVar = Control.SETTLED
     round: int
 
 
-Message = Challenge | Proof | Welcome | InterestsMessage | Offers | SettledMessage
+Message = Challenge | Proof | Welcome | InterestsTold | Offered | Settled
 
 
 # -- framing ---------------------------------------------------------------------------------------------------------
@@ -159,213 +171,150 @@ class Deframer:
 
 def encode(message: Message) -> bytes:
     """A message of the control stream, framed."""
-    out = bytearray()
+    items: tuple[object, ...]
     match message:
         case Challenge(nonce):
-            _begin(out, Control.CHALLENGE, 3)
-            cbor.push_unsigned(out, VERSION)
-            cbor.push_string(out, nonce, as_text=False)
+            items = VERSION, nonce
         case Proof(key, nonce, signature, mac, limits):
-            _begin(out, Control.PROOF, 7)
-            cbor.push_unsigned(out, VERSION)
-            for part in (key, nonce, signature, mac):
-                cbor.push_string(out, part, as_text=False)
-            _push_limits(out, limits)
+            items = VERSION, key, nonce, signature, mac, (limits.max_message, limits.max_interests)
         case Welcome(mac, limits):
-            _begin(out, Control.WELCOME, 3)
-            cbor.push_string(out, mac, as_text=False)
-            _push_limits(out, limits)
-        case InterestsMessage(reset, items):
-            _begin(out, Control.INTERESTS, 3)
-            cbor.push_unsigned(out, int(reset))
-            cbor.push_head(out, cbor.ARRAY, len(items))
-            for item in items:
-                out += encode_interest(*item)
-        case Offers(offers):
-            _begin(out, Control.OFFERS, 2)
-            out += encode_offers(offers)
-        case SettledMessage(number):
-            _begin(out, Control.SETTLED, 2)
-            cbor.push_unsigned(out, number)
-    return framed(out)
+            items = mac, (limits.max_message, limits.max_interests)
+        case InterestsTold(reset, interests):
+            items = reset, [(*key, ranges) for key, ranges in interests]
+        case Offered(offers):
+            items = (offers,)
+        case Settled(number):
+            items = (number,)
+    return framed(encode_item((message.kind, *items)))
 
 
-def _begin(out: bytearray, kind: Control, count: int) -> None:
-    cbor.push_head(out, cbor.ARRAY, count)
-    cbor.push_unsigned(out, kind)
-
-
-def _push_limits(out: bytearray, limits: Limits) -> None:
-    cbor.push_head(out, cbor.ARRAY, 2)
-    cbor.push_unsigned(out, limits.max_message)
-    cbor.push_unsigned(out, limits.max_interests)
-
-
-def encode_interest(key: Key, ranges: RangeSet) -> bytes:
-    """One item of ``INTERESTS``."""
+def encode_item(item: object) -> bytes:
+    """A CBOR item: a number, bytes, ranges, or an array of items. An offer is an array of its fields."""
     out = bytearray()
-    cbor.push_head(out, cbor.ARRAY, len(key) + 1)
-    if key:
-        cbor.push_string(out, key[0], as_text=False)
-    if len(key) > 1:
-        cbor.push_unsigned(out, key[1])
-    cbor.push_string(out, ranges.encode(), as_text=False)
+    _push(out, item)
     return bytes(out)
 
 
-def encode_offers(offers: list[Offer]) -> bytes:
-    """An array of offers."""
-    out = bytearray()
-    cbor.push_head(out, cbor.ARRAY, len(offers))
-    for offer in offers:
-        out += _encode_offer(offer)
-    return bytes(out)
+def _push(out: bytearray, item: object) -> None:
+    match item:
+        case int():
+            cbor.push_unsigned(out, item)
+        case bytes():
+            cbor.push_string(out, item, as_text=False)
+        case RangeSet():
+            cbor.push_string(out, item.encode(), as_text=False)
+        case tuple() | list():
+            cbor.push_head(out, cbor.ARRAY, len(item))
+            for part in item:
+                _push(out, part)
 
 
-def _encode_offer(offer: Offer) -> bytes:
-    out = bytearray()
-    cbor.push_head(out, cbor.ARRAY, 5)
-    cbor.push_string(out, offer.author, as_text=False)
-    cbor.push_unsigned(out, offer.log_id)
-    cbor.push_string(out, offer.held.encode(), as_text=False)
-    cbor.push_string(out, offer.tip, as_text=False)
-    cbor.push_unsigned(out, offer.fork)
-    return bytes(out)
+class _Reader:
+    """Reads the items of a message one after the other. ``EncodingError`` if the next item is of another kind."""
 
+    def __init__(self, data: bytes) -> None:
+        self._view = memoryview(data)
+        self._at = 0
 
-def offer_size(offer: Offer) -> int:
-    """Bytes that an offer takes in a message."""
-    return len(_encode_offer(offer))
+    def number(self) -> int:
+        number, self._at = cbor.pull_unsigned(self._view, self._at)
+        return number
+
+    def string(self, *sizes: int) -> bytes:
+        """A byte string of one of these sizes; of any size if none is given."""
+        value, as_text, end = cbor.pull_string(self._view, self._at)
+        if as_text or (sizes and len(value) not in sizes):
+            wanted = " or ".join(map(str, sizes)) or "any number of"
+            raise EncodingError(f"a string of {len(value)} bytes, expected a byte string of {wanted}", self._at)
+        self._at = end
+        return bytes(value)
+
+    def array(self, least: int, most: int | None = None) -> range:
+        """The indexes of an array's items, which come next."""
+        count, self._at = cbor.pull_array(self._view, self._at, least=least, most=least if most is None else most)
+        return range(count)
+
+    def end(self) -> None:
+        cbor.expect_end(self._view, self._at)
+
+    def version(self) -> None:
+        version = self.number()
+        if version != VERSION:
+            raise RemoteProtocolError(f"the peer speaks version {version} of the session; this is version {VERSION}")
+
+    def limits(self) -> Limits:
+        self.array(2)
+        limits = Limits(self.number(), self.number())
+        if limits.max_message < LEAST_MESSAGE or not limits.max_interests:
+            raise EncodingError(
+                f"limits of {limits.max_message} bytes and {limits.max_interests} interests are too low", self._at
+            )
+        return limits
+
+    def flag(self) -> bool:
+        flag = self.number()
+        if flag > 1:
+            raise EncodingError("a flag that is neither 0 nor 1", self._at)
+        return bool(flag)
+
+    def interests(self) -> list[tuple[Key, RangeSet]]:
+        return [self._interest() for _ in self.array(0, _MOST_ITEMS)]
+
+    def _interest(self) -> tuple[Key, RangeSet]:
+        parts = len(self.array(1, 3))
+        key: Key = ()
+        if parts == 2:
+            key = (self.string(KEY_BYTES),)
+        elif parts == 3:
+            key = self.string(KEY_BYTES), self.number()
+        return key, UnreadRanges(self.string())
+
+    def offers(self) -> list[Offer]:
+        return [self._offer() for _ in self.array(0, _MOST_ITEMS)]
+
+    def _offer(self) -> Offer:
+        self.array(5)
+        key, log_id, held = self.string(KEY_BYTES), self.number(), UnreadRanges(self.string())
+        return Offer(key, log_id, held, self.string(0, TIP_BYTES), self.number())
 
 
 def decode(data: bytes) -> Message:
     """A message of the control stream; ``RemoteProtocolError`` if it is none."""
-    view = memoryview(data)
+    reader = _Reader(data)
     try:
-        count, at = cbor.pull_array(view, 0, least=2, most=7)
-        kind, at = cbor.pull_unsigned(view, at)
-        message, end = _decode(view, at, count, kind)
-        cbor.expect_end(view, end)
+        count, number = len(reader.array(2, 7)), reader.number()
+        if number >= len(Control):
+            raise RemoteProtocolError(f"the peer sent a control message of type {number}, which does not exist")
+        message = _read(reader, Control(number), count)
+        reader.end()
     except EncodingError as error:
         raise RemoteProtocolError(f"the peer sent a control message that breaks the format: {error}") from None
     return message
 
 
-def _decode(view: memoryview, at: int, count: int, kind: int) -> tuple[Message, int]:
-    try:
-        known = Control(kind)
-    except ValueError:
-        raise RemoteProtocolError(f"the peer sent a control message of type {kind}, which does not exist") from None
-    expected, pull = _DECODERS[known]
-    if count != expected:
-        raise EncodingError(f"{known.name} with {count} items", 0)
-    return pull(view, at)
+_ITEMS = 3, 7, 3, 3, 2, 2
+"""How many items a message has, its type among them; by type."""
 
 
-def _pull_challenge(view: memoryview, at: int) -> tuple[Message, int]:
-    nonce, at = _pull_bytes(view, _pull_version(view, at), NONCE_BYTES)
-    return Challenge(nonce), at
-
-
-def _pull_proof(view: memoryview, at: int) -> tuple[Message, int]:
-    key, at = _pull_bytes(view, _pull_version(view, at), KEY_BYTES)
-    nonce, at = _pull_bytes(view, at, NONCE_BYTES)
-    signature, at = _pull_bytes(view, at, SIGNATURE_BYTES)
-    mac, at = _pull_bytes(view, at, MAC_BYTES)
-    limits, at = _pull_limits(view, at)
-    return Proof(key, nonce, signature, mac, limits), at
-
-
-def _pull_welcome(view: memoryview, at: int) -> tuple[Message, int]:
-    mac, at = _pull_bytes(view, at, MAC_BYTES)
-    limits, at = _pull_limits(view, at)
-    return Welcome(mac, limits), at
-
-
-def _pull_interests(view: memoryview, at: int) -> tuple[Message, int]:
-    reset, at = cbor.pull_unsigned(view, at)
-    if reset > 1:
-        raise EncodingError("a flag that is neither 0 nor 1", at)
-    items, at = _pull_items(view, at)
-    return InterestsMessage(bool(reset), items), at
-
-
-def _pull_offers(view: memoryview, at: int) -> tuple[Message, int]:
-    offers, at = _pull_offer_array(view, at)
-    return Offers(offers), at
-
-
-def _pull_settled(view: memoryview, at: int) -> tuple[Message, int]:
-    number, at = cbor.pull_unsigned(view, at)
-    return SettledMessage(number), at
-
-
-_DECODERS: dict[Control, tuple[int, Callable[[memoryview, int], tuple[Message, int]]]] = {
-    Control.CHALLENGE: (3, _pull_challenge),
-    Control.PROOF: (7, _pull_proof),
-    Control.WELCOME: (3, _pull_welcome),
-    Control.INTERESTS: (3, _pull_interests),
-    Control.OFFERS: (2, _pull_offers),
-    Control.SETTLED: (2, _pull_settled),
-}
-"""How many items a message has, its type among them, and what reads those behind the type."""
-
-
-def _pull_version(view: memoryview, at: int) -> int:
-    version, at = cbor.pull_unsigned(view, at)
-    if version != VERSION:
-        raise RemoteProtocolError(f"the peer speaks version {version} of the session; this is version {VERSION}")
-    return at
-
-
-def _pull_bytes(view: memoryview, at: int, size: int | None = None) -> tuple[bytes, int]:
-    value, as_text, end = cbor.pull_string(view, at)
-    if as_text or (size is not None and len(value) != size):
-        raise EncodingError(f"not a byte string of {size} bytes", at)
-    return bytes(value), end
-
-
-def _pull_limits(view: memoryview, at: int) -> tuple[Limits, int]:
-    _, at = cbor.pull_array(view, at, least=2, most=2)
-    message, at = cbor.pull_unsigned(view, at)
-    interests, at = cbor.pull_unsigned(view, at)
-    if message < LEAST_MESSAGE or not interests:
-        raise EncodingError(f"limits of {message} bytes and {interests} interests are too low", at)
-    return Limits(message, interests), at
-
-
-def _pull_items(view: memoryview, at: int) -> tuple[list[tuple[Key, RangeSet]], int]:
-    count, at = cbor.pull_array(view, at, most=_MOST_ITEMS)
-    items: list[tuple[Key, RangeSet]] = []
-    for _ in range(count):
-        parts, at = cbor.pull_array(view, at, least=1, most=3)
-        key: Key = ()
-        if parts > 1:
-            author, at = _pull_bytes(view, at, KEY_BYTES)
-            key = (author,)
-            if parts > 2:
-                log_id, at = cbor.pull_unsigned(view, at)
-                key = (author, log_id)
-        ranges, at = _pull_bytes(view, at)
-        items.append((key, UnreadRanges(ranges)))
-    return items, at
-
-
-def _pull_offer_array(view: memoryview, at: int) -> tuple[list[Offer], int]:
-    count, at = cbor.pull_array(view, at, most=_MOST_ITEMS)
-    offers: list[Offer] = []
-    for _ in range(count):
-        _, at = cbor.pull_array(view, at, least=5, most=5)
-        author, at = _pull_bytes(view, at, KEY_BYTES)
-        log_id, at = cbor.pull_unsigned(view, at)
-        held, at = _pull_bytes(view, at)
-        start = at
-        tip, at = _pull_bytes(view, at)
-        if len(tip) not in (0, TIP_BYTES):
-            raise EncodingError(f"a tip of {len(tip)} bytes", start)
-        fork, at = cbor.pull_unsigned(view, at)
-        offers.append(Offer(author, log_id, UnreadRanges(held), tip, fork))
-    return offers, at
+def _read(reader: _Reader, kind: Control, count: int) -> Message:
+    if count != _ITEMS[kind]:
+        raise EncodingError(f"{kind.name} with {count} items", 0)
+    if kind in {Control.CHALLENGE, Control.PROOF}:
+        reader.version()
+    match kind:
+        case Control.CHALLENGE:
+            return Challenge(reader.string(NONCE_BYTES))
+        case Control.PROOF:
+            key, nonce = reader.string(KEY_BYTES), reader.string(NONCE_BYTES)
+            return Proof(key, nonce, reader.string(SIGNATURE_BYTES), reader.string(MAC_BYTES), reader.limits())
+        case Control.WELCOME:
+            return Welcome(reader.string(MAC_BYTES), reader.limits())
+        case Control.INTERESTS:
+            return InterestsTold(reader.flag(), reader.interests())
+        case Control.OFFERS:
+            return Offered(reader.offers())
+        case Control.SETTLED:
+            return Settled(reader.number())
 
 
 # -- the discovery stream --------------------------------------------------------------------------------------------
@@ -388,10 +337,10 @@ def decode_discovery(data: bytes) -> tuple[Discovery, bytes]:
 
 def decode_names(body: bytes) -> list[Offer]:
     """The offers in a ``NAMES``."""
-    view = memoryview(body)
+    reader = _Reader(body)
     try:
-        offers, at = _pull_offer_array(view, 0)
-        cbor.expect_end(view, at)
+        offers = reader.offers()
+        reader.end()
     except EncodingError as error:
         raise RemoteProtocolError(f"the peer sent names that break the format: {error}") from None
     return offers
@@ -406,19 +355,31 @@ def decode_heads(body: bytes) -> list[bytes]:
     return [body[at : at + ID_BYTES] for at in range(0, len(body), ID_BYTES)]
 
 
-def batches(offers: Iterable[Offer], room: int) -> Iterator[list[Offer]]:
-    """Offers in groups that take at most ``room`` bytes each; one that is too large alone is offered as a whole log."""
-    group: list[Offer] = []
-    size = 0
-    for offer in offers:
-        item = offer
-        if (needed := offer_size(item)) > room:
-            item = offer._replace(held=RangeSet(offer.held, most=1))
-            needed = offer_size(item)
-        if group and size + needed > room:
+# -- messages of a bounded size --------------------------------------------------------------------------------------
+
+
+def batches(items: Iterable[tuple[ItemT, int]], room: int) -> Iterator[list[ItemT]]:
+    """Items in groups that take at most ``room`` bytes each, if each item does. The items come with their sizes."""
+    group: list[ItemT] = []
+    left = room
+    for item, size in items:
+        if group and size > left:
             yield group
-            group, size = [], 0
+            group, left = [], room
         group.append(item)
-        size += needed
+        left -= size
     if group:
         yield group
+
+
+def offers_in_batches(offers: Iterable[Offer], room: int) -> Iterator[list[Offer]]:
+    """Offers in groups that fit into ``room`` bytes; one that is too large alone is offered as a whole log."""
+
+    def sized(offer: Offer) -> tuple[Offer, int]:
+        size = len(encode_item(offer))
+        if size > room:
+            offer = offer._replace(held=RangeSet(offer.held, most=1))
+            size = len(encode_item(offer))
+        return offer, size
+
+    return batches(map(sized, offers), room)

@@ -30,11 +30,14 @@ the only thing left to do, because the two ends no longer agree on what was said
 """
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
+from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.types import Buffer
 
+EventT = TypeVar("EventT")
 EventT_co = TypeVar("EventT_co", covariant=True)
 
 UNLIMITED = sys.maxsize
@@ -85,3 +88,36 @@ class ProtocolConnection(Protocol[EventT_co]):
         The owner calls this when it has sent nothing for a while, because peers drop a connection that is silent.
         When that is, depends on the node's settings and on the socket: so the owner decides, not the connection.
         """
+
+
+class UntimedConnection(ABC, Generic[EventT]):
+    """The common part of connections that wait for no time and deal with all bytes at once."""
+
+    _failed = False
+
+    def receive_data(self, data: Buffer, now: float) -> Iterator[EventT]:  # noqa: ARG002 - nothing is timed here
+        """Take bytes from the peer; see ``ProtocolConnection``."""
+        if self._failed:
+            raise LocalProtocolError("the peer broke the protocol: the connection is over")
+        try:
+            yield from self._receive(data)
+        except RemoteProtocolError:
+            self._failed = True
+            raise
+
+    @abstractmethod
+    def _receive(self, data: Buffer) -> Iterator[EventT]:
+        """The events that bytes make; ``RemoteProtocolError`` behind those before a fault."""
+
+    @property
+    def has_more(self) -> bool:
+        """False: no bytes are left for later."""
+        return False
+
+    def next_timer(self) -> float | None:
+        """None: nothing here waits for a time."""
+        return None
+
+    def handle_timer(self, now: float) -> Iterable[EventT]:  # noqa: ARG002 - see above
+        """Nothing is ever due."""
+        return ()

@@ -63,16 +63,13 @@ class CulmSession(Session[Event]):
 
     def __init__(self, context: Context, streams: Streams, purpose: Purpose) -> None:
         config = context.config
-        nonce = config.surroundings.secret_bytes(NONCE_BYTES)
-        if purpose.key is None:
-            connection = Connection.listening(
-                context.needed_identity(),
-                config.clump,
-                nonce,
-                lambda key: self.config.policy.admits_peer(key) and not context.refuses(key),
-            )
-        else:
-            connection = Connection.calling(context.needed_identity(), purpose.key, config.clump, nonce)
+        connection = Connection(
+            context.needed_identity(),
+            config.clump,
+            config.surroundings.secret_bytes(NONCE_BYTES),
+            listener=purpose.key,
+            admits=lambda key: self.config.policy.admits_peer(key) and not context.refuses(key),
+        )
         super().__init__(context, streams, connection, purpose)
         self._source = context.source
         self._incoming = TransferReader(self._consumed)
@@ -192,9 +189,7 @@ class CulmSession(Session[Event]):
                 self._opened.set()
             case InterestsTold():
                 self.discovery.interests_told()
-            case Reconcile() | Asked():
-                self.discovery.take(event)
-            case Ended():
+            case Reconcile() | Asked() | Ended():
                 self.discovery.take(event)
             case Named(offers):
                 self.discovery.take(event)

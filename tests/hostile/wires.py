@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from culm.bamboo import Identity
 from culm.bushbaby import Authenticated, Options, PeerIdentified
 from culm.bushbaby import Connection as BushbabyConnection
-from culm.intervals.codec import RESPONSE_CREDIT
+from culm.intervals.codec import push_message
+from culm.intervals.messages import ResponseCredit
 from culm.node.network.tls import calling_context
 from culm.session import Connection as SessionConnection
 from culm.wire.bymux import WRITE, packet
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tests.hostile.node import Target
 
 READ_BYTES = 256 * 1024
-ALIVE = bytes((RESPONSE_CREDIT, 0))  # what the transfer stream says where there is nothing to say
+ALIVE = push_message(ResponseCredit(0))  # what the transfer stream says where there is nothing to say
 _BUFFER = 64 * 1024
 _UNREAD_BYTES = 64 * 1024  # that wait on this machine for who does not read: the node is to feel it soon
 

@@ -6,7 +6,6 @@ bytes alone, so that the reader is told by its ``Context``. Numbers and hashes a
 as the document does not ask for the shortest; they are written in the shortest.
 """
 
-from collections.abc import Callable
 from typing import Protocol
 
 from culm.bamboo import encode_varu64, lipmaa
@@ -42,8 +41,10 @@ from culm.intervals.messages import (
     ResponseCredit,
 )
 
-EAGER, LAZY, END, REQUEST_CREDIT, RESPONSE_CREDIT, CANCEL, ACTIVATE, ADJUST = range(0x80, 0x100, 0x10)
-_SUBTRACT, _WITH_SEQ, _WITH_OFFSET = 0x08, 0x08, 0x04
+Bytes = bytes | bytearray
+
+_END, _ADJUST = 0xA0, 0xF0  # the first bytes of messages that have flags in them
+_WITH_SEQ, _WITH_OFFSET = 0x08, 0x04
 MAX_MESSAGE = 1024  # Bytes to look at for one message: more than the longest has, which is a full fork proof.
 
 
@@ -57,18 +58,10 @@ class Context(Protocol):
         """Whether a lazy message over so many more items carries a hash; ``following``: the two bytes behind it."""
 
 
-# -- small things ---------------------------------------------------------------------------------------------------
+# -- fields ---------------------------------------------------------------------------------------------------------
 
 
-def pull_seq(data: bytes | bytearray, at: int) -> tuple[int, int]:
-    """A sequence number."""
-    seq, end = pull_u64(data, at)
-    if seq == 0:
-        raise EncodingError("sequence number 0, but the first entry of a log is 1", at)
-    return seq, end
-
-
-def pull_hash(data: bytes | bytearray, at: int) -> tuple[bytes, int]:
+def pull_hash(data: Bytes, at: int) -> tuple[bytes, int]:
     """A YAMF-hash: its 66 bytes."""
     end = at + YAMF_BYTES
     if data[at : at + 2] != YAMF_PREFIX:
@@ -85,54 +78,70 @@ def pull_hash(data: bytes | bytearray, at: int) -> tuple[bytes, int]:
     return YAMF_PREFIX + bytes(data[at + 2 : end]), end
 
 
-def _pull_byte(data: bytes | bytearray, at: int) -> tuple[int, int]:
-    if at >= len(data):
-        raise Truncated("a byte is missing", at)
-    return data[at], at + 1
+class _Reader:
+    """Reads the fields of a message one after the other. ``at`` is the offset of the next one."""
 
+    __slots__ = ("_data", "at")
 
-def _pull_bytes(data: bytes | bytearray, at: int, size: int) -> tuple[bytes, int]:
-    if len(data) < at + size:
-        raise Truncated(f"{size} bytes are cut off", at)
-    return bytes(data[at : at + size]), at + size
+    def __init__(self, data: Bytes, at: int) -> None:
+        self._data = data
+        self.at = at
 
+    def peek(self, size: int) -> bytes:
+        """The next bytes, or as many as there are; they are read again."""
+        return bytes(self._data[self.at : self.at + size])
 
-def _pull_hash_if(data: bytes | bytearray, at: int, flag: int) -> tuple[bytes | None, int]:
-    return pull_hash(data, at) if flag else (None, at)
+    def take(self, size: int) -> bytes:
+        found = self.peek(size)
+        if len(found) < size:
+            raise Truncated(f"{size} bytes are cut off", self.at)
+        self.at += size
+        return found
 
+    def byte(self) -> int:
+        return self.take(1)[0]
 
-def _pull_u64_if(data: bytes | bytearray, at: int, flag: int) -> tuple[int | None, int]:
-    return pull_u64(data, at) if flag else (None, at)
+    def u64(self) -> int:
+        number, self.at = pull_u64(self._data, self.at)
+        return number
+
+    def u64_if(self, flag: int) -> int | None:
+        return self.u64() if flag else None
+
+    def seq(self) -> int:
+        begin, seq = self.at, self.u64()
+        if seq == 0:
+            raise EncodingError("sequence number 0, but the first entry of a log is 1", begin)
+        return seq
+
+    def hash(self) -> bytes:
+        value, self.at = pull_hash(self._data, self.at)
+        return value
+
+    def hash_if(self, flag: int) -> bytes | None:
+        return self.hash() if flag else None
 
 
 # -- requests -------------------------------------------------------------------------------------------------------
 
 
-def _pull_request(data: bytes | bytearray, at: int) -> tuple[Request, int]:
-    first, at = _pull_byte(data, at)
+def _pull_request(reader: _Reader) -> Request:
+    begin = reader.at
+    first = reader.byte()
     forks = first >> 5
     if forks == 3:
-        raise EncodingError("fork handling 11 does not exist", at - 1)
-    kind_at = at
-    kind, at = _pull_byte(data, at)
-    _check_interval(kind, kind_at, immediate=bool(first & 0x04))
-    request_id, at = pull_u64(data, at)
-    author, at = _pull_bytes(data, at, AUTHOR_BYTES)
-    log_id, at = pull_u64(data, at)
-    anchor = None
-    if forks == 2:
-        seq, at = pull_seq(data, at)
-        value, at = pull_hash(data, at)
-        anchor = seq, value
-    least_size, at = _pull_u64_if(data, at, first & 0x10)
-    greatest_size, at = _pull_u64_if(data, at, first & 0x08)
-    payload_offset, at = _pull_u64_if(data, at, first & 0x04)
-    interval, at = _pull_interval(data, at, kind)
+        raise EncodingError("fork handling 11 does not exist", begin)
+    kind = reader.byte()
+    _check_interval(kind, begin + 1, immediate=bool(first & 0x04))
+    request_id, author, log_id = reader.u64(), reader.take(AUTHOR_BYTES), reader.u64()
+    anchor = (reader.seq(), reader.hash()) if forks == 2 else None
+    least_size, greatest_size = reader.u64_if(first & 0x10), reader.u64_if(first & 0x08)
+    payload_offset = reader.u64_if(first & 0x04)
     return Request(
         request_id,
         author,
         log_id,
-        interval,
+        _pull_interval(reader, kind),
         Forks.LOCAL if forks else Forks.DEFAULT,
         anchor,
         least_size,
@@ -140,7 +149,7 @@ def _pull_request(data: bytes | bytearray, at: int) -> tuple[Request, int]:
         payload_offset,
         verified=bool(first & 0x02),
         lazy=bool(first & 0x01),
-    ), at
+    )
 
 
 def _check_interval(kind: int, at: int, *, immediate: bool) -> None:
@@ -160,38 +169,31 @@ def _check_interval(kind: int, at: int, *, immediate: bool) -> None:
         raise EncodingError("an immediate payload request needs a start that is a sequence number of a payload", at)
 
 
-def _pull_interval(data: bytes | bytearray, at: int, kind: int) -> tuple[Interval, int]:
+def _pull_interval(reader: _Reader, kind: int) -> Interval:
     shape = kind >> 6
     if shape == 0:
-        start, at = _pull_bound(data, at, kind >> 3 & 7, outer_first=True)
-        end, at = _pull_bound(data, at, kind & 7, outer_first=False)
-        return Regular(start, end), at
+        return Regular(_pull_bound(reader, kind >> 3, outer_first=True), _pull_bound(reader, kind, outer_first=False))
     if shape == 2 and kind & 0x20:
-        offset, at = pull_u64(data, at)
-        return SingleOffset(FromGreatest(offset) if kind & 0x10 else FromLeast(offset)), at
-    seq, at = pull_seq(data, at)
-    dist, at = _pull_byte(data, at)
+        return SingleOffset(_pull_offset(reader, kind & 0x10))
+    seq, dist = reader.seq(), reader.byte()
     if shape == 2:
-        dist_high, at = _pull_byte(data, at)
-        low_outer, at = _pull_hash_if(data, at, kind & 0x08)
-        own, at = _pull_hash_if(data, at, kind & 0x04)
-        high_outer, at = _pull_hash_if(data, at, kind & 0x02)
-        return Single(seq, dist, dist_high, low_outer, own, high_outer), at
-    outer, at = _pull_hash_if(data, at, kind & 0x10)
-    own, at = _pull_hash_if(data, at, kind & 0x08)
-    return MetadataOnly(seq, bool(kind & 0x20), dist, outer, own), at
+        dist_high, low_outer = reader.byte(), reader.hash_if(kind & 0x08)
+        return Single(seq, dist, dist_high, low_outer, reader.hash_if(kind & 0x04), reader.hash_if(kind & 0x02))
+    return MetadataOnly(seq, bool(kind & 0x20), dist, reader.hash_if(kind & 0x10), reader.hash_if(kind & 0x08))
 
 
-def _pull_bound(data: bytes | bytearray, at: int, form: int, *, outer_first: bool) -> tuple[Bound, int]:
+def _pull_offset(reader: _Reader, from_greatest: int) -> Offset:
+    offset = reader.u64()
+    return FromGreatest(offset) if from_greatest else FromLeast(offset)
+
+
+def _pull_bound(reader: _Reader, form: int, *, outer_first: bool) -> Bound:
     if form & 4:
-        offset, at = pull_u64(data, at)
-        return (FromGreatest(offset) if form & 1 else FromLeast(offset)), at
-    seq, at = pull_seq(data, at)
-    dist, at = _pull_byte(data, at)
-    first, at = _pull_hash_if(data, at, form & 2)
-    second, at = _pull_hash_if(data, at, form & 1)
-    outer, own = (first, second) if outer_first else (second, first)
-    return At(seq, dist, outer, own), at
+        return _pull_offset(reader, form & 1)
+    seq, dist = reader.seq(), reader.byte()
+    hashes = reader.hash_if(form & 2), reader.hash_if(form & 1)
+    outer, own = hashes if outer_first else hashes[::-1]
+    return At(seq, dist, outer, own)
 
 
 def _push_request(request: Request) -> bytes:
@@ -201,11 +203,9 @@ def _push_request(request: Request) -> bytes:
     for number, mask in zip(numbers, (0x10, 0x08, 0x04), strict=True):
         first |= mask if number is not None else 0
     kind, interval = _push_interval(request.interval)
-    parts = [bytes((first, kind)), encode_varu64(request.id), request.author, encode_varu64(request.log_id)]
-    if request.anchor is not None:
-        parts += (encode_varu64(request.anchor[0]), request.anchor[1])
-    parts += (encode_varu64(number) for number in numbers if number is not None)
-    return b"".join((*parts, interval))
+    anchor = b"" if request.anchor is None else encode_varu64(request.anchor[0]) + request.anchor[1]
+    head = bytes((first, kind)) + encode_varu64(request.id) + request.author + encode_varu64(request.log_id)
+    return head + anchor + _numbers(*numbers) + interval
 
 
 def _push_interval(interval: Interval) -> tuple[int, bytes]:
@@ -245,28 +245,23 @@ def _push_bound(bound: Bound, *, outer_first: bool) -> tuple[int, bytes]:
 # -- proofs ---------------------------------------------------------------------------------------------------------
 
 
-def _pull_proof_entry(data: bytes | bytearray, at: int) -> tuple[ProofEntry, int]:
-    tag, at = _pull_byte(data, at)
+def _pull_proof_entry(reader: _Reader) -> ProofEntry:
+    begin, tag = reader.at, reader.byte()
     if tag > TAG_END_OF_LOG:
-        raise EncodingError(f"tag {tag} is neither 0 (regular) nor 1 (end of log)", at - 1)
-    seq, at = pull_seq(data, at)
+        raise EncodingError(f"tag {tag} is neither 0 (regular) nor 1 (end of log)", begin)
+    seq = reader.seq()
     lipmaalink = backlink = None
     if seq > 1:
-        lipmaalink, at = pull_hash(data, at)
-        is_same = lipmaa(seq) == seq - 1
-        if len(data) < at + 2:
-            raise Truncated("an entry is cut off", at)
-        if is_same and data[at : at + 2] != YAMF_PREFIX:
-            backlink = lipmaalink  # the short form
-        else:
-            second_at = at
-            backlink, at = pull_hash(data, at)
-            if is_same and backlink != lipmaalink:
-                raise EncodingError(f"the two links of entry {seq} lead to one entry and differ", second_at)
-    size, at = pull_u64(data, at)
-    payload_hash, at = pull_hash(data, at)
-    signature, at = _pull_bytes(data, at, SIGNATURE_BYTES)
-    return ProofEntry(tag == TAG_END_OF_LOG, seq, lipmaalink, backlink, size, payload_hash, signature), at
+        lipmaalink = backlink = reader.hash()
+        has_one_link = lipmaa(seq) == seq - 1
+        if has_one_link and len(reader.peek(2)) < 2:
+            raise Truncated("an entry is cut off", reader.at)
+        if not has_one_link or reader.peek(2) == YAMF_PREFIX:  # Otherwise it is the short form.
+            second, backlink = reader.at, reader.hash()
+            if has_one_link and backlink != lipmaalink:
+                raise EncodingError(f"the two links of entry {seq} lead to one entry and differ", second)
+    size, payload_hash, signature = reader.u64(), reader.hash(), reader.take(SIGNATURE_BYTES)
+    return ProofEntry(tag == TAG_END_OF_LOG, seq, lipmaalink, backlink, size, payload_hash, signature)
 
 
 def _push_proof_entry(entry: ProofEntry) -> bytes:
@@ -283,86 +278,53 @@ def _push_proof_entry(entry: ProofEntry) -> bytes:
     )
 
 
-# -- the other messages ---------------------------------------------------------------------------------------------
+# -- messages -------------------------------------------------------------------------------------------------------
 
 
-def _pull_eager(data: bytes | bytearray, at: int, context: Context) -> tuple[Eager, int]:
-    start = None
-    at += 1
-    if context.starts():
-        start, at = pull_seq(data, at)
-    count, at = pull_u64(data, at)
-    return Eager(count, start), at
-
-
-def _pull_lazy(data: bytes | bytearray, at: int, context: Context) -> tuple[Lazy, int]:
-    start = value = None
-    at += 1
-    if context.starts():
-        start, at = pull_seq(data, at)
-    items, at = pull_u64(data, at)
-    trailing, at = pull_u64(data, at)
-    if context.has_hash(items, bytes(data[at : at + 2])):
-        value, at = pull_hash(data, at)
-    return Lazy(items, trailing, value, start), at
-
-
-def _pull_end(data: bytes | bytearray, at: int) -> tuple[End, int]:
-    flags, at = data[at], at + 1
-    reason = Reason(flags >> 2 & 3)
-    proof: list[ProofEntry] = []
-    for _ in range({Reason.FULL_PROOF: 2, Reason.PARTIAL_PROOF: 1}.get(reason, 0)):
-        entry, at = _pull_proof_entry(data, at)
-        proof.append(entry)
-    activates = None
-    if flags & 1:
-        activates, at = pull_u64(data, at)
-    return End(reason, tuple(proof), bool(flags & 2), activates), at
-
-
-def _pull_number(kind: Callable[[int], Message], data: bytes | bytearray, at: int) -> tuple[Message, int]:
-    number, at = pull_u64(data, at + 1)
-    return kind(number), at
-
-
-def _pull_adjust(data: bytes | bytearray, at: int) -> tuple[Adjust, int]:
-    first, at = data[at], at + 1
-    old, at = pull_u64(data, at)
-    new, at = pull_u64(data, at)
-    if old == new:
-        raise EncodingError("an adjustment gives the new request the id of the old one", at - 1)
-    seq = offset = None
-    if first & _WITH_SEQ:
-        seq, at = pull_seq(data, at)
-    if first & _WITH_OFFSET:
-        offset, at = pull_u64(data, at)
-    return Adjust(old, new, seq, offset), at
-
-
-_PULLS: dict[int, Callable[[bytes | bytearray, int, Context], tuple[Message, int]]] = {
-    **dict.fromkeys(range(EAGER), lambda data, at, _: _pull_request(data, at)),
-    EAGER: _pull_eager,
-    LAZY: _pull_lazy,
-    **dict.fromkeys(range(END, END + 16), lambda data, at, _: _pull_end(data, at)),
-    REQUEST_CREDIT: lambda data, at, _: _pull_number(RequestCredit, data, at),
-    RESPONSE_CREDIT: lambda data, at, _: _pull_number(ResponseCredit, data, at),
-    CANCEL: lambda data, at, _: _pull_number(Cancel, data, at),
-    ACTIVATE: lambda data, at, _: _pull_number(Activate, data, at),
-    ACTIVATE | _SUBTRACT: lambda data, at, _: _pull_number(lambda number: Activate(-number), data, at),
-    **dict.fromkeys(
-        (ADJUST, ADJUST | _WITH_SEQ, ADJUST | _WITH_SEQ | _WITH_OFFSET), lambda data, at, _: _pull_adjust(data, at)
-    ),
-}
-
-
-def pull_message(data: bytes | bytearray, at: int, context: Context) -> tuple[Message, int]:
+def pull_message(data: Bytes, at: int, context: Context) -> tuple[Message, int]:
     """The message at an offset, and the offset behind it (of an eager one: behind its head)."""
     if at >= len(data):
         raise Truncated("a message is missing", at)
-    pull = _PULLS.get(data[at])
-    if pull is None:
-        raise EncodingError(f"no message begins with {data[at]:02x}", at)
-    return pull(data, at, context)
+    reader = _Reader(data, at)
+    message = _pull_request(reader) if data[at] < 0x80 else _pull_other(reader, reader.byte(), context)
+    return message, reader.at
+
+
+def _pull_other(reader: _Reader, first: int, context: Context) -> Message:  # noqa: PLR0911 - one for each message
+    match first & 0xF0, first & 0x0F:
+        case 0x80, 0:
+            start = reader.seq() if context.starts() else None
+            return Eager(reader.u64(), start)
+        case 0x90, 0:
+            start = reader.seq() if context.starts() else None
+            items, trailing = reader.u64(), reader.u64()
+            return Lazy(items, trailing, reader.hash_if(context.has_hash(items, reader.peek(2))), start)
+        case 0xA0, flags:
+            reason = Reason(flags >> 2)
+            entries = {Reason.FULL_PROOF: 2, Reason.PARTIAL_PROOF: 1}.get(reason, 0)
+            proof = tuple(_pull_proof_entry(reader) for _ in range(entries))
+            return End(reason, proof, bool(flags & 2), reader.u64_if(flags & 1))
+        case 0xB0, 0:
+            return RequestCredit(reader.u64())
+        case 0xC0, 0:
+            return ResponseCredit(reader.u64())
+        case 0xD0, 0:
+            return Cancel(reader.u64())
+        case 0xE0, 0:
+            return Activate(reader.u64())
+        case 0xE0, 0x08:
+            return Activate(-reader.u64())
+        case 0xF0, 0x00 | 0x08 | 0x0C as flags:
+            return _pull_adjust(reader, flags)
+    raise EncodingError(f"no message begins with {first:02x}", reader.at - 1)
+
+
+def _pull_adjust(reader: _Reader, flags: int) -> Adjust:
+    old, new = reader.u64(), reader.u64()
+    if old == new:
+        raise EncodingError("an adjustment gives the new request the id of the old one", reader.at - 1)
+    seq = reader.seq() if flags & _WITH_SEQ else None
+    return Adjust(old, new, seq, reader.u64_if(flags & _WITH_OFFSET))
 
 
 def push_message(message: Message) -> bytes:  # noqa: PLR0911 - one for each message
@@ -371,23 +333,25 @@ def push_message(message: Message) -> bytes:  # noqa: PLR0911 - one for each mes
         case Request():
             return _push_request(message)
         case Eager(count, start):
-            return b"\x80" + (b"" if start is None else encode_varu64(start)) + encode_varu64(count)
+            return b"\x80" + _numbers(start, count)
         case Lazy(items, trailing, value, start):
-            head = b"\x90" + (b"" if start is None else encode_varu64(start))
-            return head + encode_varu64(items) + encode_varu64(trailing) + (value or b"")
+            return b"\x90" + _numbers(start, items, trailing) + (value or b"")
         case End(reason, proof, grants, activates):
-            first = END | reason << 2 | grants << 1 | (activates is not None)
-            tail = b"" if activates is None else encode_varu64(activates)
-            return bytes((first,)) + b"".join(map(_push_proof_entry, proof)) + tail
+            first = _END | reason << 2 | grants << 1 | (activates is not None)
+            return bytes((first,)) + b"".join(map(_push_proof_entry, proof)) + _numbers(activates)
         case RequestCredit(amount):
-            return b"\xb0" + encode_varu64(amount)
+            return b"\xb0" + _numbers(amount)
         case ResponseCredit(amount):
-            return b"\xc0" + encode_varu64(amount)
+            return b"\xc0" + _numbers(amount)
         case Cancel(request_id):
-            return b"\xd0" + encode_varu64(request_id)
+            return b"\xd0" + _numbers(request_id)
         case Activate(change):
-            return bytes((ACTIVATE if change >= 0 else ACTIVATE | _SUBTRACT,)) + encode_varu64(abs(change))
+            return (b"\xe0" if change >= 0 else b"\xe8") + _numbers(abs(change))
         case Adjust(old, new, seq, offset):
-            first = ADJUST | (_WITH_SEQ if seq is not None else 0) | (_WITH_OFFSET if offset is not None else 0)
-            numbers = (number for number in (old, new, seq, offset) if number is not None)
-            return bytes((first,)) + b"".join(map(encode_varu64, numbers))
+            first = _ADJUST | (_WITH_SEQ if seq is not None else 0) | (_WITH_OFFSET if offset is not None else 0)
+            return bytes((first,)) + _numbers(old, new, seq, offset)
+
+
+def _numbers(*numbers: int | None) -> bytes:
+    """Those of the numbers that are given."""
+    return b"".join(encode_varu64(number) for number in numbers if number is not None)

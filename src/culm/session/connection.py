@@ -9,14 +9,13 @@
     session.transfer(data)                  # bytes of the interval protocol, whose machine is the owner's
 """
 
-import hmac
 from collections.abc import Callable, Iterable, Iterator
 
 from culm.bamboo import Identity
 from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.ranges import Range, RangeSet
 from culm.session.events import Asked, Ended, Established, Event, Named, Reconcile, Transferred
-from culm.session.handshake import Transcript
+from culm.session.handshake import Handshake
 from culm.session.interests import Interests, TheirInterests
 from culm.session.limits import HANDSHAKE_BYTES, ID_BYTES, INTEREST_BYTES, Limits
 from culm.session.messages import (
@@ -85,8 +84,7 @@ class Connection(UntimedConnection[Event]):
         self.limits = limits or Limits()
         self.their_limits = Limits(HANDSHAKE_BYTES, 1)
         self.rounds = 0
-        self._identity, self._clump, self._nonce, self._admits = identity, clump, nonce, admits
-        self._transcript: Transcript | None = None  # the caller's, once it is challenged
+        self._handshake = Handshake(identity, clump, nonce, admits)
         self._told = TheirInterests(self.limits.max_interests)
         self._holds = False
         self._held: dict[int, int] = {}  # bytes by stream for which the peer gets no credit yet
@@ -166,11 +164,13 @@ class Connection(UntimedConnection[Event]):
             raise RemoteProtocolError(f"{message.kind.name} came while the session was {self._phase.name.lower()}")
         match message:
             case Challenge(nonce):
-                self._prove(nonce)
-            case Proof():
-                self._check_caller(message)
+                assert self.peer is not None  # noqa: S101 - who calls knows whom
+                self._say(self._handshake.prove(self.peer, nonce, self.limits))
+            case Proof(key, limits=limits):
+                self._say(self._handshake.check_caller(message, self.limits))
+                self.peer, self.their_limits = key, limits
             case Welcome(mac, limits):
-                self._check_listener(mac)
+                self._handshake.check_listener(mac)
                 self.their_limits = limits
             case InterestsTold(reset, items):
                 self._told.take(dict(items).items(), reset=reset)
@@ -183,32 +183,6 @@ class Connection(UntimedConnection[Event]):
             assert self.peer is not None  # noqa: S101 - it has proved itself
             self._open()
             yield Established(self.peer)
-
-    def _prove(self, listener_nonce: bytes) -> None:
-        """Answer a challenge: the caller's key, signature and MAC."""
-        assert self.peer is not None  # noqa: S101 - who calls knows whom
-        key = self._identity.public
-        transcript = self._transcript = Transcript(self.peer, listener_nonce, key, self._nonce)
-        signature, mac = transcript.sign(self._identity), transcript.caller_mac(self._clump)
-        self._say(Proof(key, self._nonce, signature, mac, self.limits))
-
-    def _check_caller(self, proof: Proof) -> None:
-        """Welcome a caller that has proved itself; ``RemoteProtocolError`` for one that has not."""
-        transcript = Transcript(self._identity.public, self._nonce, proof.key, proof.nonce)
-        if not transcript.is_signed_by_caller(proof.signature):
-            raise RemoteProtocolError("the caller does not hold the key it claims")
-        if not self._admits(proof.key):
-            raise RemoteProtocolError("this node does not talk to the caller")
-        if not hmac.compare_digest(proof.mac, transcript.caller_mac(self._clump)):
-            raise RemoteProtocolError("the caller is of another clump")
-        self.peer, self.their_limits = proof.key, proof.limits
-        self._say(Welcome(transcript.listener_mac(self._clump), self.limits))
-
-    def _check_listener(self, mac: bytes) -> None:
-        """``RemoteProtocolError`` unless the listener knows the clump."""
-        assert self._transcript is not None  # noqa: S101 - the states let no WELCOME come before the challenge
-        if not hmac.compare_digest(mac, self._transcript.listener_mac(self._clump)):
-            raise RemoteProtocolError("the peer is of another clump")
 
     def _open(self) -> None:
         self._control.limit = self.limits.max_message

@@ -10,17 +10,17 @@ gets no MAC from which it could guess the clump at leisure.
 """
 
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from nacl.bindings import crypto_sign_open
 from nacl.exceptions import BadSignatureError
 
 from culm.bamboo import Identity
+from culm.errors import RemoteProtocolError
+from culm.session.limits import Limits
+from culm.session.messages import Proof, Welcome
 
-NONCE_BYTES = 32
-KEY_BYTES = 32
-SIGNATURE_BYTES = 64
-MAC_BYTES = 32
 _SIGNED = b"culm session 1: caller\0"
 _CALLER_MAC = b"culm session 1: clump of the caller\0"
 _LISTENER_MAC = b"culm session 1: clump of the listener\0"
@@ -58,3 +58,37 @@ class Transcript:
     def listener_mac(self, clump: bytes) -> bytes:
         """The listener's proof (32 bytes)."""
         return hmac.digest(clump, _LISTENER_MAC + self._bytes, "sha256")
+
+
+class Handshake:
+    """One side's part of the handshake. ``admits`` says whether to talk to a key that was proved."""
+
+    def __init__(self, identity: Identity, clump: bytes, nonce: bytes, admits: Callable[[bytes], bool]) -> None:
+        self._identity = identity
+        self._clump = clump
+        self._nonce = nonce
+        self._admits = admits
+        self._transcript: Transcript | None = None
+
+    def prove(self, listener: bytes, listener_nonce: bytes, limits: Limits) -> Proof:
+        """What the caller says, challenged by a listener."""
+        key = self._identity.public
+        transcript = self._transcript = Transcript(listener, listener_nonce, key, self._nonce)
+        return Proof(key, self._nonce, transcript.sign(self._identity), transcript.caller_mac(self._clump), limits)
+
+    def check_caller(self, proof: Proof, limits: Limits) -> Welcome:
+        """The listener's answer to a caller that has proved itself; ``RemoteProtocolError`` for one that has not."""
+        transcript = Transcript(self._identity.public, self._nonce, proof.key, proof.nonce)
+        if not transcript.is_signed_by_caller(proof.signature):
+            raise RemoteProtocolError("the caller does not hold the key it claims")
+        if not self._admits(proof.key):
+            raise RemoteProtocolError("this node does not talk to the caller")
+        if not hmac.compare_digest(proof.mac, transcript.caller_mac(self._clump)):
+            raise RemoteProtocolError("the caller is of another clump")
+        return Welcome(transcript.listener_mac(self._clump), limits)
+
+    def check_listener(self, mac: bytes) -> None:
+        """``RemoteProtocolError`` unless the listener knows the clump. Only after ``prove``."""
+        assert self._transcript is not None  # noqa: S101 - the states let no WELCOME come before the challenge
+        if not hmac.compare_digest(mac, self._transcript.listener_mac(self._clump)):
+            raise RemoteProtocolError("the peer is of another clump")

@@ -12,6 +12,9 @@ INTEREST_BYTES = 4 * 1024 * 1024
 """Bytes of a peer's interests, as they came, that are kept: a few thousand logs with many ranges each."""
 ID_BYTES = 32
 """Bytes of the hash that stands for the head of a log in a discovery."""
+KEY_BYTES = NONCE_BYTES = MAC_BYTES = 32
+SIGNATURE_BYTES = 64
+"""Bytes of what proves the two sides to each other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,8 @@ from typing import ClassVar, NamedTuple, TypeVar
 from culm.bamboo import decode_varu64, encode_varu64
 from culm.errors import EncodingError, RemoteProtocolError, Truncated
 from culm.ranges import RangeSet, UnreadRanges
-from culm.session.handshake import KEY_BYTES, MAC_BYTES, NONCE_BYTES, SIGNATURE_BYTES
 from culm.session.interests import Key
-from culm.session.limits import ID_BYTES, LEAST_MESSAGE, Limits
+from culm.session.limits import ID_BYTES, KEY_BYTES, LEAST_MESSAGE, MAC_BYTES, NONCE_BYTES, SIGNATURE_BYTES, Limits
 from culm.wire import cbor
 
 ItemT = TypeVar("ItemT")

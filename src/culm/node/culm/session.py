@@ -46,7 +46,7 @@ from culm.session import (
     Settled,
     Transferred,
 )
-from culm.session.handshake import NONCE_BYTES
+from culm.session.limits import NONCE_BYTES
 from culm.types import Log
 
 _OFFER_SECONDS = 0.05  # Changes within this time are offered together, because an append seldom comes alone.

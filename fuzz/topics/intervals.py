@@ -109,14 +109,14 @@ _ACTIONS: tuple[Callable[[Connection], object], ...] = (
     _resume,
     _anchored,
     _sized,
-    lambda end: end.cancel(min(end.ours, default=0)),
-    lambda end: end.cancel(max(end.ours, default=0)),
-    lambda end: end.adjust(max(end.ours, default=0)),
-    lambda end: end.adjust(min(end.ours, default=0), 5),
-    lambda end: end.adjust(max(end.ours, default=0), 4, 3),
+    lambda end: end.ours.cancel(min(end.ours.requests, default=0)),
+    lambda end: end.ours.cancel(max(end.ours.requests, default=0)),
+    lambda end: end.ours.adjust(max(end.ours.requests, default=0)),
+    lambda end: end.ours.adjust(min(end.ours.requests, default=0), 5),
+    lambda end: end.ours.adjust(max(end.ours.requests, default=0), 4, 3),
     lambda end: end.respond(1 << 20),
     lambda end: end.respond(30),
-    lambda end: end.refuse(min(end.theirs, default=0)),
+    lambda end: end.theirs.refuse(min(end.theirs.requests, default=0)),
     lambda end: end.wake([_NAME]),
     lambda end: end.refill(),
     lambda end: end.keep_alive(),
@@ -142,7 +142,7 @@ def connection(data: bytes) -> None:
         try:
             list(end.receive_data(step, 0.0))
         finally:
-            assert len(end.theirs) <= end.limits.requests
+            assert len(end.theirs.requests) <= end.limits.requests
             end.respond(1 << 12)
     end.data_to_send()
 
@@ -176,8 +176,8 @@ def _asking(store: MemoryStore) -> Connection:
     for interval in _INTERVALS[:3]:
         _ask(end, interval)
     _ask(end, _INTERVALS[4], lazy=True)
-    end.adjust(3)
-    end.cancel(0)
+    end.ours.adjust(3)
+    end.ours.cancel(0)
     return end
 
 

@@ -220,9 +220,9 @@ class _Intervals(_Answering):
         super().__init__()
         self._end = IntervalConnection(_FULL)
         for key in (_NAME, _OTHER_NAME):
-            self._end.our_side.credit += 1
+            self._end.ours.credit += 1
             self._end.request(*key, Regular(At(1, 0), FromGreatest(0)))
-        self._end.our_side.credit = 0
+        self._end.ours.credit = 0
 
     def answer(self, data: bytes) -> bytes:
         list(self._end.receive_data(data, 0.0))

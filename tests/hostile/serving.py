@@ -51,7 +51,7 @@ class Intervals:
     async def join(cls, field: Field, store: MemoryStore | None = None) -> Intervals:
         """Connect, and wait for credit."""
         peer = cls(await Wire.dial(field.target, "intervals", field.address), store or MemoryStore())
-        while not peer.connection.request_credit:
+        while not peer.connection.ours.credit:
             await peer.turn()
         return peer
 

@@ -157,7 +157,7 @@ def test_hashes_that_fall_together() -> None:
     pair = holders(log, b=5)
     end = At(5, 0, outer=log.entries[0].hash, own=log.entries[4].hash)
     request = Request(0, *key(log), Regular(FromGreatest(2), end))
-    pair.b.connection.receive_data(push_message(request), 0.0)
+    list(pair.b.connection.receive_data(push_message(request), 0.0))
     list(pair.b.connection.receive_data(b"\xb0\x00", 0.0))
     pair.b.connection.respond(1000)
     assert pair.b.connection.data_to_send().endswith(b"\xae")
@@ -190,7 +190,9 @@ def test_no_echo() -> None:
     assert pair.b.items == [("m", 11), ("p", 11)]
     assert pair.a.items == []
     assert [(event.items, event.seq) for event in pair.a.drain() if isinstance(event, Announced)] == [(2, 11)]
-    assert pair.a.connection.ours[requests[0]].position == pair.b.connection.ours[requests[1]].position
+    assert (
+        pair.a.connection.ours.requests[requests[0]].position == pair.b.connection.ours.requests[requests[1]].position
+    )
     entry = log.entries[11]
     pair.b.put(entry, log.payloads[entry.hash])
     pair.settle()
@@ -204,7 +206,7 @@ def test_a_confirmation_of_another_entry() -> None:
     pair.b.connection.request(*key(log), EVERYTHING)
     pair.settle()
     other = log.make(5, b"another branch")
-    pair.b.store = pair.b.connection.their_side.source = MemoryStore()
+    pair.b.store = pair.b.connection.theirs.source = MemoryStore()
     pair.b.put_log(log, range(1, 5), range(1, 5))
     pair.b.put(other, b"another branch")
     pair.a.connection.request(*key(log), EVERYTHING)
@@ -273,7 +275,7 @@ def test_bad_signature_without_verification() -> None:
     pair.settle()
     assert [EntryDropped(0, 1), EntryDropped(0, 2)] == pair.a.drain()
     assert pair.a.items == []
-    pair.a.connection.cancel(0)
+    pair.a.connection.ours.cancel(0)
     pair.settle()
     assert only(pair).index == 4
 
@@ -348,11 +350,11 @@ def test_data_waits_for_credit() -> None:
     right = Side(limits=Limits(requests=1))
     left = Side(limits=Limits(window=100))
     pair = holders(log, b=3, left=left, right=right)
-    assert pair.a.connection.request_credit == 1
+    assert pair.a.connection.ours.credit == 1
     pair.a.connection.request(*key(log), Regular(At(1, 0), At(3, 0)))
     pair.step(pair.a, pair.b)
     pair.b.connection.respond(1 << 20)
-    assert pair.b.connection.response_credit == 0
+    assert pair.b.connection.theirs.data_credit == 0
     assert len(pair.b.connection.data_to_send()) < 120
 
 
@@ -379,9 +381,9 @@ def test_many_paused_requests_cost_nothing() -> None:
     for log in logs:
         pair.a.connection.request(*key(log), EVERYTHING)
     pair.settle()
-    assert pair.b.connection.turns == 0
+    assert len(pair.b.connection.theirs.turns) == 0
     pair.b.put_log(logs[3], [1], [1])
-    assert pair.b.connection.turns == 1
+    assert len(pair.b.connection.theirs.turns) == 1
     pair.settle()
     assert pair.a.items == [("m", 1), ("p", 1)]
 
@@ -407,7 +409,7 @@ def test_a_long_response_keeps_little() -> None:
     pair = holders(log, b=3000)
     request_id = pair.a.connection.request(*key(log), EVERYTHING)
     pair.settle()
-    ours = pair.a.connection.ours[request_id]
+    ours = pair.a.connection.ours.requests[request_id]
     assert len(pair.a.items) == 6000
     assert 0 < len(ours.agreement) < 1200
 
@@ -418,11 +420,11 @@ def test_refusing() -> None:
     pair = holders(log)
     request_id = pair.a.connection.request(*key(log), EVERYTHING)
     pair.settle()
-    pair.b.connection.refuse(request_id)
-    pair.b.connection.refuse(request_id)
+    pair.b.connection.theirs.refuse(request_id)
+    pair.b.connection.theirs.refuse(request_id)
     pair.settle()
     assert only(pair).reason is Reason.OTHER
-    assert pair.a.connection.request_credit == pair.b.connection.limits.requests
+    assert pair.a.connection.ours.credit == pair.b.connection.limits.requests
 
 
 def test_an_entry_that_comes_while_hashes_are_compared() -> None:

@@ -24,9 +24,10 @@ from culm.intervals import (
     SingleOffset,
 )
 from culm.intervals.exchanged import Items
-from culm.intervals.planner import Horizon, Stop, plan
+from culm.intervals.planner import Horizon
 from culm.intervals.stream import stream_of
 from tests.bamboo import oracle
+from tests.intervals.planning import Stop, plan
 from tests.models import MARKS, count, models
 from tests.store.dictionary import run_around
 
@@ -260,17 +261,13 @@ def test_items_of_a_stream(request: Request, held: HeldSet, spans: list[tuple[in
     assert [stream.index_of(seq, is_payload=is_payload) for seq, is_payload in sequence] == list(range(len(sequence)))
     metadata = [seq for seq, is_payload in sequence if not is_payload]
     if not is_open(interval):
-        assert stream.least_metadata() == min(metadata, default=None)
-        assert stream.greatest_metadata() == max(metadata, default=None)
+        assert stream.metadata_extent() == (min(metadata, default=0), max(metadata, default=0))
     marked, expected = Items(), set[Item]()
     for at, size in spans:
         if at + size <= len(sequence):
             marked.add_span(stream, at, size)
             expected |= set(sequence[at : at + size])
         assert {item for item in sequence if marked.has(item[0], is_payload=item[1])} == expected & set(sequence)
-    for at, size in spans:
-        if at + size <= len(sequence):
-            assert marked.reach(stream, at, size) == (set(sequence[at : at + size]) <= expected)
     horizon = Horizon.of(request, stream, held)
     for index in range(min(len(sequence), 60)):
         reach = horizon.reach(index, held)

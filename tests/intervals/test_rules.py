@@ -64,7 +64,7 @@ class Victim:
 
     def asks(self, interval: Interval = OPEN, **options: Any) -> Victim:
         """It asks for something of the log."""
-        if not self.side.connection.request_credit:
+        if not self.side.connection.ours.credit:
             self.side.take(push_message(RequestCredit(50)))
         self.side.connection.request(log().identity.public, LOG, interval, **options)
         return self
@@ -245,14 +245,14 @@ def _bad_proof() -> tuple[ProofEntry, ...]:
 def _switched(*, lazy: bool = False) -> Victim:
     """A response that changes between lazy and eager at the metadata of entry 2."""
     victim = Victim().asks(lazy=lazy)
-    new = victim.side.connection.adjust(0, 2)
+    new = victim.side.connection.ours.adjust(0, 2)
     # What was lazy stays so up to the position, and what was eager too.
     return victim.gets(End(Reason.CANCELLED), Activate(new))
 
 
 def _deferred() -> Victim:
     victim = Victim().asks()
-    victim.side.connection.adjust(0)
+    victim.side.connection.ours.adjust(0)
     return victim
 
 
@@ -284,7 +284,7 @@ def test_malformed_messages_end_the_connection(text: str) -> None:
     with pytest.raises(RemoteProtocolError):
         victim.side.take(expand(text) + bytes(600))
     assert not victim.side.store.entries
-    assert not victim.side.connection.theirs
+    assert not victim.side.connection.theirs.requests
 
 
 ALLOWED: dict[str, Callable[[], Victim]] = {
@@ -332,13 +332,13 @@ def test_what_we_may_not_do() -> None:
         side.connection.request(AUTHOR, LOG, OPEN)
     side.take(push_message(RequestCredit(2)))
     with pytest.raises(LocalProtocolError):
-        side.connection.cancel(0)
+        side.connection.ours.cancel(0)
     request_id = side.connection.request(AUTHOR, LOG, OPEN)
-    side.connection.adjust(request_id)
+    side.connection.ours.adjust(request_id)
     with pytest.raises(LocalProtocolError):
-        side.connection.cancel(request_id)
+        side.connection.ours.cancel(request_id)
     with pytest.raises(LocalProtocolError):
-        side.connection.adjust(request_id)
+        side.connection.ours.adjust(request_id)
 
 
 @pytest.mark.parametrize(

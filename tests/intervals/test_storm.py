@@ -66,7 +66,7 @@ class Storm:
         # Both follow the last log, which is written at one side, from beginning to end.
         self.kept: list[tuple[Side, int]] = []
         self.calm()
-        if not (self.a.connection.stateless or self.b.connection.stateless):
+        if not (self.a.connection.theirs.stateless or self.b.connection.theirs.stateless):
             for side in (self.a, self.b):
                 key = self.followed.identity.public, self.followed.log_id
                 self.kept.append((side, side.connection.request(*key, Regular(At(1, 0), FromGreatest(0)))))
@@ -105,8 +105,8 @@ class Storm:
         side = self.rng.choice((self.a, self.b))
         other = self.b if side is self.a else self.a
         kind, connection = self.rng.random(), side.connection
-        ours = [request_id for request_id in connection.ours if (side, request_id) not in self.kept]
-        theirs = [request_id for request_id in connection.theirs if (other, request_id) not in self.kept]
+        ours = [request_id for request_id in connection.ours.requests if (side, request_id) not in self.kept]
+        theirs = [request_id for request_id in connection.theirs.requests if (other, request_id) not in self.kept]
         try:
             if kind < 0.1:
                 self.publish()
@@ -115,11 +115,11 @@ class Storm:
             elif kind < 0.55:
                 self.append(side)
             elif kind < 0.65 and ours:
-                connection.cancel(self.rng.choice(ours))
+                connection.ours.cancel(self.rng.choice(ours))
             elif kind < 0.85 and ours:
                 self.adjust(side, self.rng.choice(ours))
             elif theirs and kind < 0.88:
-                connection.refuse(self.rng.choice(theirs))
+                connection.theirs.refuse(self.rng.choice(theirs))
         except LocalProtocolError:
             pass  # no credit, or it was cancelled already
 
@@ -178,9 +178,9 @@ class Storm:
     def adjust(self, side: Side, request_id: int) -> None:
         """Change between lazy and eager, at a position or not."""
         connection = side.connection
-        ours = connection.ours[request_id]
+        ours = connection.ours.requests[request_id]
         if ours.is_deferred and self.rng.random() < 0.5:
-            connection.cancel(request_id)
+            connection.ours.cancel(request_id)
             return
         seq = offset = None
         if ours.stream is not None and self.rng.random() < 0.7 and ours.stream.total:
@@ -199,7 +199,7 @@ class Storm:
                 return
         if (ours.lazy or ours.is_deferred) and seq is None:
             return  # it may begin with a payload whose metadata was only announced
-        connection.adjust(request_id, seq, offset)
+        connection.ours.adjust(request_id, seq, offset)
 
     def move(self) -> None:
         """Some bytes go some way."""
@@ -241,17 +241,17 @@ class Storm:
             key = self.followed.identity.public, self.followed.log_id
             held = [(1, self.published)] if self.published else []
             assert self.b.store.items(key) == (held, held)
-            assert self.a.connection.entries_sent >= self.published
+            assert self.a.connection.theirs.entries_sent >= self.published
         for side in (self.a, self.b):
-            for request_id in list(side.connection.ours):
-                if not side.connection.ours[request_id].is_closing:
-                    side.connection.cancel(request_id)
+            for request_id in list(side.connection.ours.requests):
+                if not side.connection.ours.requests[request_id].is_closing:
+                    side.connection.ours.cancel(request_id)
         self.calm()
-        assert not self.a.connection.ours
-        assert not self.b.connection.ours
-        assert not self.a.connection.theirs
-        assert not self.b.connection.theirs
-        assert self.a.connection.request_credit == self.b.connection.limits.requests
+        assert not self.a.connection.ours.requests
+        assert not self.b.connection.ours.requests
+        assert not self.a.connection.theirs.requests
+        assert not self.b.connection.theirs.requests
+        assert self.a.connection.ours.credit == self.b.connection.limits.requests
         self.exchange_all()
 
     def exchange_all(self) -> None:
@@ -281,7 +281,7 @@ class Storm:
         self, asker: Side, log: tuple[bytes, int], interval: Interval, payload_offset: int | None = None
     ) -> None:
         """Ask for something; first wait for credit."""
-        if not asker.connection.request_credit:
+        if not asker.connection.ours.credit:
             self.calm()
         asker.connection.request(*log, interval, payload_offset=payload_offset)
 

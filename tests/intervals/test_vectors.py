@@ -33,8 +33,6 @@ from culm.intervals import (
     Single,
     SingleOffset,
     Started,
-    Stop,
-    plan,
 )
 from culm.intervals.codec import pull_message, push_message
 from culm.intervals.messages import (
@@ -53,6 +51,7 @@ from culm.intervals.planner import resolve
 from culm.testing.builders import LogBuilder, build_log
 from tests.intervals.examples import AUTHOR, EXAMPLES, MALFORMED, example_hash, expand, held, read_bound, read_interval
 from tests.intervals.pair import Pair, Side
+from tests.intervals.planning import Stop, plan
 
 # -- plans ----------------------------------------------------------------------------------------------------------
 
@@ -476,7 +475,7 @@ def test_lazy_and_immediate() -> None:
     assert scene.announced() == [(0, 0, 0), (0, 150, 0)]
     scene.gets("p_4")
     assert scene.announced() == [(1, 0, 4)]
-    assert not scene.pair.a.connection.ours
+    assert not scene.pair.a.connection.ours.requests
 
 
 @pytest.mark.parametrize(
@@ -487,7 +486,7 @@ def test_lazy_answers(text: str, items: int, seq: int, over: bool) -> None:
     """L4 to L7: lazy requests are answered with one message; ours says so even if there is nothing."""
     scene = Scene("B1", read_interval(text), lazy=True)
     assert scene.announced() == [(items, 0, seq)]
-    assert (scene.id not in scene.pair.a.connection.ours) == over
+    assert (scene.id not in scene.pair.a.connection.ours.requests) == over
 
 
 def test_a_stateless_responder_ends() -> None:
@@ -513,24 +512,24 @@ def test_adjustments(text: str, lazy: bool, position: tuple[int | None, int | No
     scene = Scene("B2" if then is not None else "B1", read_interval(text), lazy=lazy)
     scene.items()
     scene.pair.a.drain()
-    new = scene.pair.a.connection.adjust(scene.id, *position)
+    new = scene.pair.a.connection.ours.adjust(scene.id, *position)
     found = scene.items()
-    assert scene.id not in scene.pair.a.connection.ours
+    assert scene.id not in scene.pair.a.connection.ours.requests
     if then is not None:
         assert found == then
     else:
         assert (7, 0, 0) != found
         assert [event.items for event in scene.pair.a.drain() if isinstance(event, Announced)] == [3]
-        assert new in scene.pair.a.connection.ours
+        assert new in scene.pair.a.connection.ours.requests
 
 
 def _in_part(size: int) -> Scene:
     """``(9<0>, 13<0>)`` of which ``size`` bytes of item data came."""
     scene = Scene("B2", read_interval("(9<0>, 13<0>)"))
-    scene.pair.b.connection.their_side.data_credit = size
+    scene.pair.b.connection.theirs.data_credit = size
     scene.pair.step(scene.pair.a, scene.pair.b)
     scene.pair.step(scene.pair.b, scene.pair.a)
-    scene.pair.b.connection.their_side.data_credit = 0
+    scene.pair.b.connection.theirs.data_credit = 0
     scene.pair.a.drain()
     return scene
 
@@ -539,26 +538,26 @@ def test_from_eager_to_lazy_inside_a_payload() -> None:
     """A3: all that is left is announced, the payload in progress counting when it is complete."""
     before = _served(build_log(13, payload_size=300), read_interval("(9<0>, 10<0>)"))[1]
     scene = _in_part(len(before) - 300 + 40)
-    assert scene.pair.a.connection.ours[scene.id].position == (3, 40)
-    scene.pair.a.connection.adjust(scene.id)
+    assert scene.pair.a.connection.ours.requests[scene.id].position == (3, 40)
+    scene.pair.a.connection.ours.adjust(scene.id)
     assert scene.announced() == [(7, 0, 13)]
-    assert not scene.pair.a.connection.ours
+    assert not scene.pair.a.connection.ours.requests
 
 
 def test_from_eager_to_lazy_inside_metadata() -> None:
     """A4: metadata of which a part was sent counts as not sent."""
     before = _served(build_log(13, payload_size=300), read_interval("(<0>9<0>)"))[1]
     scene = _in_part(len(before) + 60)
-    assert scene.pair.a.connection.ours[scene.id].position == (2, 0)
-    scene.pair.a.connection.adjust(scene.id)
+    assert scene.pair.a.connection.ours.requests[scene.id].position == (2, 0)
+    scene.pair.a.connection.ours.adjust(scene.id)
     assert scene.announced() == [(8, 0, 13)]
 
 
 def test_switching_at_a_position() -> None:
     """A5: the response goes on eagerly up to a byte of a payload and is lazy from there."""
     scene = _in_part(400)
-    scene.pair.a.connection.adjust(scene.id, 11, 100)
-    scene.pair.b.connection.their_side.data_credit = 10_000
+    scene.pair.a.connection.ours.adjust(scene.id, 11, 100)
+    scene.pair.b.connection.theirs.data_credit = 10_000
     scene.pair.settle()
     events = scene.pair.a.drain()
     data = [event.data for event in events if isinstance(event, PayloadReceived) and event.entry.seq == 11]
@@ -573,7 +572,7 @@ def test_lazy_up_to_a_position() -> None:
     scene.gets(*names)
     scene.pair.a.drain()
     scene.pair.a.items.clear()
-    scene.pair.a.connection.adjust(scene.id, 13)
+    scene.pair.a.connection.ours.adjust(scene.id, 13)
     assert scene.gets("p_12", "p_13") == ["m_13", "p_13"]
     assert [(event.items, event.seq) for event in scene.pair.a.drain() if isinstance(event, Announced)] == [(2, 12)]
 
@@ -584,6 +583,6 @@ def test_an_adjustment_that_comes_too_late() -> None:
     pair = scene.pair
     pair.step(pair.a, pair.b)
     pair.b.connection.respond(1 << 20)
-    new = pair.a.connection.adjust(scene.id)
+    new = pair.a.connection.ours.adjust(scene.id)
     pair.settle()
     assert [(event.id, event.reason) for event in pair.a.ended()] == [(scene.id, None), (new, Reason.OTHER)]

@@ -131,7 +131,7 @@ class IntervalEnd:
         self.follower.step()
         self.connection.respond(1 << 20)
         self._note(self.connection.take_events())
-        self.most_open = max(self.most_open, len(self.connection.ours))
+        self.most_open = max(self.most_open, len(self.connection.ours.requests))
         return self.connection.data_to_send()
 
     def hear(self, data: bytes) -> None:

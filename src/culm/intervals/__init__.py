@@ -1,6 +1,6 @@
 """Point-2-Point with intervals (docs/specs/intervals.md). Does no I/O.
 
-``Connection`` is one endpoint. ``plan`` is the response planner on its own.
+``Connection`` is one endpoint. It is handed a ``culm.transfer.Source``, from which it answers the peer's requests.
 """
 
 from culm.intervals.connection import Connection
@@ -28,8 +28,7 @@ from culm.intervals.interval import (
 )
 from culm.intervals.limits import Limits
 from culm.intervals.messages import Reason
-from culm.intervals.planner import Plan, Stop, plan
-from culm.transfer import EntryReceived, HeldLog, Kept, PayloadFailed, PayloadReceived, Source
+from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 __all__ = [
     "Announced",
@@ -43,14 +42,11 @@ __all__ = [
     "Forks",
     "FromGreatest",
     "FromLeast",
-    "HeldLog",
     "Interval",
-    "Kept",
     "Limits",
     "MetadataOnly",
     "PayloadFailed",
     "PayloadReceived",
-    "Plan",
     "Reason",
     "Regular",
     "Request",
@@ -58,8 +54,5 @@ __all__ = [
     "Requested",
     "Single",
     "SingleOffset",
-    "Source",
     "Started",
-    "Stop",
-    "plan",
 ]

@@ -14,25 +14,15 @@ The seed's text compares the other way round, by which announced data could neve
 """
 
 from dataclasses import replace
-from typing import NamedTuple
 
-from culm.bamboo import MAX_U64
 from culm.errors import RemoteProtocolError
-from culm.intervals.interval import At, Regular, Request
+from culm.intervals.interval import Request
 from culm.intervals.messages import Adjust
+from culm.intervals.progress import Course
 from culm.intervals.requester import OurRequest
 from culm.intervals.responder import TheirRequest
-from culm.intervals.stream import Position, Stream, is_ascending, pool_above, pool_below
+from culm.intervals.stream import Position, Stream, stream_of
 from culm.transfer import Source
-
-
-class Course(NamedTuple):
-    """How the new response goes: its stream (None: not known yet), where it begins, in which mode, where that turns."""
-
-    stream: Stream | None
-    begin: Position | None
-    lazy: bool
-    switch: Position | None
 
 
 def course(request: Request, stream: Stream | None, at: Position | None, lazy: bool, message: Adjust) -> Course:
@@ -43,9 +33,10 @@ def course(request: Request, stream: Stream | None, at: Position | None, lazy: b
     if message.seq is None:
         return Course(stream, at, not lazy, None)
     if stream is None or at is None:
-        return Course(
-            _beginning(request, message.seq, message.offset), Position(0, message.offset or 0), not lazy, None
-        )
+        # Of a relative start that never was resolved, the position takes the place.
+        stream = stream_of(request, message.seq)
+        stream = replace(stream, before=(), begins_with_payload=message.offset is not None)
+        return Course(stream, Position(0, message.offset or 0), not lazy, None)
     index = stream.index_of(message.seq, is_payload=message.offset is not None)
     if index is None:
         raise RemoteProtocolError(f"an adjustment names a position of entry {message.seq} that is not in the response")
@@ -55,29 +46,11 @@ def course(request: Request, stream: Stream | None, at: Position | None, lazy: b
     return Course(stream, at, lazy, to)
 
 
-def _beginning(request: Request, seq: int, offset: int | None) -> Stream:
-    """The stream of a request with a relative start that never was resolved, from a position that takes its place."""
-    interval = request.interval
-    immediate = offset is not None
-    if not isinstance(interval, Regular):  # a single entry, relative to what is held
-        return Stream(True, seq, seq, (), pool_above(seq, 255), begins_with_payload=immediate)
-    ascending = is_ascending(interval, seq)
-    end = interval.end
-    if isinstance(end, At):
-        after = pool_above(end.seq, end.dist) if ascending else pool_below(end.seq, end.dist)
-        return Stream(ascending, seq, end.seq, (), after, begins_with_payload=immediate)
-    return Stream(ascending, seq, MAX_U64 if ascending else 1, (), is_open=True, begins_with_payload=immediate)
-
-
-def _renamed(request: Request, new: int, *, lazy: bool) -> Request:
-    return replace(request, id=new, lazy=lazy)
-
-
 def adjusted_ours(old: OurRequest, message: Adjust, source: Source) -> OurRequest:
     """Our request that takes over from ``old``, from where that is."""
     found = course(old.request, old.stream, old.position, old.lazy, message)
-    request = _renamed(old.request, message.new, lazy=found.lazy)
-    successor = OurRequest(request, old.exchanged, source, stream=found.stream, begin=found.begin, switch=found.switch)
+    request = replace(old.request, id=message.new, lazy=found.lazy)
+    successor = OurRequest(request, old.exchanged, source, found)
     successor.take_over_payload(old)
     return successor
 
@@ -85,12 +58,5 @@ def adjusted_ours(old: OurRequest, message: Adjust, source: Source) -> OurReques
 def adjusted_theirs(old: TheirRequest, message: Adjust) -> TheirRequest:
     """The peer's request that takes over from ``old``, from where that is."""
     found = course(old.request, old.stream if not old.starts else None, old.position, old.lazy, message)
-    request = _renamed(old.request, message.new, lazy=found.lazy)
-    return TheirRequest(
-        request,
-        old.exchanged,
-        stateless=old.stateless,
-        stream=found.stream,
-        begin=found.begin,
-        switch=found.switch,
-    )
+    request = replace(old.request, id=message.new, lazy=found.lazy)
+    return TheirRequest(request, old.exchanged, found, stateless=old.stateless)

@@ -68,22 +68,6 @@ class Items:
             self.payloads.add(low, high)
             index = last_index + 1
 
-    def reach(self, stream: Stream, index: int, count: int) -> bool:
-        """Whether all of ``count`` items of a stream from ``index`` on are in the set."""
-        end = index + count
-        while index < end:
-            seq, is_payload = stream.item(index)
-            run = (self.payloads if is_payload else self.entries).around(seq)
-            if run is None:
-                return False
-            other = None if is_payload or not stream.in_range(index) else self.payloads.around(seq)
-            if other is None:
-                index += 1
-                continue
-            reached = min(run[1], other[1]) - seq if stream.ascending else seq - max(run[0], other[0])
-            index += 2 * (min(reached, abs((stream.last or seq) - seq)) + 1)
-        return True
-
 
 class Histories:
     """What was exchanged of each log. ``most`` logs are remembered, beside those that ``in_use`` gives."""

@@ -60,25 +60,20 @@ class At:
 
 
 @dataclass(frozen=True, slots=True)
-class FromLeast:
+class _Offset:
+    offset: int
+
+    def __post_init__(self) -> None:
+        """Check the offset."""
+        _check_u64(self.offset)
+
+
+class FromLeast(_Offset):
     """A bound ``...n``: ``offset`` above the responder's least payload."""
 
-    offset: int
 
-    def __post_init__(self) -> None:
-        """Check the offset."""
-        _check_u64(self.offset)
-
-
-@dataclass(frozen=True, slots=True)
-class FromGreatest:
+class FromGreatest(_Offset):
     """A bound ``n...``: ``offset`` below the responder's greatest payload."""
-
-    offset: int
-
-    def __post_init__(self) -> None:
-        """Check the offset."""
-        _check_u64(self.offset)
 
 
 Offset = FromLeast | FromGreatest

@@ -18,14 +18,15 @@ from culm.intervals.messages import Adjust, Cancel, Eager, End, Lazy, Reason, Re
 from culm.intervals.outbox import Outbox
 from culm.intervals.proofs import check_full, check_partial
 from culm.intervals.requester import OurRequest, Succession
-from culm.intervals.states import OurEvent, Ours
 from culm.transfer import Source
 
 
 class OurSide:
     """Our requests, by id in ``requests``. ``credit``: how many more we may make.
 
-    ``window``: bytes of item data that the peer may send before ``refill`` grants it more.
+    ``window``: bytes of item data that the peer may send before ``refill`` grants it more. ``active``: the id of the
+    request that the peer's next eager or lazy message belongs to. ``body``: bytes that are still to come of the eager
+    message that was read last.
     """
 
     def __init__(
@@ -40,18 +41,18 @@ class OurSide:
         self._histories = histories
         self._events = events
         self._full_window = full_window
-        self._active = 0  # the request that what comes belongs to
-        self._body = 0  # bytes of the present eager message that are still to come
+        self.active = 0
+        self.body = 0
 
     # -- asking ------------------------------------------------------------------------------------------------
 
-    def check_credit(self) -> None:
-        """``LocalProtocolError`` if the peer has granted no further request."""
+    def _check_credit(self) -> None:
         if self.credit == 0:
             raise LocalProtocolError("the peer has granted no credit for another request")
 
     def request(self, request: Request, begun: tuple[Entry, PayloadHasher] | None) -> None:
-        """Make a request that has the next id; the owner has checked the credit."""
+        """Make a request that has the next id; ``LocalProtocolError`` if the peer gave no credit for it."""
+        self._check_credit()
         ours = OurRequest(request, self._histories.of(request.log), self._source)
         if begun is not None:
             ours.resume(*begun)
@@ -64,24 +65,26 @@ class OurSide:
         self.next_id += 1
 
     def cancel(self, request_id: int) -> None:
-        """Ask the peer to end a response. What it sends until then still comes."""
-        self._own(request_id).advance(OurEvent.CANCEL)
+        """Have the peer end a response; what it sends until then still comes. ``LocalProtocolError`` if it is over."""
+        self._own(request_id).is_closing = True
         self._outbox.send(Cancel(request_id))
 
-    def adjust(self, request_id: int, seq: int | None, offset: int | None) -> int:
-        """Replace a request by one that goes on in the other mode; the id of that one."""
-        self.check_credit()
+    def adjust(self, request_id: int, seq: int | None = None, offset: int | None = None) -> int:
+        """Change a request from lazy to eager or the reverse; the id of the request that takes over.
+
+        ``seq`` is the number of an entry, ``offset`` a byte of its payload (None: its metadata): where the new response
+        begins or changes, as docs/specs/intervals.md, "Adjustments", says. An eager response must not begin with a
+        payload whose metadata was only announced, since its end could not be found: from lazy to eager, name an entry.
+        """
+        self._check_credit()
         ours = self._own(request_id)
-        if ours.succession is not None:
-            raise LocalProtocolError(f"request {request_id} was adjusted before: adjust the request that replaces it")
         message = Adjust(request_id, self.next_id, seq, offset)
         try:
             # Where the successor begins is known only when the old response ends; until then this one stands for it.
             successor = adjusted_ours(ours, message, self._source)
         except RemoteProtocolError as error:
             raise LocalProtocolError(str(error)) from None
-        ours.advance(OurEvent.ADJUST)
-        successor.state = Ours.DEFERRED
+        ours.is_closing = successor.is_deferred = True
         ours.succession = Succession(successor, message)
         self._open(successor)
         self._outbox.send(message)
@@ -91,6 +94,10 @@ class OurSide:
         ours = self.requests.get(request_id)
         if ours is None:
             raise LocalProtocolError(f"request {request_id} is over, or was never made")
+        if ours.succession is not None:
+            raise LocalProtocolError(f"request {request_id} was adjusted before: name the request that replaces it")
+        if ours.is_closing:
+            raise LocalProtocolError(f"request {request_id} was cancelled before")
         return ours
 
     def refill(self) -> None:
@@ -107,17 +114,17 @@ class OurSide:
 
     def starts(self) -> bool:
         """Whether the next eager or lazy message carries the number of a relative start."""
-        ours = self.requests.get(self._active)
+        ours = self.requests.get(self.active)
         return ours is not None and ours.starts
 
     def has_hash(self, items: int, following: bytes) -> bool:  # noqa: ARG002 - other readers know only the bytes
         """Whether a lazy message over so many items carries a hash."""
-        ours = self.requests.get(self._active)
+        ours = self.requests.get(self.active)
         return ours is not None and ours.has_hash(items)
 
     def expects_payload(self, size: int) -> bool:
         """Whether the next ``size`` bytes are, as far as can be told, all of one large payload."""
-        ours = self.requests.get(self._active)
+        ours = self.requests.get(self.active)
         return ours is not None and ours.payload_left >= size
 
     # -- answers -----------------------------------------------------------------------------------------------
@@ -126,36 +133,31 @@ class OurSide:
         """The peer grants more requests."""
         self.credit = grown(self.credit, amount)
 
-    def activate(self, change: int) -> None:
-        """The peer goes on with another response: ``change`` is added to the id of the active request."""
-        self._activate(self._active + change)
-
-    def _activate(self, request_id: int) -> None:
+    def activate(self, request_id: int) -> None:
+        """The peer goes on with the response to another request."""
         if not 0 <= request_id <= MAX_U64:
             raise RemoteProtocolError(f"the peer made request {request_id} the active one, which is no 64-bit number")
         self._answered(request_id)
-        self._active = request_id
+        self.active = request_id
 
     def _answered(self, request_id: int) -> OurRequest:
         """The request that something is said of, if it is one that can be answered now."""
         ours = self.requests.get(request_id)
         if ours is None:
             raise RemoteProtocolError(f"the peer answered request {request_id}, which is not open")
-        ours.advance(OurEvent.RESPONSE)
+        if ours.is_deferred:
+            raise RemoteProtocolError(
+                f"the peer answered request {request_id} before the one that it replaces has ended"
+            )
         return ours
 
     def _progressing(self, start: int | None) -> OurRequest:
-        ours = self._answered(self._active)
+        ours = self._answered(self.active)
         if start is not None:
             ours.started(start)
             self._events.append(Started(ours.request.id, start))
-        ours.go_on()
+        ours.has_progress = True
         return ours
-
-    @property
-    def body(self) -> int:
-        """Bytes that are still to come of the eager message that was read last."""
-        return self._body
 
     def take_eager(self, message: Eager) -> None:
         """Item data follows."""
@@ -166,17 +168,17 @@ class OurSide:
         ours = self._progressing(message.start)
         ours.check_eager()
         self.window -= message.count
-        self._body = message.count
+        self.body = message.count
         if not message.count:
             self.take_body(memoryview(b""))
 
     def take_body(self, data: memoryview) -> None:
         """Item data of the active request."""
-        ours = self.requests[self._active]
+        ours = self.requests[self.active]
         ours.take(data, self._events)
-        self._body -= len(data)
+        self.body -= len(data)
         if ours.is_at_end:
-            if self._body:
+            if self.body:
                 raise RemoteProtocolError("the peer sent bytes beyond the end of the interval")
             self._over(ours, None)
 
@@ -192,16 +194,15 @@ class OurSide:
 
     def take_end(self, message: End) -> None:
         """The response is over before its end."""
-        ours = self._answered(self._active)
+        ours = self._answered(self.active)
         self._over(ours, message.reason, _checked_proof(ours, message))
         if message.grants:
             self.take_credit(1)
         if message.activates is not None:
-            self._activate(message.activates)
+            self.activate(message.activates)
 
     def _over(self, ours: OurRequest, reason: Reason | None, proof: tuple[Entry, ...] = ()) -> None:
         request_id = ours.request.id
-        ours.advance(OurEvent.OVER)
         ours.abandon_part()
         del self.requests[request_id]
         seq, is_payload = ours.next_item
@@ -213,24 +214,16 @@ class OurSide:
         """Now it is known where the successor begins: make it anew, with what was said of it meanwhile."""
         standin, message = succession
         successor = adjusted_ours(ours, message, self._source)
-        successor.state, successor.succession = standin.state, standin.succession
-        successor.advance(OurEvent.RELEASE)
+        successor.is_closing, successor.succession = standin.is_closing, standin.succession
         self.requests[successor.request.id] = successor
 
 
 def _checked_proof(ours: OurRequest, message: End) -> tuple[Entry, ...]:
-    entries: tuple[Entry, ...] = ()
-    problem: str | None = None
     if message.reason is Reason.FULL_PROOF:
-        entries, problem = check_full(ours.request.log, message.proof, ours.allows_proof)
-    elif message.reason is Reason.PARTIAL_PROOF:
-        if not ours.expected:
-            raise RemoteProtocolError("the peer sent a partial fork proof, but the request names no hash")
-        entry, problem = check_partial(ours.request.log, message.proof[0], ours.expected, ours.allows_proof)
-        entries = (entry,)
-    if problem is not None:
-        raise RemoteProtocolError(problem)
-    return entries
+        return check_full(ours.request.log, message.proof, ours.allows_proof)
+    if message.reason is Reason.PARTIAL_PROOF:
+        return check_partial(ours.request.log, message.proof[0], ours.expected, ours.allows_proof)
+    return ()
 
 
 def grown(credit: int, amount: int) -> int:

@@ -7,51 +7,54 @@ one class that counts is shared by the requester and the responder.
 Specification: docs/specs/intervals.md, "Responses", "The end of a response".
 """
 
+from typing import NamedTuple
+
 from culm.intervals.exchanged import Exchanged
 from culm.intervals.interval import Request, has_absolute_end
-from culm.intervals.states import Phase
 from culm.intervals.stream import Position, Stream, resolved_start
+
+
+class Course(NamedTuple):
+    """How a response that takes over from another one goes, after an adjustment.
+
+    ``stream`` is None while the start is not known, ``begin`` where the interval begins. ``switch`` is where the
+    response changes between lazy and eager.
+    """
+
+    stream: Stream | None = None
+    begin: Position | None = None
+    lazy: bool = False
+    switch: Position | None = None
 
 
 class Progress:
     """A request and the position of its response.
 
     ``begin`` is where the response begins in the stream: its start, except after an adjustment. ``switch`` is where it
-    changes between lazy and eager.
+    changes between lazy and eager. ``has_progress``: there was an eager or lazy message of the response.
     """
 
-    def __init__(
-        self,
-        request: Request,
-        exchanged: Exchanged,
-        *,
-        stream: Stream | None = None,
-        begin: Position | None = None,
-        switch: Position | None = None,
-    ) -> None:
+    def __init__(self, request: Request, exchanged: Exchanged, course: Course | None) -> None:
+        course = course or Course(lazy=request.lazy)
         self.request = request
         self.exchanged = exchanged
-        self.lazy = request.lazy
-        self.stream = stream
-        self.begin = begin or Position(0, request.payload_offset or 0)
+        self.lazy = course.lazy
+        self.stream = course.stream
+        self.begin = course.begin or Position(0, request.payload_offset or 0)
         self.index, self.offset = self.begin
-        self.switch = switch
-        is_placed = stream is not None or resolved_start(request) is not None
-        self.phase = Phase.PLACED if is_placed else Phase.UNPLACED
+        self.switch = course.switch
+        self.has_progress = False
+        self._is_placed = self.stream is not None or resolved_start(request) is not None
 
     @property
     def starts(self) -> bool:
-        """Whether the next eager or lazy message carries the number of the relative start."""
-        return self.phase is Phase.UNPLACED
+        """Whether the next eager or lazy message carries the number of the relative start: the first one does."""
+        return not (self._is_placed or self.has_progress)
 
     @property
-    def has_progress(self) -> bool:
-        """Whether there was an eager or lazy message of the response."""
-        return self.phase is Phase.UNDER_WAY
-
-    def go_on(self) -> None:
-        """There is an eager or lazy message of the response."""
-        self.phase = Phase.UNDER_WAY
+    def start_to_tell(self) -> int | None:
+        """The number of the relative start, if the next eager or lazy message carries it."""
+        return self.stream.start if self.starts and self.stream is not None else None
 
     @property
     def is_at_end(self) -> bool:

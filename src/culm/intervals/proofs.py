@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from culm.bamboo import Entry, ForkProof, is_authentic, linkers, lipmaa
 from culm.bamboo.forks import ForkCase
+from culm.errors import RemoteProtocolError
 from culm.intervals.interval import At, Forks, Request, start_of
 from culm.intervals.items import entry_of_proof
 from culm.intervals.messages import ProofEntry
@@ -117,19 +118,17 @@ def partial_proof(log: Log, expected: dict[int, bytes], source: Source) -> tuple
 # -- what we accept -------------------------------------------------------------------------------------------------
 
 
-def check_full(
-    log: Log, items: Sequence[ProofEntry], is_due_at: Callable[[int], bool]
-) -> tuple[tuple[Entry, ...], str | None]:
-    """The entries of a proof, and what is wrong with it (None: nothing). ``is_due_at`` judges its position."""
+def check_full(log: Log, items: Sequence[ProofEntry], is_due_at: Callable[[int], bool]) -> tuple[Entry, ...]:
+    """The entries of a proof; ``RemoteProtocolError`` if it proves nothing. ``is_due_at`` judges its position."""
     entries = tuple(entry_of_proof(log, item) for item in items)
     proof = ForkProof.of(*entries)
     if not all(map(is_authentic, entries)):
-        return entries, "a fork proof with a bad signature"
+        raise RemoteProtocolError("a fork proof with a bad signature")
     if proof is None:
-        return entries, "a fork proof whose entries agree"
+        raise RemoteProtocolError("a fork proof whose entries agree")
     if not any(map(is_due_at, positions(*entries))):
-        return entries, f"a fork proof of position {proof.position}, where the request does not allow it"
-    return entries, None
+        raise RemoteProtocolError(f"a fork proof of position {proof.position}, which the request does not allow")
+    return entries
 
 
 def positions(one: Entry, other: Entry) -> list[int]:
@@ -147,11 +146,13 @@ def positions(one: Entry, other: Entry) -> list[int]:
 
 def check_partial(
     log: Log, item: ProofEntry, expected: dict[int, bytes], is_due_at: Callable[[int], bool]
-) -> tuple[Entry, str | None]:
-    """The entry of a partial proof, and what is wrong with it (None: nothing)."""
+) -> tuple[Entry, ...]:
+    """The entry of a partial proof; ``RemoteProtocolError`` if it contradicts no hash that the request names."""
     entry = entry_of_proof(log, item)
+    if not expected:
+        raise RemoteProtocolError("the peer sent a partial fork proof, but the request names no hash")
     if not is_authentic(entry):
-        return entry, "a partial fork proof with a bad signature"
+        raise RemoteProtocolError("a partial fork proof with a bad signature")
     found = []
     links = dict(entry.links)
     for seq, value in expected.items():
@@ -160,7 +161,7 @@ def check_partial(
         if entry.is_end and entry.seq < seq:
             found.append(entry.seq)
     if not found:
-        return entry, "a partial fork proof that contradicts no expected hash"
+        raise RemoteProtocolError("a partial fork proof that contradicts no expected hash")
     if not any(map(is_due_at, found)):
-        return entry, f"a partial fork proof of position {found[0]}, where the request does not allow it"
-    return entry, None
+        raise RemoteProtocolError(f"a partial fork proof of position {found[0]}, which the request does not allow")
+    return (entry,)

@@ -19,10 +19,9 @@ from culm.intervals.exchanged import Exchanged
 from culm.intervals.interval import MetadataOnly, Request
 from culm.intervals.items import decode_item
 from culm.intervals.messages import Adjust, Lazy
-from culm.intervals.progress import Progress
+from culm.intervals.progress import Course, Progress
 from culm.intervals.proofs import is_due
-from culm.intervals.states import OURS, OurEvent, Ours
-from culm.intervals.stream import Position, Stream, expected_hashes, resolved_start, stream_of
+from culm.intervals.stream import Stream, expected_hashes, resolved_start, stream_of
 from culm.transfer import EntryReceived, PayloadCheck, PayloadFailed, PayloadReceived, Source
 
 
@@ -34,20 +33,17 @@ class Succession(NamedTuple):
 
 
 class OurRequest(Progress):
-    """A request of ours and the progress of its response."""
+    """A request of ours and the progress of its response.
 
-    def __init__(
-        self,
-        request: Request,
-        exchanged: Exchanged,
-        source: Source,
-        *,
-        stream: Stream | None = None,
-        begin: Position | None = None,
-        switch: Position | None = None,
-    ) -> None:
-        super().__init__(request, exchanged, stream=stream, begin=begin, switch=switch)
-        self.state = Ours.OPEN
+    ``is_closing``: we cancelled or adjusted it. Until the peer's END the response still goes on, since both cross on
+    the wire. ``is_deferred``: it takes over from a request that has not ended yet. We may cancel or adjust it already,
+    but the peer must not answer it.
+    """
+
+    def __init__(self, request: Request, exchanged: Exchanged, source: Source, course: Course | None = None) -> None:
+        super().__init__(request, exchanged, course)
+        self.is_deferred = False
+        self.is_closing = False
         self.succession: Succession | None = None  # what takes over, once this one has ended
         self.distrusted: Entry | None = None  # an entry of a bad signature whose payload may still come
         self._source = source
@@ -55,35 +51,11 @@ class OurRequest(Progress):
         self.agreement = Agreement()
         self._entry: Entry | None = None  # whose payload comes next
         self._check = PayloadCheck.behind(self.offset)
-        if stream is None and not self.starts:
+        if self.stream is None and not self.starts:
             self.stream = stream_of(request, resolved_start(request) or 0)
         self._expected: dict[int, bytes] = expected_hashes(request, self.stream)
 
     # -- what it is --------------------------------------------------------------------------------------------
-
-    def advance(self, event: OurEvent) -> None:
-        """Go to the next state. If there is none: ``RemoteProtocolError`` for what the peer does, else a local one."""
-        table = OURS[self.state]
-        if event not in table:
-            if event is OurEvent.RESPONSE:
-                raise RemoteProtocolError(
-                    f"the peer answered request {self.request.id} before the one that it replaces has ended"
-                )
-            verb, state = event.name.lower(), self.state.name.lower().replace("_", " and ")
-            raise LocalProtocolError(f"cannot {verb} request {self.request.id}: it is {state}")
-        following = table[event]
-        if following is not None:
-            self.state = following
-
-    @property
-    def is_deferred(self) -> bool:
-        """Whether another request has to end before this one is answered."""
-        return self.state in {Ours.DEFERRED, Ours.DEFERRED_CLOSING}
-
-    @property
-    def is_closing(self) -> bool:
-        """Whether it was cancelled or adjusted."""
-        return self.state in {Ours.CLOSING, Ours.DEFERRED_CLOSING}
 
     @property
     def next_item(self) -> tuple[int, bool]:
@@ -191,7 +163,7 @@ class OurRequest(Progress):
         if stream is not None and stream.in_range(self.index) and stream.item(self.index) == (seq, True):
             self._entry = entry
             if entry.size == 0 and self.request.fits(0) and not self.lazy:
-                self._pass_empty_payload(entry, events)
+                self._take_payload(data, at, seq, events)
         return at
 
     def _hash_of(self, seq: int) -> bytes | None:
@@ -265,16 +237,6 @@ class OurRequest(Progress):
         events.append(PayloadFailed(self.request.id, entry, is_theirs=not began_elsewhere))
         if self.request.verified and not began_elsewhere:
             raise RemoteProtocolError(f"the payload of entry {entry.seq} is not the one that the entry names")
-
-    def _pass_empty_payload(self, entry: Entry, events: list[Event]) -> None:
-        if not self._check.finish(entry, b""):
-            events.append(PayloadFailed(self.request.id, entry))
-            if self.request.verified:
-                raise RemoteProtocolError(f"the payload of entry {entry.seq} is not the one that the entry names")
-        else:
-            events.append(PayloadReceived(self.request.id, entry, 0, b"", complete=True, checked=True))
-            self.exchanged.received.add(entry.seq, is_payload=True)
-        self._pass()
 
     # -- announcements and confirmations -----------------------------------------------------------------------
 

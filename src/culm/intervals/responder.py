@@ -1,31 +1,32 @@
 """One request of the peer: what to send for it now.
 
 ``next_part`` gives the next piece of the response, if there is one: data, an announcement or confirmation, or the end.
-The connection makes messages of it and decides whose turn it is. What stops a response is asked again whenever its log
-has changed, so that a paused request costs nothing until then.
+The connection sends it and decides which request is next. What stops a response is asked again whenever its log has
+changed. Until then a request without anything to send costs nothing (``culm.intervals.turns``).
 
 Specification: docs/specs/intervals.md, "Responses", "Lazy messages", "Stateless responders",
 "Verified and unverified responses", "Sizes".
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from culm.bamboo import MAX_U64, Entry, ForkProof
+from culm.bamboo import MAX_U64, Entry
 from culm.intervals.exchanged import Exchanged
 from culm.intervals.interval import Forks, Request, has_absolute_end, start_of
 from culm.intervals.items import encode_item
-from culm.intervals.messages import ProofEntry, Reason
+from culm.intervals.messages import End, Lazy, ProofEntry, Reason
 from culm.intervals.planner import Horizon, resolve
-from culm.intervals.progress import Progress
+from culm.intervals.progress import Course, Progress
 from culm.intervals.proofs import doubtful, full_proof, is_due, partial_proof
-from culm.intervals.states import THEIRS, TheirEvent, Theirs
 from culm.intervals.stream import Position, Stream, expected_hashes, resolved_start, stream_of
 from culm.ranges.runs import Runs
 from culm.transfer import HeldLog, Kept, Pages, Source
 
 _PIECE = 64 * 1024  # Stores keep large payloads in pieces of this size, so data that ends with one is cheapest to read.
 _LAZY_ITEMS = 100_000  # Items that one announcement passes if sizes have to be looked up, so that a turn stays short.
+
+
+_ENDED = End(Reason.OTHER, grants=True)
 
 
 class Data(NamedTuple):
@@ -35,66 +36,22 @@ class Data(NamedTuple):
     entries: int
 
 
-class Announcement(NamedTuple):
-    """Items without data: a lazy response, or a confirmation."""
-
-    items: int
-    trailing: int
-    hash: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class Over:
-    """The response ends here. ``doubted``: the number of an expected hash that we do not agree with."""
-
-    reason: Reason
-    proof: tuple[ProofEntry, ...] = ()
-    doubted: int | None = None
-
-
-Part = Data | Announcement | Over
-
-
-class _Chunk:
-    """Pieces of data that go out together. Its length is that of the data."""
-
-    __slots__ = ("_parts", "_size")
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
-
-    def add(self, piece: bytes) -> None:
-        """Add a piece."""
-        self._parts.append(piece)
-        self._size += len(piece)
-
-    def joined(self) -> bytes:
-        """All of it; a single piece is not copied."""
-        return b"".join(self._parts)
+Part = Data | Lazy | End
 
 
 class TheirRequest(Progress):
-    """A request of the peer and how far it was answered."""
+    """A request of the peer and how far it was answered.
+
+    ``doubted``: the number of an expected hash that we do not agree with, once a proof of that has ended the response.
+    """
 
     def __init__(
-        self,
-        request: Request,
-        exchanged: Exchanged,
-        *,
-        stateless: bool,
-        stream: Stream | None = None,
-        begin: Position | None = None,
-        switch: Position | None = None,
+        self, request: Request, exchanged: Exchanged, course: Course | None = None, *, stateless: bool
     ) -> None:
-        super().__init__(request, exchanged, stream=stream, begin=begin, switch=switch)
-        self.state = Theirs.UNRESOLVED
+        super().__init__(request, exchanged, course)
+        self.doubted: int | None = None
         self.stateless = stateless
-        self._item: bytes | None = None  # metadata of which a part was sent
-        self._item_at = 0
+        self._rest = b""  # of metadata of which a part was sent
         self._transmitted = Runs()
         self._pages = Pages(request.log)
         self._entries = 0  # sent completely since the last part
@@ -103,21 +60,14 @@ class TheirRequest(Progress):
         self._has_ended = False  # whether the log's last entry was sent
         self._expected: dict[int, bytes] = {}
         self._doubtful: dict[int, bytes] = {}  # those of the expected hashes that were not found to be right
-        if stream is not None:
-            self._set_stream(stream)
+        if self.stream is not None:
+            self._set_stream(self.stream)
         elif not self.starts:
             self._set_stream(stream_of(request, resolved_start(request) or 0))
 
     def _set_stream(self, stream: Stream) -> None:
         self.stream = stream
         self._expected = self._doubtful = expected_hashes(self.request, stream)
-        self.advance(TheirEvent.RESOLVED)
-
-    def advance(self, event: TheirEvent) -> None:
-        """Go to the next state."""
-        following = THEIRS[self.state][event]
-        if following is not None:
-            self.state = following
 
     @property
     def is_in_large_payload(self) -> bool:
@@ -132,18 +82,18 @@ class TheirRequest(Progress):
         With no room, nothing is said about what data would be next.
         """
         held = source.held(self.request.log)
-        if self.state is Theirs.UNRESOLVED:
+        if self.stream is None:
             start = resolve(start_of(self.request.interval), held)
             if start is None:
                 return self._unresolved_fork(source, held) or self._nothing()
             try:
                 self._set_stream(stream_of(self.request, start))
             except ValueError:  # two of its hashes turn out to be of one number
-                return Over(Reason.OTHER)
+                return _ENDED
         stream = self.stream
         assert stream is not None  # noqa: S101 - set right above
-        if (over := self._fork(source, held, stream)) is not None:
-            return over
+        if (end := self._fork(source, held, stream)) is not None:
+            return end
         horizon = Horizon.of(self.request, stream, held)
         self._is_drained = False
         part: Part | None = None if self.stateless else self._confirmation(source, horizon, held)
@@ -163,21 +113,17 @@ class TheirRequest(Progress):
         if not self._is_drained or self.index >= self.stream.total:
             return False
         self._pages.clear()
-        self.advance(TheirEvent.BLOCKED)
         return True
 
     def _nothing(self) -> Part | None:
         """What to do where nothing can be sent: wait, or end the response."""
         stream = self.stream
         self._pages.clear()
-        self.advance(TheirEvent.BLOCKED)
         if self.stateless:
-            return Over(Reason.OTHER)
+            return _ENDED
         if self.lazy and stream is not None and not self.has_progress:
-            return Announcement(0, 0, None)  # so that the requester knows that there is nothing
-        if stream is not None and self._is_stuck(stream):
-            return Over(Reason.OTHER)
-        return None
+            return Lazy(0, 0, None, self.start_to_tell)  # so that the requester knows that there is nothing
+        return _ENDED if stream is not None and self._is_stuck(stream) else None
 
     def _is_stuck(self, stream: Stream) -> bool:
         """Whether no change of the log can ever bring the next item."""
@@ -188,24 +134,27 @@ class TheirRequest(Progress):
 
     # -- forks -------------------------------------------------------------------------------------------------
 
-    def _unresolved_fork(self, source: Source, held: HeldLog) -> Over | None:
+    def _unresolved_fork(self, source: Source, held: HeldLog) -> End | None:
         """The proof of a log that is forked from the beginning, so that nothing of it can be held."""
         if not held.is_forked or self.request.forks is not Forks.DEFAULT:
             return None
-        proof = full_proof(self.request, source, ascending=True, next_seq=None)
-        return None if proof is None else _over(proof)
+        return self._proved(source, ascending=True, next_seq=None)
 
-    def _fork(self, source: Source, held: HeldLog, stream: Stream) -> Over | None:
+    def _proved(self, source: Source, *, ascending: bool, next_seq: int | None) -> End | None:
+        proof = full_proof(self.request, source, ascending=ascending, next_seq=next_seq)
+        if proof is None:
+            return None
+        return End(Reason.FULL_PROOF, (ProofEntry.of(proof.first), ProofEntry.of(proof.second)), grants=True)
+
+    def _fork(self, source: Source, held: HeldLog, stream: Stream) -> End | None:
         if not (held.is_forked or self._doubtful):
             return None
         next_seq = stream.item(self.index).seq if self.index < stream.total else None
         if self.lazy and not self.has_progress:
             next_seq = stream.start
-        if held.is_forked:
-            proof = full_proof(self.request, source, ascending=stream.ascending, next_seq=next_seq)
-            if proof is not None:
-                return _over(proof)
-        if self._doubtful and self._item is None:
+        if held.is_forked and (end := self._proved(source, ascending=stream.ascending, next_seq=next_seq)) is not None:
+            return end
+        if self._doubtful and not self._rest:
             self._doubtful = doubtful(self.request.log, self._doubtful, source)
             found = partial_proof(self.request.log, self._doubtful, source)
             if found is not None:
@@ -214,12 +163,13 @@ class TheirRequest(Progress):
                 if is_due(self.request, ascending=stream.ascending, next_seq=next_seq, position=position) and (
                     anchor is None or stream.ascending or position < anchor[0]
                 ):
-                    return Over(Reason.PARTIAL_PROOF, (ProofEntry.of(entry),), doubted)
+                    self.doubted = doubted
+                    return End(Reason.PARTIAL_PROOF, (ProofEntry.of(entry),), grants=True)
         return None
 
     # -- confirmations and announcements -----------------------------------------------------------------------
 
-    def _confirmation(self, source: Source, horizon: Horizon, held: HeldLog) -> Announcement | None:
+    def _confirmation(self, source: Source, horizon: Horizon, held: HeldLog) -> Lazy | None:
         """Confirm items that came from the requester: stored, or announced by it."""
         stream, exchanged = horizon.stream, self.exchanged
         count = 0
@@ -251,7 +201,7 @@ class TheirRequest(Progress):
     def _up_to_switch(self, count: int) -> int:
         return count if self.switch is None else min(count, self.switch.at - self.index)
 
-    def _announcement(self, source: Source, horizon: Horizon, held: HeldLog) -> Announcement | None:
+    def _announcement(self, source: Source, horizon: Horizon, held: HeldLog) -> Lazy | None:
         stream, end = horizon.stream, self.index
         while (self.switch is None or end < self.switch.at) and (more := horizon.reach(end, held)):
             end += more
@@ -299,7 +249,7 @@ class TheirRequest(Progress):
         return max(0, self._held_of(source, seq) - entered)
 
     def _held_of(self, source: Source, seq: int) -> int:
-        kept = self._kept(source, seq, ascending=True, fresh=True)
+        kept = self._pages.read_anew(source, seq, limit=1)
         return 0 if kept is None or not self.request.fits(kept.entry.size) else kept.payload_held
 
     def _hash_before(self, source: Source, stream: Stream, index: int) -> bytes | None:
@@ -310,45 +260,49 @@ class TheirRequest(Progress):
         if index < self.begin.at:
             return None
         seq = stream.item(index).seq
-        kept = self._kept(source, seq, ascending=stream.ascending)
+        kept = self._pages.read(source, seq, ascending=stream.ascending)
         if kept is not None:
             return kept.entry.hash
         heard = self.exchanged.heard_hash
         return heard[1] if heard is not None and heard[0] == seq else None
 
-    def _move(self, count: int, trailing: int, value: bytes | None) -> Announcement:
+    def _move(self, count: int, trailing: int, value: bytes | None) -> Lazy:
         stream = self.stream
         assert stream is not None  # noqa: S101 - it is resolved
+        start = self.start_to_tell
         if count:
             self.exchanged.announced.add_span(stream, self.index, count)
             self.index, self.offset = self.index + count, 0
-            self._item, self._item_at = None, 0
+            self._rest = b""
         if trailing:
             self.offset = (self.begin.offset if self.index == self.begin.at else 0) + trailing
         self.note_switch()
-        return Announcement(count, trailing, value)
+        return Lazy(count, trailing, value, start)
 
     # -- data --------------------------------------------------------------------------------------------------
 
-    def _data(self, source: Source, horizon: Horizon, held: HeldLog, room: int) -> Data | Over | None:
+    def _data(self, source: Source, horizon: Horizon, held: HeldLog, room: int) -> Data | End | None:
         """As much data as there is room for. The next byte passes a payload that has no bytes left."""
-        stream, chunk = horizon.stream, _Chunk()
+        stream = horizon.stream
+        pieces: list[bytes] = []
         behind = Position(self.index, self.offset)  # where all the data so far has come to
         available = 0
-        while room > len(chunk) and self.index < stream.total and not self.lazy:
+        while room > 0 and self.index < stream.total and not self.lazy:
             if available <= 0:
                 available = self._available(source, horizon, held)
-            if available <= 0 or (chunk and self._is_confirmable(stream)):
+            if available <= 0 or (pieces and self._is_confirmable(stream)):
                 self._is_drained = available <= 0 and not (held.is_forked or self._doubtful)  # a proof may follow
                 break
-            before, size = self.index, len(chunk)
-            over = self._add_some(source, stream, chunk, room - len(chunk))
-            if over is not None:
-                if chunk:
+            before = self.index
+            piece = self._next_piece(source, stream, room, may_wait=bool(pieces))
+            if isinstance(piece, End):
+                if pieces:
                     break
-                return over
+                return piece
             available -= self.index - before
-            if len(chunk) > size:
+            if piece:
+                pieces.append(piece)
+                room -= len(piece)
                 behind = Position(self.index, self.offset)
             elif self.index == before:
                 break
@@ -356,13 +310,13 @@ class TheirRequest(Progress):
         if not (self.is_at_end or self.lazy):
             self.index, self.offset = behind
         entries, self._entries = self._entries, 0
-        return Data(chunk.joined(), entries) if chunk or self.index > behind.at else None
+        return Data(b"".join(pieces), entries) if pieces or self.index > behind.at else None
 
     def _is_confirmable(self, stream: Stream) -> bool:
         if not self.exchanged.received:
             return False
         seq, is_payload = stream.item(self.index)
-        return not (self.stateless or self._item_at or self.offset) and self.exchanged.received.has(
+        return not (self.stateless or self._rest or self.offset) and self.exchanged.received.has(
             seq, is_payload=is_payload
         )
 
@@ -371,49 +325,43 @@ class TheirRequest(Progress):
         if not count and not self.request.verified and horizon.admits(self.index):
             seq, is_payload = horizon.stream.item(self.index)  # of a payload in part its beginning
             if is_payload and held.entries_around(seq) is not None:
-                kept = self._kept(source, seq, ascending=True, fresh=True)
+                kept = self._pages.read_anew(source, seq, limit=1)
                 return 1 if kept is not None and kept.payload_held > self.offset else 0
         return count
 
-    def _add_some(self, source: Source, stream: Stream, chunk: _Chunk, room: int) -> Over | None:
+    def _next_piece(self, source: Source, stream: Stream, room: int, *, may_wait: bool) -> bytes | End:
+        """At most ``room`` bytes of the next item; none if the store has it no longer, or if they had better wait."""
         seq, is_payload = stream.item(self.index)
-        kept = self._kept(source, seq, ascending=stream.ascending)
+        kept = self._pages.read(source, seq, ascending=stream.ascending)
         if kept is None:
-            return None
+            return b""
         if not is_payload:
-            return self._add_metadata(kept, chunk, room)
-        entry = kept.entry
-        if not self.request.fits(entry.size):
+            return self._metadata(kept, stream, room)
+        if not self.request.fits(kept.entry.size):
             self._misfit = seq
-            return Over(Reason.OTHER)
-        if self.offset > entry.size:
-            return Over(Reason.OTHER)
-        self._add_payload(source, kept, chunk, room)
-        return None
+            return _ENDED
+        if self.offset > kept.entry.size:
+            return _ENDED
+        return self._payload(source, kept, room, may_wait=may_wait)
 
-    def _add_metadata(self, kept: Kept, chunk: _Chunk, room: int) -> Over | None:
+    def _metadata(self, kept: Kept, stream: Stream, room: int) -> bytes | End:
         entry, expected = kept.entry, self._expected
-        if self._item is None:
+        if not self._rest:
             if expected and any(
                 expected.get(at, value) != value for at, value in (*entry.links, (entry.seq, entry.hash))
             ):
-                return Over(Reason.OTHER)
+                return _ENDED
             transmitted = self._transmitted
-            self._item = encode_item(entry, lambda seq: seq in transmitted or seq in expected)
-            self._item_at = 0
-        piece = self._item[self._item_at : self._item_at + room]
-        chunk.add(piece)
-        self._item_at += len(piece)
-        if self._item_at == len(self._item):
-            self._item, self._item_at = None, 0
+            self._rest = encode_item(entry, lambda seq: seq in transmitted or seq in expected)
+        piece, self._rest = self._rest[:room], self._rest[room:]
+        if not self._rest:
             self._transmitted.add(entry.seq, entry.seq)
             self.exchanged.sent.add(entry.seq, is_payload=False)
             self._entries += 1
             self.index += 1
-            stream = self.stream
-            if stream is not None and entry.size == 0 and kept.complete and self._is_payload_of(entry, stream):
+            if entry.size == 0 and kept.complete and self._is_payload_of(entry, stream):
                 self._pass_payload(entry)
-        return None
+        return piece
 
     def _is_payload_of(self, entry: Entry, stream: Stream) -> bool:
         """Whether the empty payload of an entry comes next, and is wanted: it goes with the entry's last byte."""
@@ -421,24 +369,24 @@ class TheirRequest(Progress):
         stops = self.switch is not None and self.switch == (self.index, 0)
         return is_next and not stops and self.request.fits(0)
 
-    def _add_payload(self, source: Source, kept: Kept, chunk: _Chunk, room: int) -> None:
+    def _payload(self, source: Source, kept: Kept, room: int, *, may_wait: bool) -> bytes:
         end = kept.entry.size
         if self.switch is not None and self.switch.at == self.index:
             end = min(end, self.switch.offset)
         wanted = min(end - self.offset, room)
         if wanted < end - self.offset:  # it had better end where stores begin a new piece
             whole = wanted - (self.offset + wanted) % _PIECE
-            if whole <= 0 and chunk:
-                return
+            if whole <= 0 and may_wait:
+                return b""
             wanted = whole if whole > 0 else wanted
         if kept.small is not None:
             piece = kept.small[self.offset : self.offset + wanted]
         else:
             piece = source.payload(kept, self.offset, wanted) if wanted else b""
-        chunk.add(piece)
         self.offset += len(piece)
         if self.offset == kept.entry.size:
             self._pass_payload(kept.entry)
+        return piece
 
     def _pass_payload(self, entry: Entry) -> None:
         self.exchanged.sent.add(entry.seq, is_payload=True)
@@ -446,13 +394,3 @@ class TheirRequest(Progress):
         if entry.is_end and self.stream is not None and self.stream.ascending:
             self._has_ended = True
         self._pages.drop(entry.seq)
-
-    def _kept(self, source: Source, seq: int, *, ascending: bool, fresh: bool = False) -> Kept | None:
-        """An entry from the store, read with those behind it; ``fresh``: as it is now, alone."""
-        if fresh:
-            return self._pages.read_anew(source, seq, ascending=ascending, limit=1)
-        return self._pages.read(source, seq, ascending=ascending)
-
-
-def _over(proof: ForkProof) -> Over:
-    return Over(Reason.FULL_PROOF, (ProofEntry.of(proof.first), ProofEntry.of(proof.second)))

@@ -102,22 +102,14 @@ class Stream:
         """Whether an item is one of the range, not of the pool."""
         return index in self.range_indexes
 
-    def least_metadata(self) -> int | None:
-        """The least number whose metadata is in the stream; None if there is none."""
-        return min(self._metadata_ends(), default=None)
-
-    def greatest_metadata(self) -> int | None:
-        """The greatest number whose metadata is in the stream; None if there is none."""
-        return max(self._metadata_ends(), default=None)
-
-    def _metadata_ends(self) -> list[int]:
+    def metadata_extent(self) -> tuple[int, int]:
+        """The least and the greatest number whose metadata is in the stream; 0 and 0 if there is none."""
         found = [*self.before, *self.after]
-        if self.last is not None:
-            step = 1 if self.ascending else -1
-            first = self.start + step if self.begins_with_payload else self.start
-            if not self.begins_with_payload or self._entries > 1:
-                found += (first, self.last)
-        return found
+        if self.last is not None and not self.begins_with_payload:
+            found += (self.start, self.last)
+        elif self.last is not None and self._entries > 1:
+            found += (self.start + (1 if self.ascending else -1), self.last)
+        return min(found, default=0), max(found, default=0)
 
 
 def pool_below(seq: int, dist: int) -> tuple[int, ...]:
@@ -183,13 +175,12 @@ def expected_hashes(request: Request, stream: Stream | None) -> dict[int, bytes]
     """
     found: dict[int, bytes] = {}
 
-    def note(seq: int | None, value: bytes | None) -> None:
+    def note(seq: int, value: bytes | None) -> None:
         if value is not None and seq and found.setdefault(seq, value) != value:
             raise ValueError(f"two different hashes are expected of entry {seq}")
 
-    least = stream.least_metadata() if stream else None
-    target = lipmaa(least) if least else None
-    greatest = stream.greatest_metadata() if stream else None
+    least, greatest = stream.metadata_extent() if stream else (0, 0)
+    target = lipmaa(least) if least else 0
     match request.interval:
         case MetadataOnly() as interval:
             note(interval.seq, interval.own)

@@ -5,16 +5,18 @@ nothing has to be refilled. The peer grants us bytes of item data. Large payload
 reserve, so that a few entries that were appended just now do not wait behind gigabytes.
 """
 
+from collections.abc import Mapping
+
 from culm.errors import RemoteProtocolError
 from culm.intervals.adjusting import adjusted_theirs
 from culm.intervals.events import Event, Requested, RequestEnded
 from culm.intervals.exchanged import Histories
 from culm.intervals.interval import Request
 from culm.intervals.limits import Limits
-from culm.intervals.messages import Activate, Adjust, Eager, End, Lazy, Reason, RequestCredit
+from culm.intervals.messages import Activate, Adjust, Eager, End, Reason, RequestCredit
 from culm.intervals.ours import grown
 from culm.intervals.outbox import Outbox
-from culm.intervals.responder import Announcement, Data, Over, TheirRequest
+from culm.intervals.responder import Data, Part, TheirRequest
 from culm.intervals.turns import Turns
 from culm.transfer import Source
 
@@ -24,7 +26,8 @@ _RESERVE = 32 * 1024  # Bytes of credit that large payloads leave to others: som
 class TheirSide:
     """The peer's requests. ``credit``: how many more it may make; ``data_credit``: bytes of item data we may send.
 
-    ``entries_sent`` counts entries whose metadata went to the peer as data.
+    ``entries_sent`` counts entries whose metadata went to the peer as data. ``stateless``: responses end where nothing
+    more is held, instead of waiting for more.
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class TheirSide:
     def _spend(self) -> None:
         if self.credit == 0:
             raise RemoteProtocolError(
-                f"the peer made a request without credit: {self._limits.requests} may be open at once"
+                f"the peer made a request without credit: {self._limits.requests} are allowed at once"
             )
         self.credit -= 1
 
@@ -82,15 +85,15 @@ class TheirSide:
 
     def _free_id(self, request_id: int) -> None:
         """A new request with an id in use takes the place of the old one, without a word about that."""
-        if request_id in self.turns.requests:
+        if request_id in self.requests:
             self.turns.close(request_id)
             self._grant(1)
 
     def take_cancel(self, request_id: int) -> None:
         """The peer wants no more of a response."""
-        theirs = self.turns.requests.get(request_id)
+        theirs = self.requests.get(request_id)
         if theirs is not None:
-            self._end(theirs, Over(Reason.CANCELLED))
+            self._end(theirs, End(Reason.CANCELLED, grants=True))
         elif request_id not in self.turns.ids:
             raise RemoteProtocolError(f"the peer cancelled request {request_id}, which it never made")
 
@@ -99,7 +102,7 @@ class TheirSide:
         self._spend()
         if message.old not in self.turns.ids:
             raise RemoteProtocolError(f"the peer adjusted request {message.old}, which it never made")
-        old = self.turns.requests.get(message.old)
+        old = self.requests.get(message.old)
         self._free_id(message.new)
         if old is None:
             # The old request ended while the adjustment was under way. The new one ends at once, so that the peer gets
@@ -110,22 +113,27 @@ class TheirSide:
             self._outbox.send(End(Reason.OTHER, grants=True))
             return
         successor = adjusted_theirs(old, message)
-        self._end(old, Over(Reason.CANCELLED))
+        self._end(old, End(Reason.CANCELLED, grants=True))
         self.turns.open(successor)
         self._events.append(Requested(successor.request))
 
     def refuse(self, request_id: int) -> None:
         """End the response to a request now; nothing happens if it is over."""
-        theirs = self.turns.requests.get(request_id)
+        theirs = self.requests.get(request_id)
         if theirs is not None:
-            self._end(theirs, Over(Reason.OTHER))
+            self._end(theirs, End(Reason.OTHER, grants=True))
 
     # -- what we answer ----------------------------------------------------------------------------------------
 
     @property
+    def requests(self) -> Mapping[int, TheirRequest]:
+        """The peer's requests that are not over, by id."""
+        return self.turns.requests
+
+    @property
     def is_content(self) -> bool:
         """Whether the peer waits for nothing that we have, as far as is known."""
-        return not self.turns and not any(theirs.lazy for theirs in self.turns.requests.values())
+        return not self.turns and not any(theirs.lazy for theirs in self.requests.values())
 
     def respond(self, limit: int) -> bool:
         """Write answers until about ``limit`` bytes wait; whether more could be written now."""
@@ -139,7 +147,7 @@ class TheirSide:
             part = theirs.next_part(self.source, room)
             if part is not None:
                 self._write(theirs, part)
-                if theirs.request.id in turns.requests and not theirs.pause():
+                if theirs.request.id in self.requests and not theirs.pause():
                     turns.queue(theirs.request.id)
             elif room == 0 and not theirs.lazy:
                 starved.append(theirs.request.id)
@@ -154,31 +162,31 @@ class TheirSide:
             credit -= min(_RESERVE, self._most_credit // 4)
         return max(0, min(self._limits.chunk, credit))
 
-    def _write(self, theirs: TheirRequest, part: Data | Announcement | Over) -> None:
-        if isinstance(part, Over):
+    def _write(self, theirs: TheirRequest, part: Part) -> None:
+        if isinstance(part, End):
             self._end(theirs, part)
             return
         self._activate(theirs.request.id)
-        start = theirs.stream.start if theirs.starts and theirs.stream is not None else None
-        theirs.go_on()
         if isinstance(part, Data):
             self.data_credit -= len(part.data)
-            self._outbox.send(Eager(len(part.data), start))
+            self._outbox.send(Eager(len(part.data), theirs.start_to_tell))
             self._outbox.write(part.data)
             self.entries_sent += part.entries
         else:
-            self._outbox.send(Lazy(part.items, part.trailing, part.hash, start))
+            self._outbox.send(part)
+        theirs.has_progress = True
         if theirs.is_at_end:
             self.turns.close(theirs.request.id)
             self._events.append(RequestEnded(theirs.request.id, theirs.request.log))
             self._grant(1)
 
-    def _end(self, theirs: TheirRequest, over: Over) -> None:
+    def _end(self, theirs: TheirRequest, end: End) -> None:
+        """End a response before its interval ends; ``end`` grants the peer a new request in its place."""
         self._activate(theirs.request.id)
         self.turns.close(theirs.request.id)
         self.credit += 1
-        self._outbox.send(End(over.reason, over.proof, grants=True))
-        self._events.append(RequestEnded(theirs.request.id, theirs.request.log, over.doubted))
+        self._outbox.send(end)
+        self._events.append(RequestEnded(theirs.request.id, theirs.request.log, theirs.doubted))
 
     def _activate(self, request_id: int) -> None:
         if request_id != self._active:

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Iterable
 
 from culm.intervals.responder import TheirRequest
-from culm.intervals.states import TheirEvent
 from culm.ranges.runs import Runs
 from culm.types import Log
 
@@ -52,7 +51,6 @@ class Turns:
     def close(self, request_id: int) -> None:
         """A request is over."""
         theirs = self.requests.pop(request_id)
-        theirs.advance(TheirEvent.OVER)
         of_log = self._by_log[theirs.request.log]
         of_log.discard(request_id)
         if not of_log:
@@ -74,5 +72,4 @@ class Turns:
         """These logs have changed: all requests for them get a turn."""
         for log in logs:
             for request_id in self._by_log.get(log, ()):
-                self.requests[request_id].advance(TheirEvent.WOKEN)
                 self.queue(request_id)

@@ -333,7 +333,7 @@ GRANT = push_message(RequestCredit(50)) + push_message(ResponseCredit(2**32))
 
 def _first_eager(session: IntervalSession) -> int | None:
     """The first request of a session that asks for data."""
-    return next((number for number, ours in session.connection.ours.items() if not ours.lazy), None)
+    return next((number for number, ours in session.connection.ours.requests.items() if not ours.lazy), None)
 
 
 async def _against(peer: Peer, log: LogBuilder, talk: Callable[[Rogue, IntervalSession], Any], **settings: Any) -> Any:
@@ -472,7 +472,7 @@ def test_only_so_many_logs_are_mirrored(peers: list[Peer]) -> None:
     async def talk(rogue: Rogue, session: IntervalSession) -> None:
         for number in range(20):
             rogue.send(push_message(Request(number, bytes(32), number, Regular(At(1), FromGreatest(0)))))
-        await until(lambda: len(session.connection.theirs) == 20)
+        await until(lambda: len(session.connection.theirs.requests) == 20)
         assert session.follower.count == 5
         rogue.send(b"\x81")
 

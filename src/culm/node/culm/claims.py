@@ -20,7 +20,6 @@ bandwidth only; that two sessions fetch the same log does no harm.
 Specification: docs/specs/culm.md, "What is fetched".
 """
 
-from collections import defaultdict
 from typing import NamedTuple, Protocol
 
 from culm.types import Log
@@ -49,10 +48,11 @@ class Claimant(Protocol):
 
 
 class _Claim(NamedTuple):
-    """Who fetches a log, and since when."""
+    """Who fetches a log, since when, and the sessions that wait for it, in the order in which they came."""
 
     holder: Claimant
     since: float
+    waiting: dict[Claimant, None]
 
     def is_lost(self, log: Log, now: float) -> bool:
         """Whether another session may take the claim; see the module's two rules."""
@@ -67,45 +67,31 @@ class Claims:
 
     def __init__(self) -> None:
         self._claims: dict[Log, _Claim] = {}
-        self._held: defaultdict[Claimant, set[Log]] = defaultdict(set)
-        self._waiting: defaultdict[Log, dict[Claimant, None]] = defaultdict(dict)
 
     def take(self, log: Log, claimant: Claimant, now: float) -> bool:
         """Claim a log; False if another session holds it. The claimant's ``claim_freed`` is then called later."""
-        claim = self._claims.get(log)
-        if claim is not None and claim.holder is not claimant:
-            if not claim.is_lost(log, now):
-                self._waiting[log][claimant] = None
-                return False
-            self._held[claim.holder].discard(log)
-        self._claims[log] = _Claim(claimant, now)
-        self._held[claimant].add(log)
-        self._wait_no_more(log, claimant)
+        claim = self._claims.get(log) or _Claim(claimant, now, {})
+        if claim.holder is not claimant and not claim.is_lost(log, now):
+            claim.waiting[claimant] = None
+            return False
+        claim.waiting.pop(claimant, None)
+        self._claims[log] = _Claim(claimant, now, claim.waiting)
         return True
-
-    def _wait_no_more(self, log: Log, claimant: Claimant) -> None:
-        waiting = self._waiting.get(log)
-        if waiting is not None:
-            waiting.pop(claimant, None)
-            if not waiting:
-                del self._waiting[log]
 
     def release(self, log: Log, claimant: Claimant) -> None:
         """The claimant has fetched a log, or wants it no longer. Ignored if it has lost the claim meanwhile."""
         claim = self._claims.get(log)
         if claim is not None and claim.holder is claimant:
             del self._claims[log]
-            self._held[claimant].discard(log)
-            for other in list(self._waiting.pop(log, ())):
+            for other in list(claim.waiting):
                 other.claim_freed(log)
 
     def leave(self, claimant: Claimant) -> None:
         """A session is over: release all that it holds, and wait for nothing more on its behalf."""
-        for log in [log for log, waiting in self._waiting.items() if claimant in waiting]:
-            self._wait_no_more(log, claimant)
-        for log in list(self._held.get(claimant, ())):
+        for claim in self._claims.values():
+            claim.waiting.pop(claimant, None)
+        for log in list(self._claims):
             self.release(log, claimant)
-        self._held.pop(claimant, None)
 
     def __len__(self) -> int:
         return len(self._claims)

@@ -116,19 +116,14 @@ class Discovery:
             return theirs.wants(log) and policy.wants(log) and policy.shares(log)
 
         records = store.record_set(View.HEADS, only=None if plain else takes_part)
-        session = Negentropy(
-            await self._share.run_on(self._own, self._snapshot.enter_context, records), self._frame_limit
-        )
+        limits = self._connection.limits, self._connection.their_limits
+        # 16 bytes are left for what stands around a negentropy message on the stream.
+        most = min(limit.max_message for limit in limits) - 16
+        session = Negentropy(await self._share.run_on(self._own, self._snapshot.enter_context, records), most)
         if not self.begun.is_set():
             self.change = change
             self.begun.set()
         return session
-
-    @property
-    def _frame_limit(self) -> int:
-        connection = self._connection
-        # 16 bytes are left for what stands around a negentropy message on the stream.
-        return min(connection.limits.max_message, connection.their_limits.max_message) - 16
 
     def _offers(self, heads: Iterable[bytes]) -> list[Offer]:
         """Offers of the logs behind heads of ours. Heads are left out whose log the peer does not want or may not see.
@@ -196,6 +191,4 @@ class Discovery:
                     self._wake()
                     self.ended = number
                     return
-                case Named():
-                    pass
             self._wake()

@@ -38,21 +38,25 @@ _OFFER_BYTES = 128  # Each offer counts for so many bytes besides, because even 
 _LOOK_SECONDS = 0.004  # Of looking at offers in one turn, so that the turn stays short.
 
 
+class _Wish(NamedTuple):
+    """A log to ask for."""
+
+    offer: Offer  # The latest one of the log.
+    in_any_case: bool = False  # Ask for its newest entry whatever was offered; the offer is looked at afterwards.
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it counts for while it waits."""
+        return _OFFER_BYTES + len(self.offer.held.encode())
+
+
 class _Request(NamedTuple):
     """What is asked for of a log."""
 
-    offer: Offer | None  # None: the log is asked for whatever was offered.
+    wish: _Wish
     ranges: RangeSet
     doubted: int | None  # The number of an entry that may contradict ours.
     fork: int | None  # The lowest fork that was known when we asked; another one afterwards is a reason to ask again.
-
-
-class _Again(NamedTuple):
-    """A log to ask for once more, with what was offered of it."""
-
-    log: Log
-    offer: Offer | None
-    in_any_case: bool  # Ask for its newest entry whatever was offered; the offer is looked at afterwards.
 
 
 class Fetching:
@@ -74,8 +78,7 @@ class Fetching:
         self._claims = claims
         self._transfer = transfer
         self._progressed = progressed
-        self._wanted: dict[Log, Offer | None] = {}  # Not asked for yet; None: to be asked for in any case.
-        self._later: dict[Log, Offer] = {}  # Offers of logs that are asked for in any case: looked at after that.
+        self._wanted: dict[Log, _Wish] = {}  # Not asked for yet.
         self.weight = 0  # Bytes that ``_wanted`` counts for.
         self._waiting: set[Log] = set()  # Wanted logs that other sessions have claimed.
         self._busy: dict[Log, _Request] = {}
@@ -98,28 +101,17 @@ class Fetching:
         policy = self._source.policy
         for offer in offers:
             if policy.wants(offer.log):
-                if self._wanted.get(offer.log, offer) is None:
-                    self._later[offer.log] = offer
-                else:
-                    self._want(offer.log, offer)
+                earlier = self._wanted.get(offer.log)
+                self._want(offer.log, _Wish(offer, earlier is not None and earlier.in_any_case))
         self._news.set()
 
-    def _want(self, log: Log, offer: Offer | None) -> None:
+    def _want(self, log: Log, wish: _Wish) -> None:
         self._want_no_more(log)
-        self._wanted[log] = offer
-        self.weight += _weight(offer)
-
-    def _want_again(self, again: list[_Again]) -> None:
-        for log, offer, in_any_case in again:
-            if in_any_case:
-                if (latest := self._wanted.get(log) or offer) is not None:
-                    self._later[log] = latest
-                self._want(log, None)
-            elif log not in self._wanted:
-                self._want(log, offer)
+        self._wanted[log] = wish
+        self.weight += wish.weight
 
     def _want_no_more(self, log: Log) -> None:
-        self.weight -= _weight(self._wanted.pop(log)) if log in self._wanted else 0
+        self.weight -= self._wanted.pop(log).weight if log in self._wanted else 0
 
     def finished(self, logs: list[Log]) -> None:
         """All that the peer has of these logs has come: let other sessions fetch them, and look at them once more."""
@@ -148,7 +140,6 @@ class Fetching:
         """The session is over: release its logs, so that others fetch what it did not."""
         self._claims.leave(self)
         self._wanted.clear()
-        self._later.clear()
 
     # -- asking ------------------------------------------------------------------------------------------------
 
@@ -157,11 +148,14 @@ class Fetching:
         while True:
             self._news.clear()
             if self._finished:
-                self._want_again(await self._share.run(self._look_at_finished))
+                for log, wish in await self._share.run(self._look_at_finished):
+                    latest = self._wanted.get(log)  # A newer offer may have come meanwhile.
+                    if latest is None or wish.in_any_case:
+                        self._want(log, wish if latest is None else latest._replace(in_any_case=True))
             wanted = list(self._wanted.items())  # A copy, because offers come in while a thread looks at them.
             chosen, useless = await self._share.run(self._choose, wanted)
-            for log, offer in useless:
-                if self._wanted.get(log) is offer:  # Otherwise a newer offer has come meanwhile.
+            for log, wish in useless:
+                if self._wanted.get(log) is wish:  # Otherwise a newer offer has come meanwhile.
                     self._want_no_more(log)
             if taken := self._take(chosen):
                 await self._transfer.ask_for(taken)
@@ -179,7 +173,7 @@ class Fetching:
         taken = []
         for log, request in chosen.items():
             if self._claims.take(log, self, clock()):
-                if self._wanted.get(log) is request.offer:  # Otherwise a newer offer waits for the next time.
+                if self._wanted.get(log) is request.wish:  # Otherwise a newer offer waits for the next time.
                     self._want_no_more(log)
                 taken.append((log, request.ranges, request.doubted))
             else:
@@ -187,59 +181,53 @@ class Fetching:
                 self._busy.pop(log, None)
         return taken
 
-    def _choose(
-        self, wanted: list[tuple[Log, Offer | None]]
-    ) -> tuple[dict[Log, _Request], list[tuple[Log, Offer | None]]]:
+    def _choose(self, wanted: list[tuple[Log, _Wish]]) -> tuple[dict[Log, _Request], list[tuple[Log, _Wish]]]:
         """Logs to ask for now, and offers that are of no use: as many of both as a short turn finds. On a thread."""
         began = self._share.spent()
         chosen: dict[Log, _Request] = {}
-        useless: list[tuple[Log, Offer | None]] = []
-        for log, offer in wanted:
+        useless: list[tuple[Log, _Wish]] = []
+        for log, wish in wanted:
             if len(self._busy) >= _AT_ONCE or ((chosen or useless) and self._share.spent() - began > _LOOK_SECONDS):
                 break
             if log in self._busy or log in self._waiting:
                 continue
             try:
-                request = self._source.ask(self._request, log, offer)
+                request = self._source.ask(self._request, log, wish)
             except EncodingError as error:
                 raise RemoteProtocolError(f"the peer's offer holds ranges that cannot be used: {error}") from None
             if request is not None:
                 chosen[log] = self._busy[log] = request
             else:
-                useless.append((log, offer))
+                useless.append((log, wish))
         return chosen, useless
 
-    def _request(self, store: ReadableStore, log: Log, offer: Offer | None) -> _Request | None:
+    def _request(self, store: ReadableStore, log: Log, wish: _Wish) -> _Request | None:
         """What to ask for of a log; None if the peer has nothing for us."""
-        policy, fork = self._source.policy, lowest_fork(store, log)
-        if offer is None:
-            return _Request(None, RangeSet(), newest_held(store, log) or None, fork)
+        offer, policy, fork = wish.offer, self._source.policy, lowest_fork(store, log)
+        if wish.in_any_case:
+            return _Request(wish, RangeSet(), newest_held(store, log) or None, fork)
         if not lacks(store, policy, offer):
             return None
         doubt = doubted(store, offer)
         if knows_lower_fork(store, offer):  # Asked for its entry there, the peer answers with the proof.
             doubt = offer.fork
-        return _Request(offer, asked_of(policy, offer), doubt or None, fork)
+        return _Request(wish, asked_of(policy, offer), doubt or None, fork)
 
-    def _look_at_finished(self) -> list[_Again]:
+    def _look_at_finished(self) -> list[tuple[Log, _Wish]]:
         """The logs to ask for again, of those that have come; see the module's last paragraph. On a thread."""
-        again: list[_Again] = []
+        again: list[tuple[Log, _Wish]] = []
         while self._finished:
             log = self._finished.pop()
             request = self._busy[log]
-            offer = self._later.pop(log, None) if request.offer is None else request.offer
+            offer = request.wish.offer
             fork = self._source.ask(lowest_fork, log)
-            lacking = offer is not None and self._source.ask(lacks, self._source.policy, offer)
+            lacking = self._source.ask(lacks, self._source.policy, offer)
             if fork != request.fork:
-                again.append(_Again(log, offer, in_any_case=True))
+                again.append((log, _Wish(offer, in_any_case=True)))
             elif lacking and self._tries.get(log, 0) < _MOST_TRIES:
                 self._tries[log] = self._tries.get(log, 0) + 1
-                again.append(_Again(log, offer, in_any_case=False))
+                again.append((log, _Wish(offer)))
             else:
                 self._tries.pop(log, None)
             del self._busy[log]
         return again
-
-
-def _weight(offer: Offer | None) -> int:
-    return _OFFER_BYTES + (len(offer.held.encode()) if offer is not None else 0)

@@ -14,7 +14,7 @@ Specification: docs/specs/culm.md, "News".
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import ClassVar, cast
 
@@ -29,9 +29,7 @@ from culm.node.interests.policy import Policy
 from culm.node.intervals.session import IntervalSession
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import PeerRefused
-from culm.node.sessions.tasks import until_one_ends
 from culm.node.sharing.rates import Streams
-from culm.ranges import RangeSet
 from culm.session import (
     Asked,
     Connection,
@@ -72,7 +70,7 @@ class CulmSession(Session[Event]):
         )
         super().__init__(context, streams, connection, purpose)
         self._source = context.source
-        self._incoming = TransferReader(self._consumed)
+        self._incoming = TransferReader(connection, self.driver.wake)
         self._outgoing = TransferWriter(connection, self.driver.wake)
         self._transfer = IntervalSession(
             # A log is released as soon as all of it came, so a quiet transfer stream says nothing: do not settle early.
@@ -85,9 +83,9 @@ class CulmSession(Session[Event]):
             Purpose(
                 is_live=False,
                 mirrors=False,
-                interest=self._interest,
+                interest=lambda log: self.config.policy.interest(log),  # noqa: PLW0108 - the policy may change
                 limits=IntervalLimits(),
-                finished=self._were_fetched,
+                finished=lambda logs: self._fetching.finished(logs),  # noqa: PLW0108 - it is made below
                 is_counted=False,
             ),
         )
@@ -98,7 +96,6 @@ class CulmSession(Session[Event]):
         self._opened = asyncio.Event()
         self._flushed = asyncio.Event()
         self._peer_has: dict[Log, int] = {}  # What the peer offered last of each log, as ``_mark`` gives it.
-        self._offered_change: int | None = None  # The store's change up to which the peer was offered all.
         self._changed = asyncio.Event()
         self._settled = self._peer_settled = 0
 
@@ -121,13 +118,11 @@ class CulmSession(Session[Event]):
 
     def works(self) -> Iterable[Coroutine[object, object, None]]:
         """What runs beside the connection: discovery, transfer, fetching and news, once the handshake is over."""
-        return (self._live_on(),)
+        return map(self._once_open, (self._transfer.run, self.discovery.run, self._fetching.run, self._offer_news))
 
-    async def _live_on(self) -> None:
+    async def _once_open(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
         await self._opened.wait()
-        self.connection.tell_interests(self._source.ask(interests_for_peer, self.config.policy))
-        self.driver.wake()
-        await until_one_ends(self._transfer.run(), self.discovery.run(), self._fetching.run(), self._offer_news())
+        await work()
 
     async def flush(self) -> None:
         """Store the entries and payloads that came before the connection ended."""
@@ -151,10 +146,13 @@ class CulmSession(Session[Event]):
             return
         self.config = self.discovery.config = replace(self.config, policy=policy)
         self._transfer.config = replace(self._transfer.config, policy=policy)
-        if self._opened.is_set():
-            self.connection.tell_interests(self._source.ask(interests_for_peer, policy))
+        if self.is_open:
+            self._tell_interests()
             self.discovery.again()
-            self.driver.wake()
+
+    def _tell_interests(self) -> None:
+        self.connection.tell_interests(self._source.ask(interests_for_peer, self.config.policy))
+        self.driver.wake()
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -171,15 +169,11 @@ class CulmSession(Session[Event]):
 
         A listener refuses a caller in no other way, so that a stranger does not learn which identities it allows.
         """
-        if not self._opened.is_set():
+        if not self.is_open:
             raise PeerRefused(
                 "the peer closed the connection during the handshake; it may not allow this identity, or use another"
                 " clump"
             )
-
-    def _consumed(self, amount: int) -> None:
-        self.connection.consumed(amount)
-        self.driver.wake()
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -187,6 +181,7 @@ class CulmSession(Session[Event]):
                 self._incoming.feed_data(data)
             case Established():
                 self._opened.set()
+                self._tell_interests()
             case InterestsTold():
                 self.discovery.interests_told()
             case Reconcile() | Asked() | Ended():
@@ -209,12 +204,6 @@ class CulmSession(Session[Event]):
         self._fetching.offered(offers)
 
     # -- settling ----------------------------------------------------------------------------------------------
-
-    def _interest(self, log: Log) -> RangeSet:
-        return self.config.policy.interest(log)
-
-    def _were_fetched(self, logs: list[Log]) -> None:
-        self._fetching.finished(logs)
 
     def _fetched_some(self) -> None:
         """Take more offers if there is room again, and see whether everything has come."""
@@ -241,7 +230,7 @@ class CulmSession(Session[Event]):
     async def _offer_news(self) -> None:
         """Offer logs that have changed, of those that the peer wants, until cancelled."""
         await self.discovery.begun.wait()
-        self._offered_change = self.discovery.change
+        change = self.discovery.change  # The store's change up to which the peer was offered all.
         while True:
             await self._changed.wait()
             await asyncio.sleep(_OFFER_SECONDS)
@@ -249,14 +238,13 @@ class CulmSession(Session[Event]):
             while self.connection.offers_queued > _OFFERS_QUEUED:
                 self._flushed.clear()
                 await self._flushed.wait()
-            if offers := await self._share.run(self._news_for_peer):
+            change, offers = await self._share.run(self._news_for_peer, change)
+            if offers:
                 self.connection.offer(offers)
                 self.driver.wake()
 
-    def _news_for_peer(self) -> list[Offer]:
-        since = self._offered_change
-        assert since is not None  # noqa: S101 - set by the caller
-        self._offered_change, logs = self._source.ask(lambda store: store.changed_logs(since))
+    def _news_for_peer(self, change: int) -> tuple[int, list[Offer]]:
+        change, logs = self._source.ask(lambda store: store.changed_logs(change))
         theirs, policy = self.connection.their_interests, self.config.policy
         found = []
         for log in logs:
@@ -264,7 +252,7 @@ class CulmSession(Session[Event]):
                 offer = self._source.ask(offer_of, log)
                 if self._peer_has.get(log) != _mark(offer):
                     found.append(offer)
-        return found
+        return change, found
 
     # -- writing -----------------------------------------------------------------------------------------------
 

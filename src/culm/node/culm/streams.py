@@ -15,16 +15,18 @@ _QUEUED_BYTES = 128 * 1024  # While more waits to be sent, ``drain`` waits: so n
 
 
 class TransferReader(asyncio.StreamReader):
-    """What the peer sends. ``consumed`` is called with the number of bytes read, for which the peer gets credit."""
+    """What the peer sends. The peer gets credit for all that is read; ``wake`` lets the outer session send that."""
 
-    def __init__(self, consumed: Callable[[int], None]) -> None:
+    def __init__(self, connection: Connection, wake: Callable[[], None]) -> None:
         super().__init__()
-        self._consumed = consumed
+        self._connection = connection
+        self._wake_session = wake
 
     async def read(self, n: int = -1) -> bytes:
         """Up to ``n`` bytes; none at the end of the stream."""
         data = await super().read(n)
-        self._consumed(len(data))
+        self._connection.consumed(len(data))
+        self._wake_session()
         return data
 
 

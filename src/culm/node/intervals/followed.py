@@ -35,7 +35,6 @@ class Span:
     eager: int = -1  # The id of the eager request; -1 before it is sent.
     lazy: int | None = None  # The id of the lazy request; None before it is sent, and after it was answered.
     announced: int | None = None  # Items of the stream that the peer has; None until it says so.
-    counted: int = 0  # Entries of those that the follower's ``missing`` counts already.
     over: bool = False  # All that the peer has of the span for now has come.
 
     def covers(self, seq: int) -> bool:

@@ -108,7 +108,7 @@ class Follower:
         ``confirmed``: the peer got our entry and still holds its own. The request names ours then; otherwise the peer
         could answer with an entry that we hold.
         """
-        if self._connection.request_credit:
+        if self._connection.ours.credit:
             stored = self._source.get(log, seq) if confirmed else None
             own = None if stored is None else stored.entry.hash
             self._connection.request(*log, MetadataOnly(seq, ascending=True, dist=0, own=own), forks=self._forks(log))
@@ -195,12 +195,12 @@ class Follower:
     def step(self) -> None:
         """Plan rounds and send requests, as long as there is credit for requests."""
         for _ in range(len(self._todo)):
-            if self._connection.request_credit < 4:  # A round may begin with as many requests at once.
+            if self._connection.ours.credit < 4:  # A round may begin with as many requests at once.
                 return
             followed = self._todo.popleft()
             if followed.phase is Phase.READY:
                 self._plan(followed)
-            while followed.waiting and self._connection.request_credit >= 2 and self._has_turn(followed):
+            while followed.waiting and self._connection.ours.credit >= 2 and self._has_turn(followed):
                 self._ask(followed, followed.waiting.popleft())
             if followed.waiting:
                 self._todo.append(followed)
@@ -216,7 +216,7 @@ class Follower:
         return active < (2 if self._options.newest_first else MOST_SPANS)
 
     def _is_open(self, span: Span) -> bool:
-        ours = self._connection.ours.get(span.eager)
+        ours = self._connection.ours.requests.get(span.eager)
         return ours is not None and not ours.is_closing
 
     def _is_split(self, followed: Followed, span: Span) -> bool:
@@ -225,7 +225,7 @@ class Follower:
         The request for such a span would bring what is behind these entries only when the peer has what it lacks. A
         session that began now would ask for the parts on both sides of them one by one.
         """
-        ours = self._connection.ours.get(span.eager)
+        ours = self._connection.ours.requests.get(span.eager)
         if not span.over or span.descending or ours is None or ours.is_closing:
             return False
         stuck_at = ours.next_item[0]
@@ -236,7 +236,7 @@ class Follower:
 
     def _take_apart(self, followed: Followed, span: Span) -> None:
         """End the request for a span that is split, so that its parts are planned as if nothing had been asked."""
-        ours = self._connection.ours[span.eager]
+        ours = self._connection.ours.requests[span.eager]
         followed.exhausted -= {(at, span.content) for at in (span.low, ours.next_item[0])}
         self._drop(span.eager)
 
@@ -323,7 +323,7 @@ class Follower:
 
     def _ask(self, followed: Followed, span: Span) -> None:
         """Send the lazy and the eager request for a span."""
-        interval, offset, begun = self._interval(followed, span)
+        interval, begun = self._interval(followed, span)
         options = self._options
         forks = self._forks(followed.log)
 
@@ -335,7 +335,7 @@ class Follower:
                 anchor=options.anchor,
                 least_size=span.content.least_size,
                 greatest_size=span.content.greatest_size,
-                payload_offset=offset,
+                payload_offset=None if begun is None else begun[1].size,
                 verified=options.verified,
                 lazy=lazy,
                 begun=None if lazy else begun,
@@ -351,13 +351,11 @@ class Follower:
         """How to treat forks. Of a log that we know to be forked, we ask for what is before the fork."""
         return Forks.LOCAL if self._source.lookup(log).is_forked else self._options.forks
 
-    def _interval(
-        self, followed: Followed, span: Span
-    ) -> tuple[Interval, int | None, tuple[Entry, PayloadHasher] | None]:
+    def _interval(self, followed: Followed, span: Span) -> tuple[Interval, tuple[Entry, PayloadHasher] | None]:
         """The interval of a span, with as much of the certificate pool as is missing.
 
-        Also the offset at which the first payload goes on, and the entry with the hash state of the bytes before it;
-        None for both if the payload begins at its first byte.
+        Also the entry whose payload goes on first, with the hash state of the bytes that are held; None if the payload
+        begins at its first byte.
         """
         source, log = self._source, followed.log
         low, high = span.low, span.high
@@ -365,19 +363,18 @@ class Follower:
         if low == high:
             followed.pools.add(low)
         if span.content.metadata_only:
-            return MetadataOnly(low, ascending=False, dist=dist, outer=outer), None, None
+            return MetadataOnly(low, ascending=False, dist=dist, outer=outer), None
         if span.descending and high is not None:
-            return Regular(At(high, 0), At(low, dist, outer)) if high > low else Single(low, dist, 0, outer), None, None
+            return Regular(At(high, 0), At(low, dist, outer)) if high > low else Single(low, dist, 0, outer), None
         stored = source.get(log, low)
-        offset, begun, own = None, None, None
+        begun, own = None, None
         if stored is not None and source.lookup(log).entries_around(low) is not None:
             own, dist, outer = stored.entry.hash, 0, None
-            hasher = source.ask(lambda store: store.payload_begun(stored))
-            offset, begun = hasher.size, (stored.entry, hasher)
+            begun = stored.entry, source.ask(lambda store: store.payload_begun(stored))
         if high == low:
-            return Single(low, dist, 0, outer, own), offset, begun
+            return Single(low, dist, 0, outer, own), begun
         end = FromGreatest(0) if high is None else At(high, 0)
-        return Regular(At(low, dist, outer, own), end), offset, begun
+        return Regular(At(low, dist, outer, own), end), begun
 
     def _pool(self, followed: Followed, seq: int) -> tuple[int, bytes | None]:
         """How many members of the path below an entry are missing, and the hash of the first one that is held.
@@ -414,9 +411,8 @@ class Follower:
                 if span is None:
                     self._question_said(followed, request_id, items)
                 elif request_id == span.lazy:
-                    span.announced = (span.announced or 0) + items
-                    self._count(span)
-                    self._answered(followed, span)
+                    self.missing += (items + 1) // 2
+                    self._answered(followed, span, items)
             case Ended():
                 self._ended(event)
 
@@ -433,14 +429,9 @@ class Follower:
         followed = self._logs.get(log)
         return 0 if followed is None else followed.brought
 
-    def _count(self, span: Span) -> None:
-        entries = ((span.announced or 0) + 1) // 2
-        self.missing += entries - span.counted
-        span.counted = entries
-
-    def _answered(self, followed: Followed, span: Span) -> None:
-        """The peer has said how much it has of a span: the lazy request is of no more use."""
-        span.announced = span.announced or 0
+    def _answered(self, followed: Followed, span: Span, items: int = 0) -> None:
+        """The peer has ``items`` items of a span, as it said: the lazy request is of no more use."""
+        span.announced = items
         if span.lazy is not None:
             self._drop(span.lazy)
             span.lazy = None
@@ -449,13 +440,13 @@ class Follower:
     def _drop(self, request_id: int) -> None:
         """Cancel a request that has served its purpose."""
         self._by_id.pop(request_id, None)
-        ours = self._connection.ours.get(request_id)
+        ours = self._connection.ours.requests.get(request_id)
         if ours is not None and not ours.is_closing:
-            self._connection.cancel(request_id)
+            self._connection.ours.cancel(request_id)
 
     def _check_span(self, followed: Followed, span: Span) -> None:
         """End a span if all that the peer has of it has come."""
-        ours = self._connection.ours.get(span.eager)
+        ours = self._connection.ours.requests.get(span.eager)
         if span.over or ours is None or span.announced is None or ours.index - ours.begin.at < span.announced:
             return
         span.over = True
@@ -506,7 +497,7 @@ class Follower:
     # -- the questions -----------------------------------------------------------------------------------------
 
     def _question_said(self, followed: Followed, request_id: int, items: int) -> None:
-        name, ours = followed.questions[request_id], self._connection.ours.get(request_id)
+        name, ours = followed.questions[request_id], self._connection.ours.requests.get(request_id)
         start = followed.started.get(name, 0)
         if name == "newest" and start:
             # The start is one below the newest payload, unless that is entry 1.

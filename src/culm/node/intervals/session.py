@@ -54,7 +54,7 @@ class IntervalSession(PointToPointSession[Event]):
     # -- reading -----------------------------------------------------------------------------------------------
 
     def _is_payload(self, size: int) -> bool:
-        return self.connection.expects_payload(size)
+        return self.connection.ours.expects_payload(size)
 
     def receive(self, data: bytes, now: float) -> Iterator[Event]:
         """Parse bytes, as ``Speaker.receive`` says.
@@ -91,14 +91,13 @@ class IntervalSession(PointToPointSession[Event]):
         return self.follower.needs_storing
 
     def _look_again(self) -> None:
-        if self.follower.needs_storing:
-            self.follower.look_again()
+        self.follower.look_again()
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     @property
     def _is_small_work(self) -> bool:
-        return not self.follower.has_work and self.connection.turns <= INLINE_TURNS
+        return not self.follower.has_work and len(self.connection.theirs.turns) <= INLINE_TURNS
 
     def _compose(self) -> bool:
         if logs := self._take_changed_logs():
@@ -106,7 +105,7 @@ class IntervalSession(PointToPointSession[Event]):
             self.follower.changed(logs)
         self.follower.step()
         more = self.connection.respond(WRITE_BYTES)
-        self.stats.entries_sent = self.connection.entries_sent
+        self.stats.entries_sent = self.connection.theirs.entries_sent
         return more
 
     def _take_events(self) -> list[Event]:
@@ -136,5 +135,5 @@ class IntervalSession(PointToPointSession[Event]):
     def _check_quiet(self) -> None:
         quiet = clock() - self.driver.news_at
         needed = _QUIET_SECONDS if self.stats.entries_sent else 0.0
-        if (self.connection.peer_is_content and quiet >= needed) or quiet > self.config.limits.settle_seconds:
+        if (self.connection.theirs.is_content and quiet >= needed) or quiet > self.config.limits.settle_seconds:
             self.done.set()

@@ -68,7 +68,7 @@ class _Locked:
 
 
 class StoreSource:
-    """A ``culm.intervals.Source`` over a store's file, and what a node needs to know to plan its own requests.
+    """A ``culm.transfer.Source`` over a store's file, and what a node needs to know to plan its own requests.
 
     ``policy`` may be exchanged while sessions run.
     """

@@ -211,7 +211,7 @@ class _Intervals:
         self._asks = asks
 
     def give(self) -> bytes:
-        while self._todo and self._connection.request_credit >= 4:
+        while self._todo and self._connection.ours.credit >= 4:
             self._asks(self._connection, self._logs, self._todo.pop())
         self._connection.respond(_WINDOW)
         return self._connection.data_to_send()

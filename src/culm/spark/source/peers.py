@@ -154,7 +154,7 @@ class _Peer:
         last = time.monotonic()
         short = self._wait / 5  # after an answer for every log, only higher numbers could follow
         while waiting or time.monotonic() - last < (self._wait if len(found) < len(asked) else short):
-            while waiting and self._connection.request_credit:
+            while waiting and self._connection.ours.credit:
                 log, seq = waiting.pop()
                 asked[self._request(parse_log(log), seq + 1, MAX_U64, lazy=True)] = log
                 last = time.monotonic()
@@ -182,7 +182,7 @@ class _Peer:
 
     def _fetched(self, entries: _Arriving, log: Log, high: int) -> Iterator[Found]:
         """The entries that one request brings: all of them, or those up to a payload that does not come."""
-        while not self._connection.request_credit:
+        while not self._connection.ours.credit:
             if self._events(_ANSWER_SECONDS) is None:
                 raise NetworkError(f"{self._name} took too long to allow another request")
         request = self._request(log, entries.reached + 1, high, lazy=False)
@@ -190,7 +190,7 @@ class _Peer:
             events = self._events(self._wait if entries.waits else self._wait + _ANSWER_SECONDS)
             if events is None and entries.waits:
                 yield from entries.close()
-                self._connection.cancel(request)
+                self._connection.ours.cancel(request)
                 return
             if events is None:
                 raise NetworkError(f"{self._name} took too long to answer")

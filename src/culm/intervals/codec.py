@@ -134,22 +134,12 @@ def _pull_request(reader: _Reader) -> Request:
     kind = reader.byte()
     _check_interval(kind, begin + 1, immediate=bool(first & 0x04))
     request_id, author, log_id = reader.u64(), reader.take(AUTHOR_BYTES), reader.u64()
+    handling = Forks.LOCAL if forks else Forks.DEFAULT
     anchor = (reader.seq(), reader.hash()) if forks == 2 else None
-    least_size, greatest_size = reader.u64_if(first & 0x10), reader.u64_if(first & 0x08)
-    payload_offset = reader.u64_if(first & 0x04)
-    return Request(
-        request_id,
-        author,
-        log_id,
-        _pull_interval(reader, kind),
-        Forks.LOCAL if forks else Forks.DEFAULT,
-        anchor,
-        least_size,
-        greatest_size,
-        payload_offset,
-        verified=bool(first & 0x02),
-        lazy=bool(first & 0x01),
-    )
+    numbers = reader.u64_if(first & 0x10), reader.u64_if(first & 0x08), reader.u64_if(first & 0x04)
+    interval = _pull_interval(reader, kind)
+    verified, lazy = bool(first & 0x02), bool(first & 0x01)
+    return Request(request_id, author, log_id, interval, handling, anchor, *numbers, verified, lazy)
 
 
 def _check_interval(kind: int, at: int, *, immediate: bool) -> None:

@@ -58,10 +58,9 @@ class Connection(UntimedConnection[Event]):
     def __init__(self, source: Source, *, limits: Limits | None = None, stateless: bool = False) -> None:
         self.limits = limits or Limits()
         self._outbox = Outbox()
-        self._events: list[Event] = []
         histories = Histories(self.limits.logs, self._logs_in_use)
-        self.theirs = TheirSide(source, self._outbox, histories, self._events, self.limits, stateless=stateless)
-        self.ours = OurSide(source, self._outbox, histories, self._events, self.limits.window)
+        self.theirs = TheirSide(source, self._outbox, histories, self.limits, stateless=stateless)
+        self.ours = OurSide(source, self._outbox, histories, self.limits.window)
         self._buffer = bytearray()  # the beginning of a message that is not all there
         self.refill()
 
@@ -105,19 +104,8 @@ class Connection(UntimedConnection[Event]):
         offset hash to: so that the payload can be checked. ``LocalProtocolError`` if the peer gave no credit for it,
         ``ValueError`` for what a request cannot say.
         """
-        request = Request(
-            self.ours.next_id,
-            author,
-            log_id,
-            interval,
-            forks,
-            anchor,
-            least_size,
-            greatest_size,
-            payload_offset,
-            verified,
-            lazy,
-        )
+        options = forks, anchor, least_size, greatest_size, payload_offset, verified, lazy
+        request = Request(self.ours.next_id, author, log_id, interval, *options)
         self.ours.request(request, begun)
         return request.id
 
@@ -219,6 +207,5 @@ class Connection(UntimedConnection[Event]):
 
     def take_events(self) -> list[Event]:
         """What happened besides receiving: requests of the peer that ``respond`` or ``refuse`` ended."""
-        events = list(self._events)
-        self._events.clear()
+        events, self._outbox.events = self._outbox.events, []
         return events

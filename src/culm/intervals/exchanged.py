@@ -49,24 +49,19 @@ class Items:
 
     def add_span(self, stream: Stream, index: int, count: int) -> None:
         """Add ``count`` items of a stream from ``index`` on; costs the pool, not the range."""
-        end = index + count
-        while index < end:
-            seq, is_payload = stream.item(index)
-            if not stream.in_range(index) or is_payload or index + 2 > end:
-                self.add(seq, is_payload=is_payload)
-                index += 1
-                continue
-            pairs = (end - index) // 2
-            last_index = index + 2 * pairs - 1
-            while not stream.in_range(last_index):
-                last_index -= 1
-            last, last_is_payload = stream.item(last_index)
-            if not last_is_payload:  # cannot be: the range ends with a payload
-                last += -1 if stream.ascending else 1
-            low, high = min(seq, last), max(seq, last)
-            self.entries.add(low, high)
-            self.payloads.add(low, high)
-            index = last_index + 1
+        first, end = max(index, stream.range_indexes.start), min(index + count, stream.range_indexes.stop)
+        for at in (*range(index, min(index + count, first)), *range(max(index, end), index + count)):
+            self.add(stream.item(at).seq, is_payload=False)
+        if first < end:
+            begin, last = stream.item(first), stream.item(end - 1)
+            step = 1 if stream.ascending else -1
+            _add_between(self.entries, begin.seq + step * begin.is_payload, last.seq, step)
+            _add_between(self.payloads, begin.seq, last.seq - step * (not last.is_payload), step)
+
+
+def _add_between(runs: Runs, first: int, last: int, step: int) -> None:
+    if (last - first) * step >= 0:
+        runs.add(min(first, last), max(first, last))
 
 
 class Histories:

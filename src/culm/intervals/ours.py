@@ -11,13 +11,13 @@ So a peer can never make us hold more than a window, however fast it sends.
 from culm.bamboo import MAX_U64, Entry, PayloadHasher
 from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.intervals.adjusting import adjusted_ours
-from culm.intervals.events import Announced, Doubted, Ended, Event, Started
+from culm.intervals.events import Announced, Doubted, Ended, Started
 from culm.intervals.exchanged import Histories
 from culm.intervals.interval import Request
 from culm.intervals.messages import Adjust, Cancel, Eager, End, Lazy, Reason, ResponseCredit
 from culm.intervals.outbox import Outbox
 from culm.intervals.proofs import check_full, check_partial
-from culm.intervals.requester import OurRequest, Succession
+from culm.intervals.requester import OurRequest
 from culm.transfer import Source
 
 
@@ -29,9 +29,7 @@ class OurSide:
     message that was read last.
     """
 
-    def __init__(
-        self, source: Source, outbox: Outbox, histories: Histories, events: list[Event], full_window: int
-    ) -> None:
+    def __init__(self, source: Source, outbox: Outbox, histories: Histories, full_window: int) -> None:
         self.requests: dict[int, OurRequest] = {}
         self.credit = 0
         self.window = 0
@@ -39,7 +37,6 @@ class OurSide:
         self._source = source
         self._outbox = outbox
         self._histories = histories
-        self._events = events
         self._full_window = full_window
         self.active = 0
         self.body = 0
@@ -85,7 +82,7 @@ class OurSide:
         except RemoteProtocolError as error:
             raise LocalProtocolError(str(error)) from None
         ours.is_closing = successor.is_deferred = True
-        ours.succession = Succession(successor, message)
+        ours.succession = successor, message
         self._open(successor)
         self._outbox.send(message)
         return message.new
@@ -155,7 +152,7 @@ class OurSide:
         ours = self._answered(self.active)
         if start is not None:
             ours.started(start)
-            self._events.append(Started(ours.request.id, start))
+            self._outbox.events.append(Started(ours.request.id, start))
         ours.has_progress = True
         return ours
 
@@ -175,7 +172,7 @@ class OurSide:
     def take_body(self, data: memoryview) -> None:
         """Item data of the active request."""
         ours = self.requests[self.active]
-        ours.take(data, self._events)
+        ours.take(data, self._outbox.events)
         self.body -= len(data)
         if ours.is_at_end:
             if self.body:
@@ -186,9 +183,9 @@ class OurSide:
         """Items are announced or confirmed."""
         ours = self._progressing(message.start)
         seq, is_other = ours.take_lazy(message)
-        self._events.append(Announced(ours.request.id, message.items, message.trailing, seq))
+        self._outbox.events.append(Announced(ours.request.id, message.items, message.trailing, seq))
         if is_other:
-            self._events.append(Doubted(ours.request.log, seq))
+            self._outbox.events.append(Doubted(ours.request.log, seq))
         if ours.is_at_end:
             self._over(ours, None)
 
@@ -206,16 +203,13 @@ class OurSide:
         ours.abandon_part()
         del self.requests[request_id]
         seq, is_payload = ours.next_item
-        self._events.append(Ended(request_id, reason, ours.index, seq, is_payload, proof))
+        self._outbox.events.append(Ended(request_id, reason, ours.index, seq, is_payload, proof))
         if ours.succession is not None:
-            self._release(ours, ours.succession)
-
-    def _release(self, ours: OurRequest, succession: Succession) -> None:
-        """Now it is known where the successor begins: make it anew, with what was said of it meanwhile."""
-        standin, message = succession
-        successor = adjusted_ours(ours, message, self._source)
-        successor.is_closing, successor.succession = standin.is_closing, standin.succession
-        self.requests[successor.request.id] = successor
+            # Now it is known where the successor begins: make it anew, with what was said of it meanwhile.
+            standin, message = ours.succession
+            successor = adjusted_ours(ours, message, self._source)
+            successor.is_closing, successor.succession = standin.is_closing, standin.succession
+            self.requests[successor.request.id] = successor
 
 
 def _checked_proof(ours: OurRequest, message: End) -> tuple[Entry, ...]:

@@ -1,18 +1,20 @@
-"""The bytes of a connection that wait to be sent. Both halves of the connection write here, so that order is kept."""
+"""What waits for the peer, and what waits for the owner. Both halves of a connection write here, so order is kept."""
 
 from collections import deque
 
 from culm.intervals.codec import push_message
+from culm.intervals.events import Event
 from culm.intervals.messages import Message
 
 
 class Outbox:
-    """Bytes in the order in which they were written; ``pending`` counts them."""
+    """Bytes in the order in which they were written; ``pending`` counts them. ``events``: those for the owner."""
 
-    __slots__ = ("_parts", "pending")
+    __slots__ = ("_parts", "events", "pending")
 
     def __init__(self) -> None:
         self.pending = 0
+        self.events: list[Event] = []
         self._parts: deque[bytes] = deque()
 
     def send(self, message: Message) -> None:

@@ -9,8 +9,6 @@ Specification: docs/specs/intervals.md, "Eager messages", "One branch in a respo
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from culm.bamboo import Entry, PayloadHasher
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
 from culm.intervals.agreement import Agreement
@@ -25,26 +23,20 @@ from culm.intervals.stream import Stream, expected_hashes, resolved_start, strea
 from culm.transfer import EntryReceived, PayloadCheck, PayloadFailed, PayloadReceived, Source
 
 
-class Succession(NamedTuple):
-    """What follows a request once it has ended: a request that stands for its successor, and how that was asked for."""
-
-    successor: OurRequest
-    message: Adjust
-
-
 class OurRequest(Progress):
     """A request of ours and the progress of its response.
 
     ``is_closing``: we cancelled or adjusted it. Until the peer's END the response still goes on, since both cross on
     the wire. ``is_deferred``: it takes over from a request that has not ended yet. We may cancel or adjust it already,
-    but the peer must not answer it.
+    but the peer must not answer it. ``succession``: a request that stands for the one that takes over from this one,
+    and the message that asked for that. ``expected``: the hashes that the request names, by number.
     """
 
     def __init__(self, request: Request, exchanged: Exchanged, source: Source, course: Course | None = None) -> None:
         super().__init__(request, exchanged, course)
         self.is_deferred = False
         self.is_closing = False
-        self.succession: Succession | None = None  # what takes over, once this one has ended
+        self.succession: tuple[OurRequest, Adjust] | None = None
         self.distrusted: Entry | None = None  # an entry of a bad signature whose payload may still come
         self._source = source
         self._buffer = bytearray()  # of metadata that came in part
@@ -53,7 +45,7 @@ class OurRequest(Progress):
         self._check = PayloadCheck.behind(self.offset)
         if self.stream is None and not self.starts:
             self.stream = stream_of(request, resolved_start(request) or 0)
-        self._expected: dict[int, bytes] = expected_hashes(request, self.stream)
+        self.expected: dict[int, bytes] = expected_hashes(request, self.stream)
 
     # -- what it is --------------------------------------------------------------------------------------------
 
@@ -68,7 +60,7 @@ class OurRequest(Progress):
         """The peer said what the relative start is."""
         self.stream = stream_of(self.request, start)
         try:
-            self._expected = expected_hashes(self.request, self.stream)
+            self.expected = expected_hashes(self.request, self.stream)
         except ValueError as error:  # ours; two numbers fell together
             raise LocalProtocolError(str(error)) from None
 
@@ -82,16 +74,10 @@ class OurRequest(Progress):
             next_seq = stream.start
         return is_due(self.request, ascending=stream.ascending, next_seq=next_seq, position=position)
 
-    @property
-    def expected(self) -> dict[int, bytes]:
-        """The hashes that the request names, by number."""
-        return self._expected
-
     # -- data --------------------------------------------------------------------------------------------------
 
     def take(self, data: memoryview, events: list[Event]) -> None:
         """Take item data; ``RemoteProtocolError`` if it cannot be what was asked for."""
-        self.check_eager()
         at = 0
         while at < len(data):
             at = self._take_some(data, at, events)
@@ -167,7 +153,7 @@ class OurRequest(Progress):
         return at
 
     def _hash_of(self, seq: int) -> bytes | None:
-        return self.agreement.hash_of(seq) or self._expected.get(seq)
+        return self.agreement.hash_of(seq) or self.expected.get(seq)
 
     def _check_agrees(self, entry: Entry, explicit: tuple[tuple[int, bytes], ...]) -> None:
         """Refuse an entry that contradicts what came before, unless the response may hold anything."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from culm.errors import RemoteProtocolError
 from culm.intervals.adjusting import adjusted_theirs
-from culm.intervals.events import Event, Requested, RequestEnded
+from culm.intervals.events import Requested, RequestEnded
 from culm.intervals.exchanged import Histories
 from culm.intervals.interval import Request
 from culm.intervals.limits import Limits
@@ -31,14 +31,7 @@ class TheirSide:
     """
 
     def __init__(
-        self,
-        source: Source,
-        outbox: Outbox,
-        histories: Histories,
-        events: list[Event],
-        limits: Limits,
-        *,
-        stateless: bool,
+        self, source: Source, outbox: Outbox, histories: Histories, limits: Limits, *, stateless: bool
     ) -> None:
         self.source = source
         self.turns = Turns()
@@ -48,7 +41,6 @@ class TheirSide:
         self.stateless = stateless
         self._outbox = outbox
         self._histories = histories
-        self._events = events
         self._limits = limits
         self._most_credit = 0  # the most ``data_credit`` that there ever was
         self._active = 0  # the request that what we send belongs to
@@ -81,7 +73,7 @@ class TheirSide:
             raise RemoteProtocolError(str(error)) from None
         self._free_id(request.id)
         self.turns.open(theirs)
-        self._events.append(Requested(request))
+        self._outbox.events.append(Requested(request))
 
     def _free_id(self, request_id: int) -> None:
         """A new request with an id in use takes the place of the old one, without a word about that."""
@@ -115,7 +107,7 @@ class TheirSide:
         successor = adjusted_theirs(old, message)
         self._end(old, End(Reason.CANCELLED, grants=True))
         self.turns.open(successor)
-        self._events.append(Requested(successor.request))
+        self._outbox.events.append(Requested(successor.request))
 
     def refuse(self, request_id: int) -> None:
         """End the response to a request now; nothing happens if it is over."""
@@ -177,7 +169,7 @@ class TheirSide:
         theirs.has_progress = True
         if theirs.is_at_end:
             self.turns.close(theirs.request.id)
-            self._events.append(RequestEnded(theirs.request.id, theirs.request.log))
+            self._outbox.events.append(RequestEnded(theirs.request.id, theirs.request.log))
             self._grant(1)
 
     def _end(self, theirs: TheirRequest, end: End) -> None:
@@ -186,7 +178,7 @@ class TheirSide:
         self.turns.close(theirs.request.id)
         self.credit += 1
         self._outbox.send(end)
-        self._events.append(RequestEnded(theirs.request.id, theirs.request.log, theirs.doubted))
+        self._outbox.events.append(RequestEnded(theirs.request.id, theirs.request.log, theirs.doubted))
 
     def _activate(self, request_id: int) -> None:
         if request_id != self._active:

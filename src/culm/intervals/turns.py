@@ -10,7 +10,7 @@ others are paused, stand nowhere, and cost nothing. A request that could send if
 back into the queue, because a grant wakes nobody.
 """
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterable
 
 from culm.intervals.responder import TheirRequest
@@ -28,8 +28,7 @@ class Turns:
     def __init__(self) -> None:
         self.requests: dict[int, TheirRequest] = {}
         self.ids = Runs()
-        self._queue: deque[int] = deque()
-        self._queued: set[int] = set()
+        self._queue: OrderedDict[int, None] = OrderedDict()
         self._by_log: dict[Log, set[int]] = {}
 
     def __len__(self) -> int:
@@ -58,14 +57,11 @@ class Turns:
 
     def queue(self, request_id: int) -> None:
         """Give a request another turn, behind the others."""
-        if request_id not in self._queued:
-            self._queued.add(request_id)
-            self._queue.append(request_id)
+        self._queue.setdefault(request_id)
 
     def next(self) -> TheirRequest | None:
         """Take the first of the queue; None if that request has ended while it waited."""
-        request_id = self._queue.popleft()
-        self._queued.discard(request_id)
+        request_id, _ = self._queue.popitem(last=False)
         return self.requests.get(request_id)
 
     def wake(self, logs: Iterable[Log]) -> None:

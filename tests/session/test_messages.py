@@ -113,9 +113,9 @@ def test_wrong_discovery() -> None:
     for body in (b"", b"x" * 33):
         with pytest.raises(RemoteProtocolError, match="asked for heads"):
             decode_heads(body)
-    with pytest.raises(RemoteProtocolError, match="names that break"):
+    with pytest.raises(RemoteProtocolError, match="names that breaks"):
         decode_names(encode_item([]) + b"\0")
-    with pytest.raises(RemoteProtocolError, match="names that break"):
+    with pytest.raises(RemoteProtocolError, match="names that breaks"):
         decode_names(bytes.fromhex("81 81 43 010001"))
     with pytest.raises(RemoteProtocolError, match="of 3 bytes, expected a byte string of 0 or 8"):
         decode_names(encode_item([Offer(bytes(32), 1, RangeSet(), b"abc")]))

@@ -10,7 +10,6 @@ So a peer can never make us hold more than a window, however fast it sends.
 
 from culm.bamboo import MAX_U64, Entry, PayloadHasher
 from culm.errors import LocalProtocolError, RemoteProtocolError
-from culm.intervals.adjusting import adjusted_ours
 from culm.intervals.events import Announced, Doubted, Ended, Started
 from culm.intervals.exchanged import Histories
 from culm.intervals.interval import Request
@@ -78,7 +77,7 @@ class OurSide:
         message = Adjust(request_id, self.next_id, seq, offset)
         try:
             # Where the successor begins is known only when the old response ends; until then this one stands for it.
-            successor = adjusted_ours(ours, message, self._source)
+            successor = ours.successor(message)
         except RemoteProtocolError as error:
             raise LocalProtocolError(str(error)) from None
         ours.is_closing = successor.is_deferred = True
@@ -207,7 +206,7 @@ class OurSide:
         if ours.succession is not None:
             # Now it is known where the successor begins: make it anew, with what was said of it meanwhile.
             standin, message = ours.succession
-            successor = adjusted_ours(ours, message, self._source)
+            successor = ours.successor(message)
             successor.is_closing, successor.succession = standin.is_closing, standin.succession
             self.requests[successor.request.id] = successor
 

@@ -4,14 +4,29 @@ The bytes of a response name no sequence numbers. Both ends count items from the
 which entry the next bytes belong to. If they ever counted differently, everything behind that would be misread; so the
 one class that counts is shared by the requester and the responder.
 
-Specification: docs/specs/intervals.md, "Responses", "The end of a response".
+*Adjustments.* A request that only listens to announcements (lazy) can turn into one that gets data (eager), and back.
+The requester cannot know where the response is at the moment its message arrives. So it names the position it means, P,
+and the responder compares that with where the response is, C; both ends compute the same course of the response that
+takes over, because both know C once the old response has ended::
+
+    lazy -> eager     P <= C: eager from P      P > C: lazy from C, eager from P      no P: eager from C
+    eager -> lazy     P <= C: lazy from C       P > C: eager from C, lazy from P      no P: lazy from C
+    C unknown         from P, without a pool on the start's side                      no P: as if asked anew
+
+The seed's text compares the other way round, by which announced data could never be fetched.
+
+Specification: docs/specs/intervals.md, "Responses", "The end of a response", "Adjustments".
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
+from culm.errors import RemoteProtocolError
 from culm.intervals.exchanged import Exchanged
 from culm.intervals.interval import Request, has_absolute_end
-from culm.intervals.stream import Position, Stream, resolved_start
+from culm.intervals.messages import Adjust
+from culm.intervals.proofs import is_due
+from culm.intervals.stream import Position, Stream, resolved_start, stream_of
 
 
 class Course(NamedTuple):
@@ -79,3 +94,38 @@ class Progress:
         if self.switch is not None and self.switch <= (self.index, self.offset):
             self.lazy = not self.lazy
             self.switch = None
+
+    def allows_proof(self, position: int) -> bool:
+        """Whether a fork proof of a position may end the response now."""
+        stream = self.stream
+        if stream is None:
+            return is_due(self.request, ascending=None, next_seq=None, position=position)
+        next_seq = stream.item(self.index).seq if self.index < stream.total else None
+        if self.lazy and not self.has_progress:
+            next_seq = stream.start
+        return is_due(self.request, ascending=stream.ascending, next_seq=next_seq, position=position)
+
+    def course(self, message: Adjust) -> Course:
+        """The course of the response to ``message.new``, which takes over from this one.
+
+        ``RemoteProtocolError`` if its position is not in the stream.
+        """
+        stream, at = self.stream, self.position
+        if self.starts or stream is None or at is None:
+            if message.seq is None:
+                return Course(lazy=not self.lazy)
+            # Of a relative start that never was resolved, the position takes the place.
+            stream = stream_of(self.request, message.seq)
+            stream = replace(stream, before=(), begins_with_payload=message.offset is not None)
+            return Course(stream, Position(0, message.offset or 0), not self.lazy)
+        if message.seq is None:
+            return Course(stream, at, not self.lazy)
+        index = stream.index_of(message.seq, is_payload=message.offset is not None)
+        if index is None:
+            raise RemoteProtocolError(
+                f"an adjustment names a position of entry {message.seq} that is not in the response"
+            )
+        to = Position(index, message.offset or 0)
+        if to <= at:
+            return Course(stream, to if self.lazy else at, not self.lazy)
+        return Course(stream, at, self.lazy, to)

@@ -36,12 +36,17 @@ def is_due(request: Request, *, ascending: bool | None, next_seq: int | None, po
 # -- what we send ---------------------------------------------------------------------------------------------------
 
 
-def full_proof(request: Request, source: Source, *, ascending: bool, next_seq: int | None) -> ForkProof | None:
-    """The proof to end a response with now: of the first position in its direction; None if none may be sent."""
+def full_proof(
+    request: Request, source: Source, is_due_at: Callable[[int], bool], *, ascending: bool
+) -> ForkProof | None:
+    """The proof to end a response with now: of the first position in its direction; None if none may be sent.
+
+    ``is_due_at`` says whether the response has come far enough for a proof of a position.
+    """
     found = [
         proof
         for proof in source.proofs(request.log)
-        if is_due(request, ascending=ascending, next_seq=next_seq, position=proof.position)
+        if is_due_at(proof.position)
         and not (request.forks is Forks.LOCAL and not ascending and _is_above(request, proof.position))
         and (request.anchor is None or _is_anchored(proof, request.anchor, source, ascending=ascending))
     ]

@@ -9,6 +9,8 @@ Specification: docs/specs/intervals.md, "Eager messages", "One branch in a respo
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from culm.bamboo import Entry, PayloadHasher
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
 from culm.intervals.agreement import Agreement
@@ -18,7 +20,6 @@ from culm.intervals.interval import MetadataOnly, Request
 from culm.intervals.items import decode_item
 from culm.intervals.messages import Adjust, Lazy
 from culm.intervals.progress import Course, Progress
-from culm.intervals.proofs import is_due
 from culm.intervals.stream import Stream, expected_hashes, resolved_start, stream_of
 from culm.transfer import EntryReceived, PayloadCheck, PayloadFailed, PayloadReceived, Source
 
@@ -64,15 +65,14 @@ class OurRequest(Progress):
         except ValueError as error:  # ours; two numbers fell together
             raise LocalProtocolError(str(error)) from None
 
-    def allows_proof(self, position: int) -> bool:
-        """Whether a fork proof of a position may end the response now."""
-        stream = self.stream
-        if stream is None:
-            return is_due(self.request, ascending=None, next_seq=None, position=position)
-        next_seq = self.next_item[0] or None
-        if self.lazy and not self.has_progress:
-            next_seq = stream.start
-        return is_due(self.request, ascending=stream.ascending, next_seq=next_seq, position=position)
+    def successor(self, message: Adjust) -> OurRequest:
+        """The request that takes over, from where this one is."""
+        course = self.course(message)
+        request = replace(self.request, id=message.new, lazy=course.lazy)
+        successor = OurRequest(request, self.exchanged, self._source, course)
+        if self.position == successor.position:  # It goes on with the same payload.
+            successor._entry, successor._check = self._entry, self._check
+        return successor
 
     # -- data --------------------------------------------------------------------------------------------------
 
@@ -141,7 +141,8 @@ class OurRequest(Progress):
         at = at + end - begin - before
         self._buffer.clear()
         events.append(EntryReceived(self.request.id, entry, self.request.verified))
-        if not self._is_other_branch(entry):
+        # A single entry that contradicts ours shows that the peer has another branch, so it lacks ours.
+        if not (isinstance(self.request.interval, MetadataOnly) and self._is_foreign(seq, entry.hash)):
             self.exchanged.received.add(seq, is_payload=False)
         self._check_agrees(entry, explicit)
         self._pass()
@@ -172,11 +173,6 @@ class OurRequest(Progress):
         """Bytes that are to come of the payload under way; 0 if none is."""
         return self._entry.size - self.offset if self._entry is not None and self.offset else 0
 
-    def take_over_payload(self, other: OurRequest) -> None:
-        """Go on with a payload where another request's response was ended."""
-        if self.position == other.position:
-            self._entry, self._check = other._entry, other._check
-
     def _payload_entry(self, seq: int) -> Entry:
         """Whose payload comes next: the entry that came before it, or one that we hold."""
         if self._entry is None or self._entry.seq != seq:
@@ -199,23 +195,20 @@ class OurRequest(Progress):
             end = min(end, self.switch.offset)
         piece = bytes(data[at : at + end - self.offset])
         offset, self.offset = self.offset, self.offset + len(piece)
-        complete = self.offset == entry.size
-        is_right: bool | None = None
-        if complete:
-            is_right = self._check.finish(entry, piece)
-        else:
+        if self.offset < entry.size:
             self._check.add(piece)
+            if piece:
+                events.append(PayloadReceived(self.request.id, entry, offset, piece, complete=False, checked=False))
+            self.note_switch()
+            return at + len(piece)
+        is_right = self._check.finish(entry, piece)
         if is_right is False:
             self._fail(entry, events)
         else:
-            if piece or complete:
-                events.append(PayloadReceived(self.request.id, entry, offset, piece, complete, is_right is not None))
-            if complete:
-                self.exchanged.received.add(entry.seq, is_payload=True)
-        if complete:
-            self._pass()
-        else:
-            self.note_switch()
+            checked = is_right is not None
+            events.append(PayloadReceived(self.request.id, entry, offset, piece, complete=True, checked=checked))
+            self.exchanged.received.add(entry.seq, is_payload=True)
+        self._pass()
         return at + len(piece)
 
     def _fail(self, entry: Entry, events: list[Event]) -> None:
@@ -245,8 +238,11 @@ class OurRequest(Progress):
         if message.trailing:
             self._check_trailing(stream, end, message.trailing)
         last = stream.item(end - 1).seq if message.items else 0
-        is_other = self._is_other(message)
+        is_other = False
         if message.items:
+            # The peer may have confirmed an entry that it has from somebody else, and not, or not yet, have stored
+            # ours: a fork comes to light.
+            is_other = not self.lazy and message.hash is not None and self._is_foreign(last, message.hash)
             self.exchanged.heard_of.add_span(stream, self.index, message.items)
             if message.hash is not None:
                 self.exchanged.heard_hash = last, message.hash
@@ -283,24 +279,10 @@ class OurRequest(Progress):
         if not self.lazy and not self.exchanged.sent.has(stream.item(index).seq, is_payload=True):
             raise RemoteProtocolError("the peer confirmed bytes that it does not have from us")
 
-    def _is_other_branch(self, entry: Entry) -> bool:
-        """Whether a single entry that was asked for contradicts ours: the peer has another branch, so it lacks ours."""
-        if not isinstance(self.request.interval, MetadataOnly):
-            return False
-        held = self._source.variants(self.request.log, entry.seq)
-        return bool(held) and entry.hash not in {other.hash for other in held}
-
-    def _is_other(self, message: Lazy) -> bool:
-        """Whether a confirmation has the hash of another entry than those that we hold.
-
-        The peer may have it from somebody else, and not, or not yet, have stored ours: a fork comes to light.
-        """
-        if self.lazy or message.hash is None or not message.items:
-            return False
-        stream = self.stream
-        assert stream is not None  # noqa: S101 - see above
-        held = self._source.variants(self.request.log, stream.item(self.index + message.items - 1).seq)
-        return bool(held) and all(entry.hash != message.hash for entry in held)
+    def _is_foreign(self, seq: int, value: bytes) -> bool:
+        """Whether an entry of a hash is another one than those of its number that we hold, of which there are some."""
+        held = self._source.variants(self.request.log, seq)
+        return bool(held) and all(entry.hash != value for entry in held)
 
     def abandon_part(self) -> None:
         """Drop metadata that came in part: the response ended inside it."""

@@ -8,16 +8,19 @@ Specification: docs/specs/intervals.md, "Responses", "Lazy messages", "Stateless
 "Verified and unverified responses", "Sizes".
 """
 
+from __future__ import annotations
+
+from dataclasses import replace
 from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, Entry
 from culm.intervals.exchanged import Exchanged
 from culm.intervals.interval import Forks, Request, has_absolute_end, start_of
 from culm.intervals.items import encode_item
-from culm.intervals.messages import End, Lazy, ProofEntry, Reason
+from culm.intervals.messages import Adjust, End, Lazy, ProofEntry, Reason
 from culm.intervals.planner import Horizon, resolve
 from culm.intervals.progress import Course, Progress
-from culm.intervals.proofs import doubtful, full_proof, is_due, partial_proof
+from culm.intervals.proofs import doubtful, full_proof, partial_proof
 from culm.intervals.stream import Position, Stream, expected_hashes, resolved_start, stream_of
 from culm.ranges.runs import Runs
 from culm.transfer import HeldLog, Kept, Pages, Source
@@ -69,6 +72,12 @@ class TheirRequest(Progress):
         self.stream = stream
         self._expected = self._doubtful = expected_hashes(self.request, stream)
 
+    def successor(self, message: Adjust) -> TheirRequest:
+        """The request that takes over, from where this one is."""
+        course = self.course(message)
+        request = replace(self.request, id=message.new, lazy=course.lazy)
+        return TheirRequest(request, self.exchanged, course, stateless=self.stateless)
+
     @property
     def is_in_large_payload(self) -> bool:
         """Whether a good part of a payload was sent already."""
@@ -85,14 +94,14 @@ class TheirRequest(Progress):
         if self.stream is None:
             start = resolve(start_of(self.request.interval), held)
             if start is None:
-                return self._unresolved_fork(source, held) or self._nothing()
+                return self._fork(source, held) or self._nothing()
             try:
                 self._set_stream(stream_of(self.request, start))
             except ValueError:  # two of its hashes turn out to be of one number
                 return _ENDED
         stream = self.stream
         assert stream is not None  # noqa: S101 - set right above
-        if (end := self._fork(source, held, stream)) is not None:
+        if (end := self._fork(source, held)) is not None:
             return end
         horizon = Horizon.of(self.request, stream, held)
         self._is_drained = False
@@ -134,35 +143,23 @@ class TheirRequest(Progress):
 
     # -- forks -------------------------------------------------------------------------------------------------
 
-    def _unresolved_fork(self, source: Source, held: HeldLog) -> End | None:
-        """The proof of a log that is forked from the beginning, so that nothing of it can be held."""
-        if not held.is_forked or self.request.forks is not Forks.DEFAULT:
+    def _fork(self, source: Source, held: HeldLog) -> End | None:
+        """The end of a response by a fork proof, if there is one that may be sent now."""
+        stream = self.stream
+        if stream is None and self.request.forks is not Forks.DEFAULT:
             return None
-        return self._proved(source, ascending=True, next_seq=None)
-
-    def _proved(self, source: Source, *, ascending: bool, next_seq: int | None) -> End | None:
-        proof = full_proof(self.request, source, ascending=ascending, next_seq=next_seq)
-        if proof is None:
-            return None
-        return End(Reason.FULL_PROOF, (ProofEntry.of(proof.first), ProofEntry.of(proof.second)), grants=True)
-
-    def _fork(self, source: Source, held: HeldLog, stream: Stream) -> End | None:
-        if not (held.is_forked or self._doubtful):
-            return None
-        next_seq = stream.item(self.index).seq if self.index < stream.total else None
-        if self.lazy and not self.has_progress:
-            next_seq = stream.start
-        if held.is_forked and (end := self._proved(source, ascending=stream.ascending, next_seq=next_seq)) is not None:
-            return end
+        ascending = stream is None or stream.ascending
+        if held.is_forked:
+            proof = full_proof(self.request, source, self.allows_proof, ascending=ascending)
+            if proof is not None:
+                return End(Reason.FULL_PROOF, (ProofEntry.of(proof.first), ProofEntry.of(proof.second)), grants=True)
         if self._doubtful and not self._rest:
             self._doubtful = doubtful(self.request.log, self._doubtful, source)
             found = partial_proof(self.request.log, self._doubtful, source)
             if found is not None:
                 entry, position, doubted = found
                 anchor = self.request.anchor
-                if is_due(self.request, ascending=stream.ascending, next_seq=next_seq, position=position) and (
-                    anchor is None or stream.ascending or position < anchor[0]
-                ):
+                if self.allows_proof(position) and (anchor is None or ascending or position < anchor[0]):
                     self.doubted = doubted
                     return End(Reason.PARTIAL_PROOF, (ProofEntry.of(entry),), grants=True)
         return None

@@ -8,7 +8,6 @@ reserve, so that a few entries that were appended just now do not wait behind gi
 from collections.abc import Mapping
 
 from culm.errors import RemoteProtocolError
-from culm.intervals.adjusting import adjusted_theirs
 from culm.intervals.events import Requested, RequestEnded
 from culm.intervals.exchanged import Histories
 from culm.intervals.interval import Request
@@ -104,7 +103,7 @@ class TheirSide:
             self.credit += 1
             self._outbox.send(End(Reason.OTHER, grants=True))
             return
-        successor = adjusted_theirs(old, message)
+        successor = old.successor(message)
         self._end(old, End(Reason.CANCELLED, grants=True))
         self.turns.open(successor)
         self._outbox.events.append(Requested(successor.request))

@@ -181,13 +181,10 @@ class Connection(UntimedConnection[Event]):
         self._phase = following
         if self.is_open and not was_open:
             assert self.peer is not None  # noqa: S101 - it has proved itself
-            self._open()
+            self._control.limit = self.limits.max_message
+            for number, window in WINDOWS.items():
+                self._mux.grant(number, window)
             yield Established(self.peer)
-
-    def _open(self) -> None:
-        self._control.limit = self.limits.max_message
-        for number, window in WINDOWS.items():
-            self._mux.grant(number, window)
 
     def close(self) -> None:
         """The connection is over: forget what the peer told, and the parts of messages that came.
@@ -240,7 +237,7 @@ class Connection(UntimedConnection[Event]):
             raise LocalProtocolError(
                 f"{len(interests)} interests are too many: the peer accepts {self.their_limits.max_interests}"
             )
-        told = list(interests)
+        told = list(interests.items())
         if sum(len(ranges.encode()) for _, ranges in told) > INTEREST_BYTES:  # more is told than is wanted, never less
             told = [(key, _stretch(ranges)) for key, ranges in told]
         sized = ((interest, len(encode_item((*interest[0], interest[1])))) for interest in told)

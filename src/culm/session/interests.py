@@ -1,7 +1,6 @@
 """What a side wants: a Bamboo range set for a log, for all logs of an author, or for everything else."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 from culm.errors import RemoteProtocolError
 from culm.ranges import RangeSet
@@ -14,16 +13,13 @@ Key = tuple[()] | tuple[bytes] | Log
 NOTHING = RangeSet()
 
 
-@dataclass(slots=True)
-class Interests:
+class Interests(dict[Key, RangeSet]):
     """Interests by what they are about. An empty set of ranges is an interest, too: in nothing."""
-
-    ranges: dict[Key, RangeSet] = field(default_factory=dict)
 
     def of(self, log: Log) -> RangeSet:
         """What is wanted of a log."""
         for key in (log, log[:1], ()):
-            found = self.ranges.get(key)
+            found = self.get(key)
             if found is not None:
                 return found
         return NOTHING
@@ -35,17 +31,7 @@ class Interests:
     @property
     def is_everything(self) -> bool:
         """Whether something is wanted of every log there is."""
-        return bool(self.ranges.get((), NOTHING)) and all(self.ranges.values())
-
-    def clear(self) -> None:
-        """Nothing is wanted any more."""
-        self.ranges.clear()
-
-    def __iter__(self) -> Iterator[tuple[Key, RangeSet]]:
-        return iter(self.ranges.items())
-
-    def __len__(self) -> int:
-        return len(self.ranges)
+        return bool(self.get((), NOTHING)) and all(self.values())
 
 
 class TheirInterests:
@@ -66,7 +52,7 @@ class TheirInterests:
         """
         if reset:
             self.interests, self._bytes = Interests(), 0
-        ranges = self.interests.ranges
+        ranges = self.interests
         for key, wanted in told:
             before = ranges.get(key)
             self._bytes += len(wanted.encode()) - (len(before.encode()) if before is not None else 0)

@@ -7,8 +7,8 @@ connection gets them as they came.
 Specification: docs/specs/culm.md, "Control messages", "Discovery messages".
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import ClassVar, NamedTuple, TypeVar
 
@@ -20,6 +20,7 @@ from culm.session.limits import ID_BYTES, KEY_BYTES, LEAST_MESSAGE, MAC_BYTES, N
 from culm.wire import cbor
 
 ItemT = TypeVar("ItemT")
+ReadT = TypeVar("ReadT")
 
 VERSION = 1
 TIP_BYTES = 8
@@ -169,26 +170,18 @@ class Deframer:
 
 
 def encode(message: Message) -> bytes:
-    """A message of the control stream, framed."""
-    items: tuple[object, ...]
+    """A message of the control stream, framed: an array of its type and its fields."""
+    parts = [getattr(message, field.name) for field in fields(message)]
     match message:
-        case Challenge(nonce):
-            items = VERSION, nonce
-        case Proof(key, nonce, signature, mac, limits):
-            items = VERSION, key, nonce, signature, mac, (limits.max_message, limits.max_interests)
-        case Welcome(mac, limits):
-            items = mac, (limits.max_message, limits.max_interests)
-        case InterestsTold(reset, interests):
-            items = reset, [(*key, ranges) for key, ranges in interests]
-        case Offered(offers):
-            items = (offers,)
-        case Settled(number):
-            items = (number,)
-    return framed(encode_item((message.kind, *items)))
+        case Challenge() | Proof():
+            parts.insert(0, VERSION)
+        case InterestsTold():
+            parts[1] = [(*key, ranges) for key, ranges in message.items]
+    return framed(encode_item([message.kind, *parts]))
 
 
 def encode_item(item: object) -> bytes:
-    """A CBOR item: a number, bytes, ranges, or an array of items. An offer is an array of its fields."""
+    """A CBOR item: a number, bytes, ranges, or an array of items. An offer is an array of its fields, as limits are."""
     out = bytearray()
     _push(out, item)
     return bytes(out)
@@ -202,6 +195,8 @@ def _push(out: bytearray, item: object) -> None:
             cbor.push_string(out, item, as_text=False)
         case RangeSet():
             cbor.push_string(out, item.encode(), as_text=False)
+        case Limits():
+            _push(out, (item.max_message, item.max_interests))
         case tuple() | list():
             cbor.push_head(out, cbor.ARRAY, len(item))
             for part in item:
@@ -279,23 +274,28 @@ class _Reader:
 
 def decode(data: bytes) -> Message:
     """A message of the control stream; ``RemoteProtocolError`` if it is none."""
+    return _read_all(data, _read_message, "a control message")
+
+
+def _read_all(data: bytes, read: Callable[[_Reader], ReadT], what: str) -> ReadT:
     reader = _Reader(data)
     try:
-        count, number = len(reader.array(2, 7)), reader.number()
-        if number >= len(Control):
-            raise RemoteProtocolError(f"the peer sent a control message of type {number}, which does not exist")
-        message = _read(reader, Control(number), count)
+        found = read(reader)
         reader.end()
     except EncodingError as error:
-        raise RemoteProtocolError(f"the peer sent a control message that breaks the format: {error}") from None
-    return message
+        raise RemoteProtocolError(f"the peer sent {what} that breaks the format: {error}") from None
+    return found
 
 
 _ITEMS = 3, 7, 3, 3, 2, 2
 """How many items a message has, its type among them; by type."""
 
 
-def _read(reader: _Reader, kind: Control, count: int) -> Message:
+def _read_message(reader: _Reader) -> Message:
+    count, number = len(reader.array(2, 7)), reader.number()
+    if number >= len(Control):
+        raise RemoteProtocolError(f"the peer sent a control message of type {number}, which does not exist")
+    kind = Control(number)
     if count != _ITEMS[kind]:
         raise EncodingError(f"{kind.name} with {count} items", 0)
     if kind in {Control.CHALLENGE, Control.PROOF}:
@@ -336,13 +336,7 @@ def decode_discovery(data: bytes) -> tuple[Discovery, bytes]:
 
 def decode_names(body: bytes) -> list[Offer]:
     """The offers in a ``NAMES``."""
-    reader = _Reader(body)
-    try:
-        offers = reader.offers()
-        reader.end()
-    except EncodingError as error:
-        raise RemoteProtocolError(f"the peer sent names that break the format: {error}") from None
-    return offers
+    return _read_all(body, _Reader.offers, "a list of names")
 
 
 def decode_heads(body: bytes) -> list[bytes]:

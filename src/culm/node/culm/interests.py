@@ -46,19 +46,18 @@ def interests_for_peer(store: ReadableStore, policy: Policy) -> Interests:
     The key ``()`` stands for all authors that are not named. Authors that are not wanted are named with no ranges.
     """
     found = Interests()
-    ranges = found.ranges
     everything = policy.hoard or policy.interests is None
-    ranges[()] = EVERYTHING if everything and not policy.allow_authors else RangeSet()
+    found[()] = EVERYTHING if everything and not policy.allow_authors else RangeSet()
     if everything:
-        ranges.update({(author,): EVERYTHING for author in sorted(policy.allow_authors)})
+        found.update({(author,): EVERYTHING for author in sorted(policy.allow_authors)})
     else:
         for key, wanted in (policy.interests or {}).items():
             if isinstance(key, bytes):
-                ranges[key,] = wanted if policy.admits_author(key) else RangeSet()
+                found[key,] = wanted if policy.admits_author(key) else RangeSet()
             else:
-                ranges[key] = interest_for_peer(store, policy, key)
-        ranges.update({(author,): EVERYTHING for author in sorted(policy.own) if policy.admits_author(author)})
-    ranges.update({(author,): RangeSet() for author in sorted(policy.block_authors)})
+                found[key] = interest_for_peer(store, policy, key)
+        found.update({(author,): EVERYTHING for author in sorted(policy.own) if policy.admits_author(author)})
+    found.update({(author,): RangeSet() for author in sorted(policy.block_authors)})
     return found
 
 

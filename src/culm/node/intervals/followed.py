@@ -33,7 +33,7 @@ class Span:
     content: Content
     descending: bool = False
     eager: int = -1  # The id of the eager request; -1 before it is sent.
-    lazy: int | None = None  # The id of the lazy request; None before it is sent, and after it was answered.
+    lazy: int = -1  # The id of the lazy request; -1 before it is sent, and after it was answered.
     announced: int | None = None  # Items of the stream that the peer has; None until it says so.
     over: bool = False  # All that the peer has of the span for now has come.
 

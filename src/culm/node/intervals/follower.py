@@ -48,6 +48,7 @@ from culm.intervals import (
     Single,
     Started,
 )
+from culm.intervals.requester import OurRequest
 from culm.node.intervals.followed import Followed, Phase, Span
 from culm.node.intervals.options import FollowOptions
 from culm.node.intervals.spans import MOST_SPANS, Missing
@@ -174,7 +175,7 @@ class Follower:
     def poll(self) -> None:
         """Ask again for logs without an open request: the peer answers and closes, so that it brings no news."""
         for followed in self._logs.values():
-            if followed.phase is Phase.DONE and not any(map(self._is_open, followed.spans)):
+            if followed.phase is Phase.DONE and not any(self._open_request(span.eager) for span in followed.spans):
                 followed.exhausted.clear()
                 followed.were_asked.clear()
                 followed.lowest = 1
@@ -215,9 +216,10 @@ class Follower:
         active = sum(not span.over for span in followed.spans)
         return active < (2 if self._options.newest_first else MOST_SPANS)
 
-    def _is_open(self, span: Span) -> bool:
-        ours = self._connection.ours.requests.get(span.eager)
-        return ours is not None and not ours.is_closing
+    def _open_request(self, request_id: int) -> OurRequest | None:
+        """The request of an id, if it is neither over nor cancelled."""
+        ours = self._connection.ours.requests.get(request_id)
+        return None if ours is None or ours.is_closing else ours
 
     def _is_split(self, followed: Followed, span: Span) -> bool:
         """Whether entries from elsewhere lie inside a span that waits for something which the peer lacks.
@@ -225,8 +227,8 @@ class Follower:
         The request for such a span would bring what is behind these entries only when the peer has what it lacks. A
         session that began now would ask for the parts on both sides of them one by one.
         """
-        ours = self._connection.ours.requests.get(span.eager)
-        if not span.over or span.descending or ours is None or ours.is_closing:
+        ours = self._open_request(span.eager)
+        if not span.over or span.descending or ours is None:
             return False
         stuck_at = ours.next_item[0]
         extent = self._source.lookup(followed.log).payload_extent()
@@ -249,13 +251,14 @@ class Follower:
         for span in followed.spans:
             if self._is_split(followed, span):
                 self._take_apart(followed, span)
-        followed.spans = [span for span in followed.spans if self._is_open(span)]
+        followed.spans = [span for span in followed.spans if self._open_request(span.eager)]
         if not followed.were_asked:
             self._ask_questions(followed)
         if followed.newest and "shared" not in followed.were_asked:
             self._ask_at_their_newest(followed, followed.newest)
         if followed.doubted is not None:
-            self._ask_doubted(followed, followed.doubted)
+            interval = MetadataOnly(followed.doubted, ascending=True, dist=0)
+            self._question(followed, "doubt", interval, lazy=False)
             followed.doubted = None
         if followed.newest is None and self._needs_newest(followed):
             return
@@ -292,20 +295,13 @@ class Follower:
         if (stored := self._source.get(followed.log, newest)) is not None:
             self._question(followed, "shared", MetadataOnly(newest, ascending=True, dist=0, own=stored.entry.hash))
 
-    def _ask_doubted(self, followed: Followed, seq: int) -> None:
-        request_id = self._connection.request(
-            *followed.log, MetadataOnly(seq, ascending=True, dist=0), forks=self._forks(followed.log)
-        )
-        followed.questions[request_id] = "doubt"
-        self._by_id[request_id] = followed, None
-
     def _ask_behind_gap(self, followed: Followed) -> None:
         """If the peer has entries behind a gap, ask where the last run of them begins (``run``)."""
         missing = self._source.ask(lambda store: store.missing(followed.log, MAX_U64, 1, low=followed.lowest))
         if missing and missing[0][0] <= (followed.newest or 0) and "run" not in followed.were_asked:
             self._question(followed, "run", Regular(FromGreatest(MAX_U64), FromGreatest(0)))
 
-    def _question(self, followed: Followed, name: str, interval: Interval) -> None:
+    def _question(self, followed: Followed, name: str, interval: Interval, *, lazy: bool = True) -> None:
         options = self._options
         request_id = self._connection.request(
             *followed.log,
@@ -313,7 +309,7 @@ class Follower:
             forks=self._forks(followed.log),
             anchor=options.anchor,
             verified=options.verified,
-            lazy=True,
+            lazy=lazy,
         )
         followed.questions[request_id] = name
         followed.were_asked.add(name)
@@ -432,16 +428,14 @@ class Follower:
     def _answered(self, followed: Followed, span: Span, items: int = 0) -> None:
         """The peer has ``items`` items of a span, as it said: the lazy request is of no more use."""
         span.announced = items
-        if span.lazy is not None:
-            self._drop(span.lazy)
-            span.lazy = None
+        self._drop(span.lazy)
+        span.lazy = -1
         self._check_span(followed, span)
 
     def _drop(self, request_id: int) -> None:
-        """Cancel a request that has served its purpose."""
+        """Cancel a request that has served its purpose; nothing happens if it is over."""
         self._by_id.pop(request_id, None)
-        ours = self._connection.ours.requests.get(request_id)
-        if ours is not None and not ours.is_closing:
+        if self._open_request(request_id):
             self._connection.ours.cancel(request_id)
 
     def _check_span(self, followed: Followed, span: Span) -> None:
@@ -464,18 +458,11 @@ class Follower:
         if span is None:
             self._question_over(followed, event.id)
         elif event.id == span.lazy and (followed.fork_seen or not event.proof):
-            span.lazy = None
             self._answered(followed, span)
-        else:
-            if (
-                event.id == span.lazy
-            ):  # A fork proof came instead of an answer, so the eager request ends with one, too.
-                span.lazy = None
-                self._drop(span.eager)
-            span.over = True
-            if span.lazy is not None:
-                self._drop(span.lazy)
-                span.lazy = None
+        else:  # If a fork proof came instead of an answer, the eager request ends with one, too.
+            self._drop(span.eager)
+            self._drop(span.lazy)
+            span.lazy, span.over = -1, True
             if event.proof and not followed.fork_seen:
                 followed.fork_seen = True  # Do not exhaust the span: the next round asks for what is before the fork.
             else:

@@ -162,7 +162,7 @@ def _told(kind: bytes, data: bytes, size: int) -> tuple[list[tuple[str, object]]
         for piece in pieces(data, size):
             for event in end.receive_data(piece, 0.0):
                 name = type(event).__name__
-                if name in {"EntryReceived", "Ended", "Requested", "PayloadFailed", "Started"}:
+                if name in {"EntryReceived", "Ended", "Request", "PayloadFailed", "Started"}:
                     found.append((name, event))
     except RemoteProtocolError:
         return found, True

@@ -11,7 +11,7 @@ from culm.intervals import (
     Event,
     Limits,
     PayloadReceived,
-    Requested,
+    Request,
     RequestEnded,
 )
 from culm.testing.memory import MemoryStore
@@ -78,7 +78,7 @@ class Side:
 
     def drain(self) -> list[Event]:
         """The events so far, except those about the peer's requests; they are forgotten."""
-        events: list[Event] = [event for event in self.events if not isinstance(event, Requested | RequestEnded)]
+        events: list[Event] = [event for event in self.events if not isinstance(event, Request | RequestEnded)]
         self.events.clear()
         return events
 

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from culm.bamboo import ForkProof
-from culm.intervals import Connection, Doubted, Limits, Request, Requested, RequestEnded
+from culm.intervals import Connection, Doubted, Limits, Request, RequestEnded
 from culm.node.interests.policy import Policy
 from culm.node.intervals.follower import Follower
 from culm.node.intervals.options import FollowOptions
@@ -142,8 +142,8 @@ class IntervalEnd:
     def _note(self, events: Iterable[Any]) -> None:
         for event in events:
             match event:
-                case Requested(request):
-                    self.requested.append(request)
+                case Request():
+                    self.requested.append(event)
                 case RequestEnded(_, log, doubted) if doubted is not None:
                     self.follower.doubt(log, doubted)
                 case Doubted(log, seq):

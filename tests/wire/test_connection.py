@@ -64,7 +64,7 @@ def _of_sessions() -> Case:
 def _of_intervals() -> Case:
     request = intervals.Request(3, KEY, 0, intervals.Regular(intervals.At(1), intervals.At(2)))
     connection = intervals.Connection(MemoryStore())
-    return Case(connection, push_message(request), intervals.Requested, push_message(Cancel(9)))
+    return Case(connection, push_message(request), intervals.Request, push_message(Cancel(9)))
 
 
 def _of_proposals() -> Case:

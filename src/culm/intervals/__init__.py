@@ -10,7 +10,6 @@ from culm.intervals.events import (
     Ended,
     EntryDropped,
     Event,
-    Requested,
     RequestEnded,
     Started,
 )
@@ -51,7 +50,6 @@ __all__ = [
     "Regular",
     "Request",
     "RequestEnded",
-    "Requested",
     "Single",
     "SingleOffset",
     "Started",

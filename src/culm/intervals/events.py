@@ -1,4 +1,7 @@
-"""What a connection tells its owner, besides the entries and payloads it brings (``culm.transfer``)."""
+"""What a connection tells its owner, besides the entries and payloads it brings (``culm.transfer``).
+
+A ``Request`` as an event means that the peer asks for something. ``respond`` answers it, with what the source shows.
+"""
 
 from dataclasses import dataclass
 
@@ -54,13 +57,6 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Requested:
-    """The peer asks for something. ``respond`` answers it, with what the source shows."""
-
-    request: Request
-
-
-@dataclass(frozen=True, slots=True)
 class RequestEnded:
     """A request of the peer is over. ``doubted``: the number of an entry where the peer seems to hold another one."""
 
@@ -85,7 +81,7 @@ Event = (
     | Announced
     | Started
     | Ended
-    | Requested
+    | Request
     | RequestEnded
     | Doubted
 )

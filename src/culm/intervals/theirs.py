@@ -8,7 +8,7 @@ reserve, so that a few entries that were appended just now do not wait behind gi
 from collections.abc import Mapping
 
 from culm.errors import RemoteProtocolError
-from culm.intervals.events import Requested, RequestEnded
+from culm.intervals.events import RequestEnded
 from culm.intervals.exchanged import Histories
 from culm.intervals.interval import Request
 from culm.intervals.limits import Limits
@@ -72,7 +72,7 @@ class TheirSide:
             raise RemoteProtocolError(str(error)) from None
         self._free_id(request.id)
         self.turns.open(theirs)
-        self._outbox.events.append(Requested(request))
+        self._outbox.events.append(request)
 
     def _free_id(self, request_id: int) -> None:
         """A new request with an id in use takes the place of the old one, without a word about that."""
@@ -106,7 +106,7 @@ class TheirSide:
         successor = old.successor(message)
         self._end(old, End(Reason.CANCELLED, grants=True))
         self.turns.open(successor)
-        self._outbox.events.append(Requested(successor.request))
+        self._outbox.events.append(successor.request)
 
     def refuse(self, request_id: int) -> None:
         """End the response to a request now; nothing happens if it is over."""

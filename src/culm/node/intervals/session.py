@@ -6,7 +6,7 @@ A peer that asks for a log is asked for it in turn, because the protocol has no 
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
-from culm.intervals import Connection, Doubted, Event, Requested, RequestEnded
+from culm.intervals import Connection, Doubted, Event, Request, RequestEnded
 from culm.node.interests.policy import Policy
 from culm.node.intervals.follower import Follower
 from culm.node.intervals.options import FollowOptions
@@ -73,10 +73,10 @@ class IntervalSession(PointToPointSession[Event]):
         match event:
             case EntryReceived() | PayloadReceived() | PayloadFailed():
                 self._take(event)
-            case Requested(request):
+            case Request():
                 self.driver.heard_news()
                 if self._purpose.mirrors and self.follower.count < min(MIRRORED_LOGS, self.config.limits.max_logs):
-                    self.follower.add([request.log])
+                    self.follower.add([event.log])
             case RequestEnded(_, log, doubted) if doubted is not None:
                 self.follower.doubt(log, doubted)
             case Doubted(log, seq):

@@ -9,7 +9,7 @@
     connection.wake([log])                                         # the store has more of a log
     data = connection.data_to_send()
 
-A connection has two halves that know nothing of each other: what we ask (``culm.intervals.ours``) and what the peer
+A connection has two halves, and neither knows the other: what we ask (``culm.intervals.ours``) and what the peer
 asks (``culm.intervals.theirs``). They share the bytes that wait to be sent, the events, and the memory of what was
 exchanged of each log. This module reads messages and hands each to the half that it belongs to. Whatever concerns one
 half only is asked of it: ``connection.ours.cancel(request_id)``, ``connection.theirs.refuse(request_id)``.

@@ -1,6 +1,6 @@
 """What two endpoints have told each other of a log on one connection (docs/specs/intervals.md, "Confirmations").
 
-Two nodes that follow the same log ask each other for the same entries. Without a memory, each entry that one sends
+Two nodes that follow the same log ask each other for the same entries. Without a memory, an entry from one of them
 would come back from the other. So both remember, for each log, what was sent and announced in either direction. An item
 that came from the peer is *confirmed* to it: a few bytes say that we have it, too. A confirmation by the peer can be
 checked with the same memory, because the peer may only confirm what it got, or heard of, from us.
@@ -88,7 +88,7 @@ class Histories:
 
 
 class Exchanged:
-    """What went to the peer and what came from it, data and announcements."""
+    """The items that went to the peer, and those that it sent: data and announcements."""
 
     def __init__(self) -> None:
         self.sent = Items()

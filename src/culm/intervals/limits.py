@@ -13,7 +13,7 @@ class Limits:
 
     ``requests``: requests of the peer that are open at once; it gets credit for so many. ``window``: bytes of item data
     that the peer may send before they are dealt with. ``chunk``: bytes of one response that are sent before the next
-    one has its turn. ``logs``: logs without an open request of which is remembered what was exchanged.
+    one has its turn. ``logs``: so many logs without an open request are remembered, with what was exchanged.
     """
 
     requests: int = (

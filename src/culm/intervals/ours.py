@@ -4,7 +4,7 @@ Every message about a response belongs to the *active* request of ours. The peer
 changes, so that a response of a thousand messages names its request once.
 
 *Credit.* The peer grants us requests, one by one as earlier ones end; we may not exceed that. We grant the peer bytes
-of item data: a window that shrinks with each eager message and is refilled when the owner has dealt with what came.
+of item data: a window that shrinks with each eager message and is refilled when the owner has dealt with the data.
 So a peer can never make us hold more than a window, however fast it sends.
 """
 
@@ -15,6 +15,7 @@ from culm.intervals.exchanged import Histories
 from culm.intervals.interval import Request
 from culm.intervals.messages import Adjust, Cancel, Eager, End, Lazy, Reason, ResponseCredit
 from culm.intervals.outbox import Outbox
+from culm.intervals.progress import Course
 from culm.intervals.proofs import check_full, check_partial
 from culm.intervals.requester import OurRequest
 from culm.transfer import Source
@@ -49,7 +50,7 @@ class OurSide:
     def request(self, request: Request, begun: tuple[Entry, PayloadHasher] | None) -> None:
         """Make a request that has the next id; ``LocalProtocolError`` if the peer gave no credit for it."""
         self._check_credit()
-        ours = OurRequest(request, self._histories.of(request.log), self._source)
+        ours = OurRequest(Course(request), self._histories.of(request.log), self._source)
         if begun is not None:
             ours.resume(*begun)
         self._open(ours)

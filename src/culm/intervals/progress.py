@@ -30,36 +30,34 @@ from culm.intervals.stream import Position, Stream, resolved_start, stream_of
 
 
 class Course(NamedTuple):
-    """How a response that takes over from another one goes, after an adjustment.
+    """How the response to a request goes.
 
-    ``stream`` is None while the start is not known, ``begin`` where the interval begins. ``switch`` is where the
-    response changes between lazy and eager.
+    ``stream`` is None while the start is not known. ``begin`` is where the response begins in the stream: None for the
+    start of the interval, another place after an adjustment. ``switch`` is where it changes between lazy and eager.
     """
 
+    request: Request
     stream: Stream | None = None
     begin: Position | None = None
-    lazy: bool = False
     switch: Position | None = None
 
 
 class Progress:
-    """A request and the position of its response.
+    """A request and the position of its response; the ``course`` says where that begins, and where it changes.
 
-    ``begin`` is where the response begins in the stream: its start, except after an adjustment. ``switch`` is where it
-    changes between lazy and eager. ``has_progress``: there was an eager or lazy message of the response.
+    ``has_progress``: there was an eager or lazy message of the response.
     """
 
-    def __init__(self, request: Request, exchanged: Exchanged, course: Course | None) -> None:
-        course = course or Course(lazy=request.lazy)
-        self.request = request
+    def __init__(self, course: Course, exchanged: Exchanged) -> None:
+        self.request, self.stream, begin, self.switch = course
         self.exchanged = exchanged
-        self.lazy = course.lazy
-        self.stream = course.stream
-        self.begin = course.begin or Position(0, request.payload_offset or 0)
+        self.lazy = self.request.lazy
+        self.begin = begin or Position(0, self.request.payload_offset or 0)
         self.index, self.offset = self.begin
-        self.switch = course.switch
+        if self.stream is None and (start := resolved_start(self.request)) is not None:
+            self.stream = stream_of(self.request, start)
+        self._is_placed = self.stream is not None
         self.has_progress = False
-        self._is_placed = self.stream is not None or resolved_start(request) is not None
 
     @property
     def starts(self) -> bool:
@@ -105,27 +103,27 @@ class Progress:
             next_seq = stream.start
         return is_due(self.request, ascending=stream.ascending, next_seq=next_seq, position=position)
 
-    def course(self, message: Adjust) -> Course:
+    def adjusted(self, message: Adjust) -> Course:
         """The course of the response to ``message.new``, which takes over from this one.
 
         ``RemoteProtocolError`` if its position is not in the stream.
         """
-        stream, at = self.stream, self.position
-        if self.starts or stream is None or at is None:
-            if message.seq is None:
-                return Course(lazy=not self.lazy)
-            # Of a relative start that never was resolved, the position takes the place.
-            stream = stream_of(self.request, message.seq)
-            stream = replace(stream, before=(), begins_with_payload=message.offset is not None)
-            return Course(stream, Position(0, message.offset or 0), not self.lazy)
-        if message.seq is None:
-            return Course(stream, at, not self.lazy)
-        index = stream.index_of(message.seq, is_payload=message.offset is not None)
-        if index is None:
-            raise RemoteProtocolError(
-                f"an adjustment names a position of entry {message.seq} that is not in the response"
-            )
-        to = Position(index, message.offset or 0)
-        if to <= at:
-            return Course(stream, to if self.lazy else at, not self.lazy)
-        return Course(stream, at, self.lazy, to)
+        stream, at = (None, None) if self.starts else (self.stream, self.position)
+        begin, switch, lazy = at, None, not self.lazy
+        if message.seq is not None:
+            is_payload, offset = message.offset is not None, message.offset or 0
+            if stream is None or at is None:  # Of a start that never was resolved, the position takes the place.
+                stream = replace(stream_of(self.request, message.seq), before=(), begins_with_payload=is_payload)
+                begin = Position(0, offset)
+            else:
+                index = stream.index_of(message.seq, is_payload=is_payload)
+                if index is None:
+                    raise RemoteProtocolError(
+                        f"an adjustment names a position of entry {message.seq} that is not in the response"
+                    )
+                to = Position(index, offset)
+                if to > at:
+                    switch, lazy = to, self.lazy
+                elif self.lazy:
+                    begin = to
+        return Course(replace(self.request, id=message.new, lazy=lazy), stream, begin, switch)

@@ -9,18 +9,16 @@ Specification: docs/specs/intervals.md, "Eager messages", "One branch in a respo
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from culm.bamboo import Entry, PayloadHasher
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
 from culm.intervals.agreement import Agreement
 from culm.intervals.events import Event
 from culm.intervals.exchanged import Exchanged
-from culm.intervals.interval import MetadataOnly, Request
+from culm.intervals.interval import MetadataOnly
 from culm.intervals.items import decode_item
 from culm.intervals.messages import Adjust, Lazy
 from culm.intervals.progress import Course, Progress
-from culm.intervals.stream import Stream, expected_hashes, resolved_start, stream_of
+from culm.intervals.stream import Stream, expected_hashes, stream_of
 from culm.transfer import EntryReceived, PayloadCheck, PayloadFailed, PayloadReceived, Source
 
 
@@ -33,8 +31,8 @@ class OurRequest(Progress):
     and the message that asked for that. ``expected``: the hashes that the request names, by number.
     """
 
-    def __init__(self, request: Request, exchanged: Exchanged, source: Source, course: Course | None = None) -> None:
-        super().__init__(request, exchanged, course)
+    def __init__(self, course: Course, exchanged: Exchanged, source: Source) -> None:
+        super().__init__(course, exchanged)
         self.is_deferred = False
         self.is_closing = False
         self.succession: tuple[OurRequest, Adjust] | None = None
@@ -44,9 +42,7 @@ class OurRequest(Progress):
         self.agreement = Agreement()
         self._entry: Entry | None = None  # whose payload comes next
         self._check = PayloadCheck.behind(self.offset)
-        if self.stream is None and not self.starts:
-            self.stream = stream_of(request, resolved_start(request) or 0)
-        self.expected: dict[int, bytes] = expected_hashes(request, self.stream)
+        self.expected: dict[int, bytes] = expected_hashes(self.request, self.stream)
 
     # -- what it is --------------------------------------------------------------------------------------------
 
@@ -67,9 +63,7 @@ class OurRequest(Progress):
 
     def successor(self, message: Adjust) -> OurRequest:
         """The request that takes over, from where this one is."""
-        course = self.course(message)
-        request = replace(self.request, id=message.new, lazy=course.lazy)
-        successor = OurRequest(request, self.exchanged, self._source, course)
+        successor = OurRequest(self.adjusted(message), self.exchanged, self._source)
         if self.position == successor.position:  # It goes on with the same payload.
             successor._entry, successor._check = self._entry, self._check
         return successor
@@ -157,7 +151,7 @@ class OurRequest(Progress):
         return self.agreement.hash_of(seq) or self.expected.get(seq)
 
     def _check_agrees(self, entry: Entry, explicit: tuple[tuple[int, bytes], ...]) -> None:
-        """Refuse an entry that contradicts what came before, unless the response may hold anything."""
+        """Refuse an entry that contradicts an earlier one, unless the response may hold anything."""
         if not self.agreement.admits(entry, explicit) and self.request.verified:
             raise RemoteProtocolError(f"entry {entry.seq} contradicts another entry of the same response")
         self.agreement.remember(entry, ascending=self.stream is not None and self.stream.ascending)
@@ -280,7 +274,7 @@ class OurRequest(Progress):
             raise RemoteProtocolError("the peer confirmed bytes that it does not have from us")
 
     def _is_foreign(self, seq: int, value: bytes) -> bool:
-        """Whether an entry of a hash is another one than those of its number that we hold, of which there are some."""
+        """Whether we hold entries of a number, and all of them have another hash."""
         held = self._source.variants(self.request.log, seq)
         return bool(held) and all(entry.hash != value for entry in held)
 

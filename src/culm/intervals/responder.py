@@ -10,23 +10,22 @@ Specification: docs/specs/intervals.md, "Responses", "Lazy messages", "Stateless
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, Entry
 from culm.intervals.exchanged import Exchanged
-from culm.intervals.interval import Forks, Request, has_absolute_end, start_of
+from culm.intervals.interval import Forks, has_absolute_end, start_of
 from culm.intervals.items import encode_item
 from culm.intervals.messages import Adjust, End, Lazy, ProofEntry, Reason
 from culm.intervals.planner import Horizon, resolve
 from culm.intervals.progress import Course, Progress
 from culm.intervals.proofs import doubtful, full_proof, partial_proof
-from culm.intervals.stream import Position, Stream, expected_hashes, resolved_start, stream_of
+from culm.intervals.stream import Position, Stream, expected_hashes, stream_of
 from culm.ranges.runs import Runs
 from culm.transfer import HeldLog, Kept, Pages, Source
 
 _PIECE = 64 * 1024  # Stores keep large payloads in pieces of this size, so data that ends with one is cheapest to read.
-_LAZY_ITEMS = 100_000  # Items that one announcement passes if sizes have to be looked up, so that a turn stays short.
+_LAZY_ITEMS = 100_000  # Items in one announcement if sizes have to be looked up, so that a turn stays short.
 
 
 _ENDED = End(Reason.OTHER, grants=True)
@@ -48,15 +47,13 @@ class TheirRequest(Progress):
     ``doubted``: the number of an expected hash that we do not agree with, once a proof of that has ended the response.
     """
 
-    def __init__(
-        self, request: Request, exchanged: Exchanged, course: Course | None = None, *, stateless: bool
-    ) -> None:
-        super().__init__(request, exchanged, course)
+    def __init__(self, course: Course, exchanged: Exchanged, *, stateless: bool) -> None:
+        super().__init__(course, exchanged)
         self.doubted: int | None = None
         self.stateless = stateless
-        self._rest = b""  # of metadata of which a part was sent
+        self._rest = b""  # the bytes of an entry's metadata that are left to send, after a part of them was sent
         self._transmitted = Runs()
-        self._pages = Pages(request.log)
+        self._pages = Pages(self.request.log)
         self._entries = 0  # sent completely since the last part
         self._is_drained = False  # whether nothing can follow the last part until the log changes
         self._misfit: int | None = None  # the number of a payload that is not wanted for its size
@@ -64,19 +61,14 @@ class TheirRequest(Progress):
         self._expected: dict[int, bytes] = {}
         self._doubtful: dict[int, bytes] = {}  # those of the expected hashes that were not found to be right
         if self.stream is not None:
-            self._set_stream(self.stream)
-        elif not self.starts:
-            self._set_stream(stream_of(request, resolved_start(request) or 0))
+            self._expect_hashes(self.stream)
 
-    def _set_stream(self, stream: Stream) -> None:
-        self.stream = stream
+    def _expect_hashes(self, stream: Stream) -> None:
         self._expected = self._doubtful = expected_hashes(self.request, stream)
 
     def successor(self, message: Adjust) -> TheirRequest:
         """The request that takes over, from where this one is."""
-        course = self.course(message)
-        request = replace(self.request, id=message.new, lazy=course.lazy)
-        return TheirRequest(request, self.exchanged, course, stateless=self.stateless)
+        return TheirRequest(self.adjusted(message), self.exchanged, stateless=self.stateless)
 
     @property
     def is_in_large_payload(self) -> bool:
@@ -95,15 +87,14 @@ class TheirRequest(Progress):
             start = resolve(start_of(self.request.interval), held)
             if start is None:
                 return self._fork(source, held) or self._nothing()
+            self.stream = stream_of(self.request, start)
             try:
-                self._set_stream(stream_of(self.request, start))
+                self._expect_hashes(self.stream)
             except ValueError:  # two of its hashes turn out to be of one number
                 return _ENDED
-        stream = self.stream
-        assert stream is not None  # noqa: S101 - set right above
         if (end := self._fork(source, held)) is not None:
             return end
-        horizon = Horizon.of(self.request, stream, held)
+        horizon = Horizon.of(self.request, self.stream, held)
         self._is_drained = False
         part: Part | None = None if self.stateless else self._confirmation(source, horizon, held)
         if part is None:

@@ -15,6 +15,7 @@ from culm.intervals.limits import Limits
 from culm.intervals.messages import Activate, Adjust, Eager, End, Reason, RequestCredit
 from culm.intervals.ours import grown
 from culm.intervals.outbox import Outbox
+from culm.intervals.progress import Course
 from culm.intervals.responder import Data, Part, TheirRequest
 from culm.intervals.turns import Turns
 from culm.transfer import Source
@@ -67,7 +68,7 @@ class TheirSide:
         """The peer asks for an interval."""
         self._spend()
         try:
-            theirs = TheirRequest(request, self._histories.of(request.log), stateless=self.stateless)
+            theirs = TheirRequest(Course(request), self._histories.of(request.log), stateless=self.stateless)
         except ValueError as error:
             raise RemoteProtocolError(str(error)) from None
         self._free_id(request.id)

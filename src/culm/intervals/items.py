@@ -12,7 +12,6 @@ Specification: docs/specs/intervals.md, "Items on the wire".
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from culm.bamboo import Entry, encode_varu64, lipmaa
 from culm.bamboo.entry import SIGNATURE_BYTES, TAG_END_OF_LOG
@@ -37,22 +36,16 @@ def encode_item(entry: Entry, omits: Callable[[int], bool]) -> bytes:
     return b"".join((tag, skip, back, encode_varu64(entry.size), entry.payload_hash, entry.signature))
 
 
-class DecodedItem(NamedTuple):
-    """An entry, the offset behind its item, and the links that were in it: numbers and values."""
-
-    entry: Entry
-    end: int
-    explicit: tuple[tuple[int, bytes], ...]
-
-
 def decode_item(
     data: bytes | bytearray | memoryview,
     at: int,
     log: tuple[bytes, int],
     seq: int,
     known: Callable[[int], bytes | None],
-) -> DecodedItem:
-    """The entry of a metadata item at ``at``. ``known(seq)`` gives the hash for links that were left out, else None.
+) -> tuple[Entry, int, tuple[tuple[int, bytes], ...]]:
+    """The entry of a metadata item at ``at``, the offset behind the item, and the links in it: numbers and values.
+
+    ``known(seq)`` gives the hash for links that were left out, else None.
 
     ``Truncated`` if it is not all there, ``EncodingError`` if it cannot be one.
     """
@@ -83,7 +76,7 @@ def decode_item(
     entry = Entry.assemble(
         log, seq, head[0] == TAG_END_OF_LOG, lipmaalink, backlink, size, payload_hash, head[behind:end]
     )
-    return DecodedItem(entry, at + end, tuple(explicit))
+    return entry, at + end, tuple(explicit)
 
 
 def entry_of_proof(log: tuple[bytes, int], item: ProofEntry) -> Entry:

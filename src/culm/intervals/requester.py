@@ -4,7 +4,7 @@ The bytes of a response carry no sequence numbers, and not those links whose tar
 out follows from the request, the number of the items so far, and the hashes of items sent before. Of those only so many
 are kept as later entries can link to: a few dozen, however long the response is.
 
-Specification: docs/specs/intervals.md, "Eager messages", "One branch in a response".
+Specification: docs/specs/intervals.md, "States", "Eager messages", "One branch in a response".
 """
 
 from __future__ import annotations

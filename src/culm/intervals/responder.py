@@ -4,7 +4,7 @@
 The connection sends it and decides which request is next. What stops a response is asked again whenever its log has
 changed. Until then a request without anything to send costs nothing (``culm.intervals.turns``).
 
-Specification: docs/specs/intervals.md, "Responses", "Lazy messages", "Stateless responders",
+Specification: docs/specs/intervals.md, "States", "Responses", "Lazy messages", "Stateless responders",
 "Verified and unverified responses", "Sizes".
 """
 

@@ -21,7 +21,8 @@ a peer can never send more than the owner has room for. Answers take turns, a ch
 Specification: docs/specs/intervals.md, "Connection state", "Credit", "Ids and the active request", "What is refused".
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from culm.bamboo import Entry, PayloadHasher
 from culm.errors import EncodingError, RemoteProtocolError, Truncated
@@ -61,6 +62,17 @@ class Connection(UntimedConnection[Event]):
         histories = Histories(self.limits.logs, self._logs_in_use)
         self.theirs = TheirSide(source, self._outbox, histories, self.limits, stateless=stateless)
         self.ours = OurSide(source, self._outbox, histories, self.limits.window)
+        self._takes: dict[type[Message], Callable[[Any], None]] = {
+            Eager: self.ours.take_eager,
+            Lazy: self.ours.take_lazy,
+            End: self.ours.take_end,
+            Activate: self.ours.take_activate,
+            RequestCredit: self.ours.take_credit,
+            Request: self.theirs.take_request,
+            Cancel: self.theirs.take_cancel,
+            Adjust: self.theirs.take_adjust,
+            ResponseCredit: self.theirs.take_credit,
+        }
         self._buffer = bytearray()  # the beginning of a message that is not all there
         self.refill()
 
@@ -167,29 +179,7 @@ class Connection(UntimedConnection[Event]):
                     f"the peer sent a message that breaks the format at its byte {error.offset}: {error}"
                 ) from None
             at += size
-            self._handle(message)
-
-    def _handle(self, message: Message) -> None:
-        ours, theirs = self.ours, self.theirs
-        match message:
-            case Eager():
-                ours.take_eager(message)
-            case Lazy():
-                ours.take_lazy(message)
-            case Request():
-                theirs.take_request(message)
-            case End():
-                ours.take_end(message)
-            case RequestCredit(amount):
-                ours.take_credit(amount)
-            case ResponseCredit(amount):
-                theirs.take_credit(amount)
-            case Cancel(request_id):
-                theirs.take_cancel(request_id)
-            case Activate(change):
-                ours.activate(ours.active + change)
-            case Adjust():
-                theirs.take_adjust(message)
+            self._takes[type(message)](message)
 
     # -- requests of the peer ----------------------------------------------------------------------------------
 

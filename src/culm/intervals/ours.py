@@ -13,7 +13,7 @@ from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.intervals.events import Announced, Doubted, Ended, Started
 from culm.intervals.exchanged import Histories
 from culm.intervals.interval import Request
-from culm.intervals.messages import Adjust, Cancel, Eager, End, Lazy, Reason, ResponseCredit
+from culm.intervals.messages import Activate, Adjust, Cancel, Eager, End, Lazy, Reason, RequestCredit, ResponseCredit
 from culm.intervals.outbox import Outbox
 from culm.intervals.progress import Course
 from culm.intervals.proofs import check_full, check_partial
@@ -126,12 +126,15 @@ class OurSide:
 
     # -- answers -----------------------------------------------------------------------------------------------
 
-    def take_credit(self, amount: int) -> None:
+    def take_credit(self, message: RequestCredit) -> None:
         """The peer grants more requests."""
-        self.credit = grown(self.credit, amount)
+        self.credit = grown(self.credit, message.amount)
 
-    def activate(self, request_id: int) -> None:
+    def take_activate(self, message: Activate) -> None:
         """The peer goes on with the response to another request."""
+        self._activate(self.active + message.change)
+
+    def _activate(self, request_id: int) -> None:
         if not 0 <= request_id <= MAX_U64:
             raise RemoteProtocolError(f"the peer made request {request_id} the active one, which is no 64-bit number")
         self._answered(request_id)
@@ -194,9 +197,9 @@ class OurSide:
         ours = self._answered(self.active)
         self._over(ours, message.reason, _checked_proof(ours, message))
         if message.grants:
-            self.take_credit(1)
+            self.credit = grown(self.credit, 1)
         if message.activates is not None:
-            self.activate(message.activates)
+            self._activate(message.activates)
 
     def _over(self, ours: OurRequest, reason: Reason | None, proof: tuple[Entry, ...] = ()) -> None:
         request_id = ours.request.id

@@ -12,7 +12,7 @@ from culm.intervals.events import RequestEnded
 from culm.intervals.exchanged import Histories
 from culm.intervals.interval import Request
 from culm.intervals.limits import Limits
-from culm.intervals.messages import Activate, Adjust, Eager, End, Reason, RequestCredit
+from culm.intervals.messages import Activate, Adjust, Cancel, Eager, End, Reason, RequestCredit, ResponseCredit
 from culm.intervals.ours import grown
 from culm.intervals.outbox import Outbox
 from culm.intervals.progress import Course
@@ -52,9 +52,9 @@ class TheirSide:
 
     # -- what the peer asks for --------------------------------------------------------------------------------
 
-    def take_credit(self, amount: int) -> None:
+    def take_credit(self, message: ResponseCredit) -> None:
         """The peer takes more bytes of item data."""
-        self.data_credit = grown(self.data_credit, amount)
+        self.data_credit = grown(self.data_credit, message.amount)
         self._most_credit = max(self._most_credit, self.data_credit)
 
     def _spend(self) -> None:
@@ -81,13 +81,13 @@ class TheirSide:
             self.turns.close(request_id)
             self._grant(1)
 
-    def take_cancel(self, request_id: int) -> None:
+    def take_cancel(self, message: Cancel) -> None:
         """The peer wants no more of a response."""
-        theirs = self.requests.get(request_id)
+        theirs = self.requests.get(message.id)
         if theirs is not None:
             self._end(theirs, End(Reason.CANCELLED, grants=True))
-        elif request_id not in self.turns.ids:
-            raise RemoteProtocolError(f"the peer cancelled request {request_id}, which it never made")
+        elif message.id not in self.turns.ids:
+            raise RemoteProtocolError(f"the peer cancelled request {message.id}, which it never made")
 
     def take_adjust(self, message: Adjust) -> None:
         """The peer replaces a request by one that goes on in the other mode."""
@@ -133,8 +133,6 @@ class TheirSide:
         starved: list[int] = []  # requests that lack credit for data, and nothing else
         while turns and self._outbox.pending < limit:
             theirs = turns.next()
-            if theirs is None:
-                continue
             room = self._room(theirs)
             part = theirs.next_part(self.source, room)
             if part is not None:

@@ -50,6 +50,7 @@ class Turns:
     def close(self, request_id: int) -> None:
         """A request is over."""
         theirs = self.requests.pop(request_id)
+        self._queue.pop(request_id, None)
         of_log = self._by_log[theirs.request.log]
         of_log.discard(request_id)
         if not of_log:
@@ -59,10 +60,10 @@ class Turns:
         """Give a request another turn, behind the others."""
         self._queue.setdefault(request_id)
 
-    def next(self) -> TheirRequest | None:
-        """Take the first of the queue; None if that request has ended while it waited."""
+    def next(self) -> TheirRequest:
+        """Take the first of the queue."""
         request_id, _ = self._queue.popitem(last=False)
-        return self.requests.get(request_id)
+        return self.requests[request_id]
 
     def wake(self, logs: Iterable[Log]) -> None:
         """These logs have changed: all requests for them get a turn."""

@@ -39,7 +39,7 @@ from culm.session.messages import (
     encode_item,
     offers_in_batches,
 )
-from culm.session.states import CONTROL, RECEIVED, SENT, Phase, Round
+from culm.session.states import CALLERS_WORD, CONTROL, DISCOVERY, Phase, Round
 from culm.types import Buffer
 from culm.wire.bymux import Closed, Multiplexer, Received, Stream, Unread
 from culm.wire.connection import UNLIMITED, UntimedConnection
@@ -113,6 +113,10 @@ class Connection(UntimedConnection[Event]):
     def is_comparing(self) -> bool:
         """Whether a discovery is under way."""
         return self._round is not Round.IDLE
+
+    @property
+    def _has_word(self) -> bool:
+        return (self._round in CALLERS_WORD) is self.calls
 
     # -- in ----------------------------------------------------------------------------------------------------
 
@@ -195,8 +199,8 @@ class Connection(UntimedConnection[Event]):
         self._control, self._discovery = Deframer(HANDSHAKE_BYTES), Deframer(HANDSHAKE_BYTES)
 
     def _take_discovery(self, kind: Discovery, body: bytes) -> Iterator[Event]:
-        before, following = self._round, RECEIVED.get((self._round, kind))
-        if following is None or (self.calls and before is Round.IDLE):
+        before, following = self._round, DISCOVERY.get((self._round, kind))
+        if following is None or self._has_word:
             raise RemoteProtocolError(f"{kind.name} came while the discovery was {before.name.lower()}")
         self._round = following
         match kind:
@@ -286,8 +290,8 @@ class Connection(UntimedConnection[Event]):
         self._discover(Discovery.END)
 
     def _discover(self, kind: Discovery, body: bytes = b"") -> None:
-        following = SENT.get((self._round, kind))
-        if following is None:
+        following = DISCOVERY.get((self._round, kind))
+        if following is None or not self._has_word:
             raise LocalProtocolError(f"{kind.name} cannot be sent while the discovery is {self._round.name.lower()}")
         self._round = following
         self._mux.write(DISCOVERY_STREAM, encode_discovery(kind, body))

@@ -2,8 +2,9 @@
 
 A session has two machines that run beside each other. The *phase* is that of the handshake: it goes one way and ends in
 ``OPEN``. The *round* is that of a discovery, which the caller may begin again and again. In a round exactly one side
-has the next word at any time, so two tables suffice: what may be received, and what may be sent. What is in neither is
-refused, for the peer as a broken protocol, for ourselves as a mistake.
+has the next word at any time, and both sides know which one. So one table suffices for both sides, for messages that
+they send and that they receive. What is not in a table is refused, for the peer as a broken protocol, for ourselves as
+a mistake.
 """
 
 from enum import Enum, auto
@@ -32,43 +33,26 @@ CONTROL: dict[tuple[Phase, Control], Phase] = {
 
 
 class Round(Enum):
-    """Where a side is with the discovery. The caller begins one and leads; the listener answers."""
+    """Where both sides are with the discovery. The caller begins one and leads; the listener answers."""
 
     IDLE = auto()
-    COMPARING = auto()  # caller: our message waits for an answer
-    LEADING = auto()  # caller: the next message is ours to send
-    ASKING = auto()  # caller: waits for names
-    ENDING = auto()  # caller: waits for the end to be confirmed
-    ANSWERING = auto()  # listener: the next message is ours to send
-    LISTENING = auto()  # listener: waits for the caller's next message
-    NAMING = auto()  # listener: names are ours to send
-    CLOSING = auto()  # listener: the end is ours to confirm
+    ANSWERING = auto()  # the listener: compares
+    LEADING = auto()  # the caller: compares, names, asks, or ends
+    NAMING = auto()  # the listener: says what it was asked for
+    CLOSING = auto()  # the listener: confirms the end
 
 
-RECEIVED: dict[tuple[Round, Discovery], Round] = {
-    # the caller
-    (Round.COMPARING, Discovery.RECONCILE): Round.LEADING,
-    (Round.ASKING, Discovery.NAMES): Round.LEADING,
-    (Round.ENDING, Discovery.END): Round.IDLE,
-    # the listener
+CALLERS_WORD = {Round.IDLE, Round.LEADING}
+"""The rounds in which the caller has the next word; in the others the listener has it."""
+
+DISCOVERY: dict[tuple[Round, Discovery], Round] = {
     (Round.IDLE, Discovery.RECONCILE): Round.ANSWERING,
-    (Round.LISTENING, Discovery.RECONCILE): Round.ANSWERING,
-    (Round.LISTENING, Discovery.ASK): Round.NAMING,
-    (Round.LISTENING, Discovery.NAMES): Round.LISTENING,
-    (Round.LISTENING, Discovery.END): Round.CLOSING,
-}
-"""What the peer may say on the discovery stream."""
-
-SENT: dict[tuple[Round, Discovery], Round] = {
-    # the caller
-    (Round.IDLE, Discovery.RECONCILE): Round.COMPARING,
-    (Round.LEADING, Discovery.RECONCILE): Round.COMPARING,
-    (Round.LEADING, Discovery.ASK): Round.ASKING,
+    (Round.ANSWERING, Discovery.RECONCILE): Round.LEADING,
+    (Round.LEADING, Discovery.RECONCILE): Round.ANSWERING,
     (Round.LEADING, Discovery.NAMES): Round.LEADING,
-    (Round.LEADING, Discovery.END): Round.ENDING,
-    # the listener
-    (Round.ANSWERING, Discovery.RECONCILE): Round.LISTENING,
-    (Round.NAMING, Discovery.NAMES): Round.LISTENING,
+    (Round.LEADING, Discovery.ASK): Round.NAMING,
+    (Round.NAMING, Discovery.NAMES): Round.LEADING,
+    (Round.LEADING, Discovery.END): Round.CLOSING,
     (Round.CLOSING, Discovery.END): Round.IDLE,
 }
-"""What we may say on it. Where both could begin from ``IDLE``, only the caller does."""
+"""What the side that has the next word may say on the discovery stream, and where that leads."""

@@ -49,13 +49,16 @@ from culm.intervals import (
     Started,
 )
 from culm.intervals.requester import OurRequest
-from culm.node.intervals.followed import Followed, Phase, Span
+from culm.node.intervals.followed import Content, Followed, Phase, Span
 from culm.node.intervals.options import FollowOptions
 from culm.node.intervals.spans import MOST_SPANS, Missing
 from culm.node.storage.source import StoreSource
 from culm.ranges import RangeSet
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 from culm.types import Log
+
+Begun = tuple[Entry, PayloadHasher]
+"""An entry whose payload is held in part, and the hash state of that part."""
 
 
 class Follower:
@@ -110,8 +113,7 @@ class Follower:
         could answer with an entry that we hold.
         """
         if self._connection.ours.credit:
-            stored = self._source.get(log, seq) if confirmed else None
-            own = None if stored is None else stored.entry.hash
+            own = self._hash_of(log, seq) if confirmed else None
             self._connection.request(*log, MetadataOnly(seq, ascending=True, dist=0, own=own), forks=self._forks(log))
 
     def release(self) -> list[Log]:
@@ -276,10 +278,8 @@ class Follower:
     def _ask_questions(self, followed: Followed) -> None:
         self._question(followed, "newest", Regular(FromGreatest(1), FromGreatest(0)))
         extent = self._source.lookup(followed.log).payload_extent()
-        if extent is not None and (newest := self._source.get(followed.log, extent[1])) is not None:
-            own = newest.entry.hash
-            # Ascending: of a log that is forked above, the answer is about this number all the same.
-            self._question(followed, "head", MetadataOnly(extent[1], ascending=True, dist=0, own=own))
+        if extent is not None:
+            self._compare(followed, "head", extent[1])
 
     def _ask_at_their_newest(self, followed: Followed, newest: int) -> None:
         """Ask whether the peer's newest entry is ours, where the peer's log ends below ours.
@@ -290,10 +290,8 @@ class Follower:
         followed.were_asked.add("shared")
         lookup = self._source.lookup(followed.log)
         extent = lookup.payload_extent()
-        if extent is None or extent[1] <= newest or lookup.entries_around(newest) is None:
-            return
-        if (stored := self._source.get(followed.log, newest)) is not None:
-            self._question(followed, "shared", MetadataOnly(newest, ascending=True, dist=0, own=stored.entry.hash))
+        if extent is not None and extent[1] > newest and lookup.entries_around(newest) is not None:
+            self._compare(followed, "shared", newest)
 
     def _ask_behind_gap(self, followed: Followed) -> None:
         """If the peer has entries behind a gap, ask where the last run of them begins (``run``)."""
@@ -301,53 +299,55 @@ class Follower:
         if missing and missing[0][0] <= (followed.newest or 0) and "run" not in followed.were_asked:
             self._question(followed, "run", Regular(FromGreatest(MAX_U64), FromGreatest(0)))
 
+    def _compare(self, followed: Followed, name: str, seq: int) -> None:
+        """Ask whether the peer's entry of a number is ours."""
+        if (own := self._hash_of(followed.log, seq)) is not None:
+            # Ascending: of a log that is forked above, the answer is about this number all the same.
+            self._question(followed, name, MetadataOnly(seq, ascending=True, dist=0, own=own))
+
+    def _hash_of(self, log: Log, seq: int) -> bytes | None:
+        """The hash of our entry of a number; None if there is none."""
+        stored = self._source.get(log, seq)
+        return None if stored is None else stored.entry.hash
+
     def _question(self, followed: Followed, name: str, interval: Interval, *, lazy: bool = True) -> None:
-        options = self._options
-        request_id = self._connection.request(
-            *followed.log,
-            interval,
-            forks=self._forks(followed.log),
-            anchor=options.anchor,
-            verified=options.verified,
-            lazy=lazy,
-        )
-        followed.questions[request_id] = name
+        followed.questions[self._request(followed, None, interval, lazy=lazy)] = name
         followed.were_asked.add(name)
-        self._by_id[request_id] = followed, None
 
     # -- asking ------------------------------------------------------------------------------------------------
 
     def _ask(self, followed: Followed, span: Span) -> None:
         """Send the lazy and the eager request for a span."""
         interval, begun = self._interval(followed, span)
-        options = self._options
-        forks = self._forks(followed.log)
-
-        def request(*, lazy: bool) -> int:
-            request_id = self._connection.request(
-                *followed.log,
-                interval,
-                forks=forks,
-                anchor=options.anchor,
-                least_size=span.content.least_size,
-                greatest_size=span.content.greatest_size,
-                payload_offset=None if begun is None else begun[1].size,
-                verified=options.verified,
-                lazy=lazy,
-                begun=None if lazy else begun,
-            )
-            self._by_id[request_id] = followed, span
-            return request_id
-
-        span.lazy = request(lazy=True)
-        span.eager = request(lazy=False)
+        span.lazy = self._request(followed, span, interval, begun, lazy=True)
+        span.eager = self._request(followed, span, interval, begun, lazy=False)
         followed.spans.append(span)
+
+    def _request(
+        self, followed: Followed, span: Span | None, interval: Interval, begun: Begun | None = None, *, lazy: bool
+    ) -> int:
+        """Send a request for a span, or a question (None); its id."""
+        content = Content() if span is None else span.content
+        request_id = self._connection.request(
+            *followed.log,
+            interval,
+            forks=self._forks(followed.log),
+            anchor=self._options.anchor,
+            least_size=content.least_size,
+            greatest_size=content.greatest_size,
+            payload_offset=None if begun is None else begun[1].size,
+            verified=self._options.verified,
+            lazy=lazy,
+            begun=None if lazy else begun,
+        )
+        self._by_id[request_id] = followed, span
+        return request_id
 
     def _forks(self, log: Log) -> Forks:
         """How to treat forks. Of a log that we know to be forked, we ask for what is before the fork."""
         return Forks.LOCAL if self._source.lookup(log).is_forked else self._options.forks
 
-    def _interval(self, followed: Followed, span: Span) -> tuple[Interval, tuple[Entry, PayloadHasher] | None]:
+    def _interval(self, followed: Followed, span: Span) -> tuple[Interval, Begun | None]:
         """The interval of a span, with as much of the certificate pool as is missing.
 
         Also the entry whose payload goes on first, with the hash state of the bytes that are held; None if the payload
@@ -380,8 +380,7 @@ class Follower:
         lookup = self._source.lookup(followed.log)
         for dist, member in enumerate(path(seq, 1)[1:]):
             if lookup.entries_around(member) is not None:
-                found = self._source.get(followed.log, member)
-                return dist, None if found is None else found.entry.hash
+                return dist, self._hash_of(followed.log, member)
             if member in followed.pools:
                 return dist, None
             followed.pools.add(member)

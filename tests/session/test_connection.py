@@ -205,8 +205,7 @@ def test_interests_of_many_bytes() -> None:
     with pytest.raises(RemoteProtocolError, match="interests of more than"):
         for first in range(0, 2000, 20):
             items: list[tuple[Key, RangeSet]] = [((EVE.public, first + number), wide) for number in range(20)]
-            pair.alice._say(InterestsTold(reset=False, items=items))
-            pair.carry()
+            list(pair.bob.receive_data(on_stream(0, encode(InterestsTold(reset=False, items=items))), 0.0))
     pair = opened()
     pair.alice.tell_interests(Interests({(EVE.public, number): wide for number in range(2000)}))
     pair.carry()
@@ -214,8 +213,8 @@ def test_interests_of_many_bytes() -> None:
     assert pair.bob.their_interests.of((EVE.public, 7)) == RangeSet([Range(1, 2998)])
     replaced = opened()
     for _ in range(100):  # said anew they take the place of those before
-        replaced.alice._say(InterestsTold(reset=False, items=[((EVE.public, 1), wide)] * 20))
-        replaced.carry()
+        told = InterestsTold(reset=False, items=[((EVE.public, 1), wide)] * 20)
+        list(replaced.bob.receive_data(on_stream(0, encode(told)), 0.0))
     assert len(replaced.bob.their_interests) == 1
 
 

@@ -69,9 +69,7 @@ class TransferWriter:
         self._is_closed = True
         self._moved.set()
 
-    def abort(self) -> None:
-        """As ``close``, since there is no socket of our own to reset."""
-        self.close()
+    abort = close  # There is no socket of our own to reset.
 
     async def wait_closed(self) -> None:
         """Return at once, because closing takes no time here."""

@@ -238,12 +238,6 @@ class Follower:
             return False
         return self._missing.has_holes(followed, replace(span, low=stuck_at))
 
-    def _take_apart(self, followed: Followed, span: Span) -> None:
-        """End the request for a span that is split, so that its parts are planned as if nothing had been asked."""
-        ours = self._connection.ours.requests[span.eager]
-        followed.exhausted -= {(at, span.content) for at in (span.low, ours.next_item[0])}
-        self._drop(span.eager)
-
     # -- planning ----------------------------------------------------------------------------------------------
 
     def _plan(self, followed: Followed) -> None:
@@ -251,11 +245,15 @@ class Follower:
         followed.phase = Phase.ASKING
         followed.pools.clear()  # What was asked for in the round before has come, or will not come.
         for span in followed.spans:
-            if self._is_split(followed, span):
-                self._take_apart(followed, span)
+            if self._is_split(followed, span):  # End the request, and plan its parts as if nothing had been asked.
+                at = self._connection.ours.requests[span.eager].next_item[0]
+                followed.exhausted -= {(span.low, span.content), (at, span.content)}
+                self._drop(span.eager)
         followed.spans = [span for span in followed.spans if self._open_request(span.eager)]
         if not followed.were_asked:
-            self._ask_questions(followed)
+            self._question(followed, "newest", Regular(FromGreatest(1), FromGreatest(0)))
+            if (extent := self._source.lookup(followed.log).payload_extent()) is not None:
+                self._compare(followed, "head", extent[1])
         if followed.newest and "shared" not in followed.were_asked:
             self._ask_at_their_newest(followed, followed.newest)
         if followed.doubted is not None:
@@ -274,12 +272,6 @@ class Follower:
         options = self._options
         open_paths = any(item.sparse and item.is_open for item in followed.interest)
         return options.newest is not None or options.newest_first or open_paths
-
-    def _ask_questions(self, followed: Followed) -> None:
-        self._question(followed, "newest", Regular(FromGreatest(1), FromGreatest(0)))
-        extent = self._source.lookup(followed.log).payload_extent()
-        if extent is not None:
-            self._compare(followed, "head", extent[1])
 
     def _ask_at_their_newest(self, followed: Followed, newest: int) -> None:
         """Ask whether the peer's newest entry is ours, where the peer's log ends below ours.

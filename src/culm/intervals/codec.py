@@ -13,6 +13,7 @@ from culm.bamboo.entry import AUTHOR_BYTES, SIGNATURE_BYTES, TAG_END_OF_LOG
 from culm.bamboo.varu64 import decode_any_varu64 as pull_u64
 from culm.bamboo.yamf import YAMF_BYTES, YAMF_PREFIX
 from culm.errors import EncodingError, Truncated
+from culm.intervals import messages
 from culm.intervals.interval import (
     At,
     Bound,
@@ -27,19 +28,7 @@ from culm.intervals.interval import (
     Single,
     SingleOffset,
 )
-from culm.intervals.messages import (
-    Activate,
-    Adjust,
-    Cancel,
-    Eager,
-    End,
-    Lazy,
-    Message,
-    ProofEntry,
-    Reason,
-    RequestCredit,
-    ResponseCredit,
-)
+from culm.intervals.messages import Message, ProofEntry
 
 Bytes = bytes | bytearray
 
@@ -284,37 +273,37 @@ def _pull_other(reader: _Reader, first: int, context: Context) -> Message:  # no
     match first & 0xF0, first & 0x0F:
         case 0x80, 0:
             start = reader.seq() if context.starts() else None
-            return Eager(reader.u64(), start)
+            return messages.Eager(reader.u64(), start)
         case 0x90, 0:
             start = reader.seq() if context.starts() else None
             items, trailing = reader.u64(), reader.u64()
-            return Lazy(items, trailing, reader.hash_if(context.has_hash(items, reader.peek(2))), start)
+            return messages.Lazy(items, trailing, reader.hash_if(context.has_hash(items, reader.peek(2))), start)
         case 0xA0, flags:
-            reason = Reason(flags >> 2)
-            entries = {Reason.FULL_PROOF: 2, Reason.PARTIAL_PROOF: 1}.get(reason, 0)
+            reason = messages.Reason(flags >> 2)
+            entries = {messages.Reason.FULL_PROOF: 2, messages.Reason.PARTIAL_PROOF: 1}.get(reason, 0)
             proof = tuple(_pull_proof_entry(reader) for _ in range(entries))
-            return End(reason, proof, bool(flags & 2), reader.u64_if(flags & 1))
+            return messages.End(reason, proof, bool(flags & 2), reader.u64_if(flags & 1))
         case 0xB0, 0:
-            return RequestCredit(reader.u64())
+            return messages.RequestCredit(reader.u64())
         case 0xC0, 0:
-            return ResponseCredit(reader.u64())
+            return messages.ResponseCredit(reader.u64())
         case 0xD0, 0:
-            return Cancel(reader.u64())
+            return messages.Cancel(reader.u64())
         case 0xE0, 0:
-            return Activate(reader.u64())
+            return messages.Activate(reader.u64())
         case 0xE0, 0x08:
-            return Activate(-reader.u64())
+            return messages.Activate(-reader.u64())
         case 0xF0, 0x00 | 0x08 | 0x0C as flags:
             return _pull_adjust(reader, flags)
     raise EncodingError(f"no message begins with {first:02x}", reader.at - 1)
 
 
-def _pull_adjust(reader: _Reader, flags: int) -> Adjust:
+def _pull_adjust(reader: _Reader, flags: int) -> messages.Adjust:
     old, new = reader.u64(), reader.u64()
     if old == new:
         raise EncodingError("an adjustment gives the new request the id of the old one", reader.at - 1)
     seq = reader.seq() if flags & _WITH_SEQ else None
-    return Adjust(old, new, seq, reader.u64_if(flags & _WITH_OFFSET))
+    return messages.Adjust(old, new, seq, reader.u64_if(flags & _WITH_OFFSET))
 
 
 def push_message(message: Message) -> bytes:  # noqa: PLR0911 - one for each message
@@ -322,22 +311,22 @@ def push_message(message: Message) -> bytes:  # noqa: PLR0911 - one for each mes
     match message:
         case Request():
             return _push_request(message)
-        case Eager(count, start):
+        case messages.Eager(count, start):
             return b"\x80" + _numbers(start, count)
-        case Lazy(items, trailing, value, start):
+        case messages.Lazy(items, trailing, value, start):
             return b"\x90" + _numbers(start, items, trailing) + (value or b"")
-        case End(reason, proof, grants, activates):
+        case messages.End(reason, proof, grants, activates):
             first = _END | reason << 2 | grants << 1 | (activates is not None)
             return bytes((first,)) + b"".join(map(_push_proof_entry, proof)) + _numbers(activates)
-        case RequestCredit(amount):
+        case messages.RequestCredit(amount):
             return b"\xb0" + _numbers(amount)
-        case ResponseCredit(amount):
+        case messages.ResponseCredit(amount):
             return b"\xc0" + _numbers(amount)
-        case Cancel(request_id):
+        case messages.Cancel(request_id):
             return b"\xd0" + _numbers(request_id)
-        case Activate(change):
+        case messages.Activate(change):
             return (b"\xe0" if change >= 0 else b"\xe8") + _numbers(abs(change))
-        case Adjust(old, new, seq, offset):
+        case messages.Adjust(old, new, seq, offset):
             first = _ADJUST | (_WITH_SEQ if seq is not None else 0) | (_WITH_OFFSET if offset is not None else 0)
             return bytes((first,)) + _numbers(old, new, seq, offset)
 

@@ -26,22 +26,12 @@ from typing import Any
 
 from culm.bamboo import Entry, PayloadHasher
 from culm.errors import EncodingError, RemoteProtocolError, Truncated
+from culm.intervals import messages
 from culm.intervals.codec import MAX_MESSAGE, pull_message
 from culm.intervals.events import EntryDropped, Event
 from culm.intervals.exchanged import Histories
 from culm.intervals.interval import Forks, Interval, Request
 from culm.intervals.limits import Limits
-from culm.intervals.messages import (
-    Activate,
-    Adjust,
-    Cancel,
-    Eager,
-    End,
-    Lazy,
-    Message,
-    RequestCredit,
-    ResponseCredit,
-)
 from culm.intervals.ours import OurSide
 from culm.intervals.outbox import Outbox
 from culm.intervals.theirs import TheirSide
@@ -62,16 +52,16 @@ class Connection(UntimedConnection[Event]):
         histories = Histories(self.limits.logs, self._logs_in_use)
         self.theirs = TheirSide(source, self._outbox, histories, self.limits, stateless=stateless)
         self.ours = OurSide(source, self._outbox, histories, self.limits.window)
-        self._takes: dict[type[Message], Callable[[Any], None]] = {
-            Eager: self.ours.take_eager,
-            Lazy: self.ours.take_lazy,
-            End: self.ours.take_end,
-            Activate: self.ours.take_activate,
-            RequestCredit: self.ours.take_credit,
+        self._takes: dict[type[messages.Message], Callable[[Any], None]] = {
+            messages.Eager: self.ours.take_eager,
+            messages.Lazy: self.ours.take_lazy,
+            messages.End: self.ours.take_end,
+            messages.Activate: self.ours.take_activate,
+            messages.RequestCredit: self.ours.take_credit,
             Request: self.theirs.take_request,
-            Cancel: self.theirs.take_cancel,
-            Adjust: self.theirs.take_adjust,
-            ResponseCredit: self.theirs.take_credit,
+            messages.Cancel: self.theirs.take_cancel,
+            messages.Adjust: self.theirs.take_adjust,
+            messages.ResponseCredit: self.theirs.take_credit,
         }
         self._buffer = bytearray()  # the beginning of a message that is not all there
         self.refill()
@@ -91,7 +81,7 @@ class Connection(UntimedConnection[Event]):
 
     def keep_alive(self) -> None:
         """Queue a grant of no bytes, which has no effect."""
-        self._outbox.send(ResponseCredit(0))
+        self._outbox.send(messages.ResponseCredit(0))
 
     # -- our requests ------------------------------------------------------------------------------------------
 

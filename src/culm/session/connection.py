@@ -14,31 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from culm.bamboo import Identity
 from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.ranges import Range, RangeSet
+from culm.session import messages
 from culm.session.events import Asked, Ended, Established, Event, Named, Reconcile, Transferred
 from culm.session.handshake import Handshake
 from culm.session.interests import Interests, TheirInterests
 from culm.session.limits import HANDSHAKE_BYTES, ID_BYTES, INTEREST_BYTES, Limits
-from culm.session.messages import (
-    Challenge,
-    Deframer,
-    Discovery,
-    InterestsTold,
-    Message,
-    Offer,
-    Offered,
-    Proof,
-    Settled,
-    Welcome,
-    batches,
-    decode,
-    decode_discovery,
-    decode_heads,
-    decode_names,
-    encode,
-    encode_discovery,
-    encode_item,
-    offers_in_batches,
-)
+from culm.session.messages import Deframer, Discovery, Offer
 from culm.session.states import CALLERS_WORD, CONTROL, DISCOVERY, Phase, Round
 from culm.types import Buffer
 from culm.wire.bymux import Closed, Multiplexer, Received, Stream, Unread
@@ -97,7 +78,7 @@ class Connection(UntimedConnection[Event]):
             proactive=self.calls, streams={number: Stream(credit, credit) for number, credit in streams.items()}
         )
         if not self.calls:
-            self._say(Challenge(nonce))
+            self._say(messages.Challenge(nonce))
 
     @property
     def is_open(self) -> bool:
@@ -141,10 +122,10 @@ class Connection(UntimedConnection[Event]):
             return
         if number == CONTROL_STREAM:
             for message in self._control.feed(data):
-                yield from self._take(decode(message))
+                yield from self._take(messages.decode(message))
         elif number == DISCOVERY_STREAM:
             for message in self._discovery.feed(data):
-                yield from self._take_discovery(*decode_discovery(message))
+                yield from self._take_discovery(*messages.decode_discovery(message))
         else:
             raise RemoteProtocolError(f"the peer wrote to stream {number}, which a session does not have")
         self._held[number] = self._held.get(number, 0) + len(data)
@@ -162,24 +143,24 @@ class Connection(UntimedConnection[Event]):
                 self._mux.consumed(number, amount)
             self._held.clear()
 
-    def _take(self, message: Message) -> Iterator[Event]:
+    def _take(self, message: messages.Message) -> Iterator[Event]:
         following = CONTROL.get((self._phase, message.kind))
         if following is None:
             raise RemoteProtocolError(f"{message.kind.name} came while the session was {self._phase.name.lower()}")
         match message:
-            case Challenge(nonce):
+            case messages.Challenge(nonce):
                 assert self.peer is not None  # noqa: S101 - who calls knows whom
                 self._say(self._handshake.prove(self.peer, nonce, self.limits))
-            case Proof(key, limits=limits):
+            case messages.Proof(key, limits=limits):
                 self._say(self._handshake.check_caller(message, self.limits))
                 self.peer, self.their_limits = key, limits
-            case Welcome(mac, limits):
+            case messages.Welcome(mac, limits):
                 self._handshake.check_listener(mac)
                 self.their_limits = limits
-            case InterestsTold(reset, items):
+            case messages.InterestsTold(reset, items):
                 self._told.take(dict(items).items(), reset=reset)
                 yield message
-            case Offered() | Settled():
+            case messages.Offered() | messages.Settled():
                 yield message
         was_open = self.is_open
         self._phase = following
@@ -209,9 +190,9 @@ class Connection(UntimedConnection[Event]):
                 self.rounds += first
                 yield Reconcile(body, first)
             case Discovery.ASK:
-                yield Asked(decode_heads(body))
+                yield Asked(messages.decode_heads(body))
             case Discovery.NAMES:
-                yield Named(decode_names(body))
+                yield Named(messages.decode_names(body))
             case Discovery.END:
                 if body:
                     raise RemoteProtocolError("the peer ended a discovery with bytes behind the message")
@@ -219,8 +200,8 @@ class Connection(UntimedConnection[Event]):
 
     # -- out ---------------------------------------------------------------------------------------------------
 
-    def _say(self, message: Message) -> None:
-        self._mux.write(CONTROL_STREAM, encode(message))
+    def _say(self, message: messages.Message) -> None:
+        self._mux.write(CONTROL_STREAM, messages.encode(message))
 
     def _expect_open(self) -> None:
         if not self.is_open:
@@ -244,20 +225,20 @@ class Connection(UntimedConnection[Event]):
         told = list(interests.items())
         if sum(len(ranges.encode()) for _, ranges in told) > INTEREST_BYTES:  # more is told than is wanted, never less
             told = [(key, _stretch(ranges)) for key, ranges in told]
-        sized = ((interest, len(encode_item((*interest[0], interest[1])))) for interest in told)
-        for number, group in enumerate(list(batches(sized, self._room)) or [[]]):
-            self._say(InterestsTold(reset=number == 0, items=group))
+        sized = ((interest, len(messages.encode_item((*interest[0], interest[1])))) for interest in told)
+        for number, group in enumerate(list(messages.batches(sized, self._room)) or [[]]):
+            self._say(messages.InterestsTold(reset=number == 0, items=group))
 
     def offer(self, offers: Iterable[Offer]) -> None:
         """Say what we have got, or have no longer."""
         self._expect_open()
-        for group in offers_in_batches(offers, self._room):
-            self._say(Offered(group))
+        for group in messages.offers_in_batches(offers, self._room):
+            self._say(messages.Offered(group))
 
     def settle(self, number: int) -> None:
         """Say that we have fetched what we want of what was named in the discovery of that number."""
         self._expect_open()
-        self._say(Settled(number))
+        self._say(messages.Settled(number))
 
     def reconcile(self, message: bytes) -> None:
         """Send a negentropy message: the caller's first one begins a discovery."""
@@ -279,11 +260,11 @@ class Connection(UntimedConnection[Event]):
 
     def name(self, offers: list[Offer]) -> None:
         """Name logs that differ: the caller of its own accord, the listener in answer to ``Asked``."""
-        for number, group in enumerate(list(offers_in_batches(offers, self._room)) or [[]]):
+        for number, group in enumerate(list(messages.offers_in_batches(offers, self._room)) or [[]]):
             if self.calls or number == 0:
-                self._discover(Discovery.NAMES, encode_item(group))
+                self._discover(Discovery.NAMES, messages.encode_item(group))
             else:  # A listener has one answer: what does not fit is offered.
-                self._say(Offered(group))
+                self._say(messages.Offered(group))
 
     def end_round(self) -> None:
         """Everything that differs was named."""
@@ -294,7 +275,7 @@ class Connection(UntimedConnection[Event]):
         if following is None or not self._has_word:
             raise LocalProtocolError(f"{kind.name} cannot be sent while the discovery is {self._round.name.lower()}")
         self._round = following
-        self._mux.write(DISCOVERY_STREAM, encode_discovery(kind, body))
+        self._mux.write(DISCOVERY_STREAM, messages.encode_discovery(kind, body))
 
     def transfer(self, data: bytes) -> None:
         """Queue bytes of the interval protocol."""

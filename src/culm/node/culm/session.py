@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import ClassVar, cast
 
+from culm import session
 from culm.intervals import Limits as IntervalLimits
 from culm.node.culm.claims import Claims
 from culm.node.culm.discovery import Discovery
@@ -30,20 +31,7 @@ from culm.node.intervals.session import IntervalSession
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import PeerRefused
 from culm.node.sharing.rates import Streams
-from culm.session import (
-    Asked,
-    Connection,
-    Ended,
-    Established,
-    Event,
-    InterestsTold,
-    Named,
-    Offer,
-    Offered,
-    Reconcile,
-    Settled,
-    Transferred,
-)
+from culm.session import Connection, Event, Offer
 from culm.session.limits import NONCE_BYTES
 from culm.types import Log
 
@@ -177,21 +165,21 @@ class CulmSession(Session[Event]):
 
     def _handle(self, event: Event) -> None:
         match event:
-            case Transferred(data):
+            case session.Transferred(data):
                 self._incoming.feed_data(data)
-            case Established():
+            case session.Established():
                 self._opened.set()
                 self._tell_interests()
-            case InterestsTold():
+            case session.InterestsTold():
                 self.discovery.interests_told()
-            case Reconcile() | Asked() | Ended():
+            case session.Reconcile() | session.Asked() | session.Ended():
                 self.discovery.take(event)
-            case Named(offers):
+            case session.Named(offers):
                 self.discovery.take(event)
                 self._offered(offers)
-            case Offered(offers):
+            case session.Offered(offers):
                 self._offered(offers)
-            case Settled(number):
+            case session.Settled(number):
                 self._peer_settled = max(self._peer_settled, number)
                 self._check_settled()
 

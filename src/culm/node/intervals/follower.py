@@ -33,21 +33,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from culm import intervals
 from culm.bamboo import MAX_U64, Entry, PayloadHasher, path
-from culm.intervals import (
-    Announced,
-    At,
-    Connection,
-    Ended,
-    Event,
-    Forks,
-    FromGreatest,
-    Interval,
-    MetadataOnly,
-    Regular,
-    Single,
-    Started,
-)
+from culm.intervals import At, FromGreatest, Interval, MetadataOnly, Regular, Single
 from culm.intervals.requester import OurRequest
 from culm.node.intervals.followed import Content, Followed, Phase, Span
 from culm.node.intervals.options import FollowOptions
@@ -66,7 +54,7 @@ class Follower:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: intervals.Connection,
         source: StoreSource,
         interest: Callable[[Log], RangeSet],
         options: FollowOptions,
@@ -335,9 +323,9 @@ class Follower:
         self._by_id[request_id] = followed, span
         return request_id
 
-    def _forks(self, log: Log) -> Forks:
+    def _forks(self, log: Log) -> intervals.Forks:
         """How to treat forks. Of a log that we know to be forked, we ask for what is before the fork."""
-        return Forks.LOCAL if self._source.lookup(log).is_forked else self._options.forks
+        return intervals.Forks.LOCAL if self._source.lookup(log).is_forked else self._options.forks
 
     def _interval(self, followed: Followed, span: Span) -> tuple[Interval, Begun | None]:
         """The interval of a span, with as much of the certificate pool as is missing.
@@ -380,7 +368,7 @@ class Follower:
 
     # -- what the peer says ------------------------------------------------------------------------------------
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: intervals.Event) -> None:
         """Note how far each request is, and what the peer has said."""
         match event:
             case EntryReceived(request_id, entry):
@@ -389,18 +377,18 @@ class Follower:
                 self._progressed(request_id, len(event.data), whole=event.complete)
             case PayloadFailed(request_id):  # A wrong payload is over, too: it counts as an item.
                 self._progressed(request_id, 0, whole=True)
-            case Started(request_id, start) if request_id in self._by_id:
+            case intervals.Started(request_id, start) if request_id in self._by_id:
                 followed = self._by_id[request_id][0]
                 if request_id in followed.questions:
                     followed.started[followed.questions[request_id]] = start
-            case Announced(request_id, items) if request_id in self._by_id:
+            case intervals.Announced(request_id, items) if request_id in self._by_id:
                 followed, span = self._by_id[request_id]
                 if span is None:
                     self._question_said(followed, request_id, items)
                 elif request_id == span.lazy:
                     self.missing += (items + 1) // 2
                     self._answered(followed, span, items)
-            case Ended():
+            case intervals.Ended():
                 self._ended(event)
 
     def _progressed(self, request_id: int, size: int, *, whole: bool) -> None:
@@ -440,7 +428,7 @@ class Follower:
             self._drop(span.eager)
         self._check(followed)
 
-    def _ended(self, event: Ended) -> None:
+    def _ended(self, event: intervals.Ended) -> None:
         followed, span = self._by_id.pop(event.id, (None, None))
         if event.proof:
             self.proofs.append(event.proof)

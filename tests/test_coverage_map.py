@@ -33,7 +33,7 @@ TESTED_IN = {
     "cli/test_spark_reconcile": "cli.spark.reconcile cli.spark.options",
     "docs/test_site": "cli.reference",
     "intervals/test_connection": "intervals.events intervals.limits intervals.proofs intervals.requester"
-    " intervals.responder intervals.turns"
+    " intervals.responder intervals.states intervals.turns"
     " intervals.agreement intervals.ours intervals.outbox intervals.theirs",
     "intervals/test_plan_model": "intervals.exchanged intervals.interval intervals.planner"
     " intervals.progress intervals.stream",

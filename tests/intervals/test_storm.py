@@ -18,12 +18,14 @@ import pytest
 from culm.bamboo import Identity, lipmaa, path
 from culm.errors import LocalProtocolError
 from culm.intervals import At, FromGreatest, FromLeast, Interval, Limits, MetadataOnly, Regular, Single, SingleOffset
+from culm.intervals.states import Ours
 from culm.testing.builders import LogBuilder
 from tests.intervals.pair import Side
 
 if TYPE_CHECKING:
     from culm.ranges.runs import Runs
 
+DEFERRED = {Ours.DEFERRED, Ours.DEFERRED_CLOSING}
 SEEDS = int(os.environ.get("CULM_STORM", "300"))
 FIRST = int(os.environ.get("CULM_STORM_FROM", "0"))
 LENGTH = 45
@@ -179,7 +181,7 @@ class Storm:
         """Change between lazy and eager, at a position or not."""
         connection = side.connection
         ours = connection.ours.requests[request_id]
-        if ours.is_deferred and self.rng.random() < 0.5:
+        if ours.state in DEFERRED and self.rng.random() < 0.5:
             connection.ours.cancel(request_id)
             return
         seq = offset = None
@@ -197,7 +199,7 @@ class Storm:
             offset = None
             if ours.stream is not None and ours.stream.index_of(target, is_payload=False) is None:
                 return
-        if (ours.lazy or ours.is_deferred) and seq is None:
+        if (ours.lazy or ours.state in DEFERRED) and seq is None:
             return  # it may begin with a payload whose metadata was only announced
         connection.ours.adjust(request_id, seq, offset)
 

@@ -18,6 +18,7 @@ from culm.intervals.outbox import Outbox
 from culm.intervals.progress import Course
 from culm.intervals.proofs import check_full, check_partial
 from culm.intervals.requester import OurRequest
+from culm.intervals.states import OurEvent, Ours
 from culm.transfer import Source
 
 
@@ -63,7 +64,7 @@ class OurSide:
 
     def cancel(self, request_id: int) -> None:
         """Have the peer end a response; what it sends until then still comes. ``LocalProtocolError`` if it is over."""
-        self._own(request_id).is_closing = True
+        self._own(request_id).move(OurEvent.CLOSE)
         self._outbox.send(Cancel(request_id))
 
     def adjust(self, request_id: int, seq: int | None = None, offset: int | None = None) -> int:
@@ -81,7 +82,8 @@ class OurSide:
             successor = ours.successor(message)
         except RemoteProtocolError as error:
             raise LocalProtocolError(str(error)) from None
-        ours.is_closing = successor.is_deferred = True
+        ours.move(OurEvent.CLOSE)
+        successor.state = Ours.DEFERRED
         ours.succession = successor, message
         self._open(successor)
         self._outbox.send(message)
@@ -91,10 +93,6 @@ class OurSide:
         ours = self.requests.get(request_id)
         if ours is None:
             raise LocalProtocolError(f"request {request_id} is over, or was never made")
-        if ours.succession is not None:
-            raise LocalProtocolError(f"request {request_id} was adjusted before: name the request that replaces it")
-        if ours.is_closing:
-            raise LocalProtocolError(f"request {request_id} was cancelled before")
         return ours
 
     def refill(self) -> None:
@@ -145,10 +143,7 @@ class OurSide:
         ours = self.requests.get(request_id)
         if ours is None:
             raise RemoteProtocolError(f"the peer answered request {request_id}, which is not open")
-        if ours.is_deferred:
-            raise RemoteProtocolError(
-                f"the peer answered request {request_id} before the one that it replaces has ended"
-            )
+        ours.move(OurEvent.ANSWER)
         return ours
 
     def _progressing(self, start: int | None) -> OurRequest:
@@ -211,7 +206,8 @@ class OurSide:
             # Now it is known where the successor begins: make it anew, with what was said of it meanwhile.
             standin, message = ours.succession
             successor = ours.successor(message)
-            successor.is_closing, successor.succession = standin.is_closing, standin.succession
+            successor.state, successor.succession = standin.state, standin.succession
+            successor.move(OurEvent.RELEASE)
             self.requests[successor.request.id] = successor
 
 

@@ -18,6 +18,7 @@ from culm.intervals.interval import MetadataOnly
 from culm.intervals.items import decode_item
 from culm.intervals.messages import Adjust, Lazy
 from culm.intervals.progress import Course, Progress
+from culm.intervals.states import OURS, OurEvent, Ours
 from culm.intervals.stream import Stream, expected_hashes, stream_of
 from culm.transfer import EntryReceived, PayloadCheck, PayloadFailed, PayloadReceived, Source
 
@@ -25,16 +26,13 @@ from culm.transfer import EntryReceived, PayloadCheck, PayloadFailed, PayloadRec
 class OurRequest(Progress):
     """A request of ours and the progress of its response.
 
-    ``is_closing``: we cancelled or adjusted it. Until the peer's END the response still goes on, since both cross on
-    the wire. ``is_deferred``: it takes over from a request that has not ended yet. We may cancel or adjust it already,
-    but the peer must not answer it. ``succession``: a request that stands for the one that takes over from this one,
-    and the message that asked for that. ``expected``: the hashes that the request names, by number.
+    ``succession``: a request that stands for the one that takes over from this one, and the message that asked for
+    that. ``expected``: the hashes that the request names, by number.
     """
 
     def __init__(self, course: Course, exchanged: Exchanged, source: Source) -> None:
         super().__init__(course, exchanged)
-        self.is_deferred = False
-        self.is_closing = False
+        self.state = Ours.OPEN
         self.succession: tuple[OurRequest, Adjust] | None = None
         self.distrusted: Entry | None = None  # an entry of a bad signature whose payload may still come
         self._source = source
@@ -52,6 +50,30 @@ class OurRequest(Progress):
         if self.stream is None or self.index >= self.stream.total:
             return 0, False
         return self.stream.item(self.index)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether we cancelled or adjusted it."""
+        return self.state in {Ours.CLOSING, Ours.DEFERRED_CLOSING}
+
+    def move(self, event: OurEvent) -> None:
+        """Go to the next state.
+
+        If there is none: ``RemoteProtocolError`` for an answer, which the peer gave, else ``LocalProtocolError``.
+        """
+        following = OURS.get((self.state, event))
+        if following is not None:
+            self.state = following
+        elif event is OurEvent.ANSWER:
+            raise RemoteProtocolError(
+                f"the peer answered request {self.request.id} before the one that it replaces has ended"
+            )
+        elif self.succession is not None:
+            raise LocalProtocolError(
+                f"request {self.request.id} was adjusted before: name the request that replaces it"
+            )
+        else:
+            raise LocalProtocolError(f"request {self.request.id} was cancelled before")
 
     def started(self, start: int) -> None:
         """The peer said what the relative start is."""

@@ -143,9 +143,7 @@ def encoder(data: bytes) -> None:
 def _endpoint() -> Multiplexer:
     """An end with streams of all kinds: without limit, with some credit, with none."""
     streams = {0: Stream(INFINITE, INFINITE), 1: Stream(100, 100), 2: Stream()}
-    end = Multiplexer(proactive=True, streams=streams, new_credit=50)
-    end.grant_creation(3)
-    return end
+    return Multiplexer(streams)
 
 
 _ACTIONS: tuple[Callable[[Multiplexer], object], ...] = (
@@ -156,7 +154,6 @@ _ACTIONS: tuple[Callable[[Multiplexer], object], ...] = (
     lambda end: end.consumed(1, 50),
     lambda end: end.close(1),
     lambda end: end.stop_read(1),
-    lambda end: end.create(4),
     lambda end: end.ping(),
     lambda end: end.close(None),
     lambda end: end.stop_read(None),
@@ -212,7 +209,7 @@ def _told(data: bytes, size: int) -> tuple[dict[int, bytes], list[Event], bytes]
 def _said() -> bytes:
     """What a peer of such an end may say."""
     said = [packet(0, 2, 1000), packet(0, 1, 50), packet(1, 1, 7) + b"1234567", packet(1, 0, 300) + bytes(300)]
-    said += [packet(2, 1), packet(3, None), packet(1, None, 3), packet(1, 1, 2) + b"ab", packet(4, 1), packet(5, 1)]
+    said += [packet(2, 1), packet(3, None), packet(1, 1, 2) + b"ab", packet(4, 1), packet(5, 1)]
     said += [packet(0, None, 5), packet(2, None), packet(4, None), packet(5, None)]
     return b"".join(said)
 
@@ -226,7 +223,7 @@ def _compressed() -> bytes:
 
 _KEY = bytes(range(32))
 _NAME = encode_base62(_KEY)
-_SCRIPT = written([0, 1, _said()[:30], 2, 3, 11, _said()[30:], 4, 7, 8, 5, 6, 9, 10], len(_ACTIONS))
+_SCRIPT = written([0, 1, _said()[:30], 2, 3, 10, _said()[30:], 4, 7, 5, 6, 8, 9], len(_ACTIONS))
 _ITEMS = bytes.fromhex("83 01 1818 44 00010203 63 616263 9818") + bytes(24) + bytes.fromhex("1b ffffffffffffffff")
 TARGETS = (
     Target("wire.base62", base62, (EncodingError,), (_NAME, encode_base62(bytes(32))), longest=64, share=0.1),

@@ -18,7 +18,6 @@ from culm.wire.bymux import (
     Answered,
     Closed,
     Multiplexer,
-    Opened,
     Received,
     Stream,
     Unread,
@@ -29,15 +28,14 @@ from culm.wire.bymux import (
 MOST = 2**64 - 1
 
 
-def end(*, proactive: bool = True, credit: int = 0, granted: int = 0) -> Multiplexer:
+def end(*, credit: int = 0, granted: int = 0) -> Multiplexer:
     """An end with streams 0 (no limits) and 1."""
-    streams = {0: Stream(INFINITE, INFINITE), 1: Stream(credit, granted)}
-    return Multiplexer(proactive=proactive, streams=streams)
+    return Multiplexer({0: Stream(INFINITE, INFINITE), 1: Stream(credit, granted)})
 
 
 def pair(credit: int = 0) -> tuple[Multiplexer, Multiplexer]:
     """Two ends of one connection."""
-    return end(credit=credit, granted=credit), end(proactive=False, credit=credit, granted=credit)
+    return end(credit=credit, granted=credit), end(credit=credit, granted=credit)
 
 
 @pytest.mark.parametrize(
@@ -147,44 +145,33 @@ def test_credit_comes_back_when_that_is_urgent() -> None:
     assert other.streams[1].granted == 900
 
 
-def test_new_streams() -> None:
-    """Who has credit for it creates streams of its parity; they end when both sides have said so."""
-    one, other = Multiplexer(proactive=True, new_credit=10), Multiplexer(proactive=False, new_credit=10)
-    with pytest.raises(LocalProtocolError):
-        one.create(2)
-    other.grant_creation(2)
-    one.receive_data(other.data_to_send())
-    with pytest.raises(LocalProtocolError):
-        one.create(3)
-    one.create(2)
-    one.write(2, b"hello")
-    assert other.receive_data(one.data_to_send()) == [Opened(2), Received(2, b"hello")]
-    one.close(2)
-    one.stop_read(2)
-    assert other.receive_data(one.data_to_send()) == [Closed(2), Unread(2)]
-    assert one.receive_data(other.data_to_send()) == [Closed(2), Unread(2)]
-    assert (one.streams, other.streams) == ({}, {})
-    one.create(2)
-    one.close(None)
-    other.stop_read(None)
-    assert other.receive_data(one.data_to_send()) == [Opened(2), Closed(None)]
+def test_ends() -> None:
+    """Either closing packet is answered with its counterpart, and a stream is gone once both sides have said both."""
+    one, other = pair(credit=100)
+    one.write(1, b"hello")
+    assert other.receive_data(one.data_to_send()) == [Received(1, b"hello")]
+    one.close(1)
+    one.stop_read(1)
+    assert other.receive_data(one.data_to_send()) == [Closed(1), Unread(1)]
+    assert one.receive_data(other.data_to_send()) == [Closed(1), Unread(1)]
+    assert (list(one.streams), list(other.streams)) == ([0], [0])
+    with pytest.raises(RemoteProtocolError, match="stream 1, which does not exist"):
+        other.receive_data(packet(2, 1))
 
 
-@pytest.mark.parametrize("piece", [1, 100])
-def test_an_id_is_free_once_the_end_was_told(piece: int) -> None:
-    """Nobody can know that a stream has ended on this side before it is said: until then its id is taken."""
-    ends, again = packet(4, 2) + packet(5, 2), packet(1, None, 2)
-    for is_told in (False, True):
-        mux = Multiplexer(proactive=False, new_credit=10)
-        mux.grant_creation(5)
-        mux.receive_data(again + ends)
-        if is_told:
-            mux.data_to_send()
-            assert [Opened(2)] == mux.receive_data(again)
-            continue
-        with pytest.raises(RemoteProtocolError, match="which exists already"):
-            for at in range(0, len(again), piece):
-                mux.receive_data(again[at : at + piece])
+def test_ends_that_cross() -> None:
+    """Both sides say both at once: nothing is answered twice, and the stream is gone on both."""
+    one, other = pair()
+    for mux in (one, other):
+        mux.stop_read(1)
+        mux.close(1)
+        mux.close(None)
+        mux.stop_read(None)
+    to_other, to_one = one.data_to_send(), other.data_to_send()
+    events = [Unread(1), Closed(1), Closed(None), Unread(None)]
+    assert other.receive_data(to_other) == one.receive_data(to_one) == events
+    assert (one.data_to_send(), other.data_to_send()) == (b"", b"")
+    assert (list(one.streams), list(other.streams)) == ([0], [0])
 
 
 def test_a_close_waits_for_what_is_queued() -> None:

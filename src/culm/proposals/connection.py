@@ -34,9 +34,7 @@ class Connection:
         self.endpoint = Endpoint(source, proactive=proactive, setup=setup, limits=limits)
         self.answers = 0  # to pings
         self.is_closing = False
-        self._mux = Multiplexer(
-            proactive=proactive, streams={CONTROL: Stream(credit=INFINITE, granted=INFINITE), DATA: Stream()}
-        )
+        self._mux = Multiplexer({CONTROL: Stream(credit=INFINITE, granted=INFINITE), DATA: Stream()})
         self._head: bytearray | None = bytearray()  # of the peer's setup, until it is read
         self._setup_sent = False
         self._failed = False
@@ -96,12 +94,11 @@ class Connection:
                     events += self._take(stream, piece)
                 case Answered():
                     self.answers += 1
+                case Closed(int()):
+                    self.endpoint.expect_end()
+                    self.is_closing = True
                 case Closed() | Unread():
-                    self._take_end(event)
-                case _:
-                    raise RemoteProtocolError(
-                        "the peer opened a stream, but this protocol uses two that are there from the start"
-                    )
+                    pass
         if failure is not None:
             raise failure
 
@@ -114,11 +111,6 @@ class Connection:
             events = self.endpoint.receive_data(piece)
             self._to_consume += len(piece) + before - self.endpoint.receiver.unread
         return events
-
-    def _take_end(self, event: Closed | Unread) -> None:
-        if isinstance(event, Closed) and event.stream is not None:
-            self.endpoint.expect_end()
-            self.is_closing = True
 
     def refill(self) -> None:
         """Everything that was received is dealt with: let the peer send as much again."""

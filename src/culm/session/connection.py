@@ -74,9 +74,7 @@ class Connection(UntimedConnection[Event]):
         self._control = Deframer(HANDSHAKE_BYTES)
         self._discovery = Deframer(self.limits.max_message)
         streams = {CONTROL_STREAM: CONTROL_CREDIT, DISCOVERY_STREAM: 0, TRANSFER_STREAM: 0}
-        self._mux = Multiplexer(
-            proactive=self.calls, streams={number: Stream(credit, credit) for number, credit in streams.items()}
-        )
+        self._mux = Multiplexer({number: Stream(credit, credit) for number, credit in streams.items()})
         if not self.calls:
             self._say(messages.Challenge(nonce))
 

@@ -12,7 +12,8 @@ side gives credit only for what it has room for. Credit is spent by writing and 
 
 A stream has two ends that close independently: *Close* says "I write no more", *StopRead* says "I read no more". The
 other side answers each with its counterpart, and the stream is forgotten when all four packets have passed. The
-connection has the same pair for creating streams.
+connection as a whole has the same pair, about creating streams. Culm's protocols agree on their streams beforehand, so
+here neither side creates any: a peer that does so breaks the protocol.
 
 ``Multiplexer`` is one end. It does no I/O: bytes from the peer go in by ``receive_data``, bytes for it come out of
 ``data_to_send``. The reader of a stream reports by ``consumed`` how many of the bytes it has processed. Their credit
@@ -45,22 +46,15 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """The peer created a stream."""
-
-    stream: int
-
-
-@dataclass(frozen=True, slots=True)
 class Closed:
-    """The peer writes no more to a stream, or (None) creates no more streams."""
+    """The peer writes no more to a stream, or (None) creates no streams."""
 
     stream: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """The peer reads no more from a stream, whose queue is dropped, or (None) accepts no more streams."""
+    """The peer reads no more from a stream, whose queue is dropped, or (None) accepts no streams."""
 
     stream: int | None
 
@@ -72,35 +66,26 @@ class Answered:
     stream: int | None
 
 
-Event = Received | Opened | Closed | Unread | Answered
-
-
-@dataclass(slots=True)
-class Ends:
-    """Which closing packets were sent and received, of a stream or (for new streams) of the connection."""
-
-    close_sent: bool = False
-    close_received: bool = False
-    stop_sent: bool = False
-    stop_received: bool = False
-
-    @property
-    def all(self) -> bool:
-        """Whether both sides have sent both packets, so that the stream is over."""
-        return self.close_sent and self.close_received and self.stop_sent and self.stop_received
+Event = Received | Closed | Unread | Answered
 
 
 @dataclass(slots=True)
 class Stream:
-    """One stream. All counts are bytes."""
+    """One stream. All counts are bytes; of the connection as a whole, which is kept as one, streams to be created."""
 
     credit: int = 0  # that we may still write
     granted: int = 0  # that the peer may still write
-    ends: Ends = field(default_factory=Ends)
     queue: deque[memoryview] = field(default_factory=deque)  # to be written
     queued: int = 0  # sum of the queue
     to_grant: int = 0  # processed by our reader, whose credit is not yet given back
     is_closing: bool = False  # to be closed when its queue is empty
+    sent: set[int] = field(default_factory=set)  # which of CLOSE and STOP_READ we sent
+    came: set[int] = field(default_factory=set)  # and which of them the peer sent
+
+    @property
+    def is_over(self) -> bool:
+        """Whether both sides have sent both closing packets."""
+        return len(self.sent) + len(self.came) == 4
 
 
 def packet(kind: int, stream: int | None, number: int | None = None) -> bytes:
@@ -155,25 +140,16 @@ def pull_packet(data: Buffer, at: int) -> tuple[int, int | None, int | None, int
 
 
 class Multiplexer:
-    """One end of a bymux connection.
+    """One end of a bymux connection. ``streams`` exist from the start, with the credit of each side."""
 
-    ``proactive``: this side opened the connection, and creates streams with even ids. ``streams`` exist from the start,
-    with the credit of each side. ``new_credit`` (bytes): the credit for a new stream that its creator has at once.
-    """
-
-    def __init__(self, *, proactive: bool, streams: Mapping[int, Stream] | None = None, new_credit: int = 0) -> None:
-        self.proactive = proactive
-        self.streams: dict[int, Stream] = dict(streams or {})
-        self.ends = Ends()
-        self.creation_credit = 0
-        self.creation_granted = 0
-        self._new_credit = new_credit
+    def __init__(self, streams: Mapping[int, Stream]) -> None:
+        self.streams = dict(streams)
+        self._whole = Stream()  # The connection: what global packets are about.
         self._head = bytearray()  # the beginning of an incomplete packet
         self._body = 0  # bytes of the present write that have not arrived yet
         self._body_of = 0
         self._packets = bytearray()  # for the peer: all packets but writes, which go out as credit allows
         self._to_answer: list[int | None] = []  # streams that the peer closed or stopped reading
-        self._untold: set[int] = set()  # streams that we ended in packets that have not gone out yet
         self._turns: deque[int] = deque()
         self._failed = False
 
@@ -214,53 +190,58 @@ class Multiplexer:
                 self._body -= taken
                 at += taken
                 continue
-            if self._head:
-                before = len(self._head)
-                self._head += view[at : at + MAX_HEADER_BYTES - before]
-                found = pull_packet(self._head, 0)
-                if found is None:
-                    return
-                at += found[3] - before
-                self._head.clear()
-            else:
-                found = pull_packet(view, at)
-                if found is None:
-                    self._head += view[at:]
-                    return
-                at = found[3]
-            kind, stream, number, _ = found
-            if stream is not None:
-                self._take_packet(kind, stream, number or 0, events, pieces)
-            else:
-                self._take_global(kind, number or 0, events)
+            before = len(self._head)
+            self._head += view[at : at + MAX_HEADER_BYTES - before]
+            found = pull_packet(self._head, 0)
+            if found is None:
+                return
+            kind, stream_id, number, end = found
+            at += end - before
+            self._head.clear()
+            if kind in (CLOSE, STOP_READ):
+                _join(pieces, events)
+            self._take_packet(kind, stream_id, number or 0, events)
 
-    def _active(self, stream_id: int) -> Stream:
-        stream = self.streams.get(stream_id)
+    def _take_packet(self, kind: int, stream_id: int | None, number: int, events: list[Event]) -> None:
+        stream = self._whole if stream_id is None else self.streams.get(stream_id)
         if stream is None:
             raise RemoteProtocolError(f"the peer sent a packet for stream {stream_id}, which does not exist")
-        return stream
-
-    def _take_packet(
-        self, kind: int, stream_id: int, number: int, events: list[Event], pieces: dict[int, list[memoryview]]
-    ) -> None:
-        stream = self._active(stream_id)
         if kind == WRITE:
             self._take_write(stream, stream_id, number)
         elif kind == CREDIT:
-            if stream.ends.stop_received:
-                raise RemoteProtocolError(f"the peer gave credit for stream {stream_id} after it stopped reading it")
-            stream.credit = _with_credit(stream.credit, number)
+            if STOP_READ in stream.came:
+                raise RemoteProtocolError(f"the peer gave credit for {_name(stream_id)} after it stopped reading")
+            stream.credit = _with_credit(stream.credit, number, is_finite=stream_id is None)
         elif kind in (PING, PONG):
-            self._take_sign(kind, stream.ends, stream_id, events)
+            self._take_sign(kind, stream, stream_id, events)
+        elif kind in stream.came:
+            raise RemoteProtocolError(f"the peer sent a second Close or StopRead for {_name(stream_id)}")
         else:
-            _join(pieces, events)
-            self._take_end(kind, stream.ends, stream_id, events)
-            if kind == STOP_READ:
-                stream.queue.clear()
-                stream.queued = 0
+            self._take_end(kind, stream, stream_id, events)
 
-    def _take_write(self, stream: Stream, stream_id: int, size: int) -> None:
-        if stream.ends.close_received:
+    def _take_sign(self, kind: int, stream: Stream, stream_id: int | None, events: list[Event]) -> None:
+        """Take a ping or pong."""
+        if len(stream.came) == 2:
+            raise RemoteProtocolError("the peer sent a ping or pong after both of its ends were closed")
+        if kind == PONG:
+            events.append(Answered(stream_id))
+        elif len(stream.sent) < 2 and len(self._packets) < _MOST_ANSWERS:
+            self._packets += packet(PONG, stream_id)
+
+    def _take_end(self, kind: int, stream: Stream, stream_id: int | None, events: list[Event]) -> None:
+        """Take a Close or StopRead."""
+        stream.came.add(kind)
+        events.append(Closed(stream_id) if kind == CLOSE else Unread(stream_id))
+        if kind == STOP_READ:
+            stream.queue.clear()
+            stream.queued = 0
+        if stream_id not in self._to_answer:
+            self._to_answer.append(stream_id)
+
+    def _take_write(self, stream: Stream, stream_id: int | None, size: int) -> None:
+        if stream_id is None:
+            raise RemoteProtocolError("the peer created a stream without credit for it")
+        if CLOSE in stream.came:
             raise RemoteProtocolError(f"the peer wrote to stream {stream_id} after closing it")
         if stream.granted != INFINITE:
             if size > stream.granted:
@@ -270,99 +251,42 @@ class Multiplexer:
             stream.granted -= size
         self._body, self._body_of = size, stream_id
 
-    def _take_global(self, kind: int, number: int, events: list[Event]) -> None:
-        if kind == WRITE:
-            self._take_creation(number)
-            events.append(Opened(number))
-        elif kind == CREDIT:
-            if self.ends.stop_received:
-                raise RemoteProtocolError("the peer gave credit for new streams after saying that it accepts no more")
-            if self.creation_credit + number > MAX_U64:
-                raise RemoteProtocolError("the peer gave more credit for new streams than 64 bits hold")
-            self.creation_credit += number
-        elif kind in (PING, PONG):
-            self._take_sign(kind, self.ends, None, events)
-        else:
-            self._take_end(kind, self.ends, None, events)
-
-    def _take_creation(self, stream_id: int) -> None:
-        if self.ends.close_received:
-            raise RemoteProtocolError("the peer created a stream after saying that it creates no more")
-        if not self.creation_granted:
-            raise RemoteProtocolError("the peer created a stream without credit for it")
-        if stream_id % 2 != self.proactive:
-            raise RemoteProtocolError(f"the peer created stream {stream_id}, but such ids belong to this side")
-        if stream_id in self.streams or stream_id in self._untold:
-            raise RemoteProtocolError(f"the peer created stream {stream_id}, which exists already")
-        self.creation_granted -= 1
-        self.streams[stream_id] = Stream(granted=self._new_credit)
-
-    def _take_sign(self, kind: int, ends: Ends, stream_id: int | None, events: list[Event]) -> None:
-        if ends.close_received and ends.stop_received:
-            raise RemoteProtocolError("the peer sent a ping or pong after both of its ends were closed")
-        if kind == PONG:
-            events.append(Answered(stream_id))
-        else:
-            self._answer(ends, stream_id)
-
-    def _answer(self, ends: Ends, stream_id: int | None) -> None:
-        if not (ends.close_sent and ends.stop_sent) and len(self._packets) < _MOST_ANSWERS:
-            self._packets += packet(PONG, stream_id)
-
-    def _take_end(self, kind: int, ends: Ends, stream_id: int | None, events: list[Event]) -> None:
-        """Take a Close or StopRead."""
-        if kind == CLOSE:
-            if ends.close_received:
-                raise RemoteProtocolError("the peer sent a second Close")
-            ends.close_received = True
-            events.append(Closed(stream_id))
-        else:
-            if ends.stop_received:
-                raise RemoteProtocolError("the peer sent a second StopRead")
-            ends.stop_received = True
-            events.append(Unread(stream_id))
-        if stream_id not in self._to_answer:
-            self._to_answer.append(stream_id)
-
     def _answer_ends(self) -> None:
         """Answer the peer's Close and StopRead with their counterparts, our own Close first."""
         for stream_id in self._to_answer:
-            ends = self.ends if stream_id is None else self.streams[stream_id].ends
-            if ends.stop_received and not ends.close_sent:
-                ends.close_sent = True
+            came = self._at(stream_id).came
+            if STOP_READ in came:
                 self._say_end(CLOSE, stream_id)
-            if ends.close_received and not ends.stop_sent:
-                ends.stop_sent = True
+            if CLOSE in came:
                 self._say_end(STOP_READ, stream_id)
-            if stream_id is not None:
-                self._forget_ended(stream_id)
         self._to_answer.clear()
 
     def _say_end(self, kind: int, stream_id: int | None) -> None:
-        self._packets += packet(kind, stream_id)
-        if stream_id is not None:
-            self._untold.add(stream_id)
-
-    def _forget_ended(self, stream_id: int) -> None:
-        if self.streams[stream_id].ends.all:
+        """Send a Close or StopRead, unless it was sent; and forget the stream once it is over."""
+        stream = self._whole if stream_id is None else self.streams.get(stream_id)
+        if stream is not None and kind not in stream.sent:
+            stream.sent.add(kind)
+            self._packets += packet(kind, stream_id)
+        if stream_id is not None and stream is not None and stream.is_over:
             del self.streams[stream_id]
 
     # -- out ---------------------------------------------------------------------------------------------------
 
-    def _own(self, stream_id: int) -> Stream:
-        stream = self.streams.get(stream_id)
-        if stream is None:
+    def _at(self, stream_id: int | None) -> Stream:
+        if stream_id is None:
+            return self._whole
+        if stream_id not in self.streams:
             raise LocalProtocolError(f"stream {stream_id} does not exist")
-        return stream
+        return self.streams[stream_id]
 
     def write(self, stream_id: int, data: Buffer) -> None:
         """Queue bytes for a stream; they go out as credit and turns allow. Dropped if the peer has stopped reading.
 
         ``LocalProtocolError`` if the stream does not exist or is closed.
         """
-        stream = self._own(stream_id)
-        if stream.is_closing or stream.ends.close_sent:
-            if stream.ends.stop_received:
+        stream = self._at(stream_id)
+        if stream.is_closing or CLOSE in stream.sent:
+            if STOP_READ in stream.came:
                 return
             raise LocalProtocolError(f"stream {stream_id} is closed for writing")
         if data:
@@ -379,12 +303,12 @@ class Multiplexer:
     def room(self, stream_id: int) -> int:
         """The number of bytes that could still be written without waiting for credit; 0 if it does not exist."""
         stream = self.streams.get(stream_id)
-        return 0 if stream is None or stream.ends.close_sent else max(0, stream.credit - stream.queued)
+        return 0 if stream is None or CLOSE in stream.sent else max(0, stream.credit - stream.queued)
 
     def grant(self, stream_id: int, amount: int) -> None:
         """Give the peer credit for ``amount`` more bytes, or ``INFINITE``, which cannot be taken back."""
-        stream = self._own(stream_id)
-        if stream.ends.stop_sent:
+        stream = self._at(stream_id)
+        if STOP_READ in stream.sent:
             raise LocalProtocolError(f"cannot give credit for stream {stream_id}: this side stopped reading it")
         if amount == INFINITE:
             stream.granted, number = INFINITE, 0
@@ -397,34 +321,16 @@ class Multiplexer:
     def consumed(self, stream_id: int, amount: int) -> None:
         """Report that ``amount`` received bytes are processed; their credit goes back as the module says."""
         stream = self.streams.get(stream_id)
-        if stream is None or stream.ends.stop_sent or stream.granted == INFINITE:
+        if stream is None or STOP_READ in stream.sent or stream.granted == INFINITE:
             return
         stream.to_grant += amount
         if stream.to_grant >= max(1, stream.granted):
             self.grant(stream_id, stream.to_grant)
             stream.to_grant = 0
 
-    def create(self, stream_id: int) -> None:
-        """Create a stream; ``LocalProtocolError`` without credit for it, or if the id is not ours to use."""
-        if self.ends.close_sent or not self.creation_credit:
-            raise LocalProtocolError("cannot create a stream: the peer has given no credit for it")
-        if stream_id % 2 == self.proactive or stream_id in self.streams:
-            raise LocalProtocolError(f"cannot create stream {stream_id}: the id is in use or belongs to the peer")
-        self.creation_credit -= 1
-        self.streams[stream_id] = Stream(credit=self._new_credit)
-        self._packets += packet(WRITE, None, stream_id)
-
-    def grant_creation(self, amount: int) -> None:
-        """Let the peer create ``amount`` more streams."""
-        if self.ends.stop_sent or self.creation_granted + amount > MAX_U64:
-            raise LocalProtocolError(f"cannot give credit for {amount} new streams on top of {self.creation_granted}")
-        self.creation_granted += amount
-        self._packets += packet(CREDIT, None, amount)
-
     def may_ping(self, stream_id: int | None = None) -> bool:
         """Whether a ping is allowed: not once we have both closed and stopped reading, as no answer would come."""
-        stream = self if stream_id is None else self.streams.get(stream_id)
-        return stream is not None and not (stream.ends.close_sent and stream.ends.stop_sent)
+        return (stream_id is None or stream_id in self.streams) and len(self._at(stream_id).sent) < 2
 
     def ping(self, stream_id: int | None = None) -> None:
         """Send a ping, which the peer answers with a pong (``Answered``)."""
@@ -433,30 +339,16 @@ class Multiplexer:
         self._packets += packet(PING, stream_id)
 
     def close(self, stream_id: int | None) -> None:
-        """Write no more to a stream, after its queue is sent; or (None) create no more streams."""
-        if stream_id is None:
-            if not self.ends.close_sent:
-                self.ends.close_sent = True
-                self._packets += packet(CLOSE, None)
-            return
-        self._own(stream_id).is_closing = True
-        self._close_if_empty(stream_id)
-
-    def _close_if_empty(self, stream_id: int) -> None:
-        stream = self.streams[stream_id]
-        if stream.is_closing and not stream.queued and not stream.ends.close_sent:
-            stream.ends.close_sent = True
+        """Write no more to a stream, after its queue is sent; or (None) say that we create no streams."""
+        stream = self._at(stream_id)
+        stream.is_closing = True
+        if not stream.queued:
             self._say_end(CLOSE, stream_id)
-            self._forget_ended(stream_id)
 
     def stop_read(self, stream_id: int | None) -> None:
-        """Read no more from a stream, or (None) accept no more streams."""
-        ends = self.ends if stream_id is None else self._own(stream_id).ends
-        if not ends.stop_sent:
-            ends.stop_sent = True
-            self._say_end(STOP_READ, stream_id)
-            if stream_id is not None:
-                self._forget_ended(stream_id)
+        """Read no more from a stream, or (None) say that we accept no streams."""
+        self._at(stream_id)
+        self._say_end(STOP_READ, stream_id)
 
     def data_to_send(self, limit: int = INFINITE) -> bytes:
         """Bytes for the peer, up to about ``limit``. The streams take turns, a packet each, so that none starves."""
@@ -467,7 +359,7 @@ class Multiplexer:
         while self._turns and size < limit and waiting < len(self._turns):
             stream_id = self._turns.popleft()
             stream = self.streams.get(stream_id)
-            if stream is None or not stream.queued or stream.ends.close_sent:
+            if stream is None or not stream.queued or CLOSE in stream.sent:
                 continue
             room = min(PACKET_BYTES, stream.credit, stream.queued)
             if not room:
@@ -481,22 +373,17 @@ class Multiplexer:
                 stream.credit -= room
             stream.queued -= room
             while room:
-                first = stream.queue[0]
+                first = stream.queue.popleft()
                 parts.append(first[:room])
-                if len(first) <= room:
-                    room -= len(first)
-                    stream.queue.popleft()
-                else:
-                    stream.queue[0] = first[room:]
-                    room = 0
+                if len(first) > room:
+                    stream.queue.appendleft(first[room:])
+                room -= min(room, len(first))
             if stream.queued:
                 self._turns.append(stream_id)
-            else:
-                self._close_if_empty(stream_id)
-        if self._packets:  # a stream was closed
-            parts.append(bytes(self._packets))
-            self._packets.clear()
-        self._untold.clear()
+            elif stream.is_closing:
+                self._say_end(CLOSE, stream_id)
+        parts.append(bytes(self._packets))  # Closing packets, which go behind the bytes of their stream.
+        self._packets.clear()
         return b"".join(parts)
 
 
@@ -505,15 +392,20 @@ class Multiplexer:
 _MOST_ANSWERS = 4096
 
 
+def _name(stream_id: int | None) -> str:
+    return "new streams" if stream_id is None else f"stream {stream_id}"
+
+
 def _join(pieces: dict[int, list[memoryview]], events: list[Event]) -> None:
     """Turn received pieces into one event for each stream, the lowest id first, so that the order is predictable."""
     events += [Received(stream_id, b"".join(pieces[stream_id])) for stream_id in sorted(pieces)]
     pieces.clear()
 
 
-def _with_credit(credit: int, amount: int) -> int:
-    if not amount:
+def _with_credit(credit: int, amount: int, *, is_finite: bool) -> int:
+    """Credit with some more. 0 stands for infinite credit, except for that to create streams."""
+    if not amount and not is_finite:
         return INFINITE
-    if credit == INFINITE or credit + amount > INFINITE:
+    if (credit == INFINITE and not is_finite) or credit + amount > INFINITE:
         raise RemoteProtocolError("more credit than 64 bits hold, or on top of infinite credit")
     return credit + amount

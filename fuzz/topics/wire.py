@@ -9,7 +9,7 @@ from culm.errors import ConfigError, EncodingError, LocalProtocolError, Place, R
 from culm.wire import cbor
 from culm.wire.base62 import decode_base62, encode_base62
 from culm.wire.bymux import INFINITE, WRITE, Event, Multiplexer, Received, Stream, packet, pull_packet
-from culm.wire.lzfoo import LEVELS, Decoder, Encoder, LZFooError, pull_head
+from culm.wire.lzfoo import Decoder, Encoder, LZFooError, pull_head
 from culm.wire.places import log_text, parse_log_or_place, place_text
 from culm.wire.stlv import StlvReader, encode_header
 from fuzz.script import pieces, steps, written
@@ -127,12 +127,12 @@ def _plainly(message: bytes, history: bytearray, size: int) -> bytes | None:
 
 
 def encoder(data: bytes) -> None:
-    """Whatever is encoded, at any level, in any pieces, decodes to itself."""
+    """Whatever is encoded, in any pieces, decodes to itself."""
     head, rest = data[:2].ljust(2, b"\0"), data[2:]
-    level, cut = head[0] % len(LEVELS) + 1, head[1]
-    encoder_, decoder = Encoder(_WINDOW, level), Decoder(_WINDOW)
+    most, cut = head[0] / 100, head[1]
+    encoder_, decoder = Encoder(_WINDOW), Decoder(_WINDOW)
     for text in pieces(rest * (1 + cut % 3), cut * 8):
-        encoded = encoder_.encode_if_smaller(text) if cut % 2 else encoder_.encode(text)
+        encoded = encoder_.encode_if_smaller(text, most)
         if encoded is None:
             continue
         decoder.begin(len(text))
@@ -217,7 +217,7 @@ def _said() -> bytes:
 def _compressed() -> bytes:
     """The same text twice, as two messages of one encoder's first."""
     text = b"bamboo, reed and cane; " * 20
-    message = len(text).to_bytes(2, "big") + b"\0" + Encoder(_WINDOW, 9).encode(text)
+    message = len(text).to_bytes(2, "big") + b"\0" + (Encoder(_WINDOW).encode_if_smaller(text) or b"")
     return message + message
 
 
@@ -233,7 +233,7 @@ TARGETS = (
     Target("wire.stlv", stlv, (EncodingError,), (encode_header(1, 5) + b"12345" + encode_header(8, 300) + bytes(300),)),
     Target("wire.cbor", heads, (EncodingError,), (_ITEMS,), share=0.5),
     Target("wire.lzfoo", lzfoo, (EncodingError,), (_compressed(),)),
-    Target("wire.encoder", encoder, (), (b"\x04\x10" + b"bamboo " * 30, b"\x08\x07" + bytes(500)), share=0.5),
+    Target("wire.encoder", encoder, (), (b"\xff\x10" + b"bamboo " * 30, b"\x5a\x07" + bytes(500)), share=0.5),
     Target("wire.bymux", bymux, (RemoteProtocolError,), (_SCRIPT,)),
     Target("wire.split", split, (), (b"\x01" + _said(), b"\x05" + _said())),
 )

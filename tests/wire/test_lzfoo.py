@@ -5,6 +5,7 @@ Specification: docs/specs/proposals.md, "LZFoo", "LZFoo messages".
 
 from __future__ import annotations
 
+import math
 import random
 import tracemalloc
 from contextlib import suppress
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from culm.wire.lzfoo import LEVELS, PIECE_BYTES, Decoder, Encoder, LZFooError
+from culm.wire.lzfoo import PIECE_BYTES, Decoder, Encoder, LZFooError
 
 TEXTS = st.one_of(
     st.binary(max_size=300),
@@ -97,28 +98,33 @@ def test_no_window() -> None:
         Decoder(0).begin(3)
 
 
+def encoded(encoder: Encoder, data: bytes) -> bytes:
+    """A message, whatever its size."""
+    message = encoder.encode_if_smaller(data, math.inf)
+    assert message is not None
+    return message
+
+
 def test_lengths() -> None:
     """T60: tags and lengths of literals and copies."""
     for size, head in ((119, "77"), (120, "7878"), (300, "79012c")):
-        assert Encoder(1000).encode(random.Random(1).randbytes(size)).hex().startswith(head)
+        assert encoded(Encoder(1000), random.Random(1).randbytes(size)).hex().startswith(head)
     for size, text in ((119, "f705"), (120, "f87805"), (300, "f9012c05")):
-        assert Encoder(1000, 9).encode(b"abcde" * 100)[:6] == b"\x05abcde"
+        assert encoded(Encoder(1000), b"abcde" * 100)[:6] == b"\x05abcde"
         assert decode(Decoder(300), 5 + size, b"\x05abcde" + bytes.fromhex(text)) == (b"abcde" * 100)[: 5 + size]
     assert decode(Decoder(300), 600, b"\x79\x01\x2c" + b"x" * 300 + bytes.fromhex("f9012cf9012c")) == b"x" * 600
 
 
-@given(
-    texts=st.lists(TEXTS, max_size=12), window=st.sampled_from([1, 5, 64, 1000, 65536]), level=st.sampled_from(LEVELS)
-)
+@given(texts=st.lists(TEXTS, max_size=12), window=st.sampled_from([1, 5, 64, 1000, 65536]))
 @settings(deadline=None, max_examples=150)
-def test_round_trips(texts: list[bytes], window: int, level: int) -> None:
-    """Any messages come back, whatever the window and the level; some of them not sent in the end."""
-    encoder, decoder = Encoder(window, level), Decoder(window)
+def test_round_trips(texts: list[bytes], window: int) -> None:
+    """Any messages come back, whatever the window; some of them not sent in the end."""
+    encoder, decoder = Encoder(window), Decoder(window)
     rng = random.Random(len(texts))
     for text in texts:
-        encoded = encoder.encode_if_smaller(text) if rng.random() < 0.5 else encoder.encode(text)
-        if encoded is not None:
-            assert decode(decoder, len(text), encoded, rng.choice((None, 1, 7))) == text
+        message = encoder.encode_if_smaller(text, rng.choice((0.9, math.inf)))
+        if message is not None:
+            assert decode(decoder, len(text), message, rng.choice((None, 1, 7))) == text
 
 
 @given(data=st.binary(max_size=80), size=st.integers(0, 200), window=st.sampled_from([1, 10, 100]))
@@ -131,20 +137,34 @@ def test_any_bytes(data: bytes, size: int, window: int) -> None:
 
 @pytest.mark.slow
 def test_long_texts() -> None:
-    """A text of many windows comes back, and what repeats takes less room, at every level."""
+    """A text of many windows comes back, and what repeats takes less room."""
     rng = random.Random(2)
     words = [rng.randbytes(rng.randint(3, 12)).hex().encode() for _ in range(300)]
     text = b" ".join(rng.choice(words) for _ in range(20_000))
-    for level in LEVELS:
-        encoder, decoder = Encoder(20_000, level), Decoder(20_000)
-        total = 0
-        for at in range(0, len(text), 5000):
-            piece = text[at : at + 5000]
-            encoded = encoder.encode(piece)
-            total += len(encoded)
-            assert decode(decoder, len(piece), encoded) == piece
-        assert total < 0.95 * len(text)
-        assert len(encoder._last) < 60_000
+    encoder, decoder = Encoder(20_000), Decoder(20_000)
+    total = 0
+    for at in range(0, len(text), 5000):
+        piece = text[at : at + 5000]
+        message = encoded(encoder, piece)
+        total += len(message)
+        assert decode(decoder, len(piece), message) == piece
+    assert total < 0.95 * len(text)
+
+
+@pytest.mark.slow
+def test_places_are_forgotten() -> None:
+    """An encoder keeps no more than a window's worth of places, however much it has encoded."""
+    rng = random.Random(3)
+    encoder = Encoder(20_000)
+    encoder.encode_if_smaller(rng.randbytes(100_000), math.inf)
+    tracemalloc.start()
+    try:
+        for _ in range(200):
+            encoder.encode_if_smaller(rng.randbytes(20_000), math.inf)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 8_000_000
 
 
 def test_a_bomb() -> None:
@@ -162,13 +182,6 @@ def test_a_bomb() -> None:
     assert peak < 2_000_000
     with pytest.raises(LZFooError):
         decode(Decoder(65536), 100, b"\x7f" + b"\x7f" * 8)
-
-
-@pytest.mark.parametrize("level", [0, 10])
-def test_levels(level: int) -> None:
-    """There are nine levels."""
-    with pytest.raises(ValueError, match="level"):
-        Encoder(100, level)
 
 
 @pytest.mark.parametrize("cut", [18, 19, 20, 40, 100])

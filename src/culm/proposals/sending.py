@@ -18,7 +18,6 @@ from culm.types import Log
 from culm.wire.lzfoo import Encoder
 
 _LEAST_PIECE = 4096  # Bytes of a payload that a turn sends at least, because each piece has a head and a turn its cost.
-_LEVEL = 5  # Of compression, 1 (fast) to 9 (small): in the middle, since a node serves many peers at once.
 _LEAST_COMPRESSED = 16  # Bytes of a payload that are worth compressing: shorter ones grow by the longer head.
 
 
@@ -48,7 +47,7 @@ class Sender:
         """Modes and windows are known: items may be sent."""
         self._modes = modes
         if modes.send_window:
-            self._encoder = Encoder(modes.send_window, _LEVEL)
+            self._encoder = Encoder(modes.send_window)
 
     # -- turns -------------------------------------------------------------------------------------------------
 

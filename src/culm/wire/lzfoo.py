@@ -15,19 +15,17 @@ Both sides must agree on the history to the byte, so a message that was encoded 
 (``Encoder.encode_if_smaller``).
 
 The decoder takes bytes from a peer. A few bytes can claim an output of 2^64, so the decoder hands out its output in
-pieces of bounded size and keeps no more than the window. The encoder remembers in dictionaries where each short string
-was seen last. They are only hints: before a copy is written, the bytes themselves are compared.
+pieces of bounded size and keeps no more than the window. The encoder remembers in a dictionary where each short string
+was seen last. Its places are only hints: before a copy is written, the bytes themselves are compared.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from culm.bamboo import encode_varu64
 from culm.errors import EncodingError
 from culm.types import Buffer
 
 PIECE_BYTES = 64 * 1024  # Bytes of output handed out at a time, so that a short message cannot fill the memory.
-LEVELS = range(1, 10)
 _SHORT = 120  # shorter lengths fit into the tag
 _COPY = 0x80
 _SHORT_NUMBER = 247  # the greatest VarU64 of one byte
@@ -198,132 +196,77 @@ class Decoder:
 # -- encoding ----------------------------------------------------------------------------------------------------
 
 
-class _Level(NamedTuple):
-    """How hard to search for copies.
-
-    ``key``: bytes that have to agree before a copy is considered. ``patience``: failed searches after which every
-    second byte is skipped (twice as many: two of three, and so on), because data that does not compress should cost
-    little. ``depth``: earlier places that are tried. ``stride``: of copied bytes, one in so many is remembered.
-    """
-
-    key: int
-    patience: int
-    depth: int
-    stride: int
-
-
-_LEVELS = {
-    1: _Level(16, 16, 1, 16),
-    2: _Level(12, 24, 1, 12),
-    3: _Level(10, 32, 1, 8),
-    4: _Level(8, 48, 1, 8),
-    5: _Level(8, 64, 1, 4),
-    6: _Level(8, 128, 4, 2),
-    7: _Level(6, 256, 8, 2),
-    8: _Level(6, 512, 16, 1),
-    9: _Level(6, 1 << 30, 64, 1),
-}
+_KEY_BYTES = 8  # Bytes that have to agree before a copy is considered: with fewer, most copies would gain nothing.
+# Failed searches after which every second byte is skipped (twice as many: two of three, and so on), because data that
+# does not compress should cost little.
+_PATIENCE = 64
+_STRIDE = 4  # Of copied bytes, one in so many is remembered: a place inside a copy is rarely the best to copy from.
 # Places remembered beyond the size of the window before old ones are dropped. Dropping reads the whole dictionary, so
 # it must not happen for every message.
 _MOST_KEPT = 1024
 
 
 class Encoder:
-    """Encodes messages that share a history of ``window`` bytes; ``level`` from 1 (fast) to 9 (small)."""
+    """Encodes messages that share a history of ``window`` bytes."""
 
-    def __init__(self, window: int, level: int = 5) -> None:
-        if level not in LEVELS:
-            raise ValueError(f"level {level} does not exist; expected {LEVELS[0]} to {LEVELS[-1]}")
-        self.window = window
-        self._level = _LEVELS[level]
+    def __init__(self, window: int) -> None:
+        self._window = window
         self._history = b""
         self._base = 0  # how many bytes came before the history
         self._last: dict[bytes, int] = {}  # the last place of each key
-        self._older: dict[int, int] = {}  # the place before of the same key
-
-    def encode(self, data: Buffer) -> bytes:
-        """A message that decodes to ``data``. It must be sent, because the history now includes it."""
-        encoded, text = self._elements(bytes(data))
-        self._keep(text)
-        return encoded
 
     def encode_if_smaller(self, data: Buffer, most: float = 0.9) -> bytes | None:
-        """The message if it has at most ``most`` (a fraction) of the size of ``data``; else None, and no change."""
+        """A message that decodes to ``data``, if it has at most ``most`` (a fraction) of its size; else None.
+
+        It must be sent, because the history now includes it. With None nothing has changed.
+        """
         encoded, text = self._elements(bytes(data))
         if len(encoded) > most * len(data):
             return None
-        self._keep(text)
-        return encoded
-
-    def _keep(self, text: bytes) -> None:
-        dropped = max(0, len(text) - self.window)
+        dropped = max(0, len(text) - self._window)
         self._history = text[dropped:]
         self._base += dropped
-        if len(self._last) > self.window + _MOST_KEPT or len(self._older) > self.window + _MOST_KEPT:
+        if len(self._last) > self._window + _MOST_KEPT:
             self._last = {key: place for key, place in self._last.items() if place >= self._base}
-            self._older = {place: older for place, older in self._older.items() if older >= self._base}
+        return encoded
 
     def _elements(self, data: bytes) -> tuple[bytes, bytes]:
         """The elements of a message, and the history followed by the message.
 
-        The dictionaries already learn places of this message. That does no harm if it is not sent in the end, because
+        The dictionary already learns places of this message. That does no harm if it is not sent in the end, because
         the bytes at a remembered place are always compared before a copy is written.
         """
-        key_size, patience, depth, stride = self._level
         text = self._history + data
-        base, window, last, older = self._base, self.window, self._last, self._older
+        base, window, last = self._base, self._window, self._last
         at = literal = len(self._history)
         end = len(text)
         out = bytearray()
         misses = 0
-        while at + key_size <= end:
-            key = text[at : at + key_size]
-            place = last.get(key)
+        while at + _KEY_BYTES <= end:
+            key = text[at : at + _KEY_BYTES]
+            start = last.get(key, -1) - base
             last[key] = at + base
-            if place is not None:
-                if depth > 1 and place != at + base:
-                    older[at + base] = place
-                length, start = self._longest(text, at, place, depth)
-                if length:
-                    while at > literal and start and at - start < window and text[at - 1] == text[start - 1]:
-                        at, start, length = at - 1, start - 1, length + 1
-                    if at > literal:
-                        _push_length(out, at - literal, 0)
-                        out += text[literal:at]
-                    _push_length(out, length, _COPY)
-                    out += encode_varu64(at - start)
-                    for inside in range(at + stride, min(at + length, end - key_size + 1), stride):
-                        key = text[inside : inside + key_size]
-                        if depth > 1 and (place := last.get(key)) is not None and place != inside + base:
-                            older[inside + base] = place
-                        last[key] = inside + base
-                    at += length
-                    literal = at
-                    misses = 0
-                    continue
-            misses += 1
-            at += 1 + misses // patience
+            length = _common(text, start, at) if max(0, at - window) <= start < at else 0
+            if length < _KEY_BYTES:
+                misses += 1
+                at += 1 + misses // _PATIENCE
+                continue
+            while at > literal and start and at - start < window and text[at - 1] == text[start - 1]:
+                at, start, length = at - 1, start - 1, length + 1
+            if at > literal:
+                _push_length(out, at - literal, 0)
+                out += text[literal:at]
+            _push_length(out, length, _COPY)
+            out += encode_varu64(at - start)
+            for inside in range(at + _STRIDE, min(at + length, end - _KEY_BYTES + 1), _STRIDE):
+                last[text[inside : inside + _KEY_BYTES]] = inside + base
+            at += length
+            literal = at
+            misses = 0
         if end > literal:
             _push_length(out, end - literal, 0)
             out += text[literal:]
         return bytes(out), text
-
-    def _longest(self, text: bytes, at: int, place: int | None, depth: int) -> tuple[int, int]:
-        """The longest possible copy for ``at``: its length (0: none) and the place that it copies from."""
-        best = found = 0
-        lowest = max(0, at - self.window)
-        key_size = self._level.key
-        while place is not None and depth:
-            start = place - self._base
-            if start < lowest:
-                break
-            if start < at:
-                length = _common(text, start, at)
-                if length >= key_size and length > best:
-                    best, found = length, start
-            place = self._older.get(place)
-            depth -= 1
-        return best, found
 
 
 def _common(text: bytes, one: int, other: int) -> int:

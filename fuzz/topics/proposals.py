@@ -21,11 +21,9 @@ from culm.proposals import (
     Proposal,
     Setup,
     Wish,
-    pull_control,
-    pull_data,
-    push_control,
-    push_data,
 )
+from culm.proposals.control import pull_control, push_control
+from culm.proposals.data import pull_data, push_data
 from culm.proposals.messages import Grant, Metadata
 from culm.testing import build_log
 from culm.testing.memory import MemoryStore

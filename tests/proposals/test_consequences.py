@@ -26,8 +26,8 @@ from culm.proposals import (
     PayloadReceived,
     Proposal,
     Setup,
-    push_data,
 )
+from culm.proposals.data import push_data
 from culm.proposals.messages import (
     Apology,
     Grant,
@@ -271,7 +271,7 @@ def test_a_fork_is_shown_behind_what_the_peer_told() -> None:
     pair.run()
     (cancelled,) = [event for event in other.events if isinstance(event, Cancelled)]
     assert cancelled.cancel.code is Code.FORKED
-    assert {LOG.entries[1], OTHER_2} == set(cancelled.entries)
+    assert {LOG.entries[1], OTHER_2} == set(cancelled.cancel.entries)
 
 
 @pytest.mark.parametrize("known", [1, 2, None])

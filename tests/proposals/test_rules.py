@@ -23,9 +23,9 @@ from culm.proposals import (
     Code,
     Eagerness,
     Wish,
-    push_control,
-    push_data,
 )
+from culm.proposals.control import push_control
+from culm.proposals.data import push_data
 from culm.proposals.messages import (
     Apology,
     Compressed,

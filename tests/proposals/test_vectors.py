@@ -24,18 +24,13 @@ from culm.proposals import (
     Connection,
     Eagerness,
     Limits,
-    Modes,
     Offered,
     Proposal,
-    Sequence,
     Setup,
     Wish,
-    is_self_contained,
-    pull_control,
-    pull_data,
-    push_control,
-    push_data,
 )
+from culm.proposals.control import pull_control, push_control
+from culm.proposals.data import pull_data, push_data
 from culm.proposals.messages import (
     Apology,
     Compressed,
@@ -49,6 +44,8 @@ from culm.proposals.messages import (
     Switch,
     Why,
 )
+from culm.proposals.sequence import Sequence, is_self_contained
+from culm.proposals.setup import Modes
 from culm.testing.memory import MemoryStore
 from tests.proposals.examples import H1, H3, KEY, LOG, OTHER_1, OTHER_2, store_of
 

@@ -15,10 +15,9 @@ from culm.proposals import (
     PayloadReceived,
     Proposal,
     Setup,
-    pull_control,
-    push_control,
-    push_data,
 )
+from culm.proposals.control import pull_control, push_control
+from culm.proposals.data import push_data
 from culm.proposals.messages import (
     Grant,
     Metadata,

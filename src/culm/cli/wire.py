@@ -21,7 +21,8 @@ from culm.errors import ConfigError, EncodingError, RemoteProtocolError
 from culm.intervals.codec import pull_message
 from culm.intervals.messages import Eager
 from culm.negentropy.codec import ID_BYTES, INFINITY, VERSION, VERSIONS, MalformedMessage, Mode, read_ranges
-from culm.proposals import pull_control, pull_data
+from culm.proposals.control import pull_control
+from culm.proposals.data import pull_data
 from culm.proposals.messages import Compressed, Raw
 from culm.wire.bymux import WRITE, pull_packet
 from culm.wire.lzfoo import pull_head

@@ -5,8 +5,6 @@
 
 from culm.proposals.checks import can_rebuild
 from culm.proposals.connection import Connection
-from culm.proposals.control import pull_control, push_control
-from culm.proposals.data import pull_data, push_data
 from culm.proposals.endpoint import Endpoint
 from culm.proposals.events import (
     Cancelled,
@@ -23,8 +21,7 @@ from culm.proposals.events import (
 )
 from culm.proposals.limits import SMALL, Limits
 from culm.proposals.messages import EVERYTHING, NOTHING, Adjust, Cancel, Code, Eagerness, Proposal, Wish
-from culm.proposals.sequence import Item, Sequence, is_self_contained
-from culm.proposals.setup import Modes, Setup
+from culm.proposals.setup import Setup
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 __all__ = [
@@ -43,25 +40,17 @@ __all__ = [
     "EntryReceived",
     "Event",
     "Freed",
-    "Item",
     "Limits",
     "Lost",
-    "Modes",
     "Noticed",
     "Offered",
     "PayloadFailed",
     "PayloadReceived",
     "Proposal",
     "Refused",
-    "Sequence",
     "Setup",
     "Skipped",
     "Unverifiable",
     "Wish",
     "can_rebuild",
-    "is_self_contained",
-    "pull_control",
-    "pull_data",
-    "push_control",
-    "push_data",
 ]

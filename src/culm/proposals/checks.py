@@ -66,11 +66,11 @@ def _entry(source: Source, log: Log, seq: int) -> Entry | None:
     return None if kept is None else kept.entry
 
 
-def check_cancel(proposal: Proposal, cancel: Cancel) -> tuple[Entry, ...]:
-    """The entries of a cancellation. ``RemoteProtocolError`` if they do not show what they are to show."""
+def check_cancel(proposal: Proposal, cancel: Cancel) -> None:
+    """``RemoteProtocolError`` if the entries of a cancellation do not show what they are to show."""
     entries = cancel.entries
     if not entries:
-        return ()
+        return
     if any(entry.log != proposal.log for entry in entries) or not all(are_authentic(entries)):
         raise RemoteProtocolError("the peer cancelled with entries of another log, or with a bad signature")
     if cancel.code is Code.HASH_DIFFERS:
@@ -78,4 +78,3 @@ def check_cancel(proposal: Proposal, cancel: Cancel) -> tuple[Entry, ...]:
             raise RemoteProtocolError("the peer cancelled because of a hash, with an entry that has the expected hash")
     elif ForkProof.of(*entries) is None:
         raise RemoteProtocolError("the peer cancelled because of a fork, with entries that agree")
-    return entries

@@ -8,23 +8,12 @@
     proposal = [1 e e f o p s m] id author log_id start [lower] least greatest [hash] [limit] [end upper] [offset]
 """
 
-from collections.abc import Iterable
-
 from culm.bamboo import Entry, encode_varu64
 from culm.bamboo.entry import MAX_ENTRY_BYTES
 from culm.bamboo.varu64 import decode_any_varu64
 from culm.bamboo.yamf import decode_yamf
 from culm.errors import EncodingError, Truncated
-from culm.proposals.messages import (
-    Adjust,
-    Cancel,
-    Code,
-    ControlMessage,
-    Eagerness,
-    Grant,
-    Proposal,
-    Wish,
-)
+from culm.proposals.messages import Adjust, Cancel, Code, ControlMessage, Eagerness, Grant, Proposal, Wish
 from culm.types import Buffer
 
 MAX_CONTROL_MESSAGE = 10 + 2 * MAX_ENTRY_BYTES
@@ -56,11 +45,12 @@ def push_control(message: ControlMessage) -> bytes:
     """The bytes of a message."""
     match message:
         case Grant(amount):
-            return b"\x00" + encode_varu64(amount)
+            return _joined(0, amount)
         case Adjust():
             return _push_adjust(message)
-        case Cancel():
-            return _push_cancel(message)
+        case Cancel(proposal, code, entries, seq):
+            last = seq if code is Code.END_OF_LOG else None
+            return _joined(code, proposal, last, *(entry.encoded for entry in entries))
         case Proposal():
             return _push_proposal(message)
 
@@ -103,16 +93,19 @@ class _Reader:
         return Eagerness(wish, self.number() if wish is Wish.LIMITED else 0)
 
 
-def _joined(parts: Iterable[bytes | None]) -> bytes:
-    return b"".join(part for part in parts if part is not None)
+def _joined(first: int, *fields: int | bytes | None) -> bytes:
+    """A message: its first byte, then the fields that it has."""
+    parts = (encode_varu64(field) if isinstance(field, int) else field for field in fields if field is not None)
+    return bytes((first,)) + b"".join(parts)
 
 
-def _number(number: int | None) -> bytes | None:
-    return None if number is None else encode_varu64(number)
+def _with_flags(first: int, *flags: bool) -> int:
+    """A first byte with five flags in its lowest bits, the highest of them first."""
+    return first | sum(bit for bit, flag in zip((16, 8, 4, 2, 1), flags, strict=True) if flag)
 
 
-def _limit(eagerness: Eagerness | None) -> bytes | None:
-    return encode_varu64(eagerness.limit) if eagerness is not None and eagerness.wish is Wish.LIMITED else None
+def _limit(eagerness: Eagerness | None) -> int | None:
+    return eagerness.limit if eagerness is not None and eagerness.wish is Wish.LIMITED else None
 
 
 def _pull_adjust(data: Buffer, at: int) -> tuple[Adjust, int]:
@@ -128,17 +121,12 @@ def _pull_adjust(data: Buffer, at: int) -> tuple[Adjust, int]:
 
 
 def _push_adjust(message: Adjust) -> bytes:
-    first = message.may_skip << 4
-    if message.eagerness is not None:
-        first |= message.eagerness.wish << 5
     fields = (message.end, message.upper, message.least, message.greatest)
-    for bit, field in zip((8, 4, 2, 1), fields, strict=True):
-        first |= bit if field is not None else 0
+    first = 0 if message.eagerness is None else message.eagerness.wish << 5
+    first = _with_flags(first, message.may_skip, *(field is not None for field in fields))
     if not first:
         raise ValueError("an adjustment that changes nothing")
-    return _joined(
-        (bytes((first,)), encode_varu64(message.id), _limit(message.eagerness), *(_number(field) for field in fields))
-    )
+    return _joined(first, message.id, _limit(message.eagerness), *fields)
 
 
 def _pull_cancel(data: Buffer, at: int) -> tuple[Cancel, int]:
@@ -155,66 +143,26 @@ def _pull_cancel(data: Buffer, at: int) -> tuple[Cancel, int]:
     return Cancel(proposal, code, entries, seq), reader.at
 
 
-def _push_cancel(message: Cancel) -> bytes:
-    extra = encode_varu64(message.seq) if message.code is Code.END_OF_LOG else b""
-    extra += b"".join(entry.encoded for entry in message.entries)
-    return bytes((message.code,)) + encode_varu64(message.id) + extra
-
-
 def _pull_proposal(data: Buffer, at: int) -> tuple[Proposal, int]:
     first, reader = data[at], _Reader(data, at + 1)
     has_offset = bool(first & 8)
-    proposal = reader.number()
-    author, log_id, start = reader.key(), reader.number(), reader.seq()
+    head = reader.number(), reader.key(), reader.number(), reader.seq()
     lower = None if has_offset else reader.seq()
     least, greatest = reader.number(), reader.number()
     value = reader.hash() if has_offset or lower != 1 else None
     eagerness = reader.eagerness(first >> 5 & 3)
     end, upper = (reader.seq(), reader.seq()) if first & 16 else (None, None)
     offset = reader.number() if has_offset else None
-    return (
-        Proposal(
-            proposal,
-            author,
-            log_id,
-            start,
-            lower,
-            end,
-            upper,
-            value,
-            offset,
-            eagerness,
-            least,
-            greatest,
-            payload_only=bool(first & 4),
-            sparse=bool(first & 2),
-            mandatory=bool(first & 1),
-        ),
-        reader.at,
-    )
+    flags = (bool(first & bit) for bit in (4, 2, 1))
+    return Proposal(*head, lower, end, upper, value, offset, eagerness, least, greatest, *flags), reader.at
 
 
 def _push_proposal(message: Proposal) -> bytes:
-    first = 0x80 | message.eagerness.wish << 5
-    flags = (message.end is not None, message.offset is not None)
-    for bit, flag in zip(
-        (16, 8, 4, 2, 1), (*flags, message.payload_only, message.sparse, message.mandatory), strict=True
-    ):
-        first |= bit if flag else 0
+    has = (message.end is not None, message.offset is not None)
+    wants = (message.payload_only, message.sparse, message.mandatory)
+    first = _with_flags(0x80 | message.eagerness.wish << 5, *has, *wants)
+    what = (message.id, message.author, message.log_id, message.start, message.lower)
+    sizes = (message.least, message.greatest)
     return _joined(
-        (
-            bytes((first,)),
-            encode_varu64(message.id),
-            message.author,
-            encode_varu64(message.log_id),
-            encode_varu64(message.start),
-            _number(message.lower),
-            encode_varu64(message.least),
-            encode_varu64(message.greatest),
-            message.hash,
-            _limit(message.eagerness),
-            _number(message.end),
-            _number(message.upper),
-            _number(message.offset),
-        )
+        first, *what, *sizes, message.hash, _limit(message.eagerness), message.end, message.upper, message.offset
     )

@@ -34,11 +34,21 @@ from culm.proposals.messages import (
 from culm.types import Buffer
 
 MAX_DATA_HEAD = 1 + YAMF_BYTES + 9 + YAMF_BYTES + SIGNATURE_BYTES  # of a message, without bytes of payloads
-_SWITCH, _NOTIFY, _NOTIFY_MANY, _SKIP_BYTES, _RAW, _COMPRESSED, _APOLOGY, _MARKER = 0, 2, 3, 7, 8, 9, 0x10, 0x20
 _METADATA = 0x80
+# All other messages, by their first byte: those that are nothing else, and those that go on with numbers, so many.
+_WHOLE: dict[int, DataMessage] = {0x02: Notify(1), 0x10: Apology(), **{why.value: Skip(why) for why in Why}}
+_WITH_NUMBERS: dict[int, tuple[type[Switch | Notify | SkipBytes | Raw | Compressed | Marker], int]] = {
+    0x00: (Switch, 1),
+    0x03: (Notify, 1),
+    0x07: (SkipBytes, 1),
+    0x08: (Raw, 1),
+    0x09: (Compressed, 2),
+    0x20: (Marker, 1),
+}
+_FIRST = {message: bytes((first,)) for first, (message, _) in _WITH_NUMBERS.items()}
 
 
-def pull_data(data: Buffer, at: int = 0) -> tuple[DataMessage, int]:  # noqa: C901, PLR0911 - one for each
+def pull_data(data: Buffer, at: int = 0) -> tuple[DataMessage, int]:
     """The message at an offset, and the offset behind it: of one with bytes of a payload, behind its head.
 
     ``Truncated`` if it is not all there, ``EncodingError`` if it cannot be one.
@@ -49,32 +59,16 @@ def pull_data(data: Buffer, at: int = 0) -> tuple[DataMessage, int]:  # noqa: C9
     at += 1
     if first in (_METADATA, _METADATA + 1):
         return _pull_metadata(data, at, is_end=first != _METADATA)
-    if first == _RAW:
-        count, at = decode_any_varu64(data, at)
-        return Raw(count), at
-    if first == _SWITCH:
-        proposal, at = decode_any_varu64(data, at)
-        return Switch(proposal), at
-    if first == _NOTIFY:
-        return Notify(1), at
-    if first == _NOTIFY_MANY:
-        count, at = decode_any_varu64(data, at)
-        return Notify(count), at
-    if first in (Why.TOO_SMALL, Why.TOO_LARGE, Why.NOT_AVAILABLE):
-        return Skip(Why(first)), at
-    if first == _SKIP_BYTES:
-        count, at = decode_any_varu64(data, at)
-        return SkipBytes(count), at
-    if first == _COMPRESSED:
-        count, at = decode_any_varu64(data, at)
-        size, at = decode_any_varu64(data, at)
-        return Compressed(count, size), at
-    if first == _APOLOGY:
-        return Apology(), at
-    if first == _MARKER:
-        proposal, at = decode_any_varu64(data, at)
-        return Marker(proposal), at
-    raise EncodingError(f"no message begins with {first:02x}", at - 1)
+    if first in _WHOLE:
+        return _WHOLE[first], at
+    if first not in _WITH_NUMBERS:
+        raise EncodingError(f"no message begins with {first:02x}", at - 1)
+    message, count = _WITH_NUMBERS[first]
+    numbers: list[int] = []
+    for _ in range(count):
+        number, at = decode_any_varu64(data, at)
+        numbers.append(number)
+    return message(*numbers), at
 
 
 def _pull_metadata(data: Buffer, at: int, *, is_end: bool) -> tuple[Metadata, int]:
@@ -92,25 +86,19 @@ def _pull_metadata(data: Buffer, at: int, *, is_end: bool) -> tuple[Metadata, in
     return Metadata(is_end, backlink, size, payload_hash, bytes(data[at:end])), end
 
 
-def push_data(message: DataMessage) -> bytes:  # noqa: PLR0911 - one for each message
+def push_data(message: DataMessage) -> bytes:
     """The bytes of a message; of one with bytes of a payload, its head."""
     match message:
         case Metadata(is_end, backlink, size, payload_hash, signature):
-            first = b"\x81" if is_end else b"\x80"
+            first = bytes((_METADATA | is_end,))
             return b"".join((first, backlink or b"", encode_varu64(size), payload_hash, signature))
-        case Raw(count):
-            return b"\x08" + encode_varu64(count)
-        case Switch(proposal):
-            return b"\x00" + encode_varu64(proposal)
-        case Notify(count):
-            return b"\x02" if count == 1 else b"\x03" + encode_varu64(count)
         case Skip(why):
             return bytes((why,))
-        case SkipBytes(count):
-            return b"\x07" + encode_varu64(count)
-        case Compressed(count, size):
-            return b"\x09" + encode_varu64(count) + encode_varu64(size)
         case Apology():
             return b"\x10"
-        case Marker(proposal):
-            return b"\x20" + encode_varu64(proposal)
+        case Notify(1):
+            return b"\x02"
+        case Compressed(count, size):
+            return b"\x09" + encode_varu64(count) + encode_varu64(size)
+        case Switch(number) | Notify(number) | SkipBytes(number) | Raw(number) | Marker(number):
+            return _FIRST[type(message)] + encode_varu64(number)

@@ -183,7 +183,7 @@ class Endpoint:
     def free(self, exchange: Exchange) -> None:
         """Everything was said of a proposal: forget it."""
         del self.exchanges[exchange.id]
-        self._events.append(Freed(exchange.id, exchange.proposal))
+        self._events.append(Freed(exchange.proposal))
         if not exchange.is_ours:
             self._give_back()
 
@@ -364,10 +364,10 @@ class Endpoint:
             if message.id in self._ids.tombstones:
                 return
             raise RemoteProtocolError(f"the peer cancelled proposal {message.id}, which does not exist")
-        entries = check_cancel(exchange.proposal, message)
+        check_cancel(exchange.proposal, message)
         exchange.advance(Step.CANCELLED, is_peers=True)
         self._ids.settle(self.exchanges)
-        self._events.append(Cancelled(exchange.id, exchange.proposal, message, entries))
+        self._events.append(Cancelled(exchange.proposal, message))
         if not exchange.has(Said.CANCEL_SENT):
             self.cancel_now(exchange, self._reply_to(message, exchange))
         else:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from culm.bamboo import Entry
 from culm.proposals.messages import Cancel, Proposal
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
@@ -38,12 +37,10 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The peer cancelled a proposal. ``entries`` were checked: one that contradicts the hash we expected, or two."""
+    """The peer cancelled a proposal. If there are entries in ``cancel``, they were checked and prove its point."""
 
-    id: int
     proposal: Proposal
     cancel: Cancel
-    entries: tuple[Entry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,6 @@ class Lost:
 class Freed:
     """A proposal is over, and all state of it gone."""
 
-    id: int
     proposal: Proposal
 
 

@@ -20,8 +20,8 @@ from culm.proposals import (
     Proposal,
     Setup,
     Skipped,
-    push_control,
 )
+from culm.proposals.control import push_control
 from culm.proposals.messages import Grant
 from culm.proposals.states import Said
 from culm.ranges import RangeSet, read_range

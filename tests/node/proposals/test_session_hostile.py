@@ -21,9 +21,9 @@ from culm.proposals import (
     Code,
     Proposal,
     Setup,
-    push_control,
-    push_data,
 )
+from culm.proposals.control import push_control
+from culm.proposals.data import push_data
 from culm.proposals.messages import Grant, Marker, Metadata, Raw, Switch
 from culm.store import PayloadState
 from culm.testing.builders import LogBuilder, build_log, tampered

@@ -39,6 +39,7 @@ from culm.node.storage.source import StoreSource
 from culm.proposals import (
     NOTHING,
     Adjust,
+    Cancel,
     Cancelled,
     Code,
     Dropped,
@@ -330,10 +331,10 @@ class Proposer:
                 self._queue(proposal.log)
             case Dropped(proposal):
                 self._forget(proposal.id, proposal.log, again=True)
-            case Cancelled():
-                self._cancelled(event)
-            case Freed(proposal_id, proposal):
-                self._forget(proposal_id, proposal.log, again=False)
+            case Cancelled(proposal, cancel):
+                self._cancelled(proposal, cancel)
+            case Freed(proposal):
+                self._forget(proposal.id, proposal.log, again=False)
             case Skipped(proposal_id, seq, False) if proposal_id in self._connection.exchanges:
                 followed = self._logs.get(self._connection.exchanges[proposal_id].proposal.log)
                 if followed is not None and len(followed.skipped) < _SKIPPED:
@@ -348,14 +349,14 @@ class Proposer:
             case _:
                 pass
 
-    def _cancelled(self, event: Cancelled) -> None:
-        if event.entries:
-            self.proofs.append(self._with_ours(event.proposal, event.entries))
-        followed = self._logs.get(event.proposal.log)
-        if followed is not None and event.cancel.code is Code.RESOURCE_LIMIT and event.id in followed.open:
-            self._put_off.add((followed.log, followed.open[event.id]))
-        if followed is not None and event.cancel.code is Code.END_OF_LOG:
-            followed.end = event.cancel.seq
+    def _cancelled(self, proposal: Proposal, cancel: Cancel) -> None:
+        if cancel.entries:
+            self.proofs.append(self._with_ours(proposal, cancel.entries))
+        followed = self._logs.get(proposal.log)
+        if followed is not None and cancel.code is Code.RESOURCE_LIMIT and proposal.id in followed.open:
+            self._put_off.add((followed.log, followed.open[proposal.id]))
+        if followed is not None and cancel.code is Code.END_OF_LOG:
+            followed.end = cancel.seq
 
     def _with_ours(self, proposal: Proposal, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
         """The entries of a fork proof: the peer's, with ours of the same number if the peer has shown only one."""

@@ -29,6 +29,7 @@ from culm.proposals import (
     Offered,
     PayloadFailed,
     PayloadReceived,
+    Proposal,
     Setup,
     Skipped,
 )
@@ -137,8 +138,8 @@ class ProposalSession(PointToPointSession[Event]):
             case PayloadFailed():
                 self._take(event)
                 self._end_fetching(event.id)
-            case Skipped() | Freed():
-                self._end_fetching(event.id)
+            case Skipped(proposal_id) | Freed(Proposal(proposal_id)):
+                self._end_fetching(proposal_id)
                 self.driver.heard_news()
             case Offered(proposal):
                 self.driver.heard_news()

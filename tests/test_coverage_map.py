@@ -55,7 +55,7 @@ TESTED_IN = {
     "node/status/test_server": "node.status.events node.status.guard node.status.queries node.status.reader",
     "node/test_configuration": "node.config node.settings.kinds node.settings.lines node.settings.reading"
     " node.settings.schema",
-    "proposals/test_consequences": "proposals.exchange proposals.ids proposals.receiving"
+    "proposals/test_consequences": "proposals.exchange proposals.register proposals.receiving"
     " proposals.scope proposals.states",
     "proposals/test_plan_model": "proposals.sequence proposals.wishes",
     "proposals/test_rules": "proposals.bodies proposals.checks proposals.connection proposals.control proposals.data"

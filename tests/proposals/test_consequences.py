@@ -331,7 +331,7 @@ def test_ids_are_free_again() -> None:
     victim.data(meta(1), Marker(0))  # of its use before
     victim.confirms().data(Switch(0), meta(1))
     assert [event.entry.seq for event in victim.events if isinstance(event, EntryReceived)][-1] == 1
-    assert not victim.connection._ids.owed
+    assert not victim.connection.register.owed
 
 
 def test_an_end_that_is_lowered_too_late() -> None:

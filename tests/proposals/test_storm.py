@@ -197,10 +197,10 @@ class Storm:
                         assert side.store.bytes[entry.hash] == log.payloads[entry.hash]
         for side in self.sides:
             assert not side.connection.exchanges
-            assert side.connection.sender.pending == 0
-            assert len(side.connection._ids.tombstones) <= 2 * side.connection.limits.proposals
-            assert not side.connection._ids.early
-            assert not side.connection._ids.owed
+            assert side.connection.register.pending == 0
+            assert len(side.connection.register.tombstones) <= 2 * side.connection.limits.proposals
+            assert not side.connection.register.early
+            assert not side.connection.register.owed
 
     def run(self) -> None:
         """All of it."""

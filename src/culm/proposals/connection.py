@@ -38,17 +38,13 @@ class Connection:
         self._head: bytearray | None = bytearray()  # of the peer's setup, until it is read
         self._setup_sent = False
         self._failed = False
-        self._to_consume = 0
+        self._data_in = 0  # bytes that came on the data channel
+        self._consumed = 0  # those of them that the peer has credit for again
 
     @property
     def is_over(self) -> bool:
         """Whether both channels are ended, in both directions."""
         return not self._mux.streams
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether the connection may end here: nothing lives, and no message is cut off."""
-        return not self.endpoint.exchanges
 
     def receive_data(self, data: Buffer, now: float) -> Iterator[Event]:  # noqa: ARG002 - nothing is timed here
         """Take bytes from the peer (``culm.wire.connection``); all are read before the first event is given."""
@@ -58,7 +54,7 @@ class Connection:
         failure: RemoteProtocolError | None = None
         try:
             if self.has_more and not data:
-                self._go_on(events)
+                events += self.endpoint.go_on()
             else:
                 self._take_all(data, events)
         except RemoteProtocolError as error:
@@ -73,11 +69,6 @@ class Connection:
         """Whether bytes that came decode to more than is dealt with at once (``culm.wire.connection``)."""
         return self.endpoint.receiver.is_held
 
-    def _go_on(self, events: list[Event]) -> None:
-        before = self.endpoint.receiver.unread
-        events += self.endpoint.go_on()
-        self._to_consume += before - self.endpoint.receiver.unread
-
     def _take_all(self, data: Buffer, events: list[Event]) -> None:
         if self._head is not None:
             self._head += data
@@ -90,8 +81,11 @@ class Connection:
         packets, failure = self._mux.receive(data)
         for event in packets:
             match event:
-                case Received(stream, piece):
-                    events += self._take(stream, piece)
+                case Received(stream, piece) if stream == CONTROL:
+                    events += self.endpoint.receive_control(piece)
+                case Received(_, piece):
+                    self._data_in += len(piece)
+                    events += self.endpoint.receive_data(piece)
                 case Answered():
                     self.answers += 1
                 case Closed(int()):
@@ -102,20 +96,11 @@ class Connection:
         if failure is not None:
             raise failure
 
-    def _take(self, stream: int, piece: bytes) -> list[Event]:
-        before = self.endpoint.receiver.unread
-        if stream == CONTROL:
-            events = self.endpoint.receive_control(piece)
-            self._to_consume += before - self.endpoint.receiver.unread
-        else:
-            events = self.endpoint.receive_data(piece)
-            self._to_consume += len(piece) + before - self.endpoint.receiver.unread
-        return events
-
     def refill(self) -> None:
         """Everything that was received is dealt with: let the peer send as much again."""
-        self._mux.consumed(DATA, self._to_consume)
-        self._to_consume = 0
+        dealt_with = self._data_in - self.endpoint.receiver.unread
+        self._mux.consumed(DATA, dealt_with - self._consumed)
+        self._consumed = dealt_with
 
     def ping(self) -> None:
         """Ask for a sign of life, which ``answers`` counts, on anything that the peer has not ended yet."""
@@ -152,7 +137,7 @@ class Connection:
 
     def respond(self, limit: int) -> bool:
         """Write items, as far as the peer takes them now; whether there may be more at once."""
-        room = min(limit, self._mux.room(DATA) - self.endpoint.sender.pending)
+        room = min(limit, self._mux.room(DATA) - self.endpoint.register.pending)
         return room > 0 and self.endpoint.respond(room)
 
     def data_to_send(self, limit: int = UNLIMITED) -> bytes:

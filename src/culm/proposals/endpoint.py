@@ -14,10 +14,9 @@ from dataclasses import replace
 from culm.bamboo import MAX_U64, ForkProof, PayloadHasher
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
 from culm.proposals.checks import check_cancel, objection, what_is_wrong
-from culm.proposals.control import MAX_CONTROL_MESSAGE, pull_control, push_control
-from culm.proposals.events import Cancelled, Confirmed, Dropped, Event, Freed, Offered, Refused
+from culm.proposals.control import MAX_CONTROL_MESSAGE, pull_control
+from culm.proposals.events import Cancelled, Confirmed, Dropped, Event, Offered, Refused
 from culm.proposals.exchange import Exchange
-from culm.proposals.ids import PeerIds
 from culm.proposals.limits import Limits
 from culm.proposals.messages import (
     EVERYTHING,
@@ -30,6 +29,7 @@ from culm.proposals.messages import (
     Proposal,
 )
 from culm.proposals.receiving import Receiver
+from culm.proposals.register import Register
 from culm.proposals.sending import Sender
 from culm.proposals.setup import Modes, Setup
 from culm.proposals.states import Event as Step
@@ -50,28 +50,23 @@ class Endpoint:
     ) -> None:
         self.setup = setup or Setup()
         self.limits = limits or Limits()
-        self.proactive = proactive
-        self.modes: Modes | None = None
-        self.exchanges: dict[int, Exchange] = {}
+        self.register = Register(self.limits.proposals)
+        self.exchanges = self.register.living
+        self.credit = 0  # for proposals of ours
+        self.sender = Sender(source, self.limits, self.register)
+        self.receiver = Receiver(source, self.limits, self.register, self.sender, proactive=proactive)
         self._source = source
+        self._proactive = proactive
+        self._modes: Modes | None = None
         self._next_id = 0 if proactive else 1
         self._failed = False
-        self._events: list[Event] = []
-        self.credit = 0  # for proposals of ours
-        self._ids = PeerIds(self.limits.proposals)
         self._control_in = bytearray()
-        self._control_out = bytearray()
-        self.sender = Sender(source, self.limits, self.exchanges, self.cancel_now)
-        self.receiver = Receiver(
-            source, self.exchanges, self._ids, self.sender, self._events, self, self.limits, proactive=proactive
-        )
-        self._grant(self.limits.proposals)
 
     def peer_setup(self, theirs: Setup) -> None:
         """The peer's setup came: modes and windows are known."""
-        self.modes = Modes.of(self.setup, theirs)
-        self.sender.agree(self.modes)
-        self.receiver.agree(self.modes)
+        self._modes = Modes.of(self.setup, theirs)
+        self.sender.agree(self._modes)
+        self.receiver.agree(self._modes)
 
     # -- what the owner does -----------------------------------------------------------------------------------
 
@@ -101,7 +96,7 @@ class Endpoint:
         self._next_id += 2
         self.credit -= 1
         self.exchanges[proposal.id] = Exchange(proposal, self.limits, is_ours=True, begun=begun)
-        self._say(proposal)
+        self.register.say(proposal)
         return proposal.id
 
     def is_offered(self, proposal_id: int) -> bool:
@@ -131,7 +126,7 @@ class Endpoint:
         message = Adjust(proposal_id, eagerness, may_skip, end, upper, least, greatest)
         self._adjust(exchange, message, Step.CONFIRM)
         self.sender.queue(exchange)
-        self._ids.settle(self.exchanges)
+        self.register.settle()
 
     def adjust(self, message: Adjust) -> None:
         """Change what we want of a proposal. Its end and upper pool can be lowered in a confirmation only."""
@@ -152,45 +147,13 @@ class Endpoint:
         if (problem := exchange.ours.adjust(message)) is not None:
             raise LocalProtocolError(problem)
         exchange.lower(message)
-        self._say(message)
+        self.register.say(message)
 
     def cancel(self, proposal_id: int, code: Code = Code.DO_NOT_RETRY) -> None:
         """Cancel a proposal; nothing happens if we have."""
         exchange = self._exchange(proposal_id)
         if not exchange.has(Said.CANCEL_SENT):
-            self.cancel_now(exchange, Cancel(proposal_id, code))
-
-    def cancel_now(self, exchange: Exchange, message: Cancel) -> None:
-        """Cancel a proposal that was not cancelled by us, with a message of any kind."""
-        exchange.advance(Step.CANCEL, is_peers=False)
-        self._say(message)
-        self._mark(exchange)
-        self._ids.settle(self.exchanges)
-
-    def _mark(self, exchange: Exchange) -> None:
-        """Send the marker, if it is time for it; and forget the proposal if everything was said.
-
-        The marker of a proposal of ours waits for the peer's answer: the data channel may overtake the control channel,
-        and the peer is to know the id when the marker arrives.
-        """
-        answered = not exchange.is_ours or exchange.has(Said.ANSWERED)
-        if exchange.has(Said.CANCEL_SENT) and not exchange.has(Said.MARKER_SENT) and answered:
-            exchange.advance(Step.MARK, is_peers=False)
-            self.sender.mark(exchange)
-        if exchange.is_over:
-            self.free(exchange)
-
-    def free(self, exchange: Exchange) -> None:
-        """Everything was said of a proposal: forget it."""
-        del self.exchanges[exchange.id]
-        self._events.append(Freed(exchange.proposal))
-        if not exchange.is_ours:
-            self._give_back()
-
-    def _give_back(self) -> None:
-        amount = self._ids.give_back()
-        if amount:
-            self._grant(amount)
+            self.register.cancel(exchange, Cancel(proposal_id, code))
 
     def _exchange(self, proposal_id: int) -> Exchange:
         exchange = self.exchanges.get(proposal_id)
@@ -198,18 +161,9 @@ class Endpoint:
             raise LocalProtocolError(f"proposal {proposal_id} is over, or was never made")
         return exchange
 
-    def _say(self, message: ControlMessage) -> None:
-        self._control_out += push_control(message)
-
-    def _grant(self, amount: int) -> None:
-        self._ids.grant(amount)
-        self._say(Grant(amount))
-
     def control_to_send(self) -> bytes:
         """Bytes for the control channel."""
-        data = bytes(self._control_out)
-        self._control_out.clear()
-        return data
+        return self.register.control_to_send()
 
     # -- control channel ---------------------------------------------------------------------------------------
 
@@ -239,16 +193,18 @@ class Endpoint:
 
         Their beginnings may be stored already, and nothing of such a payload is to be kept.
         """
-        if self.modes is not None and self.modes.takes_greedily:
+        if self._modes is not None and self._modes.takes_greedily:
             return None
-        found = bad_entries(self._events)
+        found = bad_entries(self.register.events)
         if not found:
             return None
         bad = found[0]
         at = next(
-            at for at, event in enumerate(self._events) if isinstance(event, EntryReceived) and event.entry is bad
+            at
+            for at, event in enumerate(self.register.events)
+            if isinstance(event, EntryReceived) and event.entry is bad
         )
-        self._events[at:] = [event for event in self._events[at:] if isinstance(event, PayloadFailed)]
+        self.register.events[at:] = [event for event in self.register.events[at:] if isinstance(event, PayloadFailed)]
         return RemoteProtocolError(f"entry {bad.seq} has a bad signature")
 
     def _take_control(self, data: Buffer) -> None:
@@ -279,10 +235,10 @@ class Endpoint:
                 self._take_cancel(message)
 
     def _take_proposal(self, proposal: Proposal) -> None:
-        self._ids.spend()
-        if proposal.id % 2 != self.proactive:
+        self.register.spend()
+        if proposal.id % 2 != self._proactive:
             raise RemoteProtocolError(
-                f"the peer proposed under id {proposal.id}, but {'odd' if self.proactive else 'even'} ids are its own"
+                f"the peer proposed under id {proposal.id}, but {'odd' if self._proactive else 'even'} ids are its own"
             )
         before = self.exchanges.get(proposal.id)
         if before is not None:
@@ -291,25 +247,24 @@ class Endpoint:
                 raise RemoteProtocolError(
                     f"the peer proposed under id {proposal.id}, but the proposal of that id is not over"
                 )
-            self._ids.reuse(proposal.id)
-            self.free(before)
+            self.register.reuse(before)
         if (problem := what_is_wrong(proposal)) is not None:
             raise RemoteProtocolError(problem)
-        self._ids.tombstones.pop(proposal.id, None)
+        self.register.tombstones.pop(proposal.id, None)
         if (winner := self._drop_overlapping(proposal)) is not None:
-            self._ids.fell(proposal.id, winner)
-            self._give_back()
+            self.register.fell(proposal.id, winner)
             return
         exchange = Exchange(proposal, self.limits, is_ours=False)
         self.exchanges[proposal.id] = exchange
-        if self._ids.was_marked(proposal.id):
+        if proposal.id in self.register.early:
+            self.register.early.discard(proposal.id)
             exchange.advance(Step.MARKED, is_peers=True)
         against = objection(proposal, self._source)
         if against is None:
-            self._events.append(Offered(proposal))
+            self.register.events.append(Offered(proposal))
         else:
-            self.cancel_now(exchange, against)
-            self._events.append(Refused(proposal, against))
+            self.register.cancel(exchange, against)
+            self.register.events.append(Refused(proposal, against))
 
     def _drop_overlapping(self, proposal: Proposal) -> int | None:
         """Of proposals that cross, the one that begins later was never made. Which of ours wins, if one does."""
@@ -317,20 +272,19 @@ class Endpoint:
             if not ours.proposal.overlaps(proposal):
                 continue
             start = ours.proposal.start
-            falls = start > proposal.start or (start == proposal.start and not self.proactive)
+            falls = start > proposal.start or (start == proposal.start and not self._proactive)
             if not falls:
                 return ours.id
             del self.exchanges[ours.id]
-            self.sender.leave(ours)
             self.receiver.leave(ours)
             self.receiver.resume()
-            self._events.append(Dropped(ours.proposal))
+            self.register.events.append(Dropped(ours.proposal))
         return None
 
     def _take_adjust(self, message: Adjust) -> None:
         exchange = self.exchanges.get(message.id)
         if exchange is None:
-            if message.id in self._ids.tombstones:
+            if message.id in self.register.tombstones:
                 return
             raise RemoteProtocolError(f"the peer adjusted proposal {message.id}, which does not exist")
         is_confirmation = exchange.is_ours and not exchange.has(Said.CONFIRMED)
@@ -343,35 +297,35 @@ class Endpoint:
         in_time = exchange.lower(message)
         if is_confirmation:
             exchange.advance(Step.CONFIRM, is_peers=True)
-            self._ids.settle(self.exchanges)
-            self._mark(exchange)
+            self.register.settle()
+            self.register.mark(exchange)
         if exchange.has(Said.CANCEL_SENT):
             pass  # The adjustment crossed our cancellation on the wire, and changes nothing any more.
         elif not in_time:
             exchange.cursor.index = exchange.total
             self.receiver.lose(exchange, Code.END_OF_RANGE)
         elif is_confirmation and exchange.proposal.sparse and exchange.end is None:
-            self.cancel_now(exchange, Cancel(exchange.id, Code.DO_NOT_RETRY))
+            self.register.cancel(exchange, Cancel(exchange.id, Code.DO_NOT_RETRY))
         else:
             if is_confirmation:
-                self._events.append(Confirmed(exchange.id))
+                self.register.events.append(Confirmed(exchange.id))
             self.sender.queue(exchange)
         self.receiver.resume()
 
     def _take_cancel(self, message: Cancel) -> None:
         exchange = self.exchanges.get(message.id)
         if exchange is None:
-            if message.id in self._ids.tombstones:
+            if message.id in self.register.tombstones:
                 return
             raise RemoteProtocolError(f"the peer cancelled proposal {message.id}, which does not exist")
         check_cancel(exchange.proposal, message)
         exchange.advance(Step.CANCELLED, is_peers=True)
-        self._ids.settle(self.exchanges)
-        self._events.append(Cancelled(exchange.proposal, message))
+        self.register.settle()
+        self.register.events.append(Cancelled(exchange.proposal, message))
         if not exchange.has(Said.CANCEL_SENT):
-            self.cancel_now(exchange, self._reply_to(message, exchange))
+            self.register.cancel(exchange, self._reply_to(message, exchange))
         else:
-            self._mark(exchange)
+            self.register.mark(exchange)
         self.receiver.resume()
 
     def _reply_to(self, message: Cancel, exchange: Exchange) -> Cancel:
@@ -389,7 +343,7 @@ class Endpoint:
 
     def receive_data(self, data: Buffer) -> list[Event]:
         """Take bytes of the data channel. ``RemoteProtocolError`` as ``receive_control``."""
-        if self.modes is None:
+        if self._modes is None:
             raise LocalProtocolError("data of the peer was handed in before its setup")
         return self._guarded(self.receiver.take, data)
 
@@ -408,7 +362,7 @@ class Endpoint:
 
     def data_to_send(self) -> bytes:
         """Bytes for the data channel."""
-        return self.sender.data_to_send()
+        return self.register.data_to_send()
 
     def go_on(self) -> list[Event]:
         """Go on with data that ``receive_data`` has left for later (``Receiver.is_held``), after its events."""
@@ -416,6 +370,6 @@ class Endpoint:
 
     def take_events(self) -> list[Event]:
         """What happened besides receiving: proposals that ended. After a fault, the events before it."""
-        events = list(self._events)
-        self._events.clear()
+        events = list(self.register.events)
+        self.register.events.clear()
         return events

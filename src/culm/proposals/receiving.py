@@ -14,15 +14,13 @@ What an item means on its proposal is the matter of ``culm.proposals.incoming``.
 Specification: docs/specs/proposals.md, "Data channel", "Markers", "Compression".
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from collections.abc import Iterator
 
 from culm.errors import EncodingError, RemoteProtocolError, Truncated
 from culm.proposals.bodies import Bodies
 from culm.proposals.data import MAX_DATA_HEAD, pull_data
-from culm.proposals.events import Event, Lost
+from culm.proposals.events import Lost
 from culm.proposals.exchange import Exchange
-from culm.proposals.ids import PeerIds
 from culm.proposals.limits import Limits
 from culm.proposals.messages import (
     Apology,
@@ -38,6 +36,7 @@ from culm.proposals.messages import (
     SkipBytes,
     Switch,
 )
+from culm.proposals.register import Register
 from culm.proposals.sending import Sender
 from culm.proposals.setup import Modes
 from culm.proposals.states import Event as Step
@@ -45,37 +44,14 @@ from culm.proposals.states import Said
 from culm.transfer import Source
 
 
-class Ending(Protocol):
-    """What ends a proposal."""
-
-    def cancel_now(self, exchange: Exchange, message: Cancel) -> None:
-        """Cancel a proposal."""
-
-    def free(self, exchange: Exchange) -> None:
-        """Everything was said of a proposal: forget it."""
-
-
 class Receiver:
-    """Reads what the peer sends. ``proactive``: we opened the connection. Events are added to ``events``."""
+    """Reads what the peer sends. ``proactive``: we opened the connection."""
 
-    def __init__(
-        self,
-        source: Source,
-        exchanges: Mapping[int, Exchange],
-        ids: PeerIds,
-        sender: Sender,
-        events: list[Event],
-        ending: Ending,
-        limits: Limits,
-        *,
-        proactive: bool,
-    ) -> None:
+    def __init__(self, source: Source, limits: Limits, register: Register, sender: Sender, *, proactive: bool) -> None:
         self._source = source
-        self._exchanges = exchanges
-        self._ids = ids
+        self._register = register
+        self._events = register.events
         self._sender = sender
-        self._events = events
-        self._ending = ending
         self._proactive = proactive
         self._greedy = False
         self._current: Exchange | None = None
@@ -183,12 +159,12 @@ class Receiver:
         return True
 
     def _switch(self, proposal_id: int) -> None:
-        exchange = self._exchanges.get(proposal_id)
+        exchange = self._register.living.get(proposal_id)
         self._current, self._is_lost = None, False
-        if proposal_id in self._ids.owed:
+        if proposal_id in self._register.owed:
             self._is_lost = True
         elif exchange is None:
-            if proposal_id not in self._ids.tombstones:
+            if proposal_id not in self._register.tombstones:
                 raise RemoteProtocolError(f"the peer switched to proposal {proposal_id}, which does not exist")
         elif exchange.has(Said.MARKER_RECEIVED):
             raise RemoteProtocolError(
@@ -198,22 +174,22 @@ class Receiver:
             self._current = exchange
 
     def _take_marker(self, proposal_id: int) -> None:
-        exchange = self._exchanges.get(proposal_id)
-        if self._ids.pay(proposal_id):
+        exchange = self._register.living.get(proposal_id)
+        if self._register.pay(proposal_id):
             self._is_lost = False
             return
-        if proposal_id in self._ids.tombstones:
+        if proposal_id in self._register.tombstones:
             return
         if exchange is None or exchange.has(Said.MARKER_RECEIVED):
             is_theirs = proposal_id % 2 == self._proactive
             is_next = exchange is None or exchange.has(Said.CANCEL_SENT | Said.MARKER_SENT)
-            if not (is_theirs and is_next and self._ids.mark_early(proposal_id)):
+            if not (is_theirs and is_next and self._register.mark_early(proposal_id)):
                 raise RemoteProtocolError(f"the peer sent a marker of proposal {proposal_id}, which does not exist")
             return
         exchange.advance(Step.MARKED, is_peers=True)
         self.leave(exchange)
         if exchange.is_over:
-            self._ending.free(exchange)
+            self._register.free(exchange)
 
     def _take_item(self, exchange: Exchange, message: DataMessage) -> None:
         incoming = exchange.incoming
@@ -244,7 +220,7 @@ class Receiver:
         exchange.incoming.lost = True
         self._events.append(Lost(exchange.id))
         if not exchange.has(Said.CANCEL_SENT):
-            self._ending.cancel_now(exchange, Cancel(exchange.id, code))
+            self._register.cancel(exchange, Cancel(exchange.id, code))
 
     # -- bytes of payloads -------------------------------------------------------------------------------------
 

@@ -4,13 +4,14 @@ Specification: docs/specs/proposals.md, "Data channel", "Markers", "Compression"
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
 from culm.proposals.checks import objection
 from culm.proposals.data import push_data
 from culm.proposals.exchange import Exchange
 from culm.proposals.limits import Limits
-from culm.proposals.messages import Cancel, Code, Compressed, Marker, Metadata, Raw, Switch
+from culm.proposals.messages import Cancel, Code, Compressed, Metadata, Raw, Switch
+from culm.proposals.register import Register
 from culm.proposals.setup import Modes
 from culm.proposals.states import Said
 from culm.transfer import Source
@@ -22,25 +23,16 @@ _LEAST_COMPRESSED = 16  # Bytes of a payload that are worth compressing: shorter
 
 
 class Sender:
-    """Writes the items of all confirmed proposals, which take turns, a chunk each. ``cancel`` is called to end one."""
+    """Writes the items of all confirmed proposals, which take turns, a chunk each."""
 
-    def __init__(
-        self,
-        source: Source,
-        limits: Limits,
-        exchanges: Mapping[int, Exchange],
-        cancel: Callable[[Exchange, Cancel], None],
-    ) -> None:
+    def __init__(self, source: Source, limits: Limits, register: Register) -> None:
         self.entries_sent = 0
-        self.pending = 0  # bytes that wait to be taken
         self._source = source
         self._limits = limits
-        self._exchanges = exchanges
-        self._cancel = cancel
+        self._register = register
         self._modes: Modes | None = None
         self._encoder: Encoder | None = None
         self._current: Exchange | None = None
-        self._out: list[bytes] = []
         self._turns: deque[int] = deque()
 
     def agree(self, modes: Modes) -> None:
@@ -64,33 +56,12 @@ class Sender:
     def wake(self, logs: Iterable[Log]) -> None:
         """The store has changed what it holds of these logs."""
         changed = set(logs)
-        for exchange in self._exchanges.values():
+        for exchange in self._register.living.values():
             if exchange.proposal.log in changed:
                 exchange.outgoing.wake()
                 self.queue(exchange)
 
-    def leave(self, exchange: Exchange) -> None:
-        """Nothing more is sent of a proposal: if it is the current one, there is none."""
-        if self._current is exchange:
-            self._current = None
-
     # -- writing -----------------------------------------------------------------------------------------------
-
-    def mark(self, exchange: Exchange) -> None:
-        """Send the marker of a proposal that is cancelled."""
-        self._put(push_data(Marker(exchange.id)))
-        self.leave(exchange)
-
-    def _put(self, data: bytes) -> None:
-        self._out.append(data)
-        self.pending += len(data)
-
-    def data_to_send(self) -> bytes:
-        """What was written."""
-        data = b"".join(self._out)
-        self._out.clear()
-        self.pending = 0
-        return data
 
     def respond(self, limit: int) -> bool:
         """Write items, up to about ``limit`` bytes; whether there may be more to send now.
@@ -99,20 +70,20 @@ class Sender:
         """
         if self._modes is None:
             return False
-        while self._turns and self.pending < limit:
-            exchange = self._exchanges.get(self._turns.popleft())
+        while self._turns and self._register.pending < limit:
+            exchange = self._register.living.get(self._turns.popleft())
             if exchange is not None and exchange.may_send:
-                most = min(limit, self.pending + self._limits.chunk)
+                most = min(limit, self._register.pending + self._limits.chunk)
                 self._send_some(exchange, most, greedy=self._modes.sends_greedily)
         return bool(self._turns)
 
     def _send_some(self, exchange: Exchange, limit: int, *, greedy: bool) -> None:
         outgoing = exchange.outgoing
         while exchange.may_send:
-            if self.pending >= limit:
+            if self._register.pending >= limit:
                 self.queue(exchange)
                 return
-            step = outgoing.step(self._source, max(limit - self.pending, _LEAST_PIECE), greedy=greedy)
+            step = outgoing.step(self._source, max(limit - self._register.pending, _LEAST_PIECE), greedy=greedy)
             if step is None:
                 self._show_fork(exchange)
                 break
@@ -120,16 +91,16 @@ class Sender:
                 # What is held may have come after the confirmation: on top of another entry nothing fits together.
                 against = objection(exchange.proposal, self._source)
                 if against is not None:
-                    self._cancel(exchange, against)
+                    self._register.cancel(exchange, against)
                     return
             if self._current is not exchange:
                 self._current = exchange
-                self._put(push_data(Switch(exchange.id)))
+                self._register.put(push_data(Switch(exchange.id)))
             for message in step.messages:
                 if isinstance(message, Raw):
                     self._put_body(message, step.body)
                 else:
-                    self._put(push_data(message))
+                    self._register.put(push_data(message))
                     self.entries_sent += isinstance(message, Metadata)
             outgoing.moved(step)
         self.end_if_finished(exchange)
@@ -137,7 +108,7 @@ class Sender:
     def end_if_finished(self, exchange: Exchange) -> None:
         """Cancel a proposal to which neither side can add anything."""
         if exchange.is_finished(self._source) and not exchange.has(Said.CANCEL_SENT):
-            self._cancel(exchange, Cancel(exchange.id, Code.END_OF_RANGE))
+            self._register.cancel(exchange, Cancel(exchange.id, Code.END_OF_RANGE))
 
     def _show_fork(self, exchange: Exchange) -> None:
         """Nothing more can be sent: if that is because the log is forked here, say so."""
@@ -148,15 +119,15 @@ class Sender:
         proofs = [proof for proof in self._source.proofs(log) if proof.position <= seq]
         if proofs:
             proof = min(proofs, key=lambda proof: proof.position)
-            self._cancel(exchange, Cancel(exchange.id, Code.FORKED, (proof.first, proof.second)))
+            self._register.cancel(exchange, Cancel(exchange.id, Code.FORKED, (proof.first, proof.second)))
 
     def _put_body(self, message: Raw, body: bytes) -> None:
         encoded = None
         if self._encoder is not None and len(body) >= _LEAST_COMPRESSED:
             encoded = self._encoder.encode_if_smaller(body)
         if encoded is not None:
-            self._put(push_data(Compressed(len(body), len(encoded))))
-            self._put(encoded)
+            self._register.put(push_data(Compressed(len(body), len(encoded))))
+            self._register.put(encoded)
         else:
-            self._put(push_data(message))
-            self._put(body)
+            self._register.put(push_data(message))
+            self._register.put(body)

@@ -24,10 +24,9 @@ TESTED_IN = {
     "app/test_node": "app.names app.opening app.subscription app.syncing",
     "bamboo/test_identity": "bamboo.keyfile",
     "bamboo/test_entry": "errors types",
-    "bushbaby/test_connection": "bushbaby.events bushbaby.handshake bushbaby.limits bushbaby.messages"
-    " bushbaby.options bushbaby.outbox bushbaby.writer",
-    "bushbaby/test_grouping": "bushbaby.pacing",
-    "bushbaby/test_secretbox": "bushbaby.boxes bushbaby.salsa_tail",
+    "bushbaby/test_connection": "bushbaby.events bushbaby.handshake bushbaby.limits bushbaby.messages bushbaby.options",
+    "bushbaby/test_grouping": "bushbaby.outbox",
+    "bushbaby/test_secretbox": "bushbaby.salsa_tail",
     "cli/test_local": "cli.command cli.exchange cli.identity cli.logs cli.output",
     "cli/test_network": "cli.node cli.nodeoptions cli.policy node.home node.sync",
     "cli/test_spark_reconcile": "cli.spark.reconcile cli.spark.options",

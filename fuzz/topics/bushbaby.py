@@ -106,7 +106,7 @@ def _opened(options: int) -> tuple[Connection, Callable[[int, bytes, int], bytes
         _take(peer, side.data_to_send())
         _take(side, peer.data_to_send())
     assert side.replicating
-    key = peer._session_keys.send  # noqa: SLF001 - what the peer knows; no connection would send what is sealed here
+    key = peer.boxes.session_keys.send
     odd = not kept & 1 and not side.is_culm
 
     def sealed(kind: int, plaintext: bytes, nonce: int) -> bytes:

@@ -133,7 +133,7 @@ class _Sealing(Peer):
 
     def sealed(self, data: bytes) -> Iterator[bytes]:
         """The messages of an input."""
-        key = self._connection._session_keys.send  # noqa: SLF001 - no connection would send what is sealed here
+        key = self._connection.boxes.session_keys.send
         at = 0
         while at + 4 <= len(data):
             kind, nonce, size = data[at], data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")

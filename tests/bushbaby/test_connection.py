@@ -178,8 +178,8 @@ def test_keys_are_not_printed() -> None:
     """The session's keys do not show in a representation that could land in a log."""
     one, other = pair()
     introduce(one, other)
-    assert one._session_keys.send.hex() not in repr(one._session_keys)
-    assert repr(one._session_keys.send) not in repr(one._session_keys)
+    assert one.boxes.session_keys.send.hex() not in repr(one.boxes.session_keys)
+    assert repr(one.boxes.session_keys.send) not in repr(one.boxes.session_keys)
 
 
 def test_nothing_is_sent_before_the_handshake_is_over() -> None:
@@ -329,7 +329,7 @@ def craft(kind: int, plaintext: bytes, number: int = 0) -> tuple[bytes, object]:
     one, other = pair()
     introduce(one, other)
     nonce = number.to_bytes(24, "big")
-    box = nonce + crypto_secretbox(plaintext, nonce, other._session_keys.receive)
+    box = nonce + crypto_secretbox(plaintext, nonce, other.boxes.session_keys.receive)
     return encode_header(kind, len(box)) + box, other
 
 

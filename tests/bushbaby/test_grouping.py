@@ -5,7 +5,7 @@ Specification: docs/specs/bushbaby.md, "BAMBOO", "Pacing".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, Style, item_size, items_of, messages_of
 from culm.bushbaby.limits import MAX_PLAINTEXT
 from culm.bushbaby.messages import bamboo_size
-from culm.bushbaby.pacing import MESSAGES_A_WRITE, TICK_SECONDS, Pacer
+from culm.bushbaby.outbox import MESSAGES_A_WRITE, TICK_SECONDS, Outbox
 
 
 @dataclass(frozen=True)
@@ -66,39 +66,55 @@ def test_a_long_run_of_empty_payloads_is_broken_up() -> None:
         assert bamboo_size([item_size(item) for item in message]) <= MAX_PLAINTEXT
 
 
+def paced(messages: int) -> Outbox:
+    """A paced outbox with so many messages of one byte."""
+    outbox = Outbox(paced=True)
+    for _ in range(messages):
+        outbox.add(b"x")
+    return outbox
+
+
 @given(st.lists(st.integers(0, 1000), max_size=50))
-def test_the_pacer_lets_ten_through_a_tick(milliseconds: list[int]) -> None:
+def test_the_pace_lets_ten_through_a_tick(milliseconds: list[int]) -> None:
     """However often one asks, no more than ten messages go in a tick, and at the time it names all ten may go."""
-    pacer, now = Pacer(), 100.0
+    outbox, now, following = paced(1000), 100.0, 100.0
     written: list[float] = []
     for wait in milliseconds:
         now += wait / 1000
-        pacer.tell(now)
-        while pacer.left:
-            pacer.hand_out()
-            written.append(now)
-        pacer.tell(now)
-        following = pacer.next_call(waits=True)
+        outbox.tell(now)
+        written += [now] * len(outbox.take(1000))
+        outbox.tell(now)
+        following = outbox.next_call()
         assert following is not None
         assert now < following < now + TICK_SECONDS + 1e-6
-        later = replace(pacer)
-        later.tell(following)
-        assert later.left == MESSAGES_A_WRITE
+    outbox.tell(following)
+    assert len(outbox.take(1000)) == MESSAGES_A_WRITE
     for first, second in zip(written, written[MESSAGES_A_WRITE:], strict=False):
         assert second - first > TICK_SECONDS - 1e-6
 
 
-def test_the_pacer_asks_for_the_time_of_what_was_written() -> None:
+def test_the_pace_asks_for_the_time_of_what_was_written() -> None:
     """Messages whose time is not known count for a tick that begins when it is told, and nothing is due before."""
-    pacer = Pacer()
-    assert pacer.next_call(waits=True) is None
-    pacer.hand_out()
-    assert pacer.next_call(waits=False) == float("-inf")
-    pacer.tell(50.0)
-    assert pacer.left == MESSAGES_A_WRITE - 1
-    assert pacer.next_call(waits=True) is None
-    for _ in range(pacer.left):
-        pacer.hand_out()
-    pacer.tell(50.1)
-    assert pacer.next_call(waits=False) is None
-    assert pacer.next_call(waits=True) == 50.0 + TICK_SECONDS
+    outbox = paced(MESSAGES_A_WRITE)
+    assert outbox.next_call() is None
+    assert len(outbox.take(1)) == 1
+    assert outbox.next_call() == float("-inf")
+    outbox.tell(50.0)
+    assert outbox.next_call() is None
+    assert len(outbox.take(1000)) == MESSAGES_A_WRITE - 1
+    outbox.tell(50.1)
+    assert outbox.next_call() is None
+    outbox.add(b"x")
+    assert outbox.take(1000) == b""
+    assert outbox.next_call() == 50.0 + TICK_SECONDS
+
+
+def test_a_cut_message_counts_once() -> None:
+    """The pace counts messages, however few bytes are taken at a time."""
+    outbox = paced(0)
+    outbox.add(bytes(100))
+    assert sum(len(outbox.take(7)) for _ in range(20)) == 100
+    outbox.tell(1.0)
+    for _ in range(MESSAGES_A_WRITE):
+        outbox.add(b"x")
+    assert len(outbox.take(1000)) == MESSAGES_A_WRITE - 1

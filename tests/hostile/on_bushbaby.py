@@ -8,9 +8,7 @@ from functools import lru_cache
 
 from culm.bamboo import MAX_U64, Identity
 from culm.bushbaby import Connection, HaveItem, WantItem
-from culm.bushbaby.connection import HAVE, HELLO, WANT
-from culm.bushbaby.messages import encode_have_item, encode_want_item
-from culm.bushbaby.writer import BAMBOO
+from culm.bushbaby.messages import BAMBOO, HAVE, HELLO, WANT, encode_have_item, encode_want_item
 from culm.testing.builders import LogBuilder
 from culm.wire.cbor import ARRAY, push_head
 from culm.wire.stlv import encode_header

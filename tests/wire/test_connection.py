@@ -10,7 +10,7 @@ import pytest
 
 from culm import bushbaby, intervals, proposals, session
 from culm.bamboo import Identity
-from culm.bushbaby.pacing import MESSAGES_A_WRITE, TICK_SECONDS
+from culm.bushbaby.outbox import MESSAGES_A_WRITE, TICK_SECONDS
 from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.intervals.codec import push_message
 from culm.intervals.messages import Cancel

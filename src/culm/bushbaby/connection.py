@@ -20,23 +20,19 @@ from nacl.bindings import crypto_scalarmult_base
 
 from culm.bamboo import Entry, Identity
 from culm.bushbaby import handshake, messages
-from culm.bushbaby.boxes import Boxes
 from culm.bushbaby.clump import check_clump
 from culm.bushbaby.events import Authenticated, BambooReceived, Event, HaveReceived, PeerIdentified, WantReceived
-from culm.bushbaby.handshake import HELLO_BYTES, SIGNATURE_BYTES, Dialect, Hello, SessionKeys
-from culm.bushbaby.limits import MAX_PLAINTEXT, Limits
-from culm.bushbaby.messages import HaveItem, WantItem
+from culm.bushbaby.handshake import HELLO_BYTES, SIGNATURE_BYTES, Dialect, Hello
+from culm.bushbaby.limits import MAX_PLAINTEXT
+from culm.bushbaby.messages import AUTH, BAMBOO, HAVE, HELLO, WANT, BambooWriter, HaveItem, WantItem
 from culm.bushbaby.options import Options
 from culm.bushbaby.outbox import Outbox
-from culm.bushbaby.pacing import Pacer
-from culm.bushbaby.secretbox import NONCE_BYTES, OVERHEAD
-from culm.bushbaby.writer import BAMBOO, BambooWriter
+from culm.bushbaby.secretbox import NONCE_BYTES, OVERHEAD, Boxes
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError
 from culm.types import Buffer
 from culm.wire.connection import UNLIMITED
 from culm.wire.stlv import StlvReader, encode_header
 
-HELLO, AUTH, HAVE, WANT = 1, 2, 5, 6
 AUTH_BYTES = OVERHEAD + SIGNATURE_BYTES
 MAX_LIST_BYTES = 1024 * 1024  # of one HAVE or WANT between our own nodes; the deployed peer takes ``MAX_PLAINTEXT``
 _OVER = "the peer broke the protocol: this connection is over"
@@ -92,29 +88,23 @@ class Connection:
     ) -> None:
         check_clump(clump)
         self.options = options or Options()
+        self.limits = self.options.limits
         self.state = State.GREETING
         self.is_culm = False
         self._identity = identity
         self._clump = clump
+        self._random = random_bytes
         self._secret = ephemeral_secret or random_bytes(handshake.KEY_BYTES)
         self._ours = Hello(identity.public, crypto_scalarmult_base(self._secret))
-        self._peer: Hello | None = None
-        self._boxes = Boxes(
-            self.options.limits.max_boxes, random_bytes, odd_counter=self.options.dialect is Dialect.DEPLOYED
-        )
+        self.boxes = Boxes(self.limits.max_boxes, odd_counter=self.options.dialect is Dialect.DEPLOYED)
         self._reader = StlvReader(self._check_header)
-        self._outbox = Outbox(Pacer() if self.options.paced else None)
+        self._outbox = Outbox(paced=self.options.paced)
         self._said = _Said.NOTHING
         self._accepted = False  # our owner talks to this peer
         self._failed = False
         self._has_told = False  # the peer sent a HAVE or a BAMBOO
         if not self.options.wait_for_hello:
             self._send_hello()
-
-    @property
-    def limits(self) -> Limits:
-        """Bounds on what the peer may send."""
-        return self.options.limits
 
     # -- receiving ---------------------------------------------------------------------------------------------
 
@@ -154,7 +144,7 @@ class Connection:
             event: Event = self._receive_hello(bytes(value))
         else:
             nonce = bytes(value[:NONCE_BYTES])
-            plaintext = self._boxes.open(value)
+            plaintext = self.boxes.open(value)
             if kind == AUTH:
                 event = self._receive_auth(bytes(plaintext), nonce)
             elif kind == HAVE:
@@ -172,18 +162,17 @@ class Connection:
         peer = handshake.unpack_hello(value, self._clump, self.options.dialect)
         if peer.public == self._ours.public or peer.ephemeral == self._ours.ephemeral:
             raise RemoteProtocolError("the peer claims to be ourselves: it sent our own keys back")
-        self._peer = peer
-        self._boxes.keys = handshake.derive_keys(self._identity, self._secret, peer)
+        self.boxes.keys = handshake.derive_keys(self._identity, self._secret, peer)
         if not self.options.ask_first:
             self.accept()
         return PeerIdentified(peer.public)
 
     def _receive_auth(self, signature: bytes, nonce: bytes) -> Event:
-        peer = self._known_peer
-        handshake.check_auth(signature, self._clump, self._session_keys, peer)
+        peer = self.boxes.session_keys.peer
+        handshake.check_auth(signature, self._clump, self.boxes.session_keys)
         self.is_culm = self.options.mark and nonce[16:] == handshake.mark(nonce[:16], peer.ephemeral)
         if self.is_culm:  # the rules for the deployed peer end here
-            self._boxes.odd_counter, self._outbox.pacer = False, None
+            self.boxes.odd_counter = self._outbox.paced = False
         if self._accepted:
             self._send_auth()
         return Authenticated(peer.public, self.is_culm)
@@ -218,7 +207,7 @@ class Connection:
     def keep_alive(self) -> None:
         """Queue a message without content. ``LocalProtocolError`` before the handshake is over.
 
-        It is a BAMBOO without entries for a Culm node, because an empty WANT tells that one that we lack nothing, and
+        It is a BAMBOO without entries for a Culm node, which takes an empty WANT as word that we lack nothing, and
         for a peer that has said nothing yet; otherwise an empty WANT.
         """
         if self.is_culm or not self._has_told:
@@ -230,7 +219,7 @@ class Connection:
         """Go on with a peer that was identified (see ``ask_first``)."""
         if self._failed:
             raise LocalProtocolError(_OVER)
-        _ = self._known_peer
+        _ = self.boxes.session_keys
         self._accepted = True
         self._send_hello()
         if not self.options.wait_for_auth or self.state is State.REPLICATING:
@@ -284,26 +273,6 @@ class Connection:
         self._failed = True
         self._reader.clear()
 
-    @property
-    def boxes_left(self) -> int:
-        """How many more messages this connection can send before it has to be made anew."""
-        return self._boxes.left
-
-    @property
-    def boxes_received(self) -> int:
-        """How many messages the peer has sent in boxes."""
-        return self._boxes.received
-
-    @property
-    def _known_peer(self) -> Hello:
-        if self._peer is None:
-            raise LocalProtocolError("the peer has not sent its HELLO yet")
-        return self._peer
-
-    @property
-    def _session_keys(self) -> SessionKeys:
-        return self._boxes.session_keys
-
     def _check_replicating(self) -> None:
         if not self.replicating:
             raise LocalProtocolError("the handshake is not over: nothing can be announced, asked for or sent yet")
@@ -318,19 +287,18 @@ class Connection:
         if self._said is _Said.PROVED:
             return
         self._said = _Said.PROVED
-        nonce = self._boxes.nonce()
+        nonce = self._random(NONCE_BYTES)
         if self.options.mark:
             nonce = nonce[:16] + handshake.mark(nonce[:16], self._ours.ephemeral)
-        self._send_box(AUTH, handshake.make_auth(self._identity, self._clump, self._session_keys), nonce)
+        self._send_box(AUTH, handshake.make_auth(self._identity, self._clump, self.boxes.session_keys), nonce)
 
     def _send_box(self, kind: int, plaintext: bytes, nonce: bytes | None = None) -> None:
         message = bytearray(encode_header(kind, OVERHEAD + len(plaintext)))
         start = len(message)
         message += bytes(OVERHEAD)
         message += plaintext
-        self._boxes.seal(memoryview(message)[start:], nonce)
-        self._outbox.add(message)
+        self._seal_and_queue(message, start, nonce)
 
-    def _seal_and_queue(self, message: bytearray, start: int) -> None:
-        self._boxes.seal(memoryview(message)[start:])
+    def _seal_and_queue(self, message: bytearray, start: int, nonce: bytes | None = None) -> None:
+        self.boxes.seal(memoryview(message)[start:], nonce or self._random(NONCE_BYTES))
         self._outbox.add(message)

@@ -51,8 +51,9 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class SessionKeys:
-    """The keys (32 bytes each) of the boxes we send and of those we receive."""
+    """The keys (32 bytes each) of the boxes we send to a peer and of those we receive from it."""
 
+    peer: Hello
     send: bytes = field(repr=False)
     receive: bytes = field(repr=False)
 
@@ -86,7 +87,7 @@ def derive_keys(identity: Identity, ephemeral_secret: bytes, peer: Hello) -> Ses
         receive = crypto_scalarmult(own_curve, peer.ephemeral)
     except (CryptoError, RuntimeError):
         raise RemoteProtocolError("the peer's keys are points of small order, whose secrets anyone knows") from None
-    return SessionKeys(_hashed(send), _hashed(receive))
+    return SessionKeys(peer, _hashed(send), _hashed(receive))
 
 
 def _hashed(secret: bytes) -> bytes:
@@ -98,10 +99,10 @@ def make_auth(identity: Identity, clump: bytes, keys: SessionKeys) -> bytes:
     return identity.sign(clump + keys.receive)
 
 
-def check_auth(signature: bytes, clump: bytes, keys: SessionKeys, peer: Hello) -> None:
+def check_auth(signature: bytes, clump: bytes, keys: SessionKeys) -> None:
     """Raise ``RemoteProtocolError`` unless the peer has shown to be who its HELLO says."""
     try:
-        crypto_sign_open(signature + clump + keys.send, peer.public)
+        crypto_sign_open(signature + clump + keys.send, keys.peer.public)
     except BadSignatureError:
         raise RemoteProtocolError("the peer does not hold the key it claims") from None
 

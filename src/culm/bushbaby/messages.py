@@ -4,7 +4,7 @@ Departure, ``deployed`` dialect: entries are written as CBOR text strings, altho
 strings are read in both dialects.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -12,7 +12,9 @@ from typing import NamedTuple
 from culm.bamboo import Entry
 from culm.bushbaby.handshake import Dialect
 from culm.bushbaby.limits import Limits
+from culm.bushbaby.secretbox import OVERHEAD
 from culm.errors import EncodingError, LocalProtocolError
+from culm.types import Buffer
 from culm.wire.base62 import BASE62_CHARS, decode_base62, encode_base62
 from culm.wire.cbor import (
     ARRAY,
@@ -27,6 +29,9 @@ from culm.wire.cbor import (
     push_string,
     push_unsigned,
 )
+from culm.wire.stlv import encode_header
+
+HELLO, AUTH, HAVE, WANT, BAMBOO = 1, 2, 5, 6, 8
 
 # The same few authors come again and again. Cached here and not in ``base62``, which also reads secrets.
 _AUTHORS_CACHED = 4096
@@ -197,11 +202,44 @@ def bamboo_size(item_sizes: Sequence[int]) -> int:
     return head_size(len(item_sizes)) + sum(head_size(size) + size for size in item_sizes)
 
 
-def push_bamboo_head(out: bytearray, count: int) -> None:
-    """Begin a BAMBOO of ``count`` items."""
-    push_head(out, ARRAY, count)
+class BambooWriter:
+    """Puts a BAMBOO message together in one buffer, which is then sealed in place.
 
+    In one buffer, because entries may bring megabytes of payload.
+    """
 
-def push_item_head(out: bytearray, size: int, dialect: Dialect) -> None:
-    """Begin an item of ``size`` bytes."""
-    push_head(out, BYTES if dialect.value == "document" else TEXT, size)
+    def __init__(
+        self, item_sizes: Sequence[int], dialect: Dialect, seal_and_queue: Callable[[bytearray, int], None]
+    ) -> None:
+        size = bamboo_size(item_sizes)
+        self._queue = seal_and_queue
+        self._string = BYTES if dialect is Dialect.DOCUMENT else TEXT
+        self._sizes = iter(item_sizes)
+        self._left = 0
+        self._message = bytearray(encode_header(BAMBOO, OVERHEAD + size))
+        self._start = len(self._message)
+        self._end = self._start + OVERHEAD + size
+        self._sent = False
+        self._message += bytes(OVERHEAD)
+        push_head(self._message, ARRAY, len(item_sizes))
+
+    def write(self, piece: Buffer) -> None:
+        """The next bytes of the item that is under way, or of the next one."""
+        if not piece:
+            return
+        if not self._left:
+            self._left = next(self._sizes, 0)
+            push_head(self._message, self._string, self._left)
+        if len(piece) > self._left:
+            raise LocalProtocolError("an item is larger than start_bamboo was told")
+        self._message += piece
+        self._left -= len(piece)
+
+    def send(self) -> None:
+        """All items are written: seal the message and queue it."""
+        if self._sent:
+            raise LocalProtocolError("this message was already sent")
+        if self._left or len(self._message) != self._end:
+            raise LocalProtocolError("an item is smaller than start_bamboo was told, or missing")
+        self._sent = True
+        self._queue(self._message, self._start)

@@ -9,12 +9,17 @@ standard one (see ``culm.bushbaby.salsa_tail``), while its tag is a standard tag
 makes and checks that tag, and encrypts the head. Two facts make this simple. XORing with a keystream is its own
 inverse, so one function turns plaintext to ciphertext and back. And encrypting twice in place gives back the bytes one
 had, the second time with the tag over exactly those bytes.
+
+A box that is sent twice would be accepted twice, because nothing in it says which message it is; and two boxes sealed
+with one nonce show their difference to anyone who listens. So both sides remember every nonce of the connection
+(``Boxes``). That memory is what ``Limits.max_boxes`` bounds: when it is full, the connection has to be made anew.
 """
 
 from nacl._sodium import ffi, lib
 
+from culm.bushbaby.handshake import SessionKeys
 from culm.bushbaby.limits import MAX_PLAINTEXT
-from culm.errors import RemoteProtocolError
+from culm.errors import LocalProtocolError, RemoteProtocolError
 
 NONCE_BYTES = 24
 TAG_BYTES = 16
@@ -72,3 +77,52 @@ def _check_or_decrypt(box: memoryview, key: bytes, nonce: bytes, *, decrypt: boo
     target = text if decrypt else ffi.NULL
     if lib.crypto_secretbox_open_easy(target, tag, len(box) - NONCE_BYTES, nonce, key) != 0:
         raise RemoteProtocolError("the peer sent a box that is not sealed with the session's key")
+
+
+class Boxes:
+    """Seals what goes out and opens what comes. ``odd_counter``: with the deployed peer's cipher for large boxes.
+
+    ``keys`` is None until the peer's HELLO came. ``most``: boxes in either direction.
+    """
+
+    def __init__(self, most: int, *, odd_counter: bool) -> None:
+        self.keys: SessionKeys | None = None
+        self.odd_counter = odd_counter
+        self._most = most
+        self._seen: set[bytes] = set()
+        self._used: set[bytes] = set()
+
+    @property
+    def session_keys(self) -> SessionKeys:
+        """The keys; ``LocalProtocolError`` before the peer's HELLO came."""
+        if self.keys is None:
+            raise LocalProtocolError("the peer has not sent its HELLO yet")
+        return self.keys
+
+    @property
+    def left(self) -> int:
+        """How many more boxes can be sealed."""
+        return self._most - len(self._used)
+
+    @property
+    def received(self) -> int:
+        """How many boxes came."""
+        return len(self._seen)
+
+    def open(self, box: memoryview) -> memoryview:
+        """The plaintext of a box, decrypted in place; ``RemoteProtocolError`` if it is forged, or came before."""
+        nonce = bytes(box[:NONCE_BYTES])
+        if nonce in self._seen:
+            raise RemoteProtocolError("the peer used a nonce twice: the message is a replay")
+        if len(self._seen) >= self._most:
+            raise RemoteProtocolError(f"the peer sent more than {self._most} messages in one connection")
+        plaintext = open_box(box, self.session_keys.receive, odd_counter=self.odd_counter)
+        self._seen.add(nonce)
+        return plaintext
+
+    def seal(self, box: memoryview, nonce: bytes) -> None:
+        """Seal a box in place. ``LocalProtocolError`` if this connection has sent all the boxes it can."""
+        if nonce in self._used or self.left <= 0:
+            raise LocalProtocolError("this connection has sent all the messages it can: make a new one")
+        self._used.add(nonce)
+        seal(box, self.session_keys.send, nonce, odd_counter=self.odd_counter)

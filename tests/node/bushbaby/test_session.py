@@ -18,7 +18,7 @@ from culm.bushbaby import (
     WantItem,
     WantReceived,
 )
-from culm.bushbaby.writer import BAMBOO
+from culm.bushbaby.messages import BAMBOO
 from culm.errors import CulmError, NetworkError, Place, RemoteProtocolError, StoreFull
 from culm.node.config import NodeLimits
 from culm.node.interests.missing import EVERYTHING, wanted

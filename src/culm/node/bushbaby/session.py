@@ -116,9 +116,9 @@ class BushbabySession(Session[Event]):
     @property
     def worn_out(self) -> bool:
         """Whether the connection was of use and has carried as many messages as one may, so that a new one goes on."""
-        connection, stats = self.connection, self.stats
-        most = max(connection.boxes_received, connection.limits.max_boxes - connection.boxes_left)
-        return most > connection.limits.max_boxes - _BOXES_KEPT and stats.entries_received + stats.entries_sent > 0
+        boxes, stats, most = self.connection.boxes, self.stats, self.connection.limits.max_boxes
+        is_worn_out = min(boxes.left, most - boxes.received) < _BOXES_KEPT
+        return is_worn_out and stats.entries_received + stats.entries_sent > 0
 
     def store_changed(self) -> None:
         """The store has changed: announce to the peer what is new to it."""
@@ -277,7 +277,7 @@ class BushbabySession(Session[Event]):
         if self._page:
             await self._send_message(self._page.popleft())
         elif self._server.busy:
-            if connection.boxes_left < _BOXES_KEPT:
+            if connection.boxes.left < _BOXES_KEPT:
                 extra = {"peer": self._name}
                 _logger.info("reached the limit of messages for one connection; continuing on a new one", extra=extra)
                 await self.driver.end_writing()

@@ -88,7 +88,6 @@ class Connection:
     ) -> None:
         check_clump(clump)
         self.options = options or Options()
-        self.limits = self.options.limits
         self.state = State.GREETING
         self.is_culm = False
         self._identity = identity
@@ -96,7 +95,7 @@ class Connection:
         self._random = random_bytes
         self._secret = ephemeral_secret or random_bytes(handshake.KEY_BYTES)
         self._ours = Hello(identity.public, crypto_scalarmult_base(self._secret))
-        self.boxes = Boxes(self.limits.max_boxes, odd_counter=self.options.dialect is Dialect.DEPLOYED)
+        self.boxes = Boxes(self.options.limits.max_boxes, odd_counter=self.options.dialect is Dialect.DEPLOYED)
         self._reader = StlvReader(self._check_header)
         self._outbox = Outbox(paced=self.options.paced)
         self._said = _Said.NOTHING
@@ -132,7 +131,7 @@ class Connection:
             raise RemoteProtocolError(f"the peer sent a message of type {kind} before we have proved who we are")
         if accepted is None:
             raise RemoteProtocolError(f"the peer sent a message of type {kind}; expected: {self.state.value}")
-        most = self.limits.max_message if accepted.most is None else accepted.most
+        most = self.options.limits.max_message if accepted.most is None else accepted.most
         if not accepted.least <= length <= most:
             raise RemoteProtocolError(
                 f"the peer sent a message of type {kind} with {length} bytes; accepted: {accepted.least} to {most}"
@@ -148,10 +147,10 @@ class Connection:
             if kind == AUTH:
                 event = self._receive_auth(bytes(plaintext), nonce)
             elif kind == HAVE:
-                event = HaveReceived(messages.decode_have(plaintext, self.limits))
+                event = HaveReceived(messages.decode_have(plaintext, self.options.limits))
                 self._has_told = True
             elif kind == WANT:
-                event = WantReceived(messages.decode_want(plaintext, self.limits))
+                event = WantReceived(messages.decode_want(plaintext, self.options.limits))
             else:
                 event = BambooReceived(self._entries(plaintext), len(value))
                 self._has_told = True
@@ -179,7 +178,7 @@ class Connection:
 
     def _entries(self, plaintext: memoryview) -> Iterator[tuple[Entry, memoryview]]:
         try:
-            yield from messages.decode_bamboo(plaintext, self.limits)
+            yield from messages.decode_bamboo(plaintext, self.options.limits)
         except EncodingError as error:
             self._failed = True
             raise RemoteProtocolError(f"the peer sent a message that breaks the format: {error}") from None
@@ -228,12 +227,12 @@ class Connection:
     def send_have(self, items: Iterable[HaveItem]) -> int:
         """Announce logs, in as many messages as it takes; their number. An empty list is one message, too."""
         encoded = [messages.encode_have_item(item) for item in items]
-        return self._send_lists(HAVE, encoded, self.limits.max_have_items)
+        return self._send_lists(HAVE, encoded, self.options.limits.max_have_items)
 
     def send_want(self, items: Iterable[WantItem]) -> int:
         """Ask for logs, in as many messages as it takes; their number. An empty list is one message, too."""
         encoded = [messages.encode_want_item(item) for item in items]
-        return self._send_lists(WANT, encoded, self.limits.max_want_items)
+        return self._send_lists(WANT, encoded, self.options.limits.max_want_items)
 
     def _send_lists(self, kind: int, items: Iterable[bytes], most: int) -> int:
         self._check_replicating()
@@ -248,15 +247,15 @@ class Connection:
         if not all(item_sizes):
             raise LocalProtocolError("an item of no bytes: an item has at least one entry")
         size = messages.bamboo_size(item_sizes)
-        if size + OVERHEAD > self.limits.max_message:
+        if size + OVERHEAD > self.options.limits.max_message:
             raise LocalProtocolError(
-                f"a message of {size} bytes cannot be sent: max_message is {self.limits.max_message}"
+                f"a message of {size} bytes cannot be sent: max_message is {self.options.limits.max_message}"
             )
         return BambooWriter(item_sizes, self.options.dialect, self._seal_and_queue)
 
     def can_send(self, item_size: int) -> bool:
         """Whether one item of this size fits a message."""
-        return messages.bamboo_size([item_size]) + OVERHEAD <= self.limits.max_message
+        return messages.bamboo_size([item_size]) + OVERHEAD <= self.options.limits.max_message
 
     @property
     def replicating(self) -> bool:

@@ -15,20 +15,8 @@ from culm.bushbaby.limits import Limits
 from culm.bushbaby.secretbox import OVERHEAD
 from culm.errors import EncodingError, LocalProtocolError
 from culm.types import Buffer
+from culm.wire import cbor
 from culm.wire.base62 import BASE62_CHARS, decode_base62, encode_base62
-from culm.wire.cbor import (
-    ARRAY,
-    BYTES,
-    TEXT,
-    expect_end,
-    head_size,
-    pull_array,
-    pull_string,
-    pull_unsigned,
-    push_head,
-    push_string,
-    push_unsigned,
-)
 from culm.wire.stlv import encode_header
 
 HELLO, AUTH, HAVE, WANT, BAMBOO = 1, 2, 5, 6, 8
@@ -66,10 +54,10 @@ def encode_have_item(item: HaveItem) -> bytes:
     if item.newest < 1:
         raise LocalProtocolError("a log without entries cannot be announced: its newest entry has number 1 or more")
     out = bytearray()
-    push_head(out, ARRAY, 3)
-    push_string(out, _author_text(item.author), as_text=True)
-    push_unsigned(out, item.log_id)
-    push_unsigned(out, item.newest)
+    cbor.push_head(out, cbor.ARRAY, 3)
+    cbor.push_string(out, _author_text(item.author), as_text=True)
+    cbor.push_unsigned(out, item.log_id)
+    cbor.push_unsigned(out, item.newest)
     return bytes(out)
 
 
@@ -86,10 +74,10 @@ def encode_want_item(item: WantItem) -> bytes:
         raise LocalProtocolError(f"a WANT cannot say this: {item}")
     numbers = [number for number in (item.log_id, item.pool, item.low, item.high) if number is not None]
     out = bytearray()
-    push_head(out, ARRAY, 1 + len(numbers))
-    push_string(out, _author_text(item.author), as_text=True)
+    cbor.push_head(out, cbor.ARRAY, 1 + len(numbers))
+    cbor.push_string(out, _author_text(item.author), as_text=True)
     for number in numbers:
-        push_unsigned(out, number)
+        cbor.push_unsigned(out, number)
     return bytes(out)
 
 
@@ -111,36 +99,36 @@ def encode_lists(items: Iterable[bytes], most_bytes: int, most_items: int) -> li
 
 def _array(items: Sequence[bytes]) -> bytes:
     out = bytearray()
-    push_head(out, ARRAY, len(items))
+    cbor.push_head(out, cbor.ARRAY, len(items))
     out += b"".join(items)
     return bytes(out)
 
 
 def decode_have(data: memoryview, limits: Limits) -> list[HaveItem]:
     """The items of a HAVE; ``EncodingError`` if it breaks the format or has too many."""
-    count, at = pull_array(data, 0, most=limits.max_have_items)
+    count, at = cbor.pull_array(data, 0, most=limits.max_have_items)
     items: list[HaveItem] = []
     for _ in range(count):
-        _, at = pull_array(data, at, least=3, most=3)
+        _, at = cbor.pull_array(data, at, least=3, most=3)
         author, at = _pull_author(data, at)
-        log_id, at = pull_unsigned(data, at)
+        log_id, at = cbor.pull_unsigned(data, at)
         newest, at = _pull_seq(data, at)
         items.append(HaveItem(author, log_id, newest))
-    expect_end(data, at)
+    cbor.expect_end(data, at)
     return items
 
 
 def decode_want(data: memoryview, limits: Limits) -> list[WantItem]:
     """The items of a WANT; ``EncodingError`` if it breaks the format or has too many."""
-    count, at = pull_array(data, 0, most=limits.max_want_items)
+    count, at = cbor.pull_array(data, 0, most=limits.max_want_items)
     items: list[WantItem] = []
     for _ in range(count):
         start = at
-        length, at = pull_array(data, at, least=1, most=4)
+        length, at = cbor.pull_array(data, at, least=1, most=4)
         author, at = _pull_author(data, at)
         log_id = pool = low = high = None
         if length > 1:
-            log_id, at = pull_unsigned(data, at)
+            log_id, at = cbor.pull_unsigned(data, at)
         if length == 3:
             pool, at = _pull_seq(data, at)
         elif length == 4:
@@ -149,12 +137,12 @@ def decode_want(data: memoryview, limits: Limits) -> list[WantItem]:
             if low > high:
                 raise EncodingError(f"the peer wants entries {low} to {high}, which is no range", start)
         items.append(WantItem(author, log_id, pool, low, high))
-    expect_end(data, at)
+    cbor.expect_end(data, at)
     return items
 
 
 def _pull_author(data: memoryview, at: int) -> tuple[bytes, int]:
-    text, _, end = pull_string(data, at)
+    text, _, end = cbor.pull_string(data, at)
     if len(text) != BASE62_CHARS:
         raise EncodingError(f"an identity of {len(text)} base62 characters, but it takes {BASE62_CHARS}", at)
     try:
@@ -164,7 +152,7 @@ def _pull_author(data: memoryview, at: int) -> tuple[bytes, int]:
 
 
 def _pull_seq(data: memoryview, at: int) -> tuple[int, int]:
-    number, end = pull_unsigned(data, at)
+    number, end = cbor.pull_unsigned(data, at)
     if number == 0:
         raise EncodingError("sequence number 0, but the first entry of a log is 1", at)
     return number, end
@@ -175,10 +163,10 @@ def decode_bamboo(data: memoryview, limits: Limits) -> Iterator[tuple[Entry, mem
 
     An item is an entry and its payload, or several such pairs. ``EncodingError`` where the format is broken.
     """
-    count, at = pull_array(data, 0, most=limits.max_entries_per_message)
+    count, at = cbor.pull_array(data, 0, most=limits.max_entries_per_message)
     left = limits.max_entries_per_message
     for _ in range(count):
-        item, _, end = pull_string(data, at)
+        item, _, end = cbor.pull_string(data, at)
         start = end - len(item)
         offset = 0
         while offset < len(item) or offset == 0:
@@ -194,12 +182,12 @@ def decode_bamboo(data: memoryview, limits: Limits) -> Iterator[tuple[Entry, mem
             yield entry, item[offset : offset + entry.size]
             offset += entry.size
         at = end
-    expect_end(data, at)
+    cbor.expect_end(data, at)
 
 
 def bamboo_size(item_sizes: Sequence[int]) -> int:
     """Bytes of a BAMBOO with items of these sizes."""
-    return head_size(len(item_sizes)) + sum(head_size(size) + size for size in item_sizes)
+    return cbor.head_size(len(item_sizes)) + sum(cbor.head_size(size) + size for size in item_sizes)
 
 
 class BambooWriter:
@@ -213,7 +201,7 @@ class BambooWriter:
     ) -> None:
         size = bamboo_size(item_sizes)
         self._queue = seal_and_queue
-        self._string = BYTES if dialect is Dialect.DOCUMENT else TEXT
+        self._string = cbor.BYTES if dialect is Dialect.DOCUMENT else cbor.TEXT
         self._sizes = iter(item_sizes)
         self._left = 0
         self._message = bytearray(encode_header(BAMBOO, OVERHEAD + size))
@@ -221,7 +209,7 @@ class BambooWriter:
         self._end = self._start + OVERHEAD + size
         self._sent = False
         self._message += bytes(OVERHEAD)
-        push_head(self._message, ARRAY, len(item_sizes))
+        cbor.push_head(self._message, cbor.ARRAY, len(item_sizes))
 
     def write(self, piece: Buffer) -> None:
         """The next bytes of the item that is under way, or of the next one."""
@@ -229,7 +217,7 @@ class BambooWriter:
             return
         if not self._left:
             self._left = next(self._sizes, 0)
-            push_head(self._message, self._string, self._left)
+            cbor.push_head(self._message, self._string, self._left)
         if len(piece) > self._left:
             raise LocalProtocolError("an item is larger than start_bamboo was told")
         self._message += piece

@@ -17,25 +17,12 @@ Specification: docs/specs/proposals.md, "Data channel", "Markers", "Compression"
 from collections.abc import Iterator
 
 from culm.errors import EncodingError, RemoteProtocolError, Truncated
+from culm.proposals import messages
 from culm.proposals.bodies import Bodies
 from culm.proposals.data import MAX_DATA_HEAD, pull_data
 from culm.proposals.events import Lost
 from culm.proposals.exchange import Exchange
 from culm.proposals.limits import Limits
-from culm.proposals.messages import (
-    Apology,
-    Cancel,
-    Code,
-    Compressed,
-    DataMessage,
-    Marker,
-    Metadata,
-    Notify,
-    Raw,
-    Skip,
-    SkipBytes,
-    Switch,
-)
 from culm.proposals.register import Register
 from culm.proposals.sending import Sender
 from culm.proposals.setup import Modes
@@ -133,12 +120,12 @@ class Receiver:
 
     # -- messages ----------------------------------------------------------------------------------------------
 
-    def _handle(self, message: DataMessage) -> bool:
+    def _handle(self, message: messages.DataMessage) -> bool:
         """Take a message. False if it is to wait for the control channel."""
-        if isinstance(message, Switch):
+        if isinstance(message, messages.Switch):
             self._switch(message.id)
             return True
-        if isinstance(message, Marker):
+        if isinstance(message, messages.Marker):
             self._take_marker(message.id)
             return True
         exchange = self._current
@@ -154,7 +141,8 @@ class Receiver:
             return True
         self._take_item(exchange, message)
         self._sender.end_if_finished(exchange)
-        if isinstance(message, Apology | Skip | Notify):  # there may be something to send behind that
+        if isinstance(message, messages.Apology | messages.Skip | messages.Notify):
+            # There may be something to send behind that.
             self._sender.queue(exchange)
         return True
 
@@ -191,40 +179,40 @@ class Receiver:
         if exchange.is_over:
             self._register.free(exchange)
 
-    def _take_item(self, exchange: Exchange, message: DataMessage) -> None:
+    def _take_item(self, exchange: Exchange, message: messages.DataMessage) -> None:
         incoming = exchange.incoming
         if incoming.is_beyond_our_end:
-            self.lose(exchange, Code.DO_NOT_RETRY)
+            self.lose(exchange, messages.Code.DO_NOT_RETRY)
             self._begin_body(message, None)
             return
         match message:
-            case Metadata():
+            case messages.Metadata():
                 incoming.metadata(message, self._source, self._events, greedy=self._greedy)
-            case Raw(count) | Compressed(count):
+            case messages.Raw(count) | messages.Compressed(count):
                 if incoming.begin(count, self._source, self._events):
                     self._begin_body(message, exchange)
                 else:
-                    self.lose(exchange, Code.DO_NOT_RETRY)
+                    self.lose(exchange, messages.Code.DO_NOT_RETRY)
                     self._begin_body(message, None)
-            case Notify(count):
+            case messages.Notify(count):
                 incoming.notify(count, self._events)
-            case Skip(why):
+            case messages.Skip(why):
                 incoming.skip(why, self._source, self._events)
-            case SkipBytes(count):
+            case messages.SkipBytes(count):
                 incoming.skip_bytes(count, self._source)
-            case Apology():
+            case messages.Apology():
                 incoming.apologise(self._events, greedy=self._greedy)
 
-    def lose(self, exchange: Exchange, code: Code) -> None:
+    def lose(self, exchange: Exchange, code: messages.Code) -> None:
         """What comes of a proposal cannot be followed any more: it is only read until its marker."""
         exchange.incoming.lost = True
         self._events.append(Lost(exchange.id))
         if not exchange.has(Said.CANCEL_SENT):
-            self._register.cancel(exchange, Cancel(exchange.id, code))
+            self._register.cancel(exchange, messages.Cancel(exchange.id, code))
 
     # -- bytes of payloads -------------------------------------------------------------------------------------
 
-    def _begin_body(self, message: DataMessage, exchange: Exchange | None) -> None:
+    def _begin_body(self, message: messages.DataMessage, exchange: Exchange | None) -> None:
         self._bodies.begin(message)
         self._body_of = exchange
 

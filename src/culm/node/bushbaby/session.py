@@ -16,20 +16,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import ClassVar
 
+from culm import bushbaby
 from culm.bamboo import Entry
-from culm.bushbaby import (
-    Authenticated,
-    BambooReceived,
-    BambooWriter,
-    Connection,
-    Event,
-    HaveItem,
-    HaveReceived,
-    Options,
-    PeerIdentified,
-    WantItem,
-    WantReceived,
-)
 from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, item_size
 from culm.node.bushbaby.announcing import Announcing
 from culm.node.bushbaby.intake import Intake
@@ -58,23 +46,23 @@ _LOGS_A_TURN = 256  # Logs looked up in one call of the store's thread, for the 
 _logger = logging.getLogger("culm.node")
 
 
-class BushbabySession(Session[Event]):
+class BushbabySession(Session[bushbaby.Event]):
     """One session. Reading goes on event by event, because answering a HELLO decides how the next bytes are read."""
 
     scheme: ClassVar[str] = "bushbaby"
     batch: ClassVar[int] = 1
     hears_whole_messages: ClassVar[bool] = True
-    connection: Connection
+    connection: bushbaby.Connection
 
     def __init__(self, context: Context, streams: Streams, purpose: Purpose) -> None:
         config = context.config
         guarded = bool(config.policy.allow_peers)
         waits = not purpose.called
-        connection = Connection(
+        connection = bushbaby.Connection(
             context.needed_identity(),
             config.clump,
             random_bytes=config.surroundings.secret_bytes,
-            options=Options(
+            options=bushbaby.Options(
                 config.dialect,
                 config.protocol_limits,
                 ask_first=True,
@@ -116,7 +104,7 @@ class BushbabySession(Session[Event]):
     @property
     def worn_out(self) -> bool:
         """Whether the connection was of use and has carried as many messages as one may, so that a new one goes on."""
-        boxes, stats, most = self.connection.boxes, self.stats, self.connection.limits.max_boxes
+        boxes, stats, most = self.connection.boxes, self.stats, self.connection.options.limits.max_boxes
         is_worn_out = min(boxes.left, most - boxes.received) < _BOXES_KEPT
         return is_worn_out and stats.entries_received + stats.entries_sent > 0
 
@@ -153,28 +141,28 @@ class BushbabySession(Session[Event]):
         """Whether the next bytes are decoded quickly. If they complete a long message, they are not, however few."""
         return self.connection.unfinished <= _INLINE_BYTES
 
-    async def handle(self, events: list[Event]) -> None:
+    async def handle(self, events: list[bushbaby.Event]) -> None:
         """Act on events, in their order."""
         for event in events:
             await self._handle(event)
         self.driver.wake()
 
-    async def _handle(self, event: Event) -> None:
+    async def _handle(self, event: bushbaby.Event) -> None:
         match event:
-            case BambooReceived():
+            case bushbaby.BambooReceived():
                 await self._take_entries(event)
-            case HaveReceived():
+            case bushbaby.HaveReceived():
                 await self._take_have(event.items)
-            case WantReceived():
+            case bushbaby.WantReceived():
                 self._take_want(event.items)
-            case PeerIdentified(public):
+            case bushbaby.PeerIdentified(public):
                 if not self.config.policy.admits_peer(public):
                     raise PeerRefused("the peer is not on this node's list of allowed peers")
                 if (reason := self._context.refuses(public)) is not None:
                     raise PeerRefused(reason)
                 self._peer = public
                 self.connection.accept()
-            case Authenticated(public, is_culm):
+            case bushbaby.Authenticated(public, is_culm):
                 self._proved = public
                 self._server.style = CULM_STYLE if is_culm else DEPLOYED_STYLE
                 for log in self.config.policy.promote:
@@ -192,7 +180,7 @@ class BushbabySession(Session[Event]):
         """Store the entries that came. If that fails, the failure is the reason for the end of the session."""
         await self._intake.flush()
 
-    async def _take_entries(self, event: BambooReceived) -> None:
+    async def _take_entries(self, event: bushbaby.BambooReceived) -> None:
         self._ledger.heard = True
         while True:
             async with self._share.turn():
@@ -219,7 +207,7 @@ class BushbabySession(Session[Event]):
         self._announce |= bool(self._ledger.brought_by_others)
         self.driver.wake()
 
-    async def _take_have(self, items: list[HaveItem]) -> None:
+    async def _take_have(self, items: list[bushbaby.HaveItem]) -> None:
         await self._intake.flush()
         self._ledger.heard = True
         self.driver.heard_news()
@@ -246,7 +234,7 @@ class BushbabySession(Session[Event]):
             most = MAX_ASKED - sum(len(spans) for _, spans in plan)
             plan += await self._worker.run(self._ledger.plan, logs[at : at + _LOGS_A_TURN], self._missing, most)
         self._announce |= bool(self._ledger.brought_by_others)
-        wants = [WantItem(*log, None, low, high) for log, spans in plan for low, high in spans]
+        wants = [bushbaby.WantItem(*log, None, low, high) for log, spans in plan for low, high in spans]
         self.stats.missing += sum(want.high - want.low + 1 for want in wants if want.high and want.low)
         if wants or (answer and self.connection.is_culm):
             self.connection.send_want(wants)
@@ -256,7 +244,7 @@ class BushbabySession(Session[Event]):
         """The spans to ask for of a log; runs on the store's thread."""
         return missing(self._worker.store, self.config.policy.interest(log), log, high, limit)
 
-    def _take_want(self, items: list[WantItem]) -> None:
+    def _take_want(self, items: list[bushbaby.WantItem]) -> None:
         self.driver.heard_news()
         self._ledger.want_received()
         if items:
@@ -310,7 +298,7 @@ class BushbabySession(Session[Event]):
         writer.send()
         self.driver.news_at = clock()
 
-    async def _write_rest(self, writer: BambooWriter, entry: Sendable) -> None:
+    async def _write_rest(self, writer: bushbaby.BambooWriter, entry: Sendable) -> None:
         pieces = self._worker.store.payload_rest(entry)
         while some := await self._worker.run(lambda: list(islice(pieces, _PIECES_A_STEP))):
             for piece in some:

@@ -31,28 +31,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
+from culm import proposals
 from culm.bamboo import MAX_U64, Entry
 from culm.node.culm.offers import lowest_fork
 from culm.node.proposals.gaps import Gap, Gaps
 from culm.node.proposals.options import ProposalOptions
 from culm.node.storage.source import StoreSource
-from culm.proposals import (
-    NOTHING,
-    Adjust,
-    Cancel,
-    Cancelled,
-    Code,
-    Dropped,
-    Endpoint,
-    Event,
-    Freed,
-    Noticed,
-    Offered,
-    Proposal,
-    Refused,
-    Skipped,
-    can_rebuild,
-)
+from culm.proposals import NOTHING, Proposal
 from culm.proposals.states import Said
 from culm.ranges import Range, RangeSet
 from culm.ranges.text import inclusive_sizes
@@ -91,7 +76,7 @@ class Proposer:
 
     def __init__(
         self,
-        connection: Endpoint,
+        connection: proposals.Endpoint,
         source: StoreSource,
         interest: Callable[[Log], RangeSet],
         shares: Callable[[Log], bool],
@@ -172,7 +157,8 @@ class Proposer:
             if exchange.is_ours:
                 connection.cancel(exchange.id)
             elif exchange.may_send:
-                connection.adjust(Adjust(exchange.id, self.options.eagerness if followed.interest else NOTHING))
+                wish = self.options.eagerness if followed.interest else NOTHING
+                connection.adjust(proposals.Adjust(exchange.id, wish))
 
     def look_again(self) -> None:
         """Everything that came is stored: plan the logs again whose proposal has ended."""
@@ -322,25 +308,25 @@ class Proposer:
 
     # -- what the peer says ------------------------------------------------------------------------------------
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: proposals.Event) -> None:
         """Note what the peer says, and answer it."""
         match event:
-            case Offered(proposal):
+            case proposals.Offered(proposal):
                 self._answer(proposal)
-            case Refused(proposal):
+            case proposals.Refused(proposal):
                 self._queue(proposal.log)
-            case Dropped(proposal):
+            case proposals.Dropped(proposal):
                 self._forget(proposal.id, proposal.log, again=True)
-            case Cancelled(proposal, cancel):
+            case proposals.Cancelled(proposal, cancel):
                 self._cancelled(proposal, cancel)
-            case Freed(proposal):
+            case proposals.Freed(proposal):
                 self._forget(proposal.id, proposal.log, again=False)
-            case Skipped(proposal_id, seq, False) if proposal_id in self._connection.exchanges:
+            case proposals.Skipped(proposal_id, seq, False) if proposal_id in self._connection.exchanges:
                 followed = self._logs.get(self._connection.exchanges[proposal_id].proposal.log)
                 if followed is not None and len(followed.skipped) < _SKIPPED:
                     followed.skipped.add(seq)
                     followed.tried.add((seq, seq))  # Do not ask at once, in vain, but after the next ``poll``.
-            case Noticed(proposal_id, items) if proposal_id in self._connection.exchanges:
+            case proposals.Noticed(proposal_id, items) if proposal_id in self._connection.exchanges:
                 log = self._connection.exchanges[proposal_id].proposal.log
                 if log in self._logs and self._logs[log].open.get(proposal_id) == _FORK:
                     return
@@ -349,13 +335,13 @@ class Proposer:
             case _:
                 pass
 
-    def _cancelled(self, proposal: Proposal, cancel: Cancel) -> None:
+    def _cancelled(self, proposal: Proposal, cancel: proposals.Cancel) -> None:
         if cancel.entries:
             self.proofs.append(self._with_ours(proposal, cancel.entries))
         followed = self._logs.get(proposal.log)
-        if followed is not None and cancel.code is Code.RESOURCE_LIMIT and proposal.id in followed.open:
+        if followed is not None and cancel.code is proposals.Code.RESOURCE_LIMIT and proposal.id in followed.open:
             self._put_off.add((followed.log, followed.open[proposal.id]))
-        if followed is not None and cancel.code is Code.END_OF_LOG:
+        if followed is not None and cancel.code is proposals.Code.END_OF_LOG:
             followed.end = cancel.seq
 
     def _with_ours(self, proposal: Proposal, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
@@ -403,7 +389,7 @@ class Proposer:
             connection.cancel(proposal.id)
             return
         wanted = bool(interest) and not proposal.payload_only and self._wants(interest, proposal)
-        if wanted and not can_rebuild(proposal, self._source):
+        if wanted and not proposals.can_rebuild(proposal, self._source):
             followed = self._logs.get(log)
             if proposal.end is None and (followed is None or self._begins_earlier(followed, proposal)):
                 connection.cancel(proposal.id)  # Our own endless proposal is made instead, and serves both.

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
+from culm import proposals
 from culm.bamboo import Entry
 from culm.node.interests.policy import Policy
 from culm.node.proposals.options import ProposalOptions
@@ -20,19 +21,6 @@ from culm.node.sessions.pointtopoint import INLINE_TURNS, MIRRORED_LOGS, PointTo
 from culm.node.sessions.session import Context, Purpose
 from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
-from culm.proposals import (
-    SMALL,
-    Connection,
-    EntryReceived,
-    Event,
-    Freed,
-    Offered,
-    PayloadFailed,
-    PayloadReceived,
-    Proposal,
-    Setup,
-    Skipped,
-)
 from culm.types import Log
 
 _QUIET_SECONDS = (
@@ -43,22 +31,23 @@ _FAREWELL_SECONDS = 2.0  # To end all proposals in order; a peer that takes long
 _LARGEST_WINDOW = 1024 * 1024  # Bytes of history kept for a peer that compresses: so much each session may cost.
 
 
-class ProposalSession(PointToPointSession[Event]):
+class ProposalSession(PointToPointSession[proposals.Event]):
     """One session. ``proposer`` says what to propose, and what to answer."""
 
     scheme: ClassVar[str] = "proposals"
-    connection: Connection
+    connection: proposals.Connection
 
     def __init__(self, context: Context, streams: Streams, purpose: Purpose) -> None:
         policy = context.config.policy
         options: ProposalOptions = purpose.options or context.config.proposals
         window = 0 if options.small else options.window
-        setup = Setup(options.greedy, options.greedy, window, 0 if options.small else max(window, _LARGEST_WINDOW))
-        connection = Connection(
+        largest = 0 if options.small else max(window, _LARGEST_WINDOW)
+        setup = proposals.Setup(options.greedy, options.greedy, window, largest)
+        connection = proposals.Connection(
             context.source,
             proactive=purpose.called,
             setup=setup,
-            limits=purpose.limits or (SMALL if options.small else None),
+            limits=purpose.limits or (proposals.SMALL if options.small else None),
         )
         super().__init__(context, streams, connection, purpose)
         self.proposer = Proposer(
@@ -95,11 +84,11 @@ class ProposalSession(PointToPointSession[Event]):
     def _is_payload(self, size: int) -> bool:
         return self._endpoint.receiver.expects_payload(size)
 
-    def receive(self, data: bytes, now: float) -> Iterator[Event]:
+    def receive(self, data: bytes, now: float) -> Iterator[proposals.Event]:
         """Parse bytes. The proposer hears of events at once, because the next bytes may depend on what it answers."""
         for event in self.connection.receive_data(data, now):
             self.proposer.handle(event)
-            if isinstance(event, EntryReceived) and event.entry.size:
+            if isinstance(event, proposals.EntryReceived) and event.entry.size:
                 self._begin_fetching(event.id, event.entry)
             yield event
 
@@ -127,21 +116,21 @@ class ProposalSession(PointToPointSession[Event]):
     def _refill(self) -> None:
         self.connection.refill()
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: proposals.Event) -> None:
         match event:
-            case EntryReceived():
+            case proposals.EntryReceived():
                 self._take(event)
-            case PayloadReceived():
+            case proposals.PayloadReceived():
                 self._take(event)
                 if event.complete:
                     self._end_fetching(event.id)
-            case PayloadFailed():
+            case proposals.PayloadFailed():
                 self._take(event)
                 self._end_fetching(event.id)
-            case Skipped(proposal_id) | Freed(Proposal(proposal_id)):
+            case proposals.Skipped(proposal_id) | proposals.Freed(proposals.Proposal(proposal_id)):
                 self._end_fetching(proposal_id)
                 self.driver.heard_news()
-            case Offered(proposal):
+            case proposals.Offered(proposal):
                 self.driver.heard_news()
                 if self._purpose.mirrors and self.proposer.count < min(MIRRORED_LOGS, self.config.limits.max_logs):
                     self.proposer.add([proposal.log])
@@ -181,7 +170,7 @@ class ProposalSession(PointToPointSession[Event]):
         self.stats.entries_sent = self._endpoint.sender.entries_sent
         return more
 
-    def _take_events(self) -> list[Event]:
+    def _take_events(self) -> list[proposals.Event]:
         events = self._endpoint.take_events()
         for event in events:
             self.proposer.handle(event)

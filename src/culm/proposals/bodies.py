@@ -5,9 +5,8 @@ decoding stops once a window's worth of bytes was handed out, and goes on when t
 Until then nothing behind those bytes is read either, because it may refer to them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from culm.errors import EncodingError, RemoteProtocolError
 from culm.proposals.messages import Compressed, DataMessage, Raw
 from culm.wire.lzfoo import Decoder
 
@@ -41,9 +40,9 @@ class Bodies:
             self.left, self._decoding = message.count, False
         elif isinstance(message, Compressed):
             self.left, self._decoding = message.size, True
-            _decode(lambda: self._decoder.begin(message.count))
+            self._decoder.begin(message.count)
             if not message.size:
-                _decode(self._decoder.finish)
+                self._decoder.finish()
 
     def take(self, data: bytes) -> Iterator[bytes]:
         """Bytes came: the pieces of the payload that they make."""
@@ -61,26 +60,11 @@ class Bodies:
 
     def _hand_out(self, decoded: Iterator[bytes]) -> Iterator[bytes]:
         while self._room > 0:
-            piece: bytes | None = None
-            try:
-                piece = next(decoded, None)
-                if piece is None and not self.left:
-                    self._decoder.finish()
-            except EncodingError as error:
-                raise _wrong(error) from None
+            piece = next(decoded, None)
             if piece is None:
+                if not self.left:
+                    self._decoder.finish()
                 return
             self._room -= len(piece)
             yield piece
         self._decoded = decoded
-
-
-def _decode(work: Callable[[], None]) -> None:
-    try:
-        work()
-    except EncodingError as error:
-        raise _wrong(error) from None
-
-
-def _wrong(error: EncodingError) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the peer sent compressed bytes that break the format: {error}")

@@ -3,7 +3,7 @@
 Specification: docs/specs/proposals.md, "Proposals", "Cancellations".
 """
 
-from culm.bamboo import Entry, ForkProof, are_authentic, lipmaa, path
+from culm.bamboo import Entry, ForkProof, are_authentic, path
 from culm.errors import RemoteProtocolError
 from culm.proposals.messages import Cancel, Code, Proposal
 from culm.proposals.sequence import is_self_contained, outer_seq
@@ -23,28 +23,31 @@ def what_is_wrong(proposal: Proposal) -> str | None:
     return None
 
 
+def fork_up_to(proposal: Proposal, seq: int, source: Source) -> Cancel | None:
+    """A cancellation that shows the lowest known fork up to an entry of the log; None if there is none."""
+    proofs = (proof for proof in source.proofs(proposal.log) if proof.position <= seq)
+    proof = min(proofs, key=lambda proof: proof.position, default=None)
+    return None if proof is None else Cancel(proposal.id, Code.FORKED, (proof.first, proof.second))
+
+
 def objection(proposal: Proposal, source: Source) -> Cancel | None:
     """What of what is held speaks against a proposal, so that it is cancelled; None if nothing does."""
-    log, first = proposal.log, proposal.start if proposal.lower is None else proposal.lower
-    proofs = [proof for proof in source.proofs(log) if proof.position <= proposal.start]
-    if proofs:
-        proof = min(proofs, key=lambda proof: proof.position)
-        return Cancel(proposal.id, Code.FORKED, (proof.first, proof.second))
+    log, start, lower = proposal.log, proposal.start, proposal.lower
+    if (fork := fork_up_to(proposal, start, source)) is not None:
+        return fork
     end = source.end_of_log(log)
-    if end is not None and end.seq < proposal.start:
+    if end is not None and end.seq < start:
         return Cancel(proposal.id, Code.END_OF_LOG, seq=end.seq)
     outer = outer_seq(proposal)
-    shown = source.held(log)
-    if outer is not None:
-        held = _entry(source, log, outer) if shown.entries_around(outer) is not None else None
-        if held is not None and held.hash != proposal.hash:
-            return Cancel(proposal.id, Code.HASH_DIFFERS, (held,))
-        if held is None and proposal.lower is not None:
-            above = _entry(source, log, first) if shown.entries_around(first) is not None else None
-            if above is not None and dict(above.links)[lipmaa(first)] != proposal.hash:
-                return Cancel(proposal.id, Code.DO_NOT_RETRY)
-    if proposal.lower is None:
-        held = _entry(source, log, proposal.start)
+    held = None if outer is None else _shown(source, log, outer)
+    if held is not None and held.hash != proposal.hash:
+        return Cancel(proposal.id, Code.HASH_DIFFERS, (held,))
+    if outer is not None and held is None and lower is not None:
+        above = _shown(source, log, lower)
+        if above is not None and dict(above.links)[outer] != proposal.hash:
+            return Cancel(proposal.id, Code.DO_NOT_RETRY)
+    if lower is None:
+        held = _entry(source, log, start)
         if held is not None and (proposal.offset or 0) > held.size:
             return Cancel(proposal.id, Code.DO_NOT_RETRY)
     return None
@@ -64,6 +67,11 @@ def can_rebuild(proposal: Proposal, source: Source) -> bool:
 def _entry(source: Source, log: Log, seq: int) -> Entry | None:
     kept = kept_at(source, log, seq)
     return None if kept is None else kept.entry
+
+
+def _shown(source: Source, log: Log, seq: int) -> Entry | None:
+    """An entry that may be shown to this peer: of a forked log, only those below the fork are."""
+    return None if source.held(log).entries_around(seq) is None else _entry(source, log, seq)
 
 
 def check_cancel(proposal: Proposal, cancel: Cancel) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from culm.bamboo import MAX_U64, ForkProof, PayloadHasher
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
-from culm.proposals.checks import check_cancel, objection, what_is_wrong
+from culm.proposals.checks import check_cancel, fork_up_to, objection, what_is_wrong
 from culm.proposals.control import MAX_CONTROL_MESSAGE, pull_control
 from culm.proposals.events import Cancelled, Confirmed, Dropped, Event, Offered, Refused
 from culm.proposals.exchange import Exchange
@@ -172,14 +172,16 @@ class Endpoint:
 
         ``RemoteProtocolError``: drop the connection; ``take_events`` gives the events before the fault.
         """
-        return self._guarded(self._take_control, data)
+        return self._guarded("control", self._take_control, data)
 
-    def _guarded(self, take: Callable[[Buffer], None], data: Buffer) -> list[Event]:
+    def _guarded(self, channel: str, take: Callable[[Buffer], None], data: Buffer) -> list[Event]:
         if self._failed:
             raise LocalProtocolError("the peer broke the protocol: the connection is over")
         failure: RemoteProtocolError | None = None
         try:
             take(data)
+        except EncodingError as error:
+            failure = RemoteProtocolError(f"the peer broke the format of the {channel} channel: {error}")
         except RemoteProtocolError as error:
             failure = error
         failure = self._check_signatures() or failure
@@ -215,8 +217,6 @@ class Endpoint:
                 message, size = pull_control(buffer[at : at + MAX_CONTROL_MESSAGE])
             except Truncated:
                 break
-            except EncodingError as error:
-                raise RemoteProtocolError(f"the peer sent a control message that breaks the format: {error}") from None
             at += size
             self._handle_control(message)
         del buffer[:at]
@@ -333,11 +333,10 @@ class Endpoint:
 
         It would be told otherwise only by a proposal that the peer does not cancel first, which it does at once.
         """
+        lower = None
         if message.code is Code.FORKED and (shown := ForkProof.of(*message.entries)) is not None:
-            proof = min(self._source.proofs(exchange.proposal.log), key=lambda proof: proof.position, default=shown)
-            if proof.position < shown.position:
-                return Cancel(exchange.id, Code.FORKED, (proof.first, proof.second))
-        return Cancel(exchange.id, Code.CONFIRMING)
+            lower = fork_up_to(exchange.proposal, shown.position - 1, self._source)
+        return lower or Cancel(exchange.id, Code.CONFIRMING)
 
     # -- data channel ------------------------------------------------------------------------------------------
 
@@ -345,7 +344,7 @@ class Endpoint:
         """Take bytes of the data channel. ``RemoteProtocolError`` as ``receive_control``."""
         if self._modes is None:
             raise LocalProtocolError("data of the peer was handed in before its setup")
-        return self._guarded(self.receiver.take, data)
+        return self._guarded("data", self.receiver.take, data)
 
     def expect_end(self) -> None:
         """The peer ended a channel: ``RemoteProtocolError`` if that was in the middle of a message."""
@@ -366,7 +365,7 @@ class Endpoint:
 
     def go_on(self) -> list[Event]:
         """Go on with data that ``receive_data`` has left for later (``Receiver.is_held``), after its events."""
-        return self._guarded(lambda _: self.receiver.go_on(), b"")
+        return self._guarded("data", lambda _: self.receiver.go_on(), b"")
 
     def take_events(self) -> list[Event]:
         """What happened besides receiving: proposals that ended. After a fault, the events before it."""

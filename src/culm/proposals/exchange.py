@@ -9,9 +9,9 @@ from culm.proposals.incoming import Incoming
 from culm.proposals.limits import Limits
 from culm.proposals.messages import Adjust, Proposal
 from culm.proposals.outgoing import Outgoing
-from culm.proposals.scope import Cursor, Scope
+from culm.proposals.scope import Scope
 from culm.proposals.sequence import Sequence
-from culm.proposals.states import OVER, Event, Said, after, is_allowed, refusal
+from culm.proposals.states import ANSWERS, OVER, RULES, Event, Said, refusal
 from culm.transfer import Source
 
 _SENDING = Said.CONFIRMED | Said.CANCEL_SENT | Said.CANCEL_RECEIVED
@@ -25,9 +25,8 @@ class Exchange(Scope):
     ) -> None:
         super().__init__(proposal, is_ours=is_ours, begun=begun)
         self.said = Said.NOTHING
-        self.cursor = Cursor(proposal.offset or 0)
-        self.incoming = Incoming(self, self.cursor, limits)
-        self.outgoing = Outgoing(self, self.cursor, self.incoming, limits)
+        self.incoming = Incoming(self, limits)
+        self.outgoing = Outgoing(self, self.incoming, limits.chunk)
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -37,10 +36,11 @@ class Exchange(Scope):
 
     def advance(self, event: Event, *, is_peers: bool) -> None:
         """Something was said. If it may not be: ``RemoteProtocolError`` if it is the peer's, else a local one."""
-        if not is_allowed(self.said, event):
+        rule = RULES[event]
+        if self.said & rule.needs != rule.needs or self.said & rule.before:
             kind = RemoteProtocolError if is_peers else LocalProtocolError
             raise kind(refusal(self.id, event, self.said, is_peers=is_peers))
-        self.said = after(self.said, event, is_ours=self.is_ours)
+        self.said |= rule.adds | (Said.ANSWERED if event in ANSWERS[self.is_ours] else 0)
 
     @property
     def is_over(self) -> bool:

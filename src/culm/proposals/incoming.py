@@ -21,7 +21,7 @@ from culm.errors import RemoteProtocolError
 from culm.proposals.events import Event, Noticed, Skipped, Unverifiable
 from culm.proposals.limits import Limits
 from culm.proposals.messages import Metadata, Why, Wish
-from culm.proposals.scope import Cursor, Scope
+from culm.proposals.scope import Scope
 from culm.proposals.sequence import Item, outer_seq
 from culm.ranges.runs import Runs
 from culm.transfer import EntryReceived, LinkHashes, PayloadCheck, PayloadFailed, PayloadReceived, Source, kept_at
@@ -60,14 +60,14 @@ class Incoming:
     is only read, not understood. ``is_wrong``: the last item was wrong, an apology is due.
     """
 
-    def __init__(self, scope: Scope, cursor: Cursor, limits: Limits) -> None:
+    def __init__(self, scope: Scope, limits: Limits) -> None:
         self.index = 0
         self.offset = scope.proposal.offset or 0
         self.passed = Runs()
         self.lost = False
         self.is_wrong = False
         self._scope = scope
-        self._cursor = cursor
+        self._cursor = scope.cursor
         self._limits = limits
         self._hashes = LinkHashes(limits.hashes, outer_seq(scope.proposal))
         self._last_metadata = 0  # the entry whose metadata the peer sent last
@@ -120,12 +120,13 @@ class Incoming:
         self.offset = 0
 
     def _pass(self, count: int = 1) -> None:
-        """Note that so many items from the cursor on need not be sent to the peer."""
+        """Go on behind so many items, which need not be sent to the peer."""
         self.passed.add(self.index, self.index + count - 1)
         if len(self.passed) > self._limits.runs:
             own = self._cursor.index  # what is behind is of no use; what is far ahead can be sent again
             useful = [run for run in self.passed if run[1] >= own - 1]
             self.passed = Runs(useful[: self._limits.runs // 2])
+        self._move(count)
 
     # -- notices and skips -------------------------------------------------------------------------------------
 
@@ -140,7 +141,6 @@ class Incoming:
         first_new = max(self.index, self._cursor.highest[0])
         self._check_notice(first_new, self.index + count)
         self._pass(count)
-        self._move(count)
         self._sent = None
         if self.index > first_new:
             seq = scope.sequence.item(self.index - 1).seq
@@ -168,6 +168,7 @@ class Incoming:
                 raise RemoteProtocolError(
                     f"the peer left out the payload of entry {item.seq}, but payloads are mandatory"
                 )
+            self._move()
         else:
             if size is not None and why is Why.TOO_SMALL and size >= ours.least:
                 raise RemoteProtocolError(
@@ -178,7 +179,6 @@ class Incoming:
                     f"the peer called a payload of {size} bytes too large; asked for: {ours.greatest} or less"
                 )
             self._pass()
-        self._move()
         self._sent = None
         events.append(Skipped(self._scope.id, item.seq, why is not Why.NOT_AVAILABLE))
 
@@ -198,7 +198,6 @@ class Incoming:
             self._payload.check.lose()
         if count and self.offset == size:
             self._pass()
-            self._move()
 
     # -- metadata ----------------------------------------------------------------------------------------------
 
@@ -225,7 +224,6 @@ class Incoming:
                 scope.end_at(seq, is_peers=True)
         self._last_metadata = seq
         self._pass()
-        self._move()
         self._payload = _Payload(seq, entry, message.size, is_agreed=True)
 
     def _check_form(self, seq: int, message: Metadata) -> None:
@@ -323,7 +321,6 @@ class Incoming:
         begin = self._sent.offset if self._sent is not None else self.offset
         self._sent = _Sent(self.index, begin, is_right=True)
         self._pass()
-        self._move()
 
     def _fail(self, entry: Entry, data: bytes, events: list[Event], *, greedy: bool) -> None:
         """A payload is complete and wrong. A greedy peer will apologise; a safe one has broken the protocol."""

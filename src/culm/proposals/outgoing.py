@@ -5,11 +5,11 @@ Specification: docs/specs/proposals.md, "Cursors", "Payloads", "Links", "Greedy 
 
 from typing import NamedTuple
 
+from culm.bamboo import MAX_U64
 from culm.bamboo.lipmaa import has_lipmaalink
 from culm.proposals.incoming import Incoming
-from culm.proposals.limits import Limits
 from culm.proposals.messages import Apology, DataMessage, Metadata, Notify, Raw, Skip, SkipBytes, Why
-from culm.proposals.scope import Cursor, Scope
+from culm.proposals.scope import Scope
 from culm.transfer import PAGE_ENTRIES, Kept, Pages, Source
 
 _NOTICES = 4096  # Items that one notice tells of at most, so that looking them up takes a bounded time.
@@ -23,13 +23,16 @@ class Step(NamedTuple):
 
 
 class Outgoing:
-    """Moves our cursor along a proposal, past what the peer has sent itself (``incoming``)."""
+    """Moves our cursor along a proposal, past what the peer has sent itself (``incoming``).
 
-    def __init__(self, scope: Scope, cursor: Cursor, incoming: Incoming, limits: Limits) -> None:
+    ``chunk``: bytes of a payload that are sent at once.
+    """
+
+    def __init__(self, scope: Scope, incoming: Incoming, chunk: int) -> None:
         self._scope = scope
-        self._at = cursor
+        self._at = scope.cursor
         self._incoming = incoming
-        self._limits = limits
+        self._chunk = chunk
         self._pages = Pages(scope.proposal.log)
         self._apologised = -1
         self._began = -1  # the payload of which bytes were sent last
@@ -104,15 +107,15 @@ class Outgoing:
         for message in step.messages:
             match message:
                 case Notify(count):
-                    self._at.index, self._at.offset = self._at.index + count, 0
+                    self._at.move(count)
                 case Skip():
-                    self._at.index, self._at.offset = self._at.index + 1, 0
+                    self._at.move()
                 case Metadata():
                     seq = self._scope.sequence.item(self._at.index).seq
                     self._at.sent.add(seq, seq)
                     if message.is_end:
                         self._scope.end_at(seq, is_peers=False)
-                    self._at.index, self._at.offset = self._at.index + 1, 0
+                    self._at.move()
                 case SkipBytes(count):
                     self._advance(count)
                 case Raw(count):
@@ -127,7 +130,7 @@ class Outgoing:
         kept = self._pages.get(self._scope.sequence.item(self._at.index).seq)
         assert kept is not None  # noqa: S101 - its bytes were read from it just now
         if self._at.offset >= kept.entry.size:
-            self._at.index, self._at.offset = self._at.index + 1, 0
+            self._at.move()
 
     # -- metadata ----------------------------------------------------------------------------------------------
 
@@ -151,7 +154,7 @@ class Outgoing:
             seq, is_payload = scope.sequence.item(end)
             if (held.payloads_around(seq) if is_payload else held.entries_around(seq)) is None:
                 break
-            if is_payload and (theirs.least or theirs.greatest < _MANY):
+            if is_payload and (theirs.least or theirs.greatest < MAX_U64):
                 break  # its size is to be looked at
             end += 1
             if end in self._incoming.passed:
@@ -197,7 +200,7 @@ class Outgoing:
             offset = incoming.offset
         if offset == size:
             return Step((*messages, Raw(0)))
-        wanted = min(room, self._limits.chunk, held - offset)
+        wanted = min(room, self._chunk, held - offset)
         if wanted <= 0:
             return None
         small = kept.small
@@ -214,6 +217,3 @@ class Outgoing:
         seq = self._scope.sequence.item(self._at.index).seq
         kept = self._kept(seq, source)
         return kept is not None and not kept.complete and kept.payload_held < self._at.offset
-
-
-_MANY = 2**64 - 1

@@ -16,7 +16,7 @@ Specification: docs/specs/proposals.md, "Data channel", "Markers", "Compression"
 
 from collections.abc import Iterator
 
-from culm.errors import EncodingError, RemoteProtocolError, Truncated
+from culm.errors import RemoteProtocolError, Truncated
 from culm.proposals import messages
 from culm.proposals.bodies import Bodies
 from culm.proposals.data import MAX_DATA_HEAD, pull_data
@@ -112,8 +112,6 @@ class Receiver:
                 message, size = pull_data(buffer[at : at + MAX_DATA_HEAD])
             except Truncated:
                 break
-            except EncodingError as error:
-                raise RemoteProtocolError(f"the peer sent a data message that breaks the format: {error}") from None
             if self._handle(message):
                 at += size
         self._buffer = buffer[at:]
@@ -181,19 +179,14 @@ class Receiver:
 
     def _take_item(self, exchange: Exchange, message: messages.DataMessage) -> None:
         incoming = exchange.incoming
-        if incoming.is_beyond_our_end:
-            self.lose(exchange, messages.Code.DO_NOT_RETRY)
-            self._begin_body(message, None)
-            return
+        is_understood = not incoming.is_beyond_our_end
         match message:
+            case _ if not is_understood:
+                pass
             case messages.Metadata():
                 incoming.metadata(message, self._source, self._events, greedy=self._greedy)
             case messages.Raw(count) | messages.Compressed(count):
-                if incoming.begin(count, self._source, self._events):
-                    self._begin_body(message, exchange)
-                else:
-                    self.lose(exchange, messages.Code.DO_NOT_RETRY)
-                    self._begin_body(message, None)
+                is_understood = incoming.begin(count, self._source, self._events)
             case messages.Notify(count):
                 incoming.notify(count, self._events)
             case messages.Skip(why):
@@ -202,6 +195,9 @@ class Receiver:
                 incoming.skip_bytes(count, self._source)
             case messages.Apology():
                 incoming.apologise(self._events, greedy=self._greedy)
+        if not is_understood:
+            self.lose(exchange, messages.Code.DO_NOT_RETRY)
+        self._begin_body(message, exchange if is_understood else None)
 
     def lose(self, exchange: Exchange, code: messages.Code) -> None:
         """What comes of a proposal cannot be followed any more: it is only read until its marker."""

@@ -5,6 +5,8 @@ on each other, and both depend on the range, which may shrink while they are und
 narrow it when it confirms, and an entry that ends the log cuts off everything behind it.
 """
 
+from dataclasses import dataclass, field
+
 from culm.bamboo import PayloadHasher
 from culm.proposals.messages import Adjust, Proposal
 from culm.proposals.sequence import Sequence
@@ -12,6 +14,7 @@ from culm.proposals.wishes import Wishes
 from culm.ranges.runs import Runs
 
 
+@dataclass(slots=True)
 class Cursor:
     """Where we are with sending.
 
@@ -19,13 +22,15 @@ class Cursor:
     farthest both ever were. ``sent``: the entries whose metadata we sent.
     """
 
-    __slots__ = ("highest", "index", "offset", "sent")
+    offset: int
+    highest: tuple[int, int]
+    index: int = 0
+    sent: Runs = field(default_factory=Runs)
 
-    def __init__(self, offset: int) -> None:
-        self.index = 0
-        self.offset = offset
-        self.highest = (0, offset)
-        self.sent = Runs()
+    def move(self, items: int = 1) -> None:
+        """Go on behind some items."""
+        self.index += items
+        self.offset = 0
 
 
 class Scope:
@@ -44,6 +49,7 @@ class Scope:
         self.ours = Wishes.of(proposal) if is_ours else Wishes()
         self.theirs = Wishes() if is_ours else Wishes.of(proposal)
         self.sequence = Sequence.of(proposal, self.end, self.upper)
+        self.cursor = Cursor(proposal.offset or 0, (0, proposal.offset or 0))
         self.ended_by_us_alone = False  # the peer may have another entry there, and more behind it
         self._cut: int | None = None  # the number of items, once an entry that ends the log is known
 

@@ -6,7 +6,7 @@ Specification: docs/specs/proposals.md, "Data channel", "Markers", "Compression"
 from collections import deque
 from collections.abc import Iterable
 
-from culm.proposals.checks import objection
+from culm.proposals.checks import fork_up_to, objection
 from culm.proposals.data import push_data
 from culm.proposals.exchange import Exchange
 from culm.proposals.limits import Limits
@@ -116,10 +116,9 @@ class Sender:
         if at >= exchange.total or not self._source.held(log).is_forked:
             return
         seq = exchange.sequence.item(at).seq
-        proofs = [proof for proof in self._source.proofs(log) if proof.position <= seq]
-        if proofs:
-            proof = min(proofs, key=lambda proof: proof.position)
-            self._register.cancel(exchange, Cancel(exchange.id, Code.FORKED, (proof.first, proof.second)))
+        fork = fork_up_to(exchange.proposal, seq, self._source)
+        if fork is not None:
+            self._register.cancel(exchange, fork)
 
     def _put_body(self, message: Raw, body: bytes) -> None:
         encoded = None

@@ -17,7 +17,7 @@ class Said:
     """What was said of a proposal, by us or by the peer: bits of a number, since they are looked at for every item."""
 
     NOTHING = 0
-    ANSWERED = 1  # by whoever did not propose it
+    ANSWERED = 1  # by the side that did not propose it
     CONFIRMED = 2
     CANCEL_SENT = 4
     CANCEL_RECEIVED = 8
@@ -58,7 +58,7 @@ RULES = {
     Event.MARKED: Rule(Said.NOTHING, Said.MARKER_RECEIVED, Said.MARKER_RECEIVED),
 }
 
-# What answers a proposal, by whether it is ours: the words of whoever did not make it.
+# What answers a proposal, by whether it is ours: the words of the side that did not make it.
 ANSWERS = {
     True: frozenset({Event.CONFIRM, Event.ADJUSTED, Event.CANCELLED}),
     False: frozenset({Event.CONFIRM, Event.CANCEL}),
@@ -89,14 +89,3 @@ def refusal(proposal_id: int, event: Event, said: int, *, is_peers: bool) -> str
     why = next((words for bit, words in _HAPPENED.items() if stops & bit), "is not being cancelled")
     who = "the peer sent" if is_peers else "cannot send"
     return f"{who} {_MESSAGES[event]} for proposal {proposal_id}, but that proposal {why}"
-
-
-def is_allowed(said: int, event: Event) -> bool:
-    """Whether an event may happen now."""
-    rule = RULES[event]
-    return said & rule.needs == rule.needs and not said & rule.before
-
-
-def after(said: int, event: Event, *, is_ours: bool) -> int:
-    """What was said once an event has happened."""
-    return said | RULES[event].adds | (Said.ANSWERED if event in ANSWERS[is_ours] else 0)

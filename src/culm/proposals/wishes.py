@@ -9,44 +9,34 @@ extremes of everything that was ever told are kept, not only the last state. Siz
 payloads may only get narrower, so the first ones that were told are the widest.
 """
 
-from __future__ import annotations
+from dataclasses import dataclass, field
+from typing import Self
 
 from culm.bamboo import MAX_U64
 from culm.proposals.messages import Adjust, Eagerness, Proposal, Wish
 
 
+@dataclass(slots=True)
 class Wishes:
     """The wishes of one endpoint. ``eagerness`` is None until its first word on the proposal."""
 
-    __slots__ = (
-        "eagerness",
-        "first_greatest",
-        "first_least",
-        "greatest",
-        "greatest_limit",
-        "least",
-        "least_limit",
-        "may_skip",
-        "said",
-    )
-
-    def __init__(self) -> None:
-        self.eagerness: Eagerness | None = None
-        self.said: set[Wish] = set()
-        self.least_limit = MAX_U64  # of all that were said
-        self.greatest_limit = -1
-        self.least = self.first_least = 0
-        self.greatest = self.first_greatest = MAX_U64
-        self.may_skip = False
+    eagerness: Eagerness | None = None
+    said: set[Wish] = field(default_factory=set)
+    least_limit: int = MAX_U64  # of all that were said
+    greatest_limit: int = -1
+    least: int = 0
+    first_least: int = 0
+    greatest: int = MAX_U64
+    first_greatest: int = MAX_U64
+    may_skip: bool = False
 
     @classmethod
-    def of(cls, proposal: Proposal) -> Wishes:
+    def of(cls, proposal: Proposal) -> Self:
         """What a proposal says of its sender."""
-        wishes = cls()
+        wishes = cls(may_skip=not proposal.mandatory)
         wishes.be(proposal.eagerness)
         wishes.least = wishes.first_least = proposal.least
         wishes.greatest = wishes.first_greatest = proposal.greatest
-        wishes.may_skip = not proposal.mandatory
         return wishes
 
     def be(self, eagerness: Eagerness) -> None:

@@ -23,8 +23,8 @@ from culm.proposals import (
     Wish,
 )
 from culm.proposals.control import pull_control, push_control
-from culm.proposals.data import pull_data, push_data
-from culm.proposals.messages import Grant, Metadata
+from culm.proposals.data import Metadata, pull_data, push_data
+from culm.proposals.messages import Grant
 from culm.testing import build_log
 from culm.testing.memory import MemoryStore
 from fuzz.script import steps, written

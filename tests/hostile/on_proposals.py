@@ -9,8 +9,8 @@ from contextlib import suppress
 from culm.bamboo import MAX_U64
 from culm.proposals import Setup
 from culm.proposals.control import push_control
-from culm.proposals.data import push_data
-from culm.proposals.messages import Apology, Cancel, Code, Compressed, Grant, Metadata, Proposal, Raw, Switch
+from culm.proposals.data import Apology, Compressed, Metadata, Raw, Switch, push_data
+from culm.proposals.messages import Cancel, Code, Grant, Proposal
 from culm.wire.bymux import CREDIT, PING, WRITE, packet
 from tests.hostile.attack import Attack, Field
 from tests.hostile.serving import (

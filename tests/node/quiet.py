@@ -187,7 +187,7 @@ class ProposalEnd:
 
     def say(self) -> bytes:
         """What is to be sent."""
-        if self.proposer.needs_storing:
+        if self.proposer.ended:
             self.proposer.look_again()
         self.session.endpoint.wake(self.arriving.take_changed())
         self.proposer.step()

@@ -27,19 +27,8 @@ from culm.proposals import (
     Proposal,
     Setup,
 )
-from culm.proposals.data import push_data
-from culm.proposals.messages import (
-    Apology,
-    Grant,
-    Marker,
-    Metadata,
-    Notify,
-    Raw,
-    Skip,
-    SkipBytes,
-    Switch,
-    Why,
-)
+from culm.proposals.data import Apology, Marker, Metadata, Notify, Raw, Skip, SkipBytes, Switch, Why, push_data
+from culm.proposals.messages import Grant
 from culm.wire.bymux import packet
 from tests.proposals.examples import H1, H2, H4, LOG, OTHER_1, OTHER_2, store_of
 from tests.proposals.pair import Pair, Side

@@ -25,19 +25,8 @@ from culm.proposals import (
     Wish,
 )
 from culm.proposals.control import push_control
-from culm.proposals.data import push_data
-from culm.proposals.messages import (
-    Apology,
-    Compressed,
-    Grant,
-    Marker,
-    Notify,
-    Raw,
-    Skip,
-    SkipBytes,
-    Switch,
-    Why,
-)
+from culm.proposals.data import Apology, Compressed, Marker, Notify, Raw, Skip, SkipBytes, Switch, Why, push_data
+from culm.proposals.messages import Grant
 from tests.proposals.examples import H1, KEY, LOG, OTHER_2
 from tests.proposals.victim import LONG, OTHER_LOG, Victim, bad_signature, meta, offer, pay, raw
 

@@ -30,11 +30,9 @@ from culm.proposals import (
     Wish,
 )
 from culm.proposals.control import pull_control, push_control
-from culm.proposals.data import pull_data, push_data
-from culm.proposals.messages import (
+from culm.proposals.data import (
     Apology,
     Compressed,
-    Grant,
     Marker,
     Metadata,
     Notify,
@@ -43,7 +41,10 @@ from culm.proposals.messages import (
     SkipBytes,
     Switch,
     Why,
+    pull_data,
+    push_data,
 )
+from culm.proposals.messages import Grant
 from culm.proposals.sequence import Sequence, is_self_contained
 from culm.proposals.setup import Modes
 from culm.testing.memory import MemoryStore

@@ -17,13 +17,8 @@ from culm.proposals import (
     Setup,
 )
 from culm.proposals.control import pull_control, push_control
-from culm.proposals.data import push_data
-from culm.proposals.messages import (
-    Grant,
-    Metadata,
-    Raw,
-    Switch,
-)
+from culm.proposals.data import Metadata, Raw, Switch, push_data
+from culm.proposals.messages import Grant
 from culm.testing.builders import LogBuilder, build_log
 from tests.proposals.examples import IDENTITY, KEY, LOG, store_of
 

@@ -22,8 +22,7 @@ from culm.intervals.codec import pull_message
 from culm.intervals.messages import Eager
 from culm.negentropy.codec import ID_BYTES, INFINITY, VERSION, VERSIONS, MalformedMessage, Mode, read_ranges
 from culm.proposals.control import pull_control
-from culm.proposals.data import pull_data
-from culm.proposals.messages import Compressed, Raw
+from culm.proposals.data import Compressed, Raw, pull_data
 from culm.wire.bymux import WRITE, pull_packet
 from culm.wire.lzfoo import pull_head
 

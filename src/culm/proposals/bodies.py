@@ -7,7 +7,7 @@ Until then nothing behind those bytes is read either, because it may refer to th
 
 from collections.abc import Iterator
 
-from culm.proposals.messages import Compressed, DataMessage, Raw
+from culm.proposals.data import Compressed, DataMessage, Raw
 from culm.wire.lzfoo import Decoder
 
 

@@ -1,4 +1,6 @@
-"""The data channel's messages as bytes (docs/specs/proposals.md, "Data channel"). All delimit themselves.
+"""The messages of the data channel, as values and as bytes (docs/specs/proposals.md, "Data channel").
+
+All delimit themselves. Numbers are unsigned, of 64 bits.
 
 ::
 
@@ -13,25 +15,95 @@
     80 | 81 [backlink] size payload_hash signature      metadata; 81: of the end of a log
 """
 
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
 from culm.bamboo import encode_varu64
 from culm.bamboo.entry import SIGNATURE_BYTES
 from culm.bamboo.varu64 import decode_any_varu64, decode_varu64
 from culm.bamboo.yamf import YAMF_BYTES, YAMF_PREFIX, decode_yamf
 from culm.errors import EncodingError, Truncated
-from culm.proposals.messages import (
-    Apology,
-    Compressed,
-    DataMessage,
-    Marker,
-    Metadata,
-    Notify,
-    Raw,
-    Skip,
-    SkipBytes,
-    Switch,
-    Why,
-)
 from culm.types import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """What follows is about another proposal."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """There are so many items, which are not sent."""
+
+    count: int
+
+
+class Why(IntEnum):
+    """Why a payload is left out. The numbers are those on the wire."""
+
+    TOO_SMALL = 4
+    TOO_LARGE = 5
+    NOT_AVAILABLE = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """The payload is left out."""
+
+    why: Why
+
+
+@dataclass(frozen=True, slots=True)
+class SkipBytes:
+    """So many bytes of the payload are left out: the other side has sent them."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """So many bytes of a payload follow."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """``size`` bytes follow that decode to ``count`` bytes of a payload."""
+
+    count: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apology:
+    """The item sent last was wrong: it was never sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A proposal is cancelled: nothing more follows of it."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """An entry, without what follows from where it stands. ``backlink``: its hash, None where it is left out."""
+
+    is_end: bool
+    backlink: bytes | None
+    size: int
+    payload_hash: bytes
+    signature: bytes
+
+
+DataMessage: TypeAlias = Switch | Notify | Skip | SkipBytes | Raw | Compressed | Apology | Marker | Metadata
+
+# -- as bytes ----------------------------------------------------------------------------------------------------
 
 MAX_DATA_HEAD = 1 + YAMF_BYTES + 9 + YAMF_BYTES + SIGNATURE_BYTES  # of a message, without bytes of payloads
 _METADATA = 0x80

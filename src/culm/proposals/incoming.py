@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from culm.bamboo import MAX_U64, Entry, is_authentic, lipmaa
 from culm.bamboo.lipmaa import has_lipmaalink
 from culm.errors import RemoteProtocolError
+from culm.proposals.data import Metadata, Why
 from culm.proposals.events import Event, Noticed, Skipped, Unverifiable
 from culm.proposals.limits import Limits
-from culm.proposals.messages import Metadata, Why, Wish
+from culm.proposals.messages import Wish
 from culm.proposals.scope import Scope
 from culm.proposals.sequence import Item, outer_seq
 from culm.ranges.runs import Runs

@@ -1,6 +1,6 @@
-"""The messages of both channels, as values. Numbers are unsigned, of 64 bits.
+"""The messages of the control channel, as values. Numbers are unsigned, of 64 bits.
 
-Specification: docs/specs/proposals.md, "Control channel", "Data channel".
+Specification: docs/specs/proposals.md, "Control channel".
 """
 
 from __future__ import annotations
@@ -30,9 +30,6 @@ class Eagerness:
 
 EVERYTHING = Eagerness()
 NOTHING = Eagerness(Wish.NOTIFY)
-
-
-# -- control channel ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,83 +119,3 @@ class Cancel:
 
 
 ControlMessage: TypeAlias = Grant | Proposal | Adjust | Cancel
-
-
-# -- data channel ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Switch:
-    """What follows is about another proposal."""
-
-    id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Notify:
-    """There are so many items, which are not sent."""
-
-    count: int
-
-
-class Why(IntEnum):
-    """Why a payload is left out. The numbers are those on the wire."""
-
-    TOO_SMALL = 4
-    TOO_LARGE = 5
-    NOT_AVAILABLE = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """The payload is left out."""
-
-    why: Why
-
-
-@dataclass(frozen=True, slots=True)
-class SkipBytes:
-    """So many bytes of the payload are left out: the other side has sent them."""
-
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Raw:
-    """So many bytes of a payload follow."""
-
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Compressed:
-    """``size`` bytes follow that decode to ``count`` bytes of a payload."""
-
-    count: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Apology:
-    """The item sent last was wrong: it was never sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """A proposal is cancelled: nothing more follows of it."""
-
-    id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Metadata:
-    """An entry, without what follows from where it stands. ``backlink``: its hash, None where it is left out."""
-
-    is_end: bool
-    backlink: bytes | None
-    size: int
-    payload_hash: bytes
-    signature: bytes
-
-
-DataMessage: TypeAlias = Switch | Notify | Skip | SkipBytes | Raw | Compressed | Apology | Marker | Metadata

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from culm.bamboo import MAX_U64
 from culm.bamboo.lipmaa import has_lipmaalink
+from culm.proposals.data import Apology, DataMessage, Metadata, Notify, Raw, Skip, SkipBytes, Why
 from culm.proposals.incoming import Incoming
-from culm.proposals.messages import Apology, DataMessage, Metadata, Notify, Raw, Skip, SkipBytes, Why
 from culm.proposals.scope import Scope
 from culm.transfer import PAGE_ENTRIES, Kept, Pages, Source
 

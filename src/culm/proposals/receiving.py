@@ -17,18 +17,19 @@ Specification: docs/specs/proposals.md, "Data channel", "Markers", "Compression"
 from collections.abc import Iterator
 
 from culm.errors import RemoteProtocolError, Truncated
-from culm.proposals import messages
+from culm.proposals import data
 from culm.proposals.bodies import Bodies
-from culm.proposals.data import MAX_DATA_HEAD, pull_data
 from culm.proposals.events import Lost
 from culm.proposals.exchange import Exchange
 from culm.proposals.limits import Limits
+from culm.proposals.messages import Cancel, Code
 from culm.proposals.register import Register
 from culm.proposals.sending import Sender
 from culm.proposals.setup import Modes
 from culm.proposals.states import Event as Step
 from culm.proposals.states import Said
 from culm.transfer import Source
+from culm.types import Buffer
 
 
 class Receiver:
@@ -85,11 +86,11 @@ class Receiver:
         if self._current is exchange:
             self._current = None
 
-    def take(self, data: bytes | bytearray | memoryview) -> None:
+    def take(self, piece: Buffer) -> None:
         """Take bytes. ``RemoteProtocolError`` for what may not come."""
         if not self.is_held:
             self._bodies.refill()
-        self._take(data)
+        self._take(piece)
 
     def go_on(self) -> None:
         """What was handed out is dealt with: go on with what is left."""
@@ -98,8 +99,8 @@ class Receiver:
             self._hand_out(self._bodies.go_on())
         self._take(b"")
 
-    def _take(self, data: bytes | bytearray | memoryview) -> None:
-        buffer = self._buffer + bytes(data) if self._buffer else bytes(data)
+    def _take(self, piece: Buffer) -> None:
+        buffer = self._buffer + bytes(piece)
         at = 0
         self._buffer = b""
         while at < len(buffer) and not (self._is_waiting or self.is_held):
@@ -109,7 +110,7 @@ class Receiver:
                 self._hand_out(self._bodies.take(taken))
                 continue
             try:
-                message, size = pull_data(buffer[at : at + MAX_DATA_HEAD])
+                message, size = data.pull_data(buffer[at : at + data.MAX_DATA_HEAD])
             except Truncated:
                 break
             if self._handle(message):
@@ -118,12 +119,12 @@ class Receiver:
 
     # -- messages ----------------------------------------------------------------------------------------------
 
-    def _handle(self, message: messages.DataMessage) -> bool:
+    def _handle(self, message: data.DataMessage) -> bool:
         """Take a message. False if it is to wait for the control channel."""
-        if isinstance(message, messages.Switch):
+        if isinstance(message, data.Switch):
             self._switch(message.id)
             return True
-        if isinstance(message, messages.Marker):
+        if isinstance(message, data.Marker):
             self._take_marker(message.id)
             return True
         exchange = self._current
@@ -139,7 +140,7 @@ class Receiver:
             return True
         self._take_item(exchange, message)
         self._sender.end_if_finished(exchange)
-        if isinstance(message, messages.Apology | messages.Skip | messages.Notify):
+        if isinstance(message, data.Apology | data.Skip | data.Notify):
             # There may be something to send behind that.
             self._sender.queue(exchange)
         return True
@@ -177,38 +178,38 @@ class Receiver:
         if exchange.is_over:
             self._register.free(exchange)
 
-    def _take_item(self, exchange: Exchange, message: messages.DataMessage) -> None:
+    def _take_item(self, exchange: Exchange, message: data.DataMessage) -> None:
         incoming = exchange.incoming
         is_understood = not incoming.is_beyond_our_end
         match message:
             case _ if not is_understood:
                 pass
-            case messages.Metadata():
+            case data.Metadata():
                 incoming.metadata(message, self._source, self._events, greedy=self._greedy)
-            case messages.Raw(count) | messages.Compressed(count):
+            case data.Raw(count) | data.Compressed(count):
                 is_understood = incoming.begin(count, self._source, self._events)
-            case messages.Notify(count):
+            case data.Notify(count):
                 incoming.notify(count, self._events)
-            case messages.Skip(why):
+            case data.Skip(why):
                 incoming.skip(why, self._source, self._events)
-            case messages.SkipBytes(count):
+            case data.SkipBytes(count):
                 incoming.skip_bytes(count, self._source)
-            case messages.Apology():
+            case data.Apology():
                 incoming.apologise(self._events, greedy=self._greedy)
         if not is_understood:
-            self.lose(exchange, messages.Code.DO_NOT_RETRY)
+            self.lose(exchange, Code.DO_NOT_RETRY)
         self._begin_body(message, exchange if is_understood else None)
 
-    def lose(self, exchange: Exchange, code: messages.Code) -> None:
+    def lose(self, exchange: Exchange, code: Code) -> None:
         """What comes of a proposal cannot be followed any more: it is only read until its marker."""
         exchange.incoming.lost = True
         self._events.append(Lost(exchange.id))
         if not exchange.has(Said.CANCEL_SENT):
-            self._register.cancel(exchange, messages.Cancel(exchange.id, code))
+            self._register.cancel(exchange, Cancel(exchange.id, code))
 
     # -- bytes of payloads -------------------------------------------------------------------------------------
 
-    def _begin_body(self, message: messages.DataMessage, exchange: Exchange | None) -> None:
+    def _begin_body(self, message: data.DataMessage, exchange: Exchange | None) -> None:
         self._bodies.begin(message)
         self._body_of = exchange
 

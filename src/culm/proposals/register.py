@@ -11,10 +11,10 @@ Specification: docs/specs/proposals.md, "Ids and credit", "Overlapping proposals
 
 from culm.errors import RemoteProtocolError
 from culm.proposals.control import push_control
-from culm.proposals.data import push_data
+from culm.proposals.data import Marker, push_data
 from culm.proposals.events import Event, Freed
 from culm.proposals.exchange import Exchange
-from culm.proposals.messages import Cancel, ControlMessage, Grant, Marker
+from culm.proposals.messages import Cancel, ControlMessage, Grant
 from culm.proposals.states import Event as Step
 from culm.proposals.states import Said
 

@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Iterable
 
 from culm.proposals.checks import fork_up_to, objection
-from culm.proposals.data import push_data
+from culm.proposals.data import Compressed, Metadata, Raw, Switch, push_data
 from culm.proposals.exchange import Exchange
 from culm.proposals.limits import Limits
-from culm.proposals.messages import Cancel, Code, Compressed, Metadata, Raw, Switch
+from culm.proposals.messages import Cancel, Code
 from culm.proposals.register import Register
 from culm.proposals.setup import Modes
 from culm.proposals.states import Said

@@ -550,7 +550,7 @@ def test_a_log_that_is_not_wanted_before_it_was_asked_for(tmp_path: Path) -> Non
         end = ProposalEnd(store, RangeSet([read_range("1..")]), calls=True)
         end.proposer.add([key(log)])
         end.proposer.reconsider(lambda _: RangeSet(), lambda _: True)
-        assert not end.proposer.has_work
+        assert not end.proposer.todo
         end.say()
         assert not end.session.endpoint.exchanges
         end.close()

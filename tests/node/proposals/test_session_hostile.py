@@ -23,8 +23,8 @@ from culm.proposals import (
     Setup,
 )
 from culm.proposals.control import push_control
-from culm.proposals.data import push_data
-from culm.proposals.messages import Grant, Marker, Metadata, Raw, Switch
+from culm.proposals.data import Marker, Metadata, Raw, Switch, push_data
+from culm.proposals.messages import Grant
 from culm.store import PayloadState
 from culm.testing.builders import LogBuilder, build_log, tampered
 from culm.wire.bymux import INFINITE, packet

@@ -71,71 +71,51 @@ def _is_along(proposal: Proposal, end: int | None, gap: Gap) -> bool:
     return end is not None and members.covers(gap.low) and members.covers(gap.high)
 
 
+@dataclass(eq=False)
 class Proposer:
     """Decides what to propose to one peer, and what to answer to it."""
 
-    def __init__(
-        self,
-        connection: proposals.Endpoint,
-        source: StoreSource,
-        interest: Callable[[Log], RangeSet],
-        shares: Callable[[Log], bool],
-        options: ProposalOptions,
-    ) -> None:
-        self.missing = 0  # Entries that the peer has for us, as far as it has said.
-        self.proofs: list[tuple[Entry, ...]] = []  # Entries of fork proofs that came, for the session to take away.
-        self.notices: dict[Log, int] = {}  # Items of each log that the peer has and was asked not to send.
-        self._connection = connection
-        self._source = source
-        self._interest = interest
-        self._shares = shares
-        self.options = options
-        self._gaps = Gaps(source, options)
-        self.is_ending = False  # The session says farewell: the peer's proposals are refused.
-        self._logs: dict[Log, _Followed] = {}
-        self._todo: deque[Log] = deque()
-        self._ended: list[Log] = []  # Logs whose proposal has ended: planned again once everything is stored.
-        self._put_off: set[tuple[Log, tuple[int, int]]] = set()  # Spans that the peer had no resources for.
+    connection: proposals.Endpoint
+    source: StoreSource
+    interest: Callable[[Log], RangeSet]
+    shares: Callable[[Log], bool]
+    options: ProposalOptions
+    missing: int = 0  # Entries that the peer has for us, as far as it has said.
+    proofs: list[tuple[Entry, ...]] = field(default_factory=list)  # Of forks; for the session to take away.
+    notices: dict[Log, int] = field(default_factory=dict)  # Items that the peer has and was asked not to send.
+    is_ending: bool = False  # The session says farewell: the peer's proposals are refused.
+    logs: dict[Log, _Followed] = field(default_factory=dict)  # All that are asked for, complete ones included.
+    todo: deque[Log] = field(default_factory=deque)  # Logs to plan: ``step`` may have something to say of them.
+    ended: list[Log] = field(default_factory=list)  # Logs whose proposal has ended, for ``look_again``.
+    put_off: set[tuple[Log, tuple[int, int]]] = field(default_factory=set)  # Spans that the peer had no resources for.
+
+    def __post_init__(self) -> None:
+        self.gaps = Gaps(self.source, self.options)
 
     # -- what to ask for ---------------------------------------------------------------------------------------
 
     @property
-    def count(self) -> int:
-        """How many logs are asked for, complete ones included."""
-        return len(self._logs)
-
-    @property
-    def needs_storing(self) -> bool:
-        """Whether logs wait for everything that came to be stored; then call ``look_again``."""
-        return bool(self._ended)
-
-    @property
-    def has_work(self) -> bool:
-        """Whether ``step`` may have something to say."""
-        return bool(self._todo)
-
-    @property
     def is_done(self) -> bool:
         """Whether everything was proposed and answered, and no gap is being filled any more."""
-        if self._todo or self._ended:
+        if self.todo or self.ended:
             return False
         return not any(
             exchange.is_ours and (not exchange.has(Said.ANSWERED) or (exchange.end is not None and exchange.may_send))
-            for exchange in self._connection.exchanges.values()
+            for exchange in self.connection.exchanges.values()
         )
 
     def add(self, logs: Iterable[Log]) -> None:
         """Ask for these logs, too, if anything of them is wanted."""
         for log in logs:
-            interest = self._interest(log)
-            if log not in self._logs and interest:
-                self._logs[log] = _Followed(log, interest)
-                self._todo.append(log)
+            interest = self.interest(log)
+            if log not in self.logs and interest:
+                self.logs[log] = _Followed(log, interest)
+                self.todo.append(log)
 
     def reconsider(self, interest: Callable[[Log], RangeSet], shares: Callable[[Log], bool]) -> None:
         """Other things are wanted or shared now: take back the proposals for logs whose interest changed."""
-        self._interest, self._shares = interest, shares
-        for log, followed in list(self._logs.items()):
+        self.interest, self.shares = interest, shares
+        for log, followed in list(self.logs.items()):
             wanted = interest(log)
             if wanted != followed.interest:
                 followed.interest = wanted
@@ -143,13 +123,13 @@ class Proposer:
                 if wanted:
                     self._queue(log)
                 else:
-                    del self._logs[log]
-                    if log in self._todo:
-                        self._todo.remove(log)
+                    del self.logs[log]
+                    if log in self.todo:
+                        self.todo.remove(log)
 
     def _take_back(self, followed: _Followed) -> None:
         """Cancel our proposals for a log, and tell the peer what we want of its own ones now."""
-        connection = self._connection
+        connection = self.connection
         followed.tried.clear()
         for exchange in list(connection.exchanges.values()):
             if exchange.proposal.log != followed.log or exchange.has(Said.CANCEL_SENT):
@@ -162,50 +142,50 @@ class Proposer:
 
     def look_again(self) -> None:
         """Everything that came is stored: plan the logs again whose proposal has ended."""
-        for log in self._ended:
+        for log in self.ended:
             self._queue(log)
-        self._ended.clear()
+        self.ended.clear()
 
     def poll(self) -> None:
         """Try again all that was tried, because the peer may have more now."""
-        for log, followed in self._logs.items():
+        for log, followed in self.logs.items():
             followed.tried.clear()
             self._queue(log)
-        self._put_off.clear()
+        self.put_off.clear()
 
     def _queue(self, log: Log) -> None:
-        if log in self._logs and log not in self._todo:
-            self._todo.append(log)
+        if log in self.logs and log not in self.todo:
+            self.todo.append(log)
 
     def step(self) -> None:
         """Plan logs and make proposals, as long as there is credit for proposals."""
-        for _ in range(len(self._todo)):
-            if not self._connection.credit:
+        for _ in range(len(self.todo)):
+            if not self.connection.credit:
                 return
-            log = self._todo.popleft()
-            if not self._plan(self._logs[log]):
-                self._todo.append(log)
+            log = self.todo.popleft()
+            if not self._plan(self.logs[log]):
+                self.todo.append(log)
 
     def _plan(self, followed: _Followed) -> bool:
         """Propose what is missing of a log. False if some of it has to wait for credit or for other logs."""
         is_complete, log, begun_now = True, followed.log, 0
         skipped = islice(self._skipped(followed), _AT_ONCE)
-        for gap in chain(self._gaps.of(log, followed.interest), self._end_told(followed), skipped):
+        for gap in chain(self.gaps.of(log, followed.interest), self._end_told(followed), skipped):
             span = gap.low, gap.high
             if span in followed.tried or self._is_asked(followed, gap):
                 continue
-            found = self._gaps.proposal(log, gap)
+            found = self.gaps.proposal(log, gap)
             if found is None:
                 continue
             if begun_now >= _AT_ONCE:
                 is_complete = False
                 break
             proposal, begun = found
-            if not self._connection.may_propose(proposal):
+            if not self.connection.may_propose(proposal):
                 is_complete = False
                 continue
             followed.tried.add(span)
-            followed.open[self._connection.propose(proposal, begun)] = span
+            followed.open[self.connection.propose(proposal, begun)] = span
             begun_now += 1
         return self._doubt_end(followed) and self._show_fork(followed) and is_complete
 
@@ -214,7 +194,7 @@ class Proposer:
 
         Specification: docs/specs/proposals.md, "Cancellations".
         """
-        if followed.end is not None and self._source.lookup(followed.log).entries_around(followed.end) is None:
+        if followed.end is not None and self.source.lookup(followed.log).entries_around(followed.end) is None:
             yield Gap(followed.end, followed.end, Range(followed.end, followed.end, payloads=False))
 
     def _doubt_end(self, followed: _Followed) -> bool:
@@ -222,7 +202,7 @@ class Proposer:
 
         A proposal that names the hash of ours does so. False if that has to wait.
         """
-        log, seq, source = followed.log, followed.end, self._source
+        log, seq, source = followed.log, followed.end, self.source
         if seq is None or (seq, seq) in followed.tried or source.lookup(log).entries_around(seq) is None:
             return True
         stored = source.get(log, seq)
@@ -238,7 +218,7 @@ class Proposer:
 
         Nothing else would make them: nothing is missing there. False if that has to wait.
         """
-        log, source = followed.log, self._source
+        log, source = followed.log, self.source
         fork = source.ask(lowest_fork, log)
         if fork is None or fork == followed.shown:
             return True
@@ -256,23 +236,23 @@ class Proposer:
             proposal = Proposal(0, *followed.log, 1, 1, None, None, None, None, NOTHING)
         else:
             proposal = Proposal(0, *followed.log, entry.seq, None, None, None, entry.hash, entry.size, NOTHING)
-        if not self._connection.credit or not self._connection.may_propose(proposal):
+        if not self.connection.credit or not self.connection.may_propose(proposal):
             return False
-        followed.open[self._connection.propose(proposal)] = _FORK
+        followed.open[self.connection.propose(proposal)] = _FORK
         return True
 
     def changed(self, logs: Iterable[Log]) -> None:
         """These logs have changed. Plan those again that have a fork unknown to the peer."""
         for log in logs:
-            followed = self._logs.get(log)
-            if followed is not None and self._source.ask(lowest_fork, log) not in (None, followed.shown):
+            followed = self.logs.get(log)
+            if followed is not None and self.source.ask(lowest_fork, log) not in (None, followed.shown):
                 self._queue(log)
 
     def _skipped(self, followed: _Followed) -> Iterator[Gap]:
         """The payloads that the peer has skipped and that are still missing, each as a gap of its own."""
-        newest = self._source.newest(followed.log) if followed.skipped else None
+        newest = self.source.newest(followed.log) if followed.skipped else None
         for seq in sorted(followed.skipped):
-            stored = self._source.get(followed.log, seq)
+            stored = self.source.get(followed.log, seq)
             if stored is None or newest is None or stored.payload_state not in _MISSING:
                 followed.skipped.discard(seq)
             elif followed.interest.contains_payload(seq, stored.entry.size, max(seq, newest.seq)):
@@ -287,9 +267,9 @@ class Proposer:
     def _is_covered(self, log: Log, gap: Gap) -> bool:
         """Whether a living proposal, ours or the peer's, fills a gap already."""
         low, high, item = gap
-        run = self._source.lookup(log).entries_around(low)
+        run = self.source.lookup(log).entries_around(low)
         has_entries = run is not None and high <= run[1]
-        for exchange in self._connection.exchanges.values():
+        for exchange in self.connection.exchanges.values():
             proposal = exchange.proposal
             if proposal.log != log or exchange.said & (Said.CANCEL_SENT | Said.CANCEL_RECEIVED):
                 continue
@@ -321,14 +301,14 @@ class Proposer:
                 self._cancelled(proposal, cancel)
             case proposals.Freed(proposal):
                 self._forget(proposal.id, proposal.log, again=False)
-            case proposals.Skipped(proposal_id, seq, False) if proposal_id in self._connection.exchanges:
-                followed = self._logs.get(self._connection.exchanges[proposal_id].proposal.log)
+            case proposals.Skipped(proposal_id, seq, False) if proposal_id in self.connection.exchanges:
+                followed = self.logs.get(self.connection.exchanges[proposal_id].proposal.log)
                 if followed is not None and len(followed.skipped) < _SKIPPED:
                     followed.skipped.add(seq)
                     followed.tried.add((seq, seq))  # Do not ask at once, in vain, but after the next ``poll``.
-            case proposals.Noticed(proposal_id, items) if proposal_id in self._connection.exchanges:
-                log = self._connection.exchanges[proposal_id].proposal.log
-                if log in self._logs and self._logs[log].open.get(proposal_id) == _FORK:
+            case proposals.Noticed(proposal_id, items) if proposal_id in self.connection.exchanges:
+                log = self.connection.exchanges[proposal_id].proposal.log
+                if log in self.logs and self.logs[log].open.get(proposal_id) == _FORK:
                     return
                 self.notices[log] = self.notices.get(log, 0) + items
                 self.missing += (items + 1) // 2
@@ -338,9 +318,9 @@ class Proposer:
     def _cancelled(self, proposal: Proposal, cancel: proposals.Cancel) -> None:
         if cancel.entries:
             self.proofs.append(self._with_ours(proposal, cancel.entries))
-        followed = self._logs.get(proposal.log)
+        followed = self.logs.get(proposal.log)
         if followed is not None and cancel.code is proposals.Code.RESOURCE_LIMIT and proposal.id in followed.open:
-            self._put_off.add((followed.log, followed.open[proposal.id]))
+            self.put_off.add((followed.log, followed.open[proposal.id]))
         if followed is not None and cancel.code is proposals.Code.END_OF_LOG:
             followed.end = cancel.seq
 
@@ -348,28 +328,28 @@ class Proposer:
         """The entries of a fork proof: the peer's, with ours of the same number if the peer has shown only one."""
         if len(entries) > 1:
             return entries
-        held = self._source.get(proposal.log, entries[0].seq)
+        held = self.source.get(proposal.log, entries[0].seq)
         return (held.entry, entries[0]) if held is not None else entries
 
     def _forget(self, proposal_id: int, log: Log, *, again: bool) -> None:
-        followed = self._logs.get(log)
+        followed = self.logs.get(log)
         if followed is None:
             return
         span = followed.open.pop(proposal_id, None)
         if again and span is not None:
             self._try_again(followed, span)
-        elif span is not None and (log, span) not in self._put_off:
+        elif span is not None and (log, span) not in self.put_off:
             self._try_put_off()
-        if log not in self._ended:
-            self._ended.append(log)
+        if log not in self.ended:
+            self.ended.append(log)
 
     def _try_put_off(self) -> None:
         """A proposal of ours is over, so the peer may have resources for those that it refused for lack of them."""
-        for log, span in self._put_off:
-            if (followed := self._logs.get(log)) is not None:
+        for log, span in self.put_off:
+            if (followed := self.logs.get(log)) is not None:
                 self._try_again(followed, span)
                 self._queue(log)
-        self._put_off.clear()
+        self.put_off.clear()
 
     @staticmethod
     def _try_again(followed: _Followed, span: tuple[int, int]) -> None:
@@ -379,18 +359,18 @@ class Proposer:
 
     def _answer(self, proposal: Proposal) -> None:
         """Confirm a proposal of the peer, saying what we want of it; or refuse it."""
-        connection = self._connection
+        connection = self.connection
         if not connection.is_offered(proposal.id):
             return
         log = proposal.log
-        interest = self._interest(log)
+        interest = self.interest(log)
         says_nothing = proposal.sparse and proposal.end is None
-        if self.is_ending or says_nothing or not (self._shares(log) or interest):
+        if self.is_ending or says_nothing or not (self.shares(log) or interest):
             connection.cancel(proposal.id)
             return
         wanted = bool(interest) and not proposal.payload_only and self._wants(interest, proposal)
-        if wanted and not proposals.can_rebuild(proposal, self._source):
-            followed = self._logs.get(log)
+        if wanted and not proposals.can_rebuild(proposal, self.source):
+            followed = self.logs.get(log)
             if proposal.end is None and (followed is None or self._begins_earlier(followed, proposal)):
                 connection.cancel(proposal.id)  # Our own endless proposal is made instead, and serves both.
                 if followed is not None:
@@ -413,7 +393,7 @@ class Proposer:
 
         Without this condition both sides could refuse the other's proposal in favour of their own, for ever.
         """
-        gaps = islice(self._gaps.of(followed.log, followed.interest), _LOOKED_AT)
+        gaps = islice(self.gaps.of(followed.log, followed.interest), _LOOKED_AT)
         return any(gap.high == MAX_U64 and gap.low <= proposal.start for gap in gaps)
 
     def _sizes(self, interest: RangeSet) -> tuple[int, int]:

@@ -132,7 +132,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
                 self.driver.heard_news()
             case proposals.Offered(proposal):
                 self.driver.heard_news()
-                if self._purpose.mirrors and self.proposer.count < min(MIRRORED_LOGS, self.config.limits.max_logs):
+                if self._purpose.mirrors and len(self.proposer.logs) < min(MIRRORED_LOGS, self.config.limits.max_logs):
                     self.proposer.add([proposal.log])
             case _:
                 self.driver.heard_news()
@@ -142,20 +142,19 @@ class ProposalSession(PointToPointSession[proposals.Event]):
 
     @property
     def _waits_for_store(self) -> bool:
-        return self.proposer.needs_storing or bool(self._fetched)
+        return bool(self.proposer.ended or self._fetched)
 
     def _look_again(self) -> None:
         if self._fetched:
             fetched, self._fetched = self._fetched, deque()
             self._release(fetched)
-        if self.proposer.needs_storing:
-            self.proposer.look_again()
+        self.proposer.look_again()
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     @property
     def _is_small_work(self) -> bool:
-        return not self.proposer.has_work and self._endpoint.sender.turns <= INLINE_TURNS
+        return not self.proposer.todo and self._endpoint.sender.turns <= INLINE_TURNS
 
     def _compose(self) -> bool:
         grown, self._grown = self._grown, set()

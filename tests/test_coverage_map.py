@@ -24,7 +24,7 @@ TESTED_IN = {
     "app/test_node": "app.names app.opening app.subscription app.syncing",
     "bamboo/test_identity": "bamboo.keyfile",
     "bamboo/test_entry": "errors types",
-    "bushbaby/test_connection": "bushbaby.events bushbaby.handshake bushbaby.limits bushbaby.messages bushbaby.options",
+    "bushbaby/test_connection": "bushbaby.events bushbaby.handshake bushbaby.messages bushbaby.options",
     "bushbaby/test_grouping": "bushbaby.outbox",
     "bushbaby/test_secretbox": "bushbaby.salsa_tail",
     "cli/test_local": "cli.command cli.exchange cli.identity cli.logs cli.output",
@@ -98,7 +98,7 @@ TESTED_IN = {
     " store.recordindex.storage store.recordindex.writer",
     "store/records/test_views": "store.interface store.records.index",
     "intervals/test_storm": "testing.memory",
-    "node/sessions/test_arrivals": "node.sessions.storing transfer.events transfer.source",
+    "node/sessions/test_arrivals": "node.sessions.storing transfer.source",
 }
 """Test modules with the modules of ``culm`` they test beside the one they are named after."""
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, Style, item_size, items_of, messages_of
-from culm.bushbaby.limits import MAX_PLAINTEXT
 from culm.bushbaby.messages import bamboo_size
+from culm.bushbaby.options import MAX_PLAINTEXT
 from culm.bushbaby.outbox import MESSAGES_A_WRITE, TICK_SECONDS, Outbox
 
 

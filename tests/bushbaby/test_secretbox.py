@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nacl.bindings import crypto_secretbox
 
-from culm.bushbaby.limits import MAX_PLAINTEXT
+from culm.bushbaby.options import MAX_PLAINTEXT
 from culm.bushbaby.salsa_tail import block_numbers, keystream
 from culm.bushbaby.secretbox import OVERHEAD, open_box, seal
 from culm.errors import RemoteProtocolError

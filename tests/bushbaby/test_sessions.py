@@ -21,8 +21,8 @@ from culm.bushbaby import (
     PeerIdentified,
     WantReceived,
 )
-from culm.bushbaby.limits import Limits
 from culm.bushbaby.messages import decode_bamboo, decode_have, decode_want
+from culm.bushbaby.options import Limits
 from culm.wire.cbor import pull_array, pull_string
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "bushbaby"

@@ -46,7 +46,6 @@ from culm.proposals.data import (
 )
 from culm.proposals.messages import Grant
 from culm.proposals.sequence import Sequence, is_self_contained
-from culm.proposals.setup import Modes
 from culm.testing.memory import MemoryStore
 from tests.proposals.examples import H1, H3, KEY, LOG, OTHER_1, OTHER_2, store_of
 
@@ -198,10 +197,10 @@ def test_a_notify_only_request_begins_with_a0() -> None:
 def test_setups() -> None:
     """T1 to T3: modes and windows follow from both."""
     a, b = (Setup.pull(bytes.fromhex(text))[0] for text in BYTES["T1"])
-    assert Modes.of(a, b) == Modes(sends_greedily=True, takes_greedily=False, send_window=1024, receive_window=0)
+    assert a.agreed(b) == Setup(sends_greedily=True, takes_greedily=False, send_window=1024, receive_window=0)
     assert a.encode().hex() == BYTES["T1"][0]
     a, b = (Setup.pull(bytes.fromhex(text))[0] for text in BYTES["T2"])
-    assert Modes.of(a, b) == Modes(sends_greedily=False, takes_greedily=True, send_window=0, receive_window=0)
+    assert a.agreed(b) == Setup(sends_greedily=False, takes_greedily=True, send_window=0, receive_window=0)
     assert Setup.pull(b"\xfd\x00\x00")[0] == Setup.pull(b"\x01\x00\x00")[0]
     for text in BYTES["T1"]:
         for cut in range(len(bytes.fromhex(text))):

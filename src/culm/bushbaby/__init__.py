@@ -6,9 +6,8 @@ Specification: docs/specs/bushbaby.md.
 from culm.bushbaby.connection import Connection, State
 from culm.bushbaby.events import Authenticated, BambooReceived, Event, HaveReceived, PeerIdentified, WantReceived
 from culm.bushbaby.handshake import Dialect
-from culm.bushbaby.limits import MAX_PLAINTEXT, Limits
 from culm.bushbaby.messages import BambooWriter, HaveItem, WantItem
-from culm.bushbaby.options import Options
+from culm.bushbaby.options import MAX_PLAINTEXT, Limits, Options
 
 __all__ = [
     "MAX_PLAINTEXT",

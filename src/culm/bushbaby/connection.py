@@ -23,9 +23,8 @@ from culm.bushbaby import handshake, messages
 from culm.bushbaby.clump import check_clump
 from culm.bushbaby.events import Authenticated, BambooReceived, Event, HaveReceived, PeerIdentified, WantReceived
 from culm.bushbaby.handshake import HELLO_BYTES, SIGNATURE_BYTES, Dialect, Hello
-from culm.bushbaby.limits import MAX_PLAINTEXT
 from culm.bushbaby.messages import AUTH, BAMBOO, HAVE, HELLO, WANT, BambooWriter, HaveItem, WantItem
-from culm.bushbaby.options import Options
+from culm.bushbaby.options import MAX_PLAINTEXT, Options
 from culm.bushbaby.outbox import Outbox
 from culm.bushbaby.secretbox import NONCE_BYTES, OVERHEAD, Boxes
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError

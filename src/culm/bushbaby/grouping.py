@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from culm.bushbaby.limits import MAX_PLAINTEXT
+from culm.bushbaby.options import MAX_PLAINTEXT
 
 ENTRIES_DEPLOYED = 19
 BYTES_CULM = 64 * 1024

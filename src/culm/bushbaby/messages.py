@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from culm.bamboo import Entry
 from culm.bushbaby.handshake import Dialect
-from culm.bushbaby.limits import Limits
+from culm.bushbaby.options import Limits
 from culm.bushbaby.secretbox import OVERHEAD
 from culm.errors import EncodingError, LocalProtocolError
 from culm.types import Buffer

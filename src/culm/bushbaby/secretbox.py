@@ -18,7 +18,7 @@ with one nonce show their difference to anyone who listens. So both sides rememb
 from nacl._sodium import ffi, lib
 
 from culm.bushbaby.handshake import SessionKeys
-from culm.bushbaby.limits import MAX_PLAINTEXT
+from culm.bushbaby.options import MAX_PLAINTEXT
 from culm.errors import LocalProtocolError, RemoteProtocolError
 
 NONCE_BYTES = 24

@@ -8,7 +8,6 @@ from culm.proposals.connection import Connection
 from culm.proposals.endpoint import Endpoint
 from culm.proposals.events import (
     Cancelled,
-    Confirmed,
     Dropped,
     Event,
     Freed,
@@ -32,7 +31,6 @@ __all__ = [
     "Cancel",
     "Cancelled",
     "Code",
-    "Confirmed",
     "Connection",
     "Dropped",
     "Eagerness",

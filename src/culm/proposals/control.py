@@ -8,15 +8,19 @@
     proposal = [1 e e f o p s m] id author log_id start [lower] least greatest [hash] [limit] [end upper] [offset]
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from culm.bamboo import Entry, encode_varu64
 from culm.bamboo.entry import MAX_ENTRY_BYTES
-from culm.bamboo.varu64 import decode_any_varu64
+from culm.bamboo.varu64 import decode_any_varu64 as pull_number
 from culm.bamboo.yamf import decode_yamf
 from culm.errors import EncodingError, Truncated
 from culm.proposals.messages import Adjust, Cancel, Code, ControlMessage, Eagerness, Grant, Proposal, Wish
 from culm.types import Buffer
 
 MAX_CONTROL_MESSAGE = 10 + 2 * MAX_ENTRY_BYTES
+_T = TypeVar("_T")
 _KEY_BYTES = 32
 _REQUEST = 0xA0  # the first byte of a proposal is this or above
 
@@ -30,7 +34,7 @@ def pull_control(data: Buffer, at: int = 0) -> tuple[ControlMessage, int]:
         raise Truncated("a message is missing", at)
     first = data[at]
     if first == 0:
-        amount, at = decode_any_varu64(data, at + 1)
+        amount, at = pull_number(data, at + 1)
         return Grant(amount), at
     if first < Code.DO_NOT_RETRY:
         return _pull_adjust(data, at)
@@ -62,35 +66,28 @@ class _Reader:
         self._data = data
         self.at = at
 
-    def number(self) -> int:
-        number, self.at = decode_any_varu64(self._data, self.at)
-        return number
-
-    def seq(self) -> int:
-        at = self.at
-        number = self.number()
-        if not number:
-            raise EncodingError("sequence number 0, but the first entry of a log is 1", at)
-        return number
-
-    def hash(self) -> bytes:
-        value, self.at = decode_yamf(self._data, self.at)
+    def take(self, pull: Callable[[Buffer, int], tuple[_T, int]]) -> _T:
+        value, self.at = pull(self._data, self.at)
         return value
 
-    def key(self) -> bytes:
-        end = self.at + _KEY_BYTES
-        if end > len(self._data):
-            raise Truncated("a public key is cut off", self.at)
-        key, self.at = bytes(self._data[self.at : end]), end
-        return key
 
-    def entry(self) -> Entry:
-        entry, self.at = Entry.decode_prefix(self._data, self.at)
-        return entry
+def _pull_seq(data: Buffer, at: int) -> tuple[int, int]:
+    number, end = pull_number(data, at)
+    if not number:
+        raise EncodingError("sequence number 0, but the first entry of a log is 1", at)
+    return number, end
 
-    def eagerness(self, bits: int) -> Eagerness:
-        wish = Wish(bits)
-        return Eagerness(wish, self.number() if wish is Wish.LIMITED else 0)
+
+def _pull_key(data: Buffer, at: int) -> tuple[bytes, int]:
+    end = at + _KEY_BYTES
+    if end > len(data):
+        raise Truncated("a public key is cut off", at)
+    return bytes(data[at:end]), end
+
+
+def _pull_eagerness(reader: _Reader, bits: int) -> Eagerness:
+    wish = Wish(bits)
+    return Eagerness(wish, reader.take(pull_number) if wish is Wish.LIMITED else 0)
 
 
 def _joined(first: int, *fields: int | bytes | None) -> bytes:
@@ -110,13 +107,13 @@ def _limit(eagerness: Eagerness | None) -> int | None:
 
 def _pull_adjust(data: Buffer, at: int) -> tuple[Adjust, int]:
     first, reader = data[at], _Reader(data, at + 1)
-    proposal = reader.number()
+    proposal = reader.take(pull_number)
     bits = first >> 5 & 3
-    eagerness = reader.eagerness(bits) if bits else None
-    end = reader.seq() if first & 8 else None
-    upper = reader.seq() if first & 4 else None
-    least = reader.number() if first & 2 else None
-    greatest = reader.number() if first & 1 else None
+    eagerness = _pull_eagerness(reader, bits) if bits else None
+    end = reader.take(_pull_seq) if first & 8 else None
+    upper = reader.take(_pull_seq) if first & 4 else None
+    least = reader.take(pull_number) if first & 2 else None
+    greatest = reader.take(pull_number) if first & 1 else None
     return Adjust(proposal, eagerness, bool(first & 16), end, upper, least, greatest), reader.at
 
 
@@ -131,28 +128,28 @@ def _push_adjust(message: Adjust) -> bytes:
 
 def _pull_cancel(data: Buffer, at: int) -> tuple[Cancel, int]:
     code, reader = Code(data[at]), _Reader(data, at + 1)
-    proposal = reader.number()
+    proposal = reader.take(pull_number)
     entries: tuple[Entry, ...] = ()
     seq = 0
     if code is Code.HASH_DIFFERS:
-        entries = (reader.entry(),)
+        entries = (reader.take(Entry.decode_prefix),)
     elif code is Code.FORKED:
-        entries = (reader.entry(), reader.entry())
+        entries = (reader.take(Entry.decode_prefix), reader.take(Entry.decode_prefix))
     elif code is Code.END_OF_LOG:
-        seq = reader.seq()
+        seq = reader.take(_pull_seq)
     return Cancel(proposal, code, entries, seq), reader.at
 
 
 def _pull_proposal(data: Buffer, at: int) -> tuple[Proposal, int]:
     first, reader = data[at], _Reader(data, at + 1)
     has_offset = bool(first & 8)
-    head = reader.number(), reader.key(), reader.number(), reader.seq()
-    lower = None if has_offset else reader.seq()
-    least, greatest = reader.number(), reader.number()
-    value = reader.hash() if has_offset or lower != 1 else None
-    eagerness = reader.eagerness(first >> 5 & 3)
-    end, upper = (reader.seq(), reader.seq()) if first & 16 else (None, None)
-    offset = reader.number() if has_offset else None
+    head = reader.take(pull_number), reader.take(_pull_key), reader.take(pull_number), reader.take(_pull_seq)
+    lower = None if has_offset else reader.take(_pull_seq)
+    least, greatest = reader.take(pull_number), reader.take(pull_number)
+    value = reader.take(decode_yamf) if has_offset or lower != 1 else None
+    eagerness = _pull_eagerness(reader, first >> 5 & 3)
+    end, upper = (reader.take(_pull_seq), reader.take(_pull_seq)) if first & 16 else (None, None)
+    offset = reader.take(pull_number) if has_offset else None
     flags = (bool(first & bit) for bit in (4, 2, 1))
     return Proposal(*head, lower, end, upper, value, offset, eagerness, least, greatest, *flags), reader.at
 

@@ -27,18 +27,38 @@ from culm.errors import EncodingError, Truncated
 from culm.types import Buffer
 
 
-@dataclass(frozen=True, slots=True)
-class Switch:
-    """What follows is about another proposal."""
+@dataclass(frozen=True)
+class _About:
+    """``id``: of a proposal."""
 
     id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Notify:
-    """There are so many items, which are not sent."""
+class Switch(_About):
+    """What follows is about another proposal."""
+
+
+class Marker(_About):
+    """A proposal is cancelled: nothing more follows of it."""
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """``count``: items of a notice, else bytes of a payload."""
 
     count: int
+
+
+class Notify(_Counted):
+    """There are so many items, which are not sent."""
+
+
+class SkipBytes(_Counted):
+    """So many bytes of the payload are left out: the other side has sent them."""
+
+
+class Raw(_Counted):
+    """So many bytes of a payload follow."""
 
 
 class Why(IntEnum):
@@ -57,20 +77,6 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True)
-class SkipBytes:
-    """So many bytes of the payload are left out: the other side has sent them."""
-
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Raw:
-    """So many bytes of a payload follow."""
-
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class Compressed:
     """``size`` bytes follow that decode to ``count`` bytes of a payload."""
 
@@ -81,13 +87,6 @@ class Compressed:
 @dataclass(frozen=True, slots=True)
 class Apology:
     """The item sent last was wrong: it was never sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """A proposal is cancelled: nothing more follows of it."""
-
-    id: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,23 +15,14 @@ from culm.bamboo import MAX_U64, ForkProof, PayloadHasher
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
 from culm.proposals.checks import check_cancel, fork_up_to, objection, what_is_wrong
 from culm.proposals.control import MAX_CONTROL_MESSAGE, pull_control
-from culm.proposals.events import Cancelled, Confirmed, Dropped, Event, Offered, Refused
+from culm.proposals.events import Cancelled, Dropped, Event, Offered, Refused
 from culm.proposals.exchange import Exchange
 from culm.proposals.limits import Limits
-from culm.proposals.messages import (
-    EVERYTHING,
-    Adjust,
-    Cancel,
-    Code,
-    ControlMessage,
-    Eagerness,
-    Grant,
-    Proposal,
-)
+from culm.proposals.messages import EVERYTHING, Adjust, Cancel, Code, ControlMessage, Eagerness, Grant, Proposal
 from culm.proposals.receiving import Receiver
 from culm.proposals.register import Register
 from culm.proposals.sending import Sender
-from culm.proposals.setup import Modes, Setup
+from culm.proposals.setup import Setup
 from culm.proposals.states import Event as Step
 from culm.proposals.states import Said
 from culm.transfer import EntryReceived, PayloadFailed, Source, bad_entries
@@ -57,26 +48,30 @@ class Endpoint:
         self.receiver = Receiver(source, self.limits, self.register, self.sender, proactive=proactive)
         self._source = source
         self._proactive = proactive
-        self._modes: Modes | None = None
+        self._agreed: Setup | None = None
         self._next_id = 0 if proactive else 1
         self._failed = False
         self._control_in = bytearray()
 
     def peer_setup(self, theirs: Setup) -> None:
         """The peer's setup came: modes and windows are known."""
-        self._modes = Modes.of(self.setup, theirs)
-        self.sender.agree(self._modes)
-        self.receiver.agree(self._modes)
+        self._agreed = self.setup.agreed(theirs)
+        self.sender.agree(self._agreed)
+        self.receiver.agree(self._agreed)
 
     # -- what the owner does -----------------------------------------------------------------------------------
 
     def may_propose(self, proposal: Proposal) -> bool:
         """Whether there is credit, and no overlapping proposal of the peer waits for an answer."""
-        return self.credit > 0 and not any(
-            other.proposal.overlaps(proposal)
+        return self.credit > 0 and not self._unanswered(proposal, ours=False)
+
+    def _unanswered(self, proposal: Proposal, *, ours: bool) -> list[Exchange]:
+        """The proposals of one side that wait for an answer and overlap with this one."""
+        return [
+            other
             for other in self.exchanges.values()
-            if not other.is_ours and not other.has(Said.ANSWERED)
-        )
+            if other.is_ours == ours and not other.has(Said.ANSWERED) and other.proposal.overlaps(proposal)
+        ]
 
     def propose(self, proposal: Proposal, begun: PayloadHasher | None = None) -> int:
         """Propose a range; its id, which takes the place of the one in ``proposal``.
@@ -195,18 +190,14 @@ class Endpoint:
 
         Their beginnings may be stored already, and nothing of such a payload is to be kept.
         """
-        if self._modes is not None and self._modes.takes_greedily:
+        if self._agreed is not None and self._agreed.takes_greedily:
             return None
-        found = bad_entries(self.register.events)
-        if not found:
+        events = self.register.events
+        bad = next(iter(bad_entries(events)), None)
+        if bad is None:
             return None
-        bad = found[0]
-        at = next(
-            at
-            for at, event in enumerate(self.register.events)
-            if isinstance(event, EntryReceived) and event.entry is bad
-        )
-        self.register.events[at:] = [event for event in self.register.events[at:] if isinstance(event, PayloadFailed)]
+        at = [isinstance(event, EntryReceived) and event.entry is bad for event in events].index(True)
+        events[at:] = [event for event in events[at:] if isinstance(event, PayloadFailed)]
         return RemoteProtocolError(f"entry {bad.seq} has a bad signature")
 
     def _take_control(self, data: Buffer) -> None:
@@ -264,16 +255,13 @@ class Endpoint:
             self.register.events.append(Offered(proposal))
         else:
             self.register.cancel(exchange, against)
-            self.register.events.append(Refused(proposal, against))
+            self.register.events.append(Refused(proposal))
 
     def _drop_overlapping(self, proposal: Proposal) -> int | None:
         """Of proposals that cross, the one that begins later was never made. Which of ours wins, if one does."""
-        for ours in [other for other in self.exchanges.values() if other.is_ours and not other.has(Said.ANSWERED)]:
-            if not ours.proposal.overlaps(proposal):
-                continue
+        for ours in self._unanswered(proposal, ours=True):
             start = ours.proposal.start
-            falls = start > proposal.start or (start == proposal.start and not self._proactive)
-            if not falls:
+            if start < proposal.start or (start == proposal.start and self._proactive):
                 return ours.id
             del self.exchanges[ours.id]
             self.receiver.leave(ours)
@@ -281,12 +269,17 @@ class Endpoint:
             self.register.events.append(Dropped(ours.proposal))
         return None
 
+    def _meant(self, message: Adjust | Cancel) -> Exchange | None:
+        """The proposal that a message of the peer is about; None if the peer cannot know yet that it was never made."""
+        if message.id not in self.exchanges and message.id not in self.register.tombstones:
+            verb = "adjusted" if isinstance(message, Adjust) else "cancelled"
+            raise RemoteProtocolError(f"the peer {verb} proposal {message.id}, which does not exist")
+        return self.exchanges.get(message.id)
+
     def _take_adjust(self, message: Adjust) -> None:
-        exchange = self.exchanges.get(message.id)
+        exchange = self._meant(message)
         if exchange is None:
-            if message.id in self.register.tombstones:
-                return
-            raise RemoteProtocolError(f"the peer adjusted proposal {message.id}, which does not exist")
+            return
         is_confirmation = exchange.is_ours and not exchange.has(Said.CONFIRMED)
         exchange.advance(Step.ADJUSTED, is_peers=True)
         if is_confirmation and message.eagerness is None:
@@ -308,16 +301,14 @@ class Endpoint:
             self.register.cancel(exchange, Cancel(exchange.id, Code.DO_NOT_RETRY))
         else:
             if is_confirmation:
-                self.register.events.append(Confirmed(exchange.id))
+                self.register.events.append(message)
             self.sender.queue(exchange)
         self.receiver.resume()
 
     def _take_cancel(self, message: Cancel) -> None:
-        exchange = self.exchanges.get(message.id)
+        exchange = self._meant(message)
         if exchange is None:
-            if message.id in self.register.tombstones:
-                return
-            raise RemoteProtocolError(f"the peer cancelled proposal {message.id}, which does not exist")
+            return
         check_cancel(exchange.proposal, message)
         exchange.advance(Step.CANCELLED, is_peers=True)
         self.register.settle()
@@ -342,7 +333,7 @@ class Endpoint:
 
     def receive_data(self, data: Buffer) -> list[Event]:
         """Take bytes of the data channel. ``RemoteProtocolError`` as ``receive_control``."""
-        if self._modes is None:
+        if self._agreed is None:
             raise LocalProtocolError("data of the peer was handed in before its setup")
         return self._guarded("data", self.receiver.take, data)
 

@@ -1,38 +1,33 @@
-"""What a connection tells its owner, besides the entries and payloads it brings (``culm.transfer``)."""
+"""What a connection tells its owner, besides the entries and payloads it brings (``culm.transfer``).
+
+``Adjust`` is the peer's own message: it confirms a proposal of ours.
+"""
 
 from dataclasses import dataclass
 
-from culm.proposals.messages import Cancel, Proposal
+from culm.proposals.messages import Adjust, Cancel, Proposal
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
+@dataclass(frozen=True)
+class _AboutProposal:
+    proposal: Proposal
+
+
+class Offered(_AboutProposal):
     """The peer proposes something: confirm or cancel it."""
 
-    proposal: Proposal
+
+class Refused(_AboutProposal):
+    """The peer proposed something that what is held speaks against: it was cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The peer proposed something that what is held speaks against: it was cancelled, and this was said."""
-
-    proposal: Proposal
-    cancel: Cancel
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(_AboutProposal):
     """A proposal of ours fell to one of the peer's: it was never made."""
 
-    proposal: Proposal
 
-
-@dataclass(frozen=True, slots=True)
-class Confirmed:
-    """The peer confirmed a proposal of ours."""
-
-    id: int
+class Freed(_AboutProposal):
+    """A proposal is over, and all state of it gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +71,6 @@ class Lost:
     id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Freed:
-    """A proposal is over, and all state of it gone."""
-
-    proposal: Proposal
-
-
 Event = (
     EntryReceived
     | PayloadReceived
@@ -90,7 +78,7 @@ Event = (
     | Offered
     | Refused
     | Dropped
-    | Confirmed
+    | Adjust
     | Cancelled
     | Noticed
     | Skipped

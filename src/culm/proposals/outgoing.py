@@ -16,9 +16,14 @@ _NOTICES = 4096  # Items that one notice tells of at most, so that looking them 
 
 
 class Step(NamedTuple):
-    """What is sent next: messages, and the bytes that belong to the last of them, a ``Raw`` one."""
+    """What is sent next: messages, and the bytes that belong to the last of them, a ``Raw`` one.
+
+    ``item`` and ``offset``: where the cursor is then, as an index and the bytes behind it.
+    """
 
     messages: tuple[DataMessage, ...]
+    item: int
+    offset: int = 0
     body: bytes = b""
 
 
@@ -70,8 +75,7 @@ class Outgoing:
             return None
         if greedy and self._owes_apology(source):
             self._apologised, self._began = self._at.index, -1
-            self._at.offset = (scope.proposal.offset or 0) if self._at.index == 0 else 0
-            return Step((Apology(),))
+            return Step((Apology(),), self._at.index, (scope.proposal.offset or 0) if self._at.index == 0 else 0)
         target = self.target
         if target >= scope.total:
             return None
@@ -81,10 +85,8 @@ class Outgoing:
             step = self._payload(item.seq, target, offset, source, room, greedy=greedy)
         else:
             step = self._metadata(item.seq, target, source)
-        if step is None:
-            return None
-        if target > self._at.index:
-            return Step((Notify(target - self._at.index), *step.messages), step.body)
+        if step is not None and target > self._at.index:
+            return step._replace(messages=(Notify(target - self._at.index), *step.messages))
         return step
 
     def can_add(self, source: Source) -> bool:
@@ -104,33 +106,16 @@ class Outgoing:
 
     def moved(self, step: Step) -> None:
         """A step was sent: the cursor is behind it."""
-        for message in step.messages:
-            match message:
-                case Notify(count):
-                    self._at.move(count)
-                case Skip():
-                    self._at.move()
-                case Metadata():
-                    seq = self._scope.sequence.item(self._at.index).seq
-                    self._at.sent.add(seq, seq)
-                    if message.is_end:
-                        self._scope.end_at(seq, is_peers=False)
-                    self._at.move()
-                case SkipBytes(count):
-                    self._advance(count)
-                case Raw(count):
-                    self._began = self._at.index
-                    self._advance(count)
-                case _:
-                    pass
-        self._at.highest = max(self._at.highest, (self._at.index, self._at.offset))
-
-    def _advance(self, count: int) -> None:
-        self._at.offset += count
-        kept = self._pages.get(self._scope.sequence.item(self._at.index).seq)
-        assert kept is not None  # noqa: S101 - its bytes were read from it just now
-        if self._at.offset >= kept.entry.size:
-            self._at.move()
+        last = step.messages[-1]
+        if isinstance(last, Metadata):
+            seq = self._scope.sequence.item(step.item - 1).seq
+            self._at.sent.add(seq, seq)
+            if last.is_end:
+                self._scope.end_at(seq, is_peers=False)
+        elif isinstance(last, Raw):
+            self._began = step.item
+        self._at.index, self._at.offset = step.item, step.offset
+        self._at.highest = max(self._at.highest, (step.item, step.offset))
 
     # -- metadata ----------------------------------------------------------------------------------------------
 
@@ -142,7 +127,7 @@ class Outgoing:
             return None
         entry = kept.entry
         backlink = entry.backlink if has_lipmaalink(seq) and seq - 1 not in self._at.sent else None
-        return Step((Metadata(entry.is_end, backlink, entry.size, entry.payload_hash, entry.signature),))
+        return Step((Metadata(entry.is_end, backlink, entry.size, entry.payload_hash, entry.signature),), index + 1)
 
     def _notices(self, index: int, source: Source) -> Step | None:
         """Tell of everything from an index on that is there, where only that is wanted."""
@@ -159,7 +144,7 @@ class Outgoing:
             end += 1
             if end in self._incoming.passed:
                 break
-        return Step((Notify(end - index),)) if end > index else None
+        return Step((Notify(end - index),), end) if end > index else None
 
     # -- payloads ----------------------------------------------------------------------------------------------
 
@@ -170,15 +155,15 @@ class Outgoing:
             return None
         size = kept.entry.size
         if not theirs.least <= size <= theirs.greatest:
-            return Step((Skip(Why.TOO_SMALL if size < theirs.least else Why.TOO_LARGE),))
+            return Step((Skip(Why.TOO_SMALL if size < theirs.least else Why.TOO_LARGE),), index + 1)
         log = scope.proposal.log
         if not kept.complete:
             if not source.expects(log, seq):
-                return Step((Skip(Why.NOT_AVAILABLE),)) if theirs.may_skip else None
+                return Step((Skip(Why.NOT_AVAILABLE),), index + 1) if theirs.may_skip else None
             if not greedy or index == self._apologised:
                 return None
         if not theirs.takes_payload(size) or not (offset or self._is_known(seq, index)):
-            return Step((Notify(1),)) if kept.complete else None
+            return Step((Notify(1),), index + 1) if kept.complete else None
         return self._bytes(kept, index, offset, source, room)
 
     def _is_known(self, seq: int, index: int) -> bool:
@@ -189,9 +174,8 @@ class Outgoing:
 
     def _bytes(self, kept: Kept, index: int, offset: int, source: Source, room: int) -> Step | None:
         incoming, size = self._incoming, kept.entry.size
-        held = (
-            size if kept.complete else min(kept.payload_held, size - 1)
-        )  # The last byte waits until the hash is checked.
+        # The last byte waits until the hash is checked.
+        held = size if kept.complete else min(kept.payload_held, size - 1)
         messages: tuple[DataMessage, ...] = ()
         if incoming.index == index and incoming.offset > offset:  # the peer is ahead in the same payload
             if incoming.offset >= held:
@@ -199,7 +183,7 @@ class Outgoing:
             messages = (SkipBytes(incoming.offset - offset),)
             offset = incoming.offset
         if offset == size:
-            return Step((*messages, Raw(0)))
+            return Step((*messages, Raw(0)), index + 1)
         wanted = min(room, self._chunk, held - offset)
         if wanted <= 0:
             return None
@@ -208,7 +192,9 @@ class Outgoing:
         if not body:  # the payload was forgotten since the page was read
             self._pages.clear()
             return None
-        return Step((*messages, Raw(len(body))), body)
+        messages += (Raw(len(body)),)
+        behind = offset + len(body)
+        return Step(messages, index + 1, 0, body) if behind == size else Step(messages, index, behind, body)
 
     def _owes_apology(self, source: Source) -> bool:
         """Whether a payload of which bytes were sent before it was checked turned out to be another one."""

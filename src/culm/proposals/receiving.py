@@ -25,7 +25,7 @@ from culm.proposals.limits import Limits
 from culm.proposals.messages import Cancel, Code
 from culm.proposals.register import Register
 from culm.proposals.sending import Sender
-from culm.proposals.setup import Modes
+from culm.proposals.setup import Setup
 from culm.proposals.states import Event as Step
 from culm.proposals.states import Said
 from culm.transfer import Source
@@ -49,10 +49,10 @@ class Receiver:
         self._bodies = Bodies(limits.window)
         self._body_of: Exchange | None = None  # None: bytes that come are only read
 
-    def agree(self, modes: Modes) -> None:
+    def agree(self, agreed: Setup) -> None:
         """Modes and windows are known: data may come."""
-        self._greedy = modes.takes_greedily
-        self._bodies.agree(modes.receive_window)
+        self._greedy = agreed.takes_greedily
+        self._bodies.agree(agreed.receive_window)
 
     # -- bytes -------------------------------------------------------------------------------------------------
 

@@ -27,11 +27,6 @@ class Cursor:
     index: int = 0
     sent: Runs = field(default_factory=Runs)
 
-    def move(self, items: int = 1) -> None:
-        """Go on behind some items."""
-        self.index += items
-        self.offset = 0
-
 
 class Scope:
     """The range of a proposal and the wishes of both sides. ``ours``: of this side, ``theirs``: of the peer.

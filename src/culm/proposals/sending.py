@@ -12,7 +12,7 @@ from culm.proposals.exchange import Exchange
 from culm.proposals.limits import Limits
 from culm.proposals.messages import Cancel, Code
 from culm.proposals.register import Register
-from culm.proposals.setup import Modes
+from culm.proposals.setup import Setup
 from culm.proposals.states import Said
 from culm.transfer import Source
 from culm.types import Log
@@ -30,16 +30,16 @@ class Sender:
         self._source = source
         self._limits = limits
         self._register = register
-        self._modes: Modes | None = None
+        self._agreed: Setup | None = None
         self._encoder: Encoder | None = None
         self._current: Exchange | None = None
         self._turns: deque[int] = deque()
 
-    def agree(self, modes: Modes) -> None:
-        """Modes and windows are known: items may be sent."""
-        self._modes = modes
-        if modes.send_window:
-            self._encoder = Encoder(modes.send_window)
+    def agree(self, agreed: Setup) -> None:
+        """Setup and windows are known: items may be sent."""
+        self._agreed = agreed
+        if agreed.send_window:
+            self._encoder = Encoder(agreed.send_window)
 
     # -- turns -------------------------------------------------------------------------------------------------
 
@@ -68,13 +68,13 @@ class Sender:
 
         Reads from the source. Each proposal has its turn, for a chunk at a time.
         """
-        if self._modes is None:
+        if self._agreed is None:
             return False
         while self._turns and self._register.pending < limit:
             exchange = self._register.living.get(self._turns.popleft())
             if exchange is not None and exchange.may_send:
                 most = min(limit, self._register.pending + self._limits.chunk)
-                self._send_some(exchange, most, greedy=self._modes.sends_greedily)
+                self._send_some(exchange, most, greedy=self._agreed.sends_greedily)
         return bool(self._turns)
 
     def _send_some(self, exchange: Exchange, limit: int, *, greedy: bool) -> None:

@@ -102,11 +102,9 @@ class Sequence:
 
 def is_self_contained(proposal: Proposal) -> bool:
     """Whether all links that are not sent lead to items, or to the entry of the expected hash."""
-    if proposal.lower == 1:
-        return True
-    outer = proposal.start if proposal.lower is None else lipmaa(proposal.lower)
+    outer = outer_seq(proposal)
     below = (spine(proposal.start) - 1) // 3  # the greatest spine number below the start
-    return outer <= below
+    return outer is None or outer <= below
 
 
 def outer_seq(proposal: Proposal) -> int | None:

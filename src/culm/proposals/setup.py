@@ -5,8 +5,8 @@
     setup = flags, send_window:VarU64, receive_window:VarU64
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import Self
 
 from culm.bamboo import encode_varu64
 from culm.bamboo.varu64 import decode_any_varu64
@@ -47,21 +47,12 @@ class Setup:
         receive_window, at = decode_any_varu64(data, at)
         return cls(bool(flags & _WANTS_TO_SEND), bool(flags & _TAKES), send_window, receive_window), at
 
-
-class Modes(NamedTuple):
-    """What follows from both setups, for one endpoint: modes and windows in both directions."""
-
-    sends_greedily: bool
-    takes_greedily: bool
-    send_window: int
-    receive_window: int
-
-    @classmethod
-    def of(cls, ours: Setup, theirs: Setup) -> Self:
-        """What the two agree on."""
-        return cls(
-            ours.sends_greedily and theirs.takes_greedily,
-            theirs.sends_greedily and ours.takes_greedily,
-            min(ours.send_window, theirs.receive_window),
-            min(ours.receive_window, theirs.send_window),
+    def agreed(self, theirs: Self) -> Self:
+        """What follows from both setups: what this endpoint may do, and how far back compressed data may refer."""
+        return replace(
+            self,
+            sends_greedily=self.sends_greedily and theirs.takes_greedily,
+            takes_greedily=theirs.sends_greedily and self.takes_greedily,
+            send_window=min(self.send_window, theirs.receive_window),
+            receive_window=min(self.receive_window, theirs.send_window),
         )

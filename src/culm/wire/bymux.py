@@ -45,25 +45,23 @@ class Received:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """The peer writes no more to a stream, or (None) creates no streams."""
+@dataclass(frozen=True)
+class _About:
+    """``stream``: None is the connection as a whole, which speaks of creating and accepting streams."""
 
     stream: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """The peer reads no more from a stream, whose queue is dropped, or (None) accepts no streams."""
-
-    stream: int | None
+class Closed(_About):
+    """The peer writes no more to a stream, or creates no streams."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The peer answered a ping, on a stream or (None) on the connection."""
+class Unread(_About):
+    """The peer reads no more from a stream, whose queue is dropped, or accepts no streams."""
 
-    stream: int | None
+
+class Answered(_About):
+    """The peer answered a ping."""
 
 
 Event = Received | Closed | Unread | Answered
@@ -90,20 +88,11 @@ class Stream:
 
 def packet(kind: int, stream: int | None, number: int | None = None) -> bytes:
     """A packet, without the bytes that follow a write. ``stream`` None: about the connection."""
-    header = kind << 5
-    parts = [b""]
-    if stream is None:
-        header |= _GLOBAL
-    else:
-        width = _width(stream)
-        header |= width << 2
-        parts.append(stream.to_bytes(1 << width, "big"))
+    header = kind << 5 | (_GLOBAL if stream is None else _width(stream) << 2)
     if number is not None:
-        width = _width(number)
-        header |= width
-        parts.append(number.to_bytes(1 << width, "big"))
-    parts[0] = bytes((header,))
-    return b"".join(parts)
+        header |= _width(number)
+    numbers = (each.to_bytes(1 << _width(each), "big") for each in (stream, number) if each is not None)
+    return bytes((header,)) + b"".join(numbers)
 
 
 def _width(number: int) -> int:
@@ -122,21 +111,13 @@ def pull_packet(data: Buffer, at: int) -> tuple[int, int | None, int | None, int
     if kind > STOP_READ:
         raise RemoteProtocolError(f"the peer sent a bymux packet of unknown type {kind}")
     at += 1
-    stream: int | None = None
-    if not header & _GLOBAL:
-        width = 1 << (header >> 2 & 3)
-        if len(data) < at + width:
-            return None
-        stream = int.from_bytes(data[at : at + width], "big")
-        at += width
-    number: int | None = None
-    if kind in (CREDIT, WRITE):
-        width = 1 << (header & 3)
-        if len(data) < at + width:
-            return None
-        number = int.from_bytes(data[at : at + width], "big")
-        at += width
-    return kind, stream, number, at
+    middle = at if header & _GLOBAL else at + (1 << (header >> 2 & 3))
+    end = middle + (1 << (header & 3)) if kind in (CREDIT, WRITE) else middle
+    if end > len(data):
+        return None
+    stream = int.from_bytes(data[at:middle], "big") if middle > at else None
+    number = int.from_bytes(data[middle:end], "big") if end > middle else None
+    return kind, stream, number, end
 
 
 class Multiplexer:

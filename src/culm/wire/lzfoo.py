@@ -93,15 +93,12 @@ class Decoder:
             at = min(self._literal, end)
             out += data[:at]
             self._literal -= at
-        while at < end and not self._head:
-            at = self._short_elements(data, at, min(end, at + _BATCH) - _LONGEST_HEAD)
-            if at < end:
-                at = self._element(data, at)
-            while self._repeats:
+        while self._repeats or (at < end and not self._head):
+            if self._repeats:
                 self._repeat()
-                if len(out) - mark >= PIECE_BYTES:
-                    yield bytes(memoryview(out)[mark:])
-                    mark = self._trimmed()
+            else:
+                at = self._short_elements(data, at, min(end, at + _BATCH) - _LONGEST_HEAD)
+                at = self._element(data, at) if at < end else at
             if len(out) - mark >= PIECE_BYTES:
                 yield bytes(memoryview(out)[mark:])
                 mark = self._trimmed()

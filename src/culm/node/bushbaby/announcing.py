@@ -39,6 +39,7 @@ class Announcing:
     """Decides on the announcements to one peer. First ``look`` on the store's thread, then ``choose`` on the loop."""
 
     def __init__(self) -> None:
+        self.is_due = True  # Something may have to be announced: a HAVE has to follow.
         self._change = -1  # The store's change up to which everything was announced; -1: nothing was.
         self._everything = True  # Take every log for changed the next time.
         self._owed: set[Log] = set()
@@ -50,17 +51,13 @@ class Announcing:
         """Whether nothing was announced yet."""
         return self._change < 0
 
-    @property
-    def is_due(self) -> bool:
-        """Whether another HAVE has to follow at once."""
-        return bool(self._once_more)
-
     def start_anew(self) -> None:
         """Take every log for changed, because the operator has changed what is shared."""
-        self._everything = True
+        self._everything = self.is_due = True
 
     def look(self, store: ReadableStore, served: Iterable[Log], ledger: Ledger) -> News:
         """Ask the store for whatever may have to be announced. Runs on the store's thread."""
+        self.is_due = False
         since, self._everything = -1 if self._everything else self._change, False
         change = store.change()
         changed = list(store.offers(since))
@@ -85,6 +82,7 @@ class Announcing:
         lacking = {log for log, share in served.items() if share.is_lacking}
         self._owed |= lacking & {offer.log for offer in [*changed, *further]}
         self._once_more = {log for log in lacking & changed_logs if not served[log].any_sent}
+        self.is_due |= bool(self._once_more)
         return items
 
     def _tell_gap(self, offer: Offer) -> None:

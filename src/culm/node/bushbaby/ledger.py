@@ -83,9 +83,10 @@ class Ledger:
     """The number up to which a log need not be announced to the peer."""
     brought_by_others: set[Log] = field(default_factory=set)
     """Logs that this peer announced while others brought a part. It may lack that part: look at them again."""
+    unanswered: int = 0
+    """HAVE messages that went out and have had no WANT as an answer."""
     _asked: dict[Log, _Asked] = field(default_factory=dict)
     _postponed: dict[Log, None] = field(default_factory=dict)  # To be asked for with the next WANT.
-    _haves_unanswered: int = 0
 
     # -- what we lack ------------------------------------------------------------------------------------------
 
@@ -199,18 +200,9 @@ class Ledger:
             return True
         return log not in self._asked and self.told.get(log, 0) < newest
 
-    def have_sent(self, messages: int) -> None:
-        """Note that so many HAVE messages went out; each will be answered by a WANT."""
-        self._haves_unanswered += messages
-
     def want_received(self) -> None:
         """Note that a WANT came. A peer may send more of them than there were HAVEs."""
-        self._haves_unanswered = max(0, self._haves_unanswered - 1)
-
-    @property
-    def peer_has_answered(self) -> bool:
-        """Whether as many WANTs came as HAVEs were sent."""
-        return self._haves_unanswered == 0
+        self.unanswered = max(0, self.unanswered - 1)
 
 
 def _count(spans: list[Span]) -> int:

@@ -82,7 +82,6 @@ class BushbabySession(Session[bushbaby.Event]):
         self._server = Server(config.policy, config.limits.max_wants)
         self._page: deque[Message] = deque()  # Messages that were read from the store and not sent yet.
         self._announcing = Announcing()
-        self._announce = True
         self._answering = False  # WANTs came since our last HAVE, so the next HAVE has to end the serving of them.
         self._reconsider = False  # The operator's choices have changed.
 
@@ -110,7 +109,7 @@ class BushbabySession(Session[bushbaby.Event]):
 
     def store_changed(self) -> None:
         """The store has changed: announce to the peer what is new to it."""
-        self._announce = True
+        self._announcing.is_due = True
         self.driver.wake()
 
     async def change_policy(self, policy: Policy) -> None:
@@ -121,7 +120,6 @@ class BushbabySession(Session[bushbaby.Event]):
         old, self.config = self.config.policy, replace(self.config, policy=policy)
         self._server.policy = policy
         if any(getattr(old, name) != getattr(policy, name) for name in ("unshared", "allow_authors", "block_authors")):
-            self._announce = True
             self._announcing.start_anew()  # Logs that are shared from now on are news to the peer.
         self._reconsider = True
         self.driver.wake()
@@ -204,7 +202,7 @@ class BushbabySession(Session[bushbaby.Event]):
     async def _was_stored(self, report: ImportReport, logs: set[Log]) -> None:
         await self._worker.run(self._ledger.stored, logs, self._missing)
         self.note_stored(report, self._name)
-        self._announce |= bool(self._ledger.brought_by_others)
+        self._announcing.is_due |= bool(self._ledger.brought_by_others)
         self.driver.wake()
 
     async def _take_have(self, items: list[bushbaby.HaveItem]) -> None:
@@ -233,7 +231,7 @@ class BushbabySession(Session[bushbaby.Event]):
         for at in range(0, max(1, len(logs)), _LOGS_A_TURN):
             most = MAX_ASKED - sum(len(spans) for _, spans in plan)
             plan += await self._worker.run(self._ledger.plan, logs[at : at + _LOGS_A_TURN], self._missing, most)
-        self._announce |= bool(self._ledger.brought_by_others)
+        self._announcing.is_due |= bool(self._ledger.brought_by_others)
         wants = [bushbaby.WantItem(*log, None, low, high) for log, spans in plan for low, high in spans]
         self.stats.missing += sum(want.high - want.low + 1 for want in wants if want.high and want.low)
         if wants or (answer and self.connection.is_culm):
@@ -270,7 +268,7 @@ class BushbabySession(Session[bushbaby.Event]):
                 _logger.info("reached the limit of messages for one connection; continuing on a new one", extra=extra)
                 await self.driver.end_writing()
             self._page.extend(await self._worker.run(self._server.next_messages, self._worker.store))
-        elif self._announce or self._answering:
+        elif self._announcing.is_due or self._answering:
             await self._send_have()
         else:
             return False
@@ -306,14 +304,13 @@ class BushbabySession(Session[bushbaby.Event]):
 
     async def _send_have(self) -> None:
         """Announce what has changed since the last HAVE, and what was served since."""
-        self._announce, answering, self._answering = False, self._answering, False
+        answering, self._answering = self._answering, False
         served, self._server.served = self._server.served, {}
         first = self._announcing.is_first
         news = await self._worker.run(self._announcing.look, self._worker.store, list(served), self._ledger)
         items = self._announcing.choose(news, served, self.config.policy, self._ledger)
-        self._announce |= self._announcing.is_due
         if items or (answering and self.connection.is_culm):
-            self._ledger.have_sent(self.connection.send_have(items))
+            self._ledger.unanswered += self.connection.send_have(items)
         elif first:
             self.connection.keep_alive()
 
@@ -322,11 +319,12 @@ class BushbabySession(Session[bushbaby.Event]):
         ledger = self._ledger
         settled = (
             self.connection.replicating
-            and not (self.driver.is_taking or self._announce or self._answering or self._server.busy or self._page)
+            and not (self.driver.is_taking or self._announcing.is_due or self._answering)
+            and not (self._server.busy or self._page)
             and self._intake.idle
         )
         quiet = clock() - self.driver.news_at > self.config.limits.settle_seconds
-        content = ledger.we_lack_nothing and ledger.peer_has_answered
+        content = ledger.we_lack_nothing and not ledger.unanswered
         silent = quiet and (ledger.we_lack_nothing or not ledger.heard)
         if settled and (content if self.connection.is_culm else silent):
             self.done.set()

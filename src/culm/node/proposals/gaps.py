@@ -17,7 +17,7 @@ Specification: docs/specs/proposals.md, "What a node proposes".
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, PayloadHasher, path
@@ -111,15 +111,14 @@ class Gaps:
 
     def _along(self, log: Log, item: Range) -> Iterator[Gap]:
         """The gaps of a path: runs of neighbouring members with something missing."""
-        first = last = 0
-        for seq in item.numbers(item.last):
-            if self._lacking(log, replace(item, start=seq, end=seq), 1, 1):
-                first, last = first or seq, seq
-            elif first:
-                yield Gap(first, last, replace(item, start=first, end=last))
-                first = 0
-        if first:
-            yield Gap(first, last, replace(item, start=first, end=last))
+
+        def is_lacking(seq: int) -> bool:
+            return bool(self._lacking(log, replace(item, start=seq, end=seq), 1, 1))
+
+        for is_gap, members in groupby(item.numbers(item.last), is_lacking):
+            if is_gap:
+                seqs = list(members)
+                yield Gap(seqs[0], seqs[-1], replace(item, start=seqs[0], end=seqs[-1]))
 
     def _spans(self, log: Log, item: Range) -> Iterator[Gap]:
         low = item.start
@@ -161,21 +160,10 @@ class Gaps:
             start, value, offset, lower = low - 1, before.entry.hash, before.entry.size, None
         elif low > 1:
             lower, value = self._pool(log, low)
+        wish, least, greatest = options.eagerness, max(least, options.least_size), min(greatest, options.greatest_size)
+        is_path, mandatory = item.sparse and end is not None, options.mandatory
         proposal = Proposal(
-            0,
-            *log,
-            start,
-            lower,
-            end,
-            end,
-            value,
-            offset,
-            options.eagerness,
-            max(least, options.least_size),
-            min(greatest, options.greatest_size),
-            payload_only,
-            item.sparse and end is not None,
-            options.mandatory,
+            0, *log, start, lower, end, end, value, offset, wish, least, greatest, payload_only, is_path, mandatory
         )
         return proposal, begun
 

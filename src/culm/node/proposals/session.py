@@ -23,9 +23,8 @@ from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
 from culm.types import Log
 
-_QUIET_SECONDS = (
-    0.25  # Without anything new, before a one-time sync sends the ping that shows whether the peer is busy.
-)
+# Without anything new, before a one-time sync sends the ping that shows whether the peer is busy.
+_QUIET_SECONDS = 0.25
 _FETCHED = 1024  # Payloads remembered as on their way to the store; the oldest of more are stored by then.
 _FAREWELL_SECONDS = 2.0  # To end all proposals in order; a peer that takes longer finds the connection closed.
 _LARGEST_WINDOW = 1024 * 1024  # Bytes of history kept for a peer that compresses: so much each session may cost.

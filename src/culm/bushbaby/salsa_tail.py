@@ -6,8 +6,8 @@ zeros on the right: the same bytes up to block 255, others from block 256 on, wh
 ``01 00 00 ...``. Read as usual, that is block 1. So all of its keystream is ordinary keystream, at other block numbers:
 ``block_numbers`` says which.
 
-Note what this costs: block 256 has the keystream of block 1, block 512 that of block 2, and so on. Whoever sees one
-such box learns the XOR of parts of its plaintext. That is why Culm keeps boxes short towards the deployed peer
+Note what this costs: block 256 has the keystream of block 1, block 512 that of block 2, and so on. An
+eavesdropper who sees one such box learns the XOR of parts of its plaintext. That is why Culm keeps boxes short towards the deployed peer
 and uses the standard counter among its own.
 
 This is the only cipher code in Culm: libsodium's wrapper offers no way to set the counter. It makes many blocks at once
@@ -24,7 +24,7 @@ FIRST_ODD_BLOCK = 256
 _CHUNK_BLOCKS = 2048  # 128 KiB of keystream at a time: small enough for a processor's cache
 _DOUBLE_ROUNDS = 10
 _SIGMA = np.frombuffer(b"expand 32-byte k", "<u4")
-# The 4x4 state is kept by diagonals, so that one vector operation serves four quarter-rounds:
+# The 4x4 state is kept by diagonals, so that a vector operation serves four quarter-rounds:
 # row r holds the words that are the r-th arguments of the four quarter-rounds on columns.
 _DIAGONALS = np.array([[0, 5, 10, 15], [4, 9, 14, 3], [8, 13, 2, 7], [12, 1, 6, 11]])
 _POSITIONS = np.argsort(_DIAGONALS.ravel())  # from there back to the order of the words

@@ -22,7 +22,7 @@ class Bodies:
         self._room = self._most = most  # decoded bytes that may still be handed out
 
     def agree(self, window: int) -> None:
-        """The peer may refer to so many bytes of what came before."""
+        """The peer may refer back to so many bytes of earlier payloads."""
         self._decoder = Decoder(window)
 
     @property

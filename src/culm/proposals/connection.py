@@ -23,7 +23,7 @@ CONTROL, DATA = 0, 1
 
 
 class Connection:
-    """One endpoint over one stream of bytes. What is proposed and answered is said to its ``endpoint``.
+    """One endpoint over one stream of bytes. Its owner proposes and answers by way of ``endpoint``.
 
     ``proactive``: it opened the connection. ``setup``: what it says of itself.
     """
@@ -118,7 +118,7 @@ class Connection:
         return ()
 
     def keep_alive(self) -> None:
-        """Queue a ping: of all that can be said, it changes the least."""
+        """Queue a ping, because it changes nothing."""
         self.ping()
 
     def close(self) -> None:

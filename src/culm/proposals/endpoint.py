@@ -188,7 +188,7 @@ class Endpoint:
     def _check_signatures(self) -> RemoteProtocolError | None:
         """Check the entries that came. From a bad one on, only this stays: which payloads proved wrong.
 
-        Their beginnings may be stored already, and nothing of such a payload is to be kept.
+        Their beginnings may be stored already, and have to be dropped again.
         """
         if self._agreed is not None and self._agreed.takes_greedily:
             return None

@@ -46,7 +46,7 @@ class _Payload:
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """The item of which the peer sent bytes last: where it stands, where it began, and whether it proved right."""
+    """The item that the peer sent last: where it stands, where its bytes began, and whether it proved right."""
 
     index: int
     offset: int
@@ -283,7 +283,7 @@ class Incoming:
         if not self._scope.ours.ever_took_payload(size):
             problem = f"the peer sent bytes of the payload of entry {item.seq}, which was not asked for"
         elif self.offset > size or count > size - self.offset:
-            problem = f"the peer sent {count} bytes of a payload of which {size - self.offset} are left"
+            problem = f"the peer sent {count} bytes of a payload, but only {size - self.offset} are left"
         if problem is not None:
             if self._payload.is_agreed or not self._scope.ours.ever_took_metadata():  # of an entry of any size
                 raise RemoteProtocolError(problem)
@@ -342,7 +342,7 @@ class Incoming:
         sent, scope = self._sent, self._scope
         if not greedy:
             raise RemoteProtocolError(
-                "the peer apologised, but without greedy mode nothing may be sent that needs an apology"
+                "the peer apologised, but only greedy mode allows what needs an apology, and it is off"
             )
         if sent is None or sent.is_right:
             raise RemoteProtocolError("the peer apologised, but it sent nothing before, or what it sent was right")

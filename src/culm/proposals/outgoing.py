@@ -12,7 +12,7 @@ from culm.proposals.incoming import Incoming
 from culm.proposals.scope import Scope
 from culm.transfer import PAGE_ENTRIES, Kept, Pages, Source
 
-_NOTICES = 4096  # Items that one notice tells of at most, so that looking them up takes a bounded time.
+_NOTICES = 4096  # The most items for one notice, so that looking them up takes a bounded time.
 
 
 class Step(NamedTuple):
@@ -40,7 +40,7 @@ class Outgoing:
         self._chunk = chunk
         self._pages = Pages(scope.proposal.log)
         self._apologised = -1
-        self._began = -1  # the payload of which bytes were sent last
+        self._began = -1  # the item whose bytes were sent last
 
     def wake(self) -> None:
         """What is held has changed."""
@@ -197,7 +197,7 @@ class Outgoing:
         return Step(messages, index + 1, 0, body) if behind == size else Step(messages, index, behind, body)
 
     def _owes_apology(self, source: Source) -> bool:
-        """Whether a payload of which bytes were sent before it was checked turned out to be another one."""
+        """Whether bytes were sent of a payload that was not checked yet, and that then proved wrong."""
         if self._began != self._at.index or not self._at.offset:
             return False
         seq = self._scope.sequence.item(self._at.index).seq

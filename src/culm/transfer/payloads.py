@@ -28,7 +28,7 @@ class PayloadCheck:
 
     @classmethod
     def behind(cls, offset: int, begun: PayloadHasher | None = None) -> PayloadCheck:
-        """The check of a payload of which the next byte is at ``offset``. Without ``begun`` it works from 0 only."""
+        """The check of a payload that goes on at ``offset``. Without ``begun`` it works from 0 only."""
         return cls(begun, can_check=not offset or begun is not None)
 
     def lose(self) -> None:

@@ -2,7 +2,7 @@
 
 A protocol does no I/O, but it answers requests for entries, and those lie in a store. So it is handed a ``Source``: the
 few questions that its answers depend on. The store's answers may differ from peer to peer, because a node does not
-show every log to everybody. A log that is not to be shown is answered like one of which nothing is held.
+show every log to everybody. The answers for a log that must not be shown are those for a log without entries.
 """
 
 from typing import NamedTuple, Protocol
@@ -32,7 +32,7 @@ class Held(Protocol):
     """What is held of a log: verified entries, and those of them whose payload is complete."""
 
     def entries_around(self, seq: int) -> Run | None:
-        """The run of neighbouring entries that one of this number is in; None if it is not held."""
+        """The run of neighbouring entries around this number; None if its entry is not held."""
 
     def payloads_around(self, seq: int) -> Run | None:
         """The same for payloads."""

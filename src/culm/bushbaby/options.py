@@ -37,7 +37,7 @@ class Options:
     ``ask_first``: after the peer's HELLO nothing more is sent until ``accept`` is called. ``wait_for_hello`` and
     ``wait_for_auth``: let the peer show itself first; two such sides wait for ever, so the caller should not.
     ``mark``: let other Culm nodes recognise us. ``paced``: give a peer that is no Culm node only as many messages at
-    once as the deployed peer stands (``culm.bushbaby.pacing``); the owner must heed ``next_timer`` then.
+    once as the deployed peer stands (``culm.bushbaby.outbox``); the owner must heed ``next_timer`` then.
     """
 
     dialect: Dialect = Dialect.DEPLOYED

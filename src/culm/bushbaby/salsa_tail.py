@@ -6,8 +6,8 @@ zeros on the right: the same bytes up to block 255, others from block 256 on, wh
 ``01 00 00 ...``. Read as usual, that is block 1. So all of its keystream is ordinary keystream, at other block numbers:
 ``block_numbers`` says which.
 
-Note what this costs: block 256 has the keystream of block 1, block 512 that of block 2, and so on. An
-eavesdropper who sees one such box learns the XOR of parts of its plaintext. That is why Culm keeps boxes short towards the deployed peer
+Note what this costs: block 256 has the keystream of block 1, block 512 that of block 2, and so on. An eavesdropper who
+sees one such box learns the XOR of parts of its plaintext. That is why Culm keeps boxes short towards the deployed peer
 and uses the standard counter among its own.
 
 This is the only cipher code in Culm: libsodium's wrapper offers no way to set the counter. It makes many blocks at once

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nacl.bindings import crypto_secretbox
 
-from culm.bamboo import MAX_U64
+from culm.bamboo import MAX_U64, Identity
 from culm.bushbaby import (
     Authenticated,
     BambooReceived,
@@ -234,8 +234,9 @@ def test_a_reflected_hello_is_refused() -> None:
 
 def test_somebody_elses_identity_cannot_be_claimed() -> None:
     """A peer that claims Alice's key and does not hold it cannot prove itself."""
-    mallory, bob = make(ALICE, 1), make(BOB, 2)
-    mallory._identity = BOB  # signs and derives with another key than it says
+    liar = Identity(bytes(31) + b"m")
+    liar.public = ALICE.public  # It signs and derives with another key than it says.
+    mallory, bob = make(liar, 1), make(BOB, 2)
     carry(bob, mallory)
     with pytest.raises(RemoteProtocolError):
         carry(mallory, bob)

@@ -16,12 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
 
-from nacl.bindings import (
-    crypto_scalarmult,
-    crypto_sign_ed25519_pk_to_curve25519,
-    crypto_sign_ed25519_sk_to_curve25519,
-    crypto_sign_open,
-)
+from nacl import bindings
 from nacl.exceptions import BadSignatureError, CryptoError
 
 from culm.bamboo import Identity
@@ -81,10 +76,10 @@ def derive_keys(identity: Identity, ephemeral_secret: bytes, peer: Hello) -> Ses
     """The connection's keys; ``RemoteProtocolError`` if the peer's keys are not usable."""
     try:
         # libsodium refuses points of small order, whose secrets anyone could know.
-        peer_curve = crypto_sign_ed25519_pk_to_curve25519(peer.public)
-        own_curve = crypto_sign_ed25519_sk_to_curve25519(identity.seed + identity.public)
-        send = crypto_scalarmult(ephemeral_secret, peer_curve)
-        receive = crypto_scalarmult(own_curve, peer.ephemeral)
+        peer_curve = bindings.crypto_sign_ed25519_pk_to_curve25519(peer.public)
+        own_curve = bindings.crypto_sign_ed25519_sk_to_curve25519(identity.seed + identity.public)
+        send = bindings.crypto_scalarmult(ephemeral_secret, peer_curve)
+        receive = bindings.crypto_scalarmult(own_curve, peer.ephemeral)
     except (CryptoError, RuntimeError):
         raise RemoteProtocolError("the peer's keys are points of small order, whose secrets anyone knows") from None
     return SessionKeys(peer, _hashed(send), _hashed(receive))
@@ -102,7 +97,7 @@ def make_auth(identity: Identity, clump: bytes, keys: SessionKeys) -> bytes:
 def check_auth(signature: bytes, clump: bytes, keys: SessionKeys) -> None:
     """Raise ``RemoteProtocolError`` unless the peer has shown to be who its HELLO says."""
     try:
-        crypto_sign_open(signature + clump + keys.send, keys.peer.public)
+        bindings.crypto_sign_open(signature + clump + keys.send, keys.peer.public)
     except BadSignatureError:
         raise RemoteProtocolError("the peer does not hold the key it claims") from None
 

@@ -69,12 +69,7 @@ class Scope:
 
     def lowered(self, message: Adjust) -> tuple[int | None, int | None]:
         """The end and the upper pool with what a message says of them, where that is lower."""
-        end, upper = self.end, self.upper
-        if message.end is not None and (end is None or message.end < end):
-            end = message.end
-        if message.upper is not None and (upper is None or message.upper < upper):
-            upper = message.upper
-        return end, upper
+        return _lower(self.end, message.end), _lower(self.upper, message.upper)
 
     def range_problem(self, message: Adjust) -> str | None:
         """Why the range cannot be lowered as a message says; None if it can, or is not."""
@@ -84,3 +79,8 @@ class Scope:
         if upper is not None and (end is None or upper < end):
             return f"the upper pool of proposal {self.id} would end at entry {upper}, before the range does"
         return None
+
+
+def _lower(one: int | None, other: int | None) -> int | None:
+    """The lower of two bounds; None is no bound."""
+    return min((bound for bound in (one, other) if bound is not None), default=None)

@@ -49,18 +49,17 @@ class Wishes:
 
     def adjust(self, message: Adjust) -> str | None:
         """Note a change; what is wrong with it, if anything."""
-        if message.least is not None and message.least < self.least:
-            return f"a least payload size of {message.least} after one of {self.least}: it can only grow"
-        if message.greatest is not None and message.greatest > self.greatest:
-            return f"a greatest payload size of {message.greatest} after one of {self.greatest}: it can only shrink"
+        least = self.least if message.least is None else message.least
+        greatest = self.greatest if message.greatest is None else message.greatest
+        if least < self.least:
+            return f"a least payload size of {least} after one of {self.least}: it can only grow"
+        if greatest > self.greatest:
+            return f"a greatest payload size of {greatest} after one of {self.greatest}: it can only shrink"
         is_first = self.eagerness is None
         if message.eagerness is not None:
             self.be(message.eagerness)
         self.may_skip = self.may_skip or message.may_skip
-        if message.least is not None:
-            self.least = message.least
-        if message.greatest is not None:
-            self.greatest = message.greatest
+        self.least, self.greatest = least, greatest
         if is_first:
             self.first_least, self.first_greatest = self.least, self.greatest
         return None

@@ -305,11 +305,11 @@ def test_signs_of_life_of_a_peer_that_ended_all_else() -> None:
     side = Side(proactive=False)
     side.take(Setup().encode() + packet(4, None) + packet(5, None))
     side.output()
-    side.session.ping()
+    side.session.keep_alive()
     assert side.output() == packet(2, 1)
     side.take(packet(4, 0) + packet(5, 0) + packet(4, 1) + packet(5, 1))
     side.output()
-    side.session.ping()
+    side.session.keep_alive()
     assert side.output() == b""
 
 

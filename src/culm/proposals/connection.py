@@ -102,8 +102,8 @@ class Connection:
         self._mux.consumed(DATA, dealt_with - self._consumed)
         self._consumed = dealt_with
 
-    def ping(self) -> None:
-        """Ask for a sign of life, which ``answers`` counts, on anything that the peer has not ended yet."""
+    def keep_alive(self) -> None:
+        """Queue a ping, whose answer ``answers`` counts, on anything that the peer has not ended yet."""
         for stream in (None, DATA, CONTROL) if self._mux.streams else ():
             if self._mux.may_ping(stream):
                 self._mux.ping(stream)
@@ -116,10 +116,6 @@ class Connection:
     def handle_timer(self, now: float) -> tuple[Event, ...]:  # noqa: ARG002 - nothing is timed here
         """Nothing is due, ever."""
         return ()
-
-    def keep_alive(self) -> None:
-        """Queue a ping, because it changes nothing."""
-        self.ping()
 
     def close(self) -> None:
         """End both channels, once everything was sent."""

@@ -11,7 +11,7 @@ from culm.proposals.messages import Adjust, Proposal
 from culm.proposals.outgoing import Outgoing
 from culm.proposals.scope import Scope
 from culm.proposals.sequence import Sequence
-from culm.proposals.states import ANSWERS, OVER, RULES, Event, Said, refusal
+from culm.proposals.states import ANSWERS, OVER, Event, Said, refusal
 from culm.transfer import Source
 
 _SENDING = Said.CONFIRMED | Said.CANCEL_SENT | Said.CANCEL_RECEIVED
@@ -36,8 +36,8 @@ class Exchange(Scope):
 
     def advance(self, event: Event, *, is_peers: bool) -> None:
         """Something was said. If it may not be: ``RemoteProtocolError`` if it is the peer's, else a local one."""
-        rule = RULES[event]
-        if self.said & rule.needs != rule.needs or self.said & rule.before:
+        rule = event.value
+        if self.said & rule.needs != rule.needs or self.said & rule.excludes:
             kind = RemoteProtocolError if is_peers else LocalProtocolError
             raise kind(refusal(self.id, event, self.said, is_peers=is_peers))
         self.said |= rule.adds | (Said.ANSWERED if event in ANSWERS[self.is_ours] else 0)

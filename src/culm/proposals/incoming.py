@@ -81,11 +81,6 @@ class Incoming:
         """Bytes that are left of the payload the cursor is in; 0 at its beginning."""
         return (self._payload.size or 0) - self.offset if self.offset else 0
 
-    @property
-    def is_beyond_our_end(self) -> bool:
-        """Whether what comes is behind an entry that ends the log, as far as only we said."""
-        return self._scope.ended_by_us_alone and self.index >= self._scope.total
-
     # -- where it is -------------------------------------------------------------------------------------------
 
     def _item(self) -> Item:

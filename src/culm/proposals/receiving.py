@@ -180,7 +180,7 @@ class Receiver:
 
     def _take_item(self, exchange: Exchange, message: data.DataMessage) -> None:
         incoming = exchange.incoming
-        is_understood = not incoming.is_beyond_our_end
+        is_understood = not (exchange.ended_by_us_alone and incoming.index >= exchange.total)
         match message:
             case _ if not is_understood:
                 pass

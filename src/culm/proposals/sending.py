@@ -33,7 +33,7 @@ class Sender:
         self._agreed: Setup | None = None
         self._encoder: Encoder | None = None
         self._current: Exchange | None = None
-        self._turns: deque[int] = deque()
+        self.turns: deque[int] = deque()  # proposals that ``respond`` would look at, by their ids
 
     def agree(self, agreed: Setup) -> None:
         """Setup and windows are known: items may be sent."""
@@ -43,15 +43,10 @@ class Sender:
 
     # -- turns -------------------------------------------------------------------------------------------------
 
-    @property
-    def turns(self) -> int:
-        """How many proposals ``respond`` would look at."""
-        return len(self._turns)
-
     def queue(self, exchange: Exchange) -> None:
         """Give a proposal a turn, because there may be something to send for it now."""
-        if exchange.id not in self._turns:
-            self._turns.append(exchange.id)
+        if exchange.id not in self.turns:
+            self.turns.append(exchange.id)
 
     def wake(self, logs: Iterable[Log]) -> None:
         """The store has changed what it holds of these logs."""
@@ -70,12 +65,12 @@ class Sender:
         """
         if self._agreed is None:
             return False
-        while self._turns and self._register.pending < limit:
-            exchange = self._register.living.get(self._turns.popleft())
+        while self.turns and self._register.pending < limit:
+            exchange = self._register.living.get(self.turns.popleft())
             if exchange is not None and exchange.may_send:
                 most = min(limit, self._register.pending + self._limits.chunk)
                 self._send_some(exchange, most, greedy=self._agreed.sends_greedily)
-        return bool(self._turns)
+        return bool(self.turns)
 
     def _send_some(self, exchange: Exchange, limit: int, *, greedy: bool) -> None:
         outgoing = exchange.outgoing

@@ -9,7 +9,7 @@ A cancellation needs four words: each side cancels on the control channel, and s
 say that no more data of the proposal comes. When all four were said, the proposal is over and its id is free.
 """
 
-from enum import Enum, auto
+from enum import Enum
 from typing import NamedTuple
 
 
@@ -28,35 +28,28 @@ class Said:
 OVER = Said.CANCEL_SENT | Said.CANCEL_RECEIVED | Said.MARKER_SENT | Said.MARKER_RECEIVED
 
 
-class Event(Enum):
-    """What happens to a proposal."""
-
-    CONFIRM = auto()  # sent for theirs, received for ours
-    ADJUST = auto()  # sent by us
-    ADJUSTED = auto()  # by the peer
-    CANCEL = auto()
-    CANCELLED = auto()
-    MARK = auto()
-    MARKED = auto()
-
-
 class Rule(NamedTuple):
-    """When an event may happen, and what is said then."""
+    """What happens, as a message names it; the words that it needs, those that rule it out, and those that it adds."""
 
+    name: str
     needs: int
-    before: int
+    excludes: int
     adds: int
 
 
-RULES = {
-    Event.CONFIRM: Rule(Said.NOTHING, Said.CONFIRMED, Said.CONFIRMED),
-    Event.ADJUST: Rule(Said.NOTHING, Said.CANCEL_SENT, Said.NOTHING),
-    Event.ADJUSTED: Rule(Said.NOTHING, Said.CANCEL_RECEIVED, Said.NOTHING),
-    Event.CANCEL: Rule(Said.NOTHING, Said.CANCEL_SENT, Said.CANCEL_SENT),
-    Event.CANCELLED: Rule(Said.NOTHING, Said.CANCEL_RECEIVED, Said.CANCEL_RECEIVED),
-    Event.MARK: Rule(Said.CANCEL_SENT, Said.MARKER_SENT, Said.MARKER_SENT),
-    Event.MARKED: Rule(Said.NOTHING, Said.MARKER_RECEIVED, Said.MARKER_RECEIVED),
-}
+class Event(Enum):
+    """What happens to a proposal, and when it is allowed."""
+
+    # Sent for proposals of the peer, received for ours.
+    CONFIRM = Rule("a confirmation", Said.NOTHING, Said.CONFIRMED, Said.CONFIRMED)
+    # Each of the others is sent by us in its first form, and by the peer in its second.
+    ADJUST = Rule("an adjustment", Said.NOTHING, Said.CANCEL_SENT, Said.NOTHING)
+    ADJUSTED = Rule("an adjustment", Said.NOTHING, Said.CANCEL_RECEIVED, Said.NOTHING)
+    CANCEL = Rule("a cancellation", Said.NOTHING, Said.CANCEL_SENT, Said.CANCEL_SENT)
+    CANCELLED = Rule("a cancellation", Said.NOTHING, Said.CANCEL_RECEIVED, Said.CANCEL_RECEIVED)
+    MARK = Rule("a marker", Said.CANCEL_SENT, Said.MARKER_SENT, Said.MARKER_SENT)
+    MARKED = Rule("a marker", Said.NOTHING, Said.MARKER_RECEIVED, Said.MARKER_RECEIVED)
+
 
 # What answers a proposal, by whether it is ours: the words of the side that did not make it.
 ANSWERS = {
@@ -72,20 +65,11 @@ _HAPPENED = {
     Said.MARKER_SENT: "was ended by a marker of this side",
     Said.MARKER_RECEIVED: "was ended by a marker of the peer before",
 }
-_MESSAGES = {
-    Event.CONFIRM: "a confirmation",
-    Event.ADJUST: "an adjustment",
-    Event.ADJUSTED: "an adjustment",
-    Event.CANCEL: "a cancellation",
-    Event.CANCELLED: "a cancellation",
-    Event.MARK: "a marker",
-    Event.MARKED: "a marker",
-}
 
 
 def refusal(proposal_id: int, event: Event, said: int, *, is_peers: bool) -> str:
     """Why an event may not happen now, as a message."""
-    stops = said & RULES[event].before
+    stops = said & event.value.excludes
     why = next((words for bit, words in _HAPPENED.items() if stops & bit), "is not being cancelled")
     who = "the peer sent" if is_peers else "cannot send"
-    return f"{who} {_MESSAGES[event]} for proposal {proposal_id}, but that proposal {why}"
+    return f"{who} {event.value.name} for proposal {proposal_id}, but that proposal {why}"

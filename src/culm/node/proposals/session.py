@@ -153,7 +153,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
 
     @property
     def _is_small_work(self) -> bool:
-        return not self.proposer.todo and self._endpoint.sender.turns <= INLINE_TURNS
+        return not self.proposer.todo and len(self._endpoint.sender.turns) <= INLINE_TURNS
 
     def _compose(self) -> bool:
         grown, self._grown = self._grown, set()
@@ -197,7 +197,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
             return
         if self._asked_at is None or self._asked_at < quiet_since:
             self._asked_at, self._answers = now, self.connection.answers
-            self.connection.ping()
+            self.connection.keep_alive()
             self.driver.wake()
         elif self.connection.answers > self._answers:
             self._farewell_at = now

@@ -311,7 +311,7 @@ class _Proposals:
         self._session.endpoint.wake([entry.log])
 
     def ping(self) -> None:
-        self._session.ping()
+        self._session.keep_alive()
 
     def end(self) -> None:
         for proposal_id in list(self._session.endpoint.exchanges):

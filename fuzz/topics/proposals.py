@@ -166,7 +166,7 @@ def session(data: bytes) -> None:
             finally:
                 assert len(end.endpoint.exchanges) <= 2 * end.endpoint.limits.proposals
         else:
-            (end.refill, end.ping, end.close, lambda: end.respond(_MOST))[step]()
+            (end.refill, end.keep_alive, end.close, lambda: end.respond(_MOST))[step]()
     end.data_to_send()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from culm.bamboo import Entry, Identity
 from culm.node.home import DEFAULT_IDENTITY, Home
-from culm.store import SQLiteStore, migrations, schema
+from culm.store import SQLiteStore, opening, schema
 from culm.store.files import BundleWriter
 from culm.store.payloads.folder import Folder
 from culm.testing import LogBuilder
@@ -142,7 +142,7 @@ def _write_old_store(source: Path, target: Path, version: int) -> None:
                 read=lambda query, values=(), *_: connection.execute(query, values).fetchall(),
             ),
         )
-        migrations.MIGRATIONS[0](database)
+        opening.MIGRATIONS[0](database)
         connection.execute(
             "INSERT INTO main.logs SELECT id, author, log_id, newest, greatest, contiguous, ended_at, forked_at,"
             " invalid_from, change FROM new.logs"
@@ -155,7 +155,7 @@ def _write_old_store(source: Path, target: Path, version: int) -> None:
             while piece := folder.read(name, at, 64 * 1024):
                 connection.execute("INSERT INTO main.payloads VALUES (?, ?, ?)", (entry, at, piece))
                 at += len(piece)
-        for step in migrations.MIGRATIONS[1:version]:
+        for step in opening.MIGRATIONS[1:version]:
             step(database)
         connection.execute(f"PRAGMA main.user_version = {version}")
         connection.execute("COMMIT")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from culm.bamboo import MAX_U64
 from culm.errors import Place
 from culm.store import PayloadState, State, View
-from culm.store.surveyed import Cell, Mark, Only, Order, cells_between
+from culm.store.survey import Cell, Mark, Only, Order, cells_between
 from tests.bamboo import oracle
 from tests.store.dictionary import record_id, run_around, runs_of
 

@@ -15,7 +15,7 @@ from tests.store.machine_writing import Writing
 if TYPE_CHECKING:
     from culm.bamboo import Entry
     from culm.store import SQLiteStore
-    from culm.store.payloads.sink import Sink
+    from culm.store.payloads.sink import PayloadSink
 
 ENDS = ["keep", "close", "finish", "whole", "whole", "abandon", "die"]
 UNFINISHED = (PayloadState.ABSENT, PayloadState.PARTIAL)
@@ -29,7 +29,7 @@ class Transfer:
     that another one changed what is held.
     """
 
-    sink: Sink
+    sink: PayloadSink
     store: SQLiteStore
     entry: Entry
     trusted: bool

@@ -449,7 +449,7 @@ def test_ranges(store: SQLiteStore) -> None:
 
 def test_pages(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers that take several pages have every entry once, several of one number included."""
-    monkeypatch.setattr("culm.store.queries._PAGE", 3)
+    monkeypatch.setattr("culm.store.entries._PAGE", 3)
     extra = [LOG.make(20, f"{at}".encode()) for at in range(7)]
     other = build_log(7, seed=2)
     store.add([*LOG.items(), *((entry, None) for entry in extra), *other.items()])

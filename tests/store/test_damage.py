@@ -17,8 +17,8 @@ from culm.spark.inputs import plan
 from culm.spark.scan import scan
 from culm.store import SQLiteStore, View
 from culm.store.exchange import export_bundle, export_plain
-from culm.store.kinds import TABLES
 from culm.store.payloads.pieces import sweep
+from culm.store.verify import TABLES
 from culm.testing import build_log
 from tests.store.below import database_of
 from tests.store.damage import columns, indexes, put, skew

@@ -18,7 +18,7 @@ import pytest
 
 from culm.bamboo import Identity
 from culm.errors import StoreDamaged, StoreError, StoreFull, StoreMissing
-from culm.store import SQLiteStore, State, migrations, schema
+from culm.store import SQLiteStore, State, opening, schema
 from culm.store.opening import open_database
 from culm.store.rows import in_order
 from culm.testing import build_log
@@ -509,8 +509,8 @@ def test_older_stores_are_brought_up_to_date(place: Path, monkeypatch: pytest.Mo
     with SQLiteStore(place) as store:
         store.add(LOG.items())
         before = look(store, NAME)
-    steps = [*migrations.MIGRATIONS, lambda database: database.connection.execute("CREATE TABLE more (x)")]
-    monkeypatch.setattr(migrations, "MIGRATIONS", steps)
+    steps = [*opening.MIGRATIONS, lambda database: database.connection.execute("CREATE TABLE more (x)")]
+    monkeypatch.setattr(opening, "MIGRATIONS", steps)
     with SQLiteStore(place) as store:
         connection = database_of(store).connection
 
@@ -525,12 +525,12 @@ def test_migrations_that_fail(place: Path, monkeypatch: pytest.MonkeyPatch) -> N
         store.add(LOG.items())
         before = look(store, NAME)
     steps = [
-        *migrations.MIGRATIONS,
+        *opening.MIGRATIONS,
         lambda database: database.connection.execute("DROP TABLE payloads"),
         lambda database: database.connection.execute("nonsense"),
     ]
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "MIGRATIONS", steps)
+        patch.setattr(opening, "MIGRATIONS", steps)
         with pytest.raises(StoreError, match="nonsense"):
             SQLiteStore(place)
     with SQLiteStore(place) as store:
@@ -539,14 +539,14 @@ def test_migrations_that_fail(place: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_first_opening_that_fails(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If making the tables fails the file is still one that can become a store."""
-    first = migrations.MIGRATIONS[0]
+    first = opening.MIGRATIONS[0]
 
     def fail(database: Database) -> None:
         first(database)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "MIGRATIONS", [fail])
+        patch.setattr(opening, "MIGRATIONS", [fail])
         with pytest.raises(KeyboardInterrupt):
             SQLiteStore(place)
     with SQLiteStore(place) as store:

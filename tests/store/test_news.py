@@ -10,8 +10,7 @@ import pytest
 from culm.errors import ConfigError, StoreError
 from culm.store import BEGINNING, Position, SQLiteStore
 from culm.store.copying import copy_store
-from culm.store.migrations import migrate
-from culm.store.opening import open_database
+from culm.store.opening import migrate, open_database
 from culm.store.schema import VERSION
 from culm.testing import build_log
 

@@ -9,8 +9,8 @@ import pytest
 
 from culm.bamboo import MAX_U64
 from culm.errors import StoreError
-from culm.store import PayloadState, State
-from culm.store.surveyed import Cell, LogLine, Only, Order, cells_between
+from culm.store import LogSummary, PayloadState, State
+from culm.store.survey import Cell, Only, Order, cells_between
 from culm.testing.builders import build_log
 from tests.store.below import database_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from culm.types import Log
 
 
-def line_of(store: SQLiteStore, log: Log) -> LogLine:
+def line_of(store: SQLiteStore, log: Log) -> LogSummary:
     """The line of a log that is held."""
     line = store.survey().line(log)
     assert line is not None
@@ -123,7 +123,7 @@ def test_lists_agree_with_the_summaries(many: SQLiteStore) -> None:
 def test_orders(many: SQLiteStore) -> None:
     """Lists come in the order that was asked for."""
 
-    def listed(order: Order) -> list[LogLine]:
+    def listed(order: Order) -> list[LogSummary]:
         return many.survey().logs(order=order, limit=100)[1]
 
     assert sorted(listed(Order.NAME), key=lambda line: line.log) == listed(Order.NAME)
@@ -157,9 +157,9 @@ def test_only_what_changed_is_named(store: SQLiteStore) -> None:
     """After a change number come the logs that changed since, the last one first, as many as asked for."""
     for log_id in range(5):
         store.add(build_log(1, log_id=log_id).items())
-    last, logs = store.survey().changed(0, 3)
+    last, logs = store.changed_logs(0, 3)
     assert (store.change(), [4, 3, 2]) == (last, [log_id for _, log_id in logs])
-    assert (last, []) == store.survey().changed(last, 3)
+    assert (last, []) == store.changed_logs(last, 3)
 
 
 def test_proofs_of_the_lowest_position_come_first(store: SQLiteStore) -> None:

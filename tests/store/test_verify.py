@@ -10,8 +10,8 @@ import pytest
 
 from culm.errors import Place, StoreDamaged
 from culm.store import SQLiteStore
-from culm.store.kinds import TABLES
 from culm.store.schema import to_sql
+from culm.store.verify import TABLES
 from culm.testing import build_log, tampered
 from tests.store.model import look
 

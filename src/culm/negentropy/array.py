@@ -8,13 +8,13 @@ them. That costs 32 bytes for each record, and it is why the set is sealed: an a
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
 from culm.negentropy.codec import ID_BYTES, INFINITY
-from culm.negentropy.storage import MODULUS_MASK, make_fingerprint, shortest_prefix
+from culm.negentropy.storage import Storage
 
 U64 = npt.NDArray[np.uint64]
 
@@ -26,7 +26,7 @@ _NEAR = 256
 _LANES = 8
 
 
-class ArrayStorage:
+class ArrayStorage(Storage):
     """A sealed set in memory: 72 bytes a record (timestamp 8, id 32, sum 32)."""
 
     __slots__ = ("_ids", "_length", "_sums", "_timestamps")
@@ -55,15 +55,16 @@ class ArrayStorage:
     @classmethod
     def of(cls, items: Iterable[tuple[int, bytes]]) -> ArrayStorage:
         """A set from pairs of timestamp and id; ``ValueError`` as for ``ArrayStorage``."""
-        pairs = list(items)
-        if any(len(identity) != ID_BYTES for _, identity in pairs):
-            raise ValueError(f"an id has {ID_BYTES} bytes")
+        timestamps, ids = [], bytearray()
+        for timestamp, identity in items:
+            if len(identity) != ID_BYTES:
+                raise ValueError(f"an id has {ID_BYTES} bytes")
+            timestamps.append(timestamp)
+            ids += identity
         try:
-            timestamps = np.array([timestamp for timestamp, _ in pairs], dtype=np.uint64)
+            return cls(np.array(timestamps, np.uint64), np.frombuffer(ids, np.uint8).reshape(-1, ID_BYTES))
         except OverflowError:
             raise ValueError("the timestamp is outside of 0 to 2^64 - 2") from None
-        ids = np.frombuffer(b"".join(identity for _, identity in pairs), np.uint8).reshape(-1, ID_BYTES)
-        return cls(timestamps, ids)
 
     def __len__(self) -> int:
         return self._length
@@ -101,28 +102,9 @@ class ArrayStorage:
         """The ids of the records from ``low`` to before ``high``, one behind the other."""
         return bytes(self._ids[low * ID_BYTES : high * ID_BYTES])
 
-    def bound(self, position: int) -> tuple[int, bytes]:
-        """The shortest bound between a record and the one before it: a timestamp and an id prefix."""
-        timestamp: int = self._timestamps[position]
-        if self._timestamps[position - 1] != timestamp:
-            return timestamp, b""
-        return timestamp, shortest_prefix(self.id(position - 1), self.id(position))
-
-    def fingerprint(self, low: int, high: int) -> bytes:
-        """The fingerprint of the records from ``low`` to before ``high``."""
-        sums = self._sums
-        above = int.from_bytes(sums[high * ID_BYTES : (high + 1) * ID_BYTES], "little")
-        below = int.from_bytes(sums[low * ID_BYTES : (low + 1) * ID_BYTES], "little")
-        return make_fingerprint((above - below) & MODULUS_MASK, high - low)
-
-    def fingerprints(self, positions: Sequence[int]) -> list[bytes]:
-        """The fingerprints of the ranges between each position and the next."""
-        sums = self._sums
-        totals = [int.from_bytes(sums[at * ID_BYTES : (at + 1) * ID_BYTES], "little") for at in positions]
-        return [
-            make_fingerprint((totals[i + 1] - totals[i]) & MODULUS_MASK, positions[i + 1] - positions[i])
-            for i in range(len(positions) - 1)
-        ]
+    def total_before(self, position: int) -> int:
+        """The sum modulo 2^256 of the ids before a position."""
+        return int.from_bytes(self._sums[position * ID_BYTES : (position + 1) * ID_BYTES], "little")
 
 
 def _sorted(timestamps: U64, ids: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
@@ -131,45 +113,19 @@ def _sorted(timestamps: U64, ids: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]
     Ids are compared only where timestamps are equal, and eight bytes at a time, because sorting rows of 40 bytes is
     several times as slow as sorting numbers.
     """
+    columns = [timestamps, *np.ascontiguousarray(ids).view(">u8").astype(np.uint64).T]
     order = np.argsort(timestamps)
-    keys: list[U64] = []
-    ranked = timestamps[order]
-    tied = _tied(ranked)
-    words = np.ascontiguousarray(ids).view(">u8")
-    for column in range(ID_BYTES // 8):
-        if not tied.any():
+    for known in range(1, len(columns)):  # the order is right by the first ``known`` columns
+        equal = np.ones(max(len(order) - 1, 0), np.bool_)
+        for column in columns[:known]:
+            ranked = column[order]
+            equal &= ranked[1:] == ranked[:-1]
+        tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+        if not len(tied):
             break
-        places = tied.nonzero()[0]
-        members = order[places]
-        keys = [words[members, later].astype(np.uint64) for later in range(column, -1, -1)]
-        refined = np.lexsort([*keys, timestamps[members]])
-        order[places] = members[refined]
-        tied = _still_tied(order, timestamps, words, column)
+        members = order[tied]
+        order[tied] = members[np.lexsort([column[members] for column in columns[known::-1]])]
     return order
-
-
-def _tied(ranked: U64) -> npt.NDArray[np.bool_]:
-    """Which of a sorted column's values have an equal neighbour."""
-    equal = ranked[1:] == ranked[:-1]
-    tied = np.zeros(len(ranked), dtype=np.bool_)
-    tied[1:] |= equal
-    tied[:-1] |= equal
-    return tied
-
-
-def _still_tied(
-    order: npt.NDArray[np.intp], timestamps: U64, words: npt.NDArray[np.uint64], column: int
-) -> npt.NDArray[np.bool_]:
-    """Which records have a neighbour that is equal up to a column of their ids."""
-    ranked = timestamps[order]
-    equal = ranked[1:] == ranked[:-1]
-    for earlier in range(column + 1):
-        places = equal.nonzero()[0]
-        equal[places] = words[order[places + 1], earlier] == words[order[places], earlier]
-    tied = np.zeros(len(order), dtype=np.bool_)
-    tied[1:] |= equal
-    tied[:-1] |= equal
-    return tied
 
 
 def _prefix_sums(ids: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:

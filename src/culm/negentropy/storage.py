@@ -7,9 +7,10 @@ must be hashes; an attacker who could choose them freely could find other ids wi
 Specification: docs/specs/negentropy.md, "Records", "Fingerprints".
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Protocol
+from itertools import pairwise
 
 from culm.negentropy.codec import FINGERPRINT_BYTES, ID_BYTES, INFINITY, encode_varint
 
@@ -17,52 +18,66 @@ MODULUS_MASK = 2**256 - 1
 _SMALL_COUNTS = [encode_varint(count) for count in range(1024)]
 
 
-class Storage(Protocol):
+class Storage(ABC):
     """What the reconciler asks of a set. Positions count from 0 in the order of (timestamp, id)."""
 
+    __slots__ = ()
+
+    @abstractmethod
     def __len__(self) -> int:
         """The number of records."""
 
+    @abstractmethod
     def position(self, timestamp: int, prefix: bytes, low: int) -> int:
         """The first position from ``low`` on whose record is not below a bound."""
 
+    @abstractmethod
     def timestamp(self, position: int) -> int:
         """The timestamp of a record."""
 
+    @abstractmethod
     def id(self, position: int) -> bytes:
         """The id of a record (32 bytes)."""
 
+    @abstractmethod
     def ids(self, low: int, high: int) -> bytes:
         """The ids of the records from ``low`` to before ``high``, one behind the other."""
+
+    @abstractmethod
+    def total_before(self, position: int) -> int:
+        """The sum of the ids before a position; it may be reduced modulo 2^256 or not."""
 
     def bound(self, position: int) -> tuple[int, bytes]:
         """The shortest bound between a record and the one before it: a timestamp and an id prefix.
 
         Short, because bounds are sent: the prefix is empty unless the two records have the same timestamp.
         """
+        timestamp = self.timestamp(position)
+        if self.timestamp(position - 1) != timestamp:
+            return timestamp, b""
+        before, identity = self.id(position - 1), self.id(position)
+        shared = 0
+        while identity[shared] == before[shared]:
+            shared += 1
+        return timestamp, identity[: shared + 1]
 
     def fingerprint(self, low: int, high: int) -> bytes:
         """The fingerprint (16 bytes) of the records from ``low`` to before ``high``."""
+        return make_fingerprint(self.total_before(high) - self.total_before(low), high - low)
 
     def fingerprints(self, positions: Sequence[int]) -> list[bytes]:
         """The fingerprints of the ranges between each position and the next."""
+        sums = [(position, self.total_before(position)) for position in positions]
+        return [make_fingerprint(above - below, high - low) for (low, below), (high, above) in pairwise(sums)]
 
 
 def make_fingerprint(total: int, count: int) -> bytes:
-    """The fingerprint of ``count`` ids whose sum modulo 2^256 is ``total``."""
+    """The fingerprint of ``count`` ids whose sum is ``total``, reduced modulo 2^256 or not."""
     number = _SMALL_COUNTS[count] if count < len(_SMALL_COUNTS) else encode_varint(count)
-    return sha256(total.to_bytes(ID_BYTES, "little") + number).digest()[:FINGERPRINT_BYTES]
+    return sha256((total & MODULUS_MASK).to_bytes(ID_BYTES, "little") + number).digest()[:FINGERPRINT_BYTES]
 
 
-def shortest_prefix(before: bytes, identity: bytes) -> bytes:
-    """The shortest start of ``identity`` that is greater than ``before``, which is a smaller id."""
-    shared = 0
-    while identity[shared] == before[shared]:
-        shared += 1
-    return identity[: shared + 1]
-
-
-class SubRange:
+class SubRange(Storage):
     """The records of a set with timestamps from ``low`` to before ``high``, as a set of its own without a copy."""
 
     __slots__ = ("_end", "_start", "_storage")
@@ -92,14 +107,6 @@ class SubRange:
         """The ids of the records from ``low`` to before ``high``, one behind the other."""
         return self._storage.ids(low + self._start, high + self._start)
 
-    def bound(self, position: int) -> tuple[int, bytes]:
-        """The shortest bound between a record and the one before it: a timestamp and an id prefix."""
-        return self._storage.bound(position + self._start)
-
-    def fingerprint(self, low: int, high: int) -> bytes:
-        """The fingerprint of the records from ``low`` to before ``high``."""
-        return self._storage.fingerprint(low + self._start, high + self._start)
-
-    def fingerprints(self, positions: Sequence[int]) -> list[bytes]:
-        """The fingerprints of the ranges between each position and the next."""
-        return self._storage.fingerprints([position + self._start for position in positions])
+    def total_before(self, position: int) -> int:
+        """See ``Storage``: the sum of the ids of all records of the set before a position."""
+        return self._storage.total_before(position + self._start)

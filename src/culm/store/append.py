@@ -33,7 +33,7 @@ def append(
     if not 0 <= log_id <= MAX_U64:
         raise ValueError(f"{log_id} is not a log id: those go from 0 to 2^64 - 1")
     with database.transaction() as connection:
-        view = LogView(connection, identity.public, log_id, next_change(connection))
+        view = LogView(connection, (identity.public, log_id), next_change(connection))
         seq = view.newest + 1
         place = Place(identity.public, log_id, seq)
         _check_may_append(connection, view, place)

@@ -177,6 +177,7 @@ class Database:
 
     def read(self, query: str, parameters: Sequence[object] = (), *columns: Column) -> list[tuple[Any, ...]]:
         """The rows of a single query, which sees one moment by itself and needs no transaction around it."""
+        self._check_thread()
         with translated_errors(self.path):
             return all_rows(self.connection.execute(query, parameters), *columns)
 

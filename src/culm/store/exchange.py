@@ -18,8 +18,8 @@ from culm.store.files import (
     Record,
     read_records,
 )
-from culm.store.interface import ReadableStore, ToolStore
 from culm.store.schema import State
+from culm.store.sqlite import ReadableStore, ToolStore
 from culm.store.values import Bytes, ImportReport, StoredEntry
 from culm.types import Log
 

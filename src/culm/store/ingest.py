@@ -39,7 +39,7 @@ class Ingestion:
         """Add one entry with its payload, both checked. ``lied``: the entry claims a wrong size."""
         view = self._views.get(entry.log)
         if view is None:
-            view = self._views[entry.log] = LogView(self._db, entry.author, entry.log_id, self._change)
+            view = self._views[entry.log] = LogView(self._db, entry.log, self._change)
         if view.held(entry):
             self._take_known(view, entry, payload, lied=lied)
             return

@@ -31,7 +31,18 @@ from culm.store.rows import (
     first_row,
     the_row,
 )
-from culm.store.schema import IS_SETTLED, IS_VERIFIED, IS_WAITING, PayloadState, State, from_sql, to_sql
+from culm.store.schema import (
+    IS_SETTLED,
+    IS_VERIFIED,
+    IS_WAITING,
+    PayloadState,
+    State,
+    from_sql,
+    log_key,
+    optional_from_sql,
+    to_sql,
+)
+from culm.types import Log
 
 MAX_VARIANTS = 16  # entries kept of one number: two prove a fork, and a forking author must not fill the disk
 MAX_PROOFS = 1024  # fork proofs kept of one log, for the same reason; a proof of a lower position is always kept
@@ -50,36 +61,22 @@ class _Known:
 class LogView:
     """One log while entries are added to it, inside a writing transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, author: bytes, log_id: int, change: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, log: Log, change: int) -> None:
         self._db = connection
         self._change = change
-        self.author = author
-        self.log_id = log_id
-        row = first_row(
-            connection.execute(
-                "SELECT id, newest, greatest, contiguous, ended_at, forked_at, invalid_from FROM logs"
-                " WHERE author = ? AND log_id = ?",
-                (author, to_sql(log_id)),
-            ),
-            ROW,
-            _OPTIONAL,
-            _OPTIONAL,
-            AT,
-            _OPTIONAL,
-            _OPTIONAL,
-            _OPTIONAL,
+        query = (
+            "SELECT id, newest, greatest, contiguous, ended_at, forked_at, invalid_from FROM logs"
+            " WHERE author = ? AND log_id = ?"
         )
+        columns = ROW, _OPTIONAL, _OPTIONAL, AT, _OPTIONAL, _OPTIONAL, _OPTIONAL
+        row = first_row(connection.execute(query, log_key(log)), *columns)
         if row is None:
-            cursor = connection.execute(
-                "INSERT INTO logs (author, log_id, contiguous, change) VALUES (?, ?, ?, ?)",
-                (author, to_sql(log_id), to_sql(0), change),
-            )
+            query = "INSERT INTO logs (author, log_id, contiguous, change) VALUES (?, ?, ?, ?)"
+            cursor = connection.execute(query, (*log_key(log), to_sql(0), change))
             row = (cursor.lastrowid, None, None, to_sql(0), None, None, None)
         self.id: int = row[0]
-        self.newest, self.greatest, self.contiguous = (0 if value is None else from_sql(value) for value in row[1:4])
-        self.ended_at, self.forked_at, self.invalid_from = (
-            None if value is None else from_sql(value) for value in row[4:]
-        )
+        self.newest, self.greatest, self.contiguous = (optional_from_sql(stored) or 0 for stored in row[1:4])
+        self.ended_at, self.forked_at, self.invalid_from = map(optional_from_sql, row[4:])
         self._known: dict[int, list[_Known]] = {}
         waiting = f"SELECT 1 FROM entries WHERE log = ? AND {IS_WAITING} LIMIT 1"
         self._waits = connection.execute(waiting, (self.id,)).fetchone() is not None
@@ -322,7 +319,7 @@ class LogView:
                     known.state = State.INVALID
         query = f"SELECT max(seq) FROM entries WHERE log = ? AND {IS_VERIFIED}"
         (newest,) = the_row(self._db.execute(query, (self.id,)), _OPTIONAL)
-        self.newest = 0 if newest is None else from_sql(newest)
+        self.newest = optional_from_sql(newest) or 0
 
     # -- completeness ------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from culm.bamboo import Entry
 from culm.store.database import Database, translated_errors
 from culm.store.records.runs import ENTRIES, PAYLOADS, around, extent
 from culm.store.rows import BYTES, COUNT, FLAG, PAYLOAD_STATE, ROW, SEQ, entry_of
-from culm.store.schema import IS_COMPLETE, IS_VERIFIED, PayloadState, from_sql, to_sql
+from culm.store.schema import IS_COMPLETE, IS_VERIFIED, PayloadState, log_key, optional_from_sql, to_sql
 from culm.store.values import HeldEntry, Run
 from culm.types import Log
 
@@ -28,7 +28,7 @@ class Lookup:
         self._ended_at: int | None = None
         self.is_forked = False
         query = "SELECT id, ended_at, forked_at IS NOT NULL FROM logs WHERE author = ? AND log_id = ?"
-        for self._row, self._ended_at, is_forked in database.read(query, (log[0], to_sql(log[1])), ROW, _SEQ, FLAG):
+        for self._row, self._ended_at, is_forked in database.read(query, log_key(log), ROW, _SEQ, FLAG):
             self.is_forked = bool(is_forked)
 
     def entries_around(self, seq: int) -> Run | None:
@@ -83,7 +83,7 @@ class Lookup:
             ),
             _SEQ,
         )
-        return None if seq is None else from_sql(seq)
+        return optional_from_sql(seq)
 
     def variants(self, seq: int) -> list[Entry]:
         """All entries held of a number, in whatever state; a verified one comes first."""

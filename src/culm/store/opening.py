@@ -3,8 +3,13 @@
 ``Database`` is a connection and knows no table. This module puts the layers together: it runs the migrations, and
 registers two hooks. Before a commit the record index is brought up to date with the entries. After it, the files of
 payloads that were dropped are deleted: not before, because a transaction that is rolled back still needs them.
+
+A migration starts from an empty file, or from what an earlier version of Culm made. Each step adds to the tables of the
+step before, inside one transaction, so a program that is killed leaves the store of the old version behind. A step
+never changes afterwards: stores of its version exist, and their tables hold its text.
 """
 
+import sqlite3
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,10 +17,21 @@ from pathlib import Path
 from culm.errors import StoreDamaged
 from culm.store.database import LOCK_TIMEOUT, Database
 from culm.store.foreign import check_definitions
-from culm.store.migrations import migrate
-from culm.store.payloads.pieces import take_dropped
-from culm.store.records.index import settle
-from culm.store.schema import VERSION, schema_version
+from culm.store.payloads.pieces import LARGE_BYTES, take_dropped, write_file
+from culm.store.records import index
+from culm.store.rows import BYTES, COUNT, ROW, all_rows, each_row, entry_of
+from culm.store.schema import (
+    APPLICATION_ID,
+    IS_COMPLETE,
+    IS_VERIFIED,
+    VERSION,
+    VERSION_1,
+    VERSION_2,
+    VERSION_3,
+    VERSION_4,
+    PayloadState,
+    schema_version,
+)
 
 
 def open_database(path: Path, *, read_only: bool = False, lock_timeout: float = LOCK_TIMEOUT) -> Database:
@@ -55,9 +71,75 @@ def _prepare(database: Database, lock_timeout: float) -> None:
 
 
 def _settle_records(database: Database) -> None:
-    settle(database.connection)
+    index.settle(database.connection)
 
 
 def _drop_files(database: Database) -> Callable[[], object] | None:
     names = take_dropped(database.connection)
     return partial(database.folder.remove, names) if names else None
+
+
+# -- migrations ---------------------------------------------------------------------------------------------------
+
+
+def _to_version_1(database: Database) -> None:
+    _run(database.connection, VERSION_1)
+    database.connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _to_version_2(database: Database) -> None:
+    """The record index."""
+    _run(database.connection, VERSION_2)
+    index.rebuild(database.connection)
+
+
+def _to_version_3(database: Database) -> None:
+    """Large payloads become files."""
+    connection = database.connection
+    _run(connection, VERSION_3)
+    candidates = connection.execute(
+        "SELECT id, encoded FROM entries WHERE payload_state = ? OR (payload_state = ? AND payload_held > ?)",
+        (PayloadState.PARTIAL, PayloadState.COMPLETE, LARGE_BYTES),
+    )
+    for entry_id, encoded in all_rows(candidates, ROW, BYTES):
+        if entry_of(encoded).size > LARGE_BYTES:
+            name = write_file(database, entry_id, 0, b"")
+            of_entry = "SELECT at, piece FROM payloads WHERE entry = ? ORDER BY at"
+            for at, piece in each_row(connection.execute(of_entry, (entry_id,)), COUNT, BYTES):
+                database.folder.write(name, at, piece)
+            database.folder.sync(name)
+            connection.execute("DELETE FROM payloads WHERE entry = ?", (entry_id,))
+
+
+def _to_version_4(database: Database) -> None:
+    """The order in which entries were verified. For older entries it is not known, so they come log by log."""
+    connection = database.connection
+    _run(connection, VERSION_4)
+    connection.execute(
+        f"INSERT INTO news SELECT 0, log, seq, 2 * ({IS_COMPLETE}), id FROM entries"
+        f" WHERE {IS_VERIFIED} ORDER BY log, seq"
+    )
+
+
+# MIGRATIONS[n] turns a store of version n into one of version n + 1, within one transaction.
+MIGRATIONS: list[Callable[[Database], None]] = [_to_version_1, _to_version_2, _to_version_3, _to_version_4]
+
+
+def migrate(database: Database) -> None:
+    """Bring the tables to the newest version, or make them in an empty file. Call inside a writing transaction."""
+    connection = database.connection
+    version = schema_version(connection)
+    for step in MIGRATIONS[version:]:
+        step(database)
+    if version < len(MIGRATIONS):
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def _run(connection: sqlite3.Connection, script: str) -> None:
+    """Run the script's statements one by one: ``executescript`` would commit the transaction it runs in."""
+    lines = ""
+    for line in script.splitlines():
+        lines += line + "\n"
+        if sqlite3.complete_statement(lines):
+            connection.execute(lines)
+            lines = ""

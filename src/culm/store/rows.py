@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from culm.bamboo import Entry, ForkProof
-from culm.bamboo.yamf import YAMF_PREFIX
-from culm.errors import InvalidEntry, Place, StoreDamaged
-from culm.store.schema import PayloadState, State, to_sql
+from culm.errors import InvalidEntry, StoreDamaged
+from culm.store.schema import PayloadState, State, log_key
 from culm.types import Log
 
 Row = tuple[Any, ...]
@@ -47,17 +46,16 @@ class Column:
 
     def check(self, values: Sequence[Any]) -> None:
         """``DamagedRow`` if one of the values does not belong into the column."""
-        if not self.types.issuperset(map(type, values)):
-            raise self._damaged(next(value for value in values if type(value) not in self.types))
-        if self.low is None and self.size is None:
-            return
-        there = [value for value in values if value is not None] if type(None) in self.types else values
-        if not there:
-            return
-        if self.low is not None and self.high is not None and not self.low <= min(there) <= max(there) <= self.high:
-            raise self._damaged(next(value for value in there if not self.low <= value <= self.high))
-        if self.size is not None and {self.size} != set(map(len, there)):
-            raise self._damaged(next(value for value in there if len(value) != self.size))
+        fit = self.types.issuperset(map(type, values))
+        if fit and (self.low is not None or self.size is not None):
+            there = [value for value in values if value is not None] if type(None) in self.types else values
+            if there and self.low is not None and self.high is not None:
+                fit = self.low <= min(there) <= max(there) <= self.high
+            elif self.size is not None:
+                fit = {self.size}.issuperset(map(len, there))
+        if not fit:
+            for value in values:
+                self.check_one(value)
 
     def check_one(self, value: Any) -> None:  # noqa: ANN401 - it may be anything
         """The same for a single value, which is faster that way."""
@@ -177,30 +175,10 @@ def next_entry_id(connection: sqlite3.Connection) -> int:
     return int(greatest or 0) + 1
 
 
-def find_entry(
-    connection: sqlite3.Connection, place: Place, entry_hash: bytes | None = None
-) -> tuple[int, bytes, int, int] | None:
-    """Row id, bytes, payload state and payload bytes held of the entry at a place, None if it is not held.
-
-    Where entries contradict each other: the one with the given hash (66 bytes), or the one that came first.
-    """
-    return first_row(
-        connection.execute(
-            "SELECT entries.id, encoded, payload_state, payload_held FROM entries JOIN logs ON logs.id = log"
-            " WHERE author = ? AND log_id = ? AND seq = ? AND hash = coalesce(?, hash) ORDER BY variant LIMIT 1",
-            (place.author, to_sql(place.log_id), to_sql(place.seq), entry_hash and entry_hash[len(YAMF_PREFIX) :]),
-        ),
-        ROW,
-        BYTES,
-        PAYLOAD_STATE,
-        COUNT,
-    )
-
-
 def find_log(connection: sqlite3.Connection, log: Log) -> int | None:
     """The row id of a log, None if nothing of it is held."""
     query = "SELECT id FROM logs WHERE author = ? AND log_id = ?"
-    row = first_row(connection.execute(query, (log[0], to_sql(log[1]))), ROW)
+    row = first_row(connection.execute(query, log_key(log)), ROW)
     return None if row is None else int(row[0])
 
 

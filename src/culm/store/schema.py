@@ -25,6 +25,7 @@ import sqlite3
 from enum import IntEnum
 
 from culm.errors import StoreDamaged
+from culm.types import Log
 
 APPLICATION_ID = 0x43554C4D  # "CULM", so that `file` and SQLite's own tools can tell a store from other databases
 VERSION = 4
@@ -39,6 +40,16 @@ def to_sql(number: int) -> int:
 def from_sql(stored: int) -> int:
     """The number that ``to_sql`` stored."""
     return stored + _OFFSET
+
+
+def optional_from_sql(stored: int | None) -> int | None:
+    """The same for a column that may be empty."""
+    return None if stored is None else stored + _OFFSET
+
+
+def log_key(log: Log) -> tuple[bytes, int]:
+    """The author and the log id, as the database stores them."""
+    return log[0], to_sql(log[1])
 
 
 class State(IntEnum):
@@ -69,6 +80,8 @@ IS_INCOMPLETE = f"payload_state <> {PayloadState.COMPLETE:d}"
 IS_FORGOTTEN = f"payload_state = {PayloadState.FORGOTTEN:d}"
 IS_SETTLED = f"payload_state IN ({PayloadState.COMPLETE:d}, {PayloadState.FORGOTTEN:d})"
 """Nothing is to be fetched: the payload is complete or forgotten."""
+OF_LOG = "log = (SELECT id FROM logs WHERE author = ? AND log_id = ?)"
+"""The entries of a log; its parameters are ``log_key(log)``."""
 
 # The scripts stand in the files of stores, as the text of their triggers: they keep their literals for ever.
 # 2 is VERIFIED and COMPLETE, 3 is INVALID and FORGOTTEN.

@@ -9,59 +9,102 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import groupby
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby, pairwise
 
 from culm.bamboo import ForkProof
 from culm.store.database import Database
+from culm.store.logs import SUMMARY_ROW, summary_columns, summary_of
 from culm.store.records.runs import ALL, ENTRIES, NONE, PAYLOADS, spread
-from culm.store.rows import (
-    AT,
-    BYTES,
-    COUNT,
-    LOG_ID,
-    PAYLOAD_STATE,
-    SEQ,
-    STATE,
-    Row,
-    all_rows,
-    find_log,
-    first_row,
-    last_change,
-    proof_of,
-    the_row,
+from culm.store.rows import BYTES, COUNT, PAYLOAD_STATE, SEQ, STATE, all_rows, find_log, first_row, proof_of, the_row
+from culm.store.schema import (
+    IS_INVALID,
+    IS_VERIFIED,
+    IS_WAITING,
+    OF_LOG,
+    PayloadState,
+    State,
+    from_sql,
+    log_key,
+    to_sql,
 )
-from culm.store.schema import IS_INVALID, IS_VERIFIED, IS_WAITING, PayloadState, State, from_sql, to_sql
-from culm.store.surveyed import MOST_COUNTED, Cell, LogLine, Mark, Only, Order, Totals
+from culm.store.values import LogSummary, Run
 from culm.types import Log
 
+MOST_COUNTED = 10_000
+"""Waiting and invalid entries of one log are counted up to here, because the count reads each of them."""
+
+
+class Cell(StrEnum):
+    """What is held of the sequence numbers that a cell stands for."""
+
+    FULL = "f"  # all entries, with their payloads
+    BARE = "b"  # all entries, not all of their payloads
+    PART = "p"  # some entries
+    WAITING = "w"  # entries whose path to entry 1 is not there yet, and none that are verified
+    INVALID = "x"  # some entry at or after a fork, or after an entry whose author lied about the payload's size
+    NONE = "n"
+
+
+class Order(StrEnum):
+    """How a list of logs is sorted."""
+
+    NAME = "name"
+    RECENT = "recent"  # the log that changed last comes first
+    ENTRIES = "entries"  # the one with the most entries held
+    MISSING = "missing"  # the one that lacks the most entries below its newest
+
+
+class Only(StrEnum):
+    """Which logs a list contains."""
+
+    ALL = "all"
+    GAPS = "gaps"  # an entry or a payload is missing below the newest entry
+    FORKED = "forked"
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What is held in all logs. ``gaps`` counts the logs that lack an entry or payload below their newest entry."""
+
+    logs: int
+    entries: int
+    payloads: int
+    waiting: int
+    invalid: int
+    gaps: int
+    forked: int
+    proofs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What is held at a sequence number. ``variants`` is more than 1 if entries contradict each other."""
+
+    seq: int
+    state: State
+    payload_state: PayloadState
+    variants: int
+
+
 _STEPS = 10_000  # of SQLite's machine between two looks at the clock: a fraction of a millisecond
-
-
-# Numbers are stored 2^63 lower. Beyond 2^63 SQLite computes in floating point, which is good enough to sort by.
-_MISSING = "coalesce(newest + 9223372036854775807 + 1 - entry_count, 0)"
 _ORDERS = {
     Order.NAME: "author, log_id",
     Order.RECENT: "change DESC, id",
     Order.ENTRIES: "entry_count DESC, author, log_id",
-    Order.MISSING: f"{_MISSING} DESC, author, log_id",
+    # Numbers are stored 2^63 lower. Beyond 2^63 SQLite computes in floating point, which is good enough to sort by.
+    Order.MISSING: "coalesce(newest + 9223372036854775807 + 1 - entry_count, 0) DESC, author, log_id",
 }
-_WAITS = f"EXISTS (SELECT 1 FROM entries WHERE log = logs.id AND {IS_WAITING})"
 _HAS_GAPS = "newest IS NOT NULL AND contiguous < newest"
 _CONDITIONS = {
     Only.ALL: "",
     Only.GAPS: f" AND {_HAS_GAPS}",
     Only.FORKED: " AND forked_at IS NOT NULL",
-    Only.WAITING: f" AND {_WAITS}",
+    Only.WAITING: f" AND EXISTS (SELECT 1 FROM entries WHERE log = logs.id AND {IS_WAITING})",
 }
-_COUNT = f"(SELECT count(*) FROM (SELECT 1 FROM entries WHERE log = logs.id AND %s LIMIT {MOST_COUNTED}))"
-_LINE = (
-    "author, log_id, newest, greatest, contiguous, ended_at, forked_at, invalid_from, entry_count, payload_count,"
-    f" change, {_COUNT % IS_WAITING}, {_COUNT % IS_INVALID},"
-    f" (SELECT count(*) FROM (SELECT DISTINCT seq FROM entries WHERE log = logs.id AND {IS_WAITING} AND seq < newest"
-    f" LIMIT {MOST_COUNTED}))"
-)
-_SEQ = SEQ.or_null()
-_LINE_ROW = BYTES, LOG_ID, _SEQ, _SEQ, AT, _SEQ, _SEQ, _SEQ, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT
+_SUMMARY = summary_columns(MOST_COUNTED)
 
 
 class Survey:
@@ -103,7 +146,7 @@ class Survey:
         log_id: int | None = None,
         offset: int = 0,
         limit: int = 50,
-    ) -> tuple[int, list[LogLine]]:
+    ) -> tuple[int, list[LogSummary]]:
         """How many logs there are, and a page of them.
 
         ``authors`` is the lowest and the highest author to list, ``log_id`` the only log id; None: all of them.
@@ -118,27 +161,19 @@ class Survey:
             values.append(to_sql(log_id))
         with self._database.snapshot() as connection:
             (count,) = the_row(connection.execute(f"SELECT count(*) FROM logs WHERE {where}", values), COUNT)
-            query = f"SELECT {_LINE} FROM logs WHERE {where} ORDER BY {_ORDERS[order]} LIMIT ? OFFSET ?"
-            rows = all_rows(connection.execute(query, (*values, limit, offset)), *_LINE_ROW)
-        return count, [_line(row) for row in rows]
+            query = f"SELECT {_SUMMARY} FROM logs WHERE {where} ORDER BY {_ORDERS[order]} LIMIT ? OFFSET ?"
+            rows = all_rows(connection.execute(query, (*values, limit, offset)), *SUMMARY_ROW)
+        return count, [summary_of(row) for row in rows]
 
-    def line(self, log: Log) -> LogLine | None:
+    def line(self, log: Log) -> LogSummary | None:
         """The line of one log, None if nothing of it is held."""
-        query = f"SELECT {_LINE} FROM logs WHERE author = ? AND log_id = ? AND greatest IS NOT NULL"
-        rows = self._database.read(query, (log[0], to_sql(log[1])), *_LINE_ROW)
-        return _line(rows[0]) if rows else None
-
-    def changed(self, since: int, limit: int) -> tuple[int, list[Log]]:
-        """The number of the last change, and the logs that changed after ``since``, the latest first."""
-        with self._database.snapshot() as connection:
-            last = last_change(connection)
-            query = "SELECT author, log_id FROM logs WHERE change > ? ORDER BY change DESC LIMIT ?"
-            rows = all_rows(connection.execute(query, (since, limit)), BYTES, LOG_ID)
-        return last, [(author, from_sql(log_id)) for author, log_id in rows]
+        query = f"SELECT {_SUMMARY} FROM logs WHERE author = ? AND log_id = ? AND greatest IS NOT NULL"
+        rows = self._database.read(query, log_key(log), *SUMMARY_ROW)
+        return summary_of(rows[0]) if rows else None
 
     # -- one log -----------------------------------------------------------------------------------------------
 
-    def cells(self, line: LogLine, spans: Sequence[tuple[int, int]]) -> list[Cell]:
+    def cells(self, line: LogSummary, spans: Sequence[Run]) -> list[Cell]:
         """What is held of each span of a log's numbers. The spans ascend."""
         with self._database.snapshot() as connection:
             row = find_log(connection, line.log)
@@ -151,13 +186,18 @@ class Survey:
 
     def marks(self, log: Log, low: int, high: int) -> list[Mark]:
         """What is held from ``low`` to ``high``, ascending. Numbers of which nothing is held are left out."""
-        rows = self._database.read(
-            "SELECT seq, state, payload_state FROM entries WHERE log = (SELECT id FROM logs WHERE author = ? AND"
-            f" log_id = ?) AND seq BETWEEN ? AND ? ORDER BY seq, {IS_VERIFIED} DESC, variant",
-            (log[0], to_sql(log[1]), to_sql(low), to_sql(high)),
-            *(SEQ, STATE, PAYLOAD_STATE),
+        query = (
+            f"SELECT seq, state, payload_state FROM entries WHERE {OF_LOG} AND seq BETWEEN ? AND ?"
+            f" ORDER BY seq, {IS_VERIFIED} DESC, variant"
         )
-        return list(_marks(rows))
+        values = (*log_key(log), to_sql(low), to_sql(high))
+        found = []
+        for stored, of_seq in groupby(
+            self._database.read(query, values, SEQ, STATE, PAYLOAD_STATE), key=lambda row: int(row[0])
+        ):
+            (_, state, payload_state), *others = of_seq
+            found.append(Mark(from_sql(stored), State(state), PayloadState(payload_state), 1 + len(others)))
+        return found
 
     def marks_at(self, log: Log, seqs: Iterable[int]) -> list[Mark]:
         """The same for single numbers."""
@@ -175,28 +215,12 @@ class Survey:
         return count, [proof_of(first, second) for first, second in rows]
 
 
-def _line(row: Row) -> LogLine:
-    author, log_id, *numbers = row
-    newest, greatest, contiguous, ended_at, forked_at, invalid_from = (
-        None if number is None else from_sql(number) for number in numbers[:6]
-    )
-    entries, payloads, changed, waiting, invalid, waiting_below = (number or 0 for number in numbers[6:])
-    return LogLine(
-        author=author,
-        log_id=from_sql(log_id),
-        newest=newest or 0,
-        greatest=greatest or 0,
-        complete_to=contiguous or 0,
-        ended=ended_at is not None and ended_at == newest,
-        forked_at=forked_at,
-        invalid_from=invalid_from,
-        entries=entries,
-        payloads=payloads,
-        changed=changed,
-        waiting=waiting,
-        invalid=invalid,
-        missing=max((newest or 0) - entries - waiting_below, 0),
-    )
+def cells_between(low: int, high: int, most: int) -> list[tuple[int, int]]:
+    """The numbers from ``low`` to ``high`` in at most ``most`` spans of about equal length, ascending."""
+    count = high - low + 1
+    cells = min(most, count)
+    edges = [low + count * cell // cells for cell in range(cells + 1)] if cells > 0 else [low]
+    return [(first, after - 1) for first, after in pairwise(edges)]
 
 
 def _cell(entries: int, payloads: int) -> Cell:
@@ -206,7 +230,7 @@ def _cell(entries: int, payloads: int) -> Cell:
 
 
 def _doubted(
-    connection: sqlite3.Connection, row: int | None, line: LogLine, span: tuple[int, int], verified: int
+    connection: sqlite3.Connection, row: int | None, line: LogSummary, span: Run, verified: int
 ) -> Cell | None:
     """``INVALID`` or ``WAITING`` if entries that are not verified decide what the cell of a span is, else None."""
     low, high = to_sql(span[0]), to_sql(span[1])
@@ -219,10 +243,3 @@ def _doubted(
         if first_row(connection.execute(query, (row, low, high)), COUNT):
             return Cell.WAITING
     return None
-
-
-def _marks(rows: Iterable[Row]) -> Iterator[Mark]:
-    for stored, of_seq in groupby(rows, key=lambda row: row[0]):
-        variants = list(of_seq)
-        _, state, payload_state = variants[0]
-        yield Mark(from_sql(stored), State(state), PayloadState(payload_state), len(variants))

@@ -66,22 +66,33 @@ class HeldEntry(NamedTuple):
 class LogSummary:
     """What the store holds of a log.
 
-    ``newest`` is the newest verified sequence number (0: none). ``entries`` counts the verified entries, ``waiting``
-    those that are held until their certificate path arrives, ``invalid`` those at or after ``invalid_from``.
-    ``payloads`` counts the complete payloads of verified entries. ``forked_at`` is the lowest position of a fork, None
-    if the log is not forked. ``ended`` says whether the newest verified entry ends the log.
+    ``newest`` is the newest verified sequence number, ``greatest`` the greatest one held in any state; nothing is
+    missing up to ``complete_to`` (each 0: none). ``entries`` counts the verified entries, ``payloads`` those of them
+    whose payload is complete, ``waiting`` those that are held until their certificate path arrives, ``invalid`` those
+    at or after ``invalid_from``. ``missing`` counts the numbers below ``newest`` without any entry. ``forked_at`` is
+    the lowest position of a fork, None if the log is not forked. ``ended`` says whether the newest verified entry ends
+    the log. ``changed`` is the number of the log's last change.
     """
 
     author: bytes
     log_id: int
     newest: int
+    greatest: int
+    complete_to: int
     entries: int
     payloads: int
     waiting: int
     invalid: int
+    missing: int
     forked_at: int | None
     invalid_from: int | None
     ended: bool
+    changed: int
+
+    @property
+    def log(self) -> Log:
+        """Author and id."""
+        return self.author, self.log_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,27 +4,28 @@ The store remembers verdicts so that nobody has to verify twice; here they are n
 paths and payloads are all checked again, log by log in ascending order (see ``culm.bamboo.audit``). Where the result
 differs from what the store says, a problem is reported. Nothing is repaired, because the store cannot know which of the
 two is right. Memory: a few numbers for each entry of the longest log.
+
+SQLite keeps a value of any type in any column. Reading checks the rows that it uses (``culm.store.rows``); verifying
+also has to find damage in rows that no query happens to read, so it first looks at each value of every table.
 """
 
-from collections.abc import Callable, Iterator
-from itertools import groupby, islice
+import sqlite3
+from collections.abc import Callable
+from itertools import compress, islice
 
-from culm.bamboo import Entry, ForkProof, LogAuditor, are_authentic
+from culm.bamboo import MAX_U64, Entry, ForkProof, LogAuditor, are_authentic
 from culm.bamboo.yamf import YAMF_PREFIX
-from culm.errors import InvalidEntry, Place
+from culm.errors import InvalidEntry, Place, StoreDamaged
 from culm.store.database import Database
-from culm.store.kinds import check_kinds
+from culm.store.entries import entry_rows
 from culm.store.payloads.pieces import hash_held
-from culm.store.queries import every_entry
 from culm.store.records import index
-from culm.store.rows import BYTES, SEQ, all_rows, find_log
+from culm.store.rows import BYTES, COUNT, LOG_ID, SEQ, Row, all_rows, find_log, the_row
 from culm.store.schema import PayloadState, State, from_sql
 from culm.store.values import VerifyReport
 from culm.types import Log
 
 _BATCH = 512  # entries whose signatures are verified together, which is faster than one by one
-_STATES: dict[int, str] = {state: state.name.lower() for state in State}
-_Row = tuple["Log", int, bytes, bytes, int, int, int, int]
 
 
 def verify(database: Database, log: Log | None = None, progress: Callable[[int], None] | None = None) -> VerifyReport:
@@ -34,35 +35,32 @@ def verify(database: Database, log: Log | None = None, progress: Callable[[int],
     """
     check_kinds(database)
     report = VerifyReport()
-    rows = (row for row in every_entry(database) if log is None or row[0] == log)
-    for key, of_log in groupby(rows, key=lambda row: row[0]):
-        _verify_log(database, key, of_log, report, progress)
-    if log is None:
+    if log is not None:
+        _verify_log(database, log, report, progress)
+    else:
+        query = "SELECT author, log_id FROM logs ORDER BY author, log_id"
+        for author, log_id in database.read(query, (), BYTES, LOG_ID):
+            _verify_log(database, (author, from_sql(log_id)), report, progress)
         with database.snapshot() as connection:
             report.problems += [(None, problem) for problem in index.problems(connection)]
     return report
 
 
-def _verify_log(
-    database: Database,
-    log: Log,
-    rows: Iterator[_Row],
-    report: VerifyReport,
-    progress: Callable[[int], None] | None,
-) -> None:
+def _verify_log(database: Database, log: Log, report: VerifyReport, progress: Callable[[int], None] | None) -> None:
     auditor = LogAuditor()
     connected: list[tuple[int, bool, int]] = []
     before = len(report.problems)
     lied_at: int | None = None
+    rows = entry_rows(database, log, 1, MAX_U64, State)
     while batch := list(islice(rows, _BATCH)):
-        checked = _authentic_entries(log, batch, report)
-        for (_, _, _, digest, state, payload_state, held, entry_id), entry in checked:
+        for (entry_id, _, state, payload_state, held, _, _, digest), entry in _authentic_entries(log, batch, report):
             if entry.hash != YAMF_PREFIX + digest:
                 report.problems.append((entry.place, "the stored hash is not the entry's"))
             connected.append((entry.seq, auditor.add(entry), state))
             if payload_state == PayloadState.SIZE_MISMATCH:
                 lied_at = entry.seq if lied_at is None else min(lied_at, entry.seq)
-            _check_payload(database, entry, payload_state, held, entry_id, report)
+            if payload_state == PayloadState.COMPLETE:
+                _check_payload(database, entry, held, entry_id, report)
         report.entries += len(batch)
         if progress is not None:
             progress(report.entries)
@@ -74,8 +72,8 @@ def _verify_log(
         report.unverified += found is State.WAITING
         report.invalid += found is State.INVALID
         if found != state and len(report.problems) == before:
-            place = Place(log[0], log[1], seq)
-            report.problems.append((place, f"the store calls it {_STATES[state]}, but it is {_STATES[found]}"))
+            problem = f"the store calls it {State(state).name.lower()}, but it is {found.name.lower()}"
+            report.problems.append((Place(*log, seq), problem))
     report.forks += auditor.fork is not None or (limit is not None and limit != lied_at)
 
 
@@ -93,42 +91,37 @@ def _with_proofs(database: Database, log: Log, limit: int | None, report: Verify
         except InvalidEntry:
             right = False
         if not right:
-            report.problems.append((Place(log[0], log[1], position), "the fork proof is damaged"))
+            report.problems.append((Place(*log, position), "the fork proof is damaged"))
         elif limit is None or position < limit:
             limit = position
     return limit
 
 
-def _authentic_entries(log: Log, batch: list[_Row], report: VerifyReport) -> list[tuple[_Row, Entry]]:
-    decoded: list[tuple[_Row, Entry]] = []
+def _authentic_entries(log: Log, batch: list[Row], report: VerifyReport) -> list[tuple[Row, Entry]]:
+    """The rows that hold authentic entries, with these entries; the others are reported."""
+    decoded: list[tuple[Row, Entry]] = []
+    wrong: list[tuple[Place, str]] = []
     for row in batch:
-        place = Place(log[0], log[1], row[1])
+        place = Place(*log, from_sql(row[5]))
         try:
-            entry = Entry.decode(row[2])
+            entry = Entry.decode(row[1])
         except InvalidEntry as error:
-            report.problems.append((place, f"damaged: {error}"))
-            report.invalid += 1
+            wrong.append((place, f"damaged: {error}"))
             continue
         if entry.place == place:
             decoded.append((row, entry))
         else:
-            report.problems.append((place, "the bytes stored here are an entry of another place"))
-            report.invalid += 1
-    authentic = []
-    for (row, entry), good in zip(decoded, are_authentic([entry for _, entry in decoded]), strict=True):
-        if good:
-            authentic.append((row, entry))
-        else:
-            report.problems.append((entry.place, "the signature does not verify under the claimed author"))
-            report.invalid += 1
-    return authentic
+            wrong.append((place, "the bytes stored here are an entry of another place"))
+    good = are_authentic([entry for _, entry in decoded])
+    for (_, entry), authentic in zip(decoded, good, strict=True):
+        if not authentic:
+            wrong.append((entry.place, "the signature does not verify under the claimed author"))
+    report.problems += wrong
+    report.invalid += len(wrong)
+    return list(compress(decoded, good))
 
 
-def _check_payload(
-    database: Database, entry: Entry, state: int, held: int, entry_id: int, report: VerifyReport
-) -> None:
-    if state != PayloadState.COMPLETE:
-        return
+def _check_payload(database: Database, entry: Entry, held: int, entry_id: int, report: VerifyReport) -> None:
     try:
         hash_held(database, entry_id).check(entry)
     except InvalidEntry as error:
@@ -137,3 +130,82 @@ def _check_payload(
         report.payloads += 1
     if held != entry.size:
         report.problems.append((entry.place, f"the store counts {held} payload bytes, the entry {entry.size}"))
+
+
+# -- the kinds of values -----------------------------------------------------------------------------------------
+
+TABLES = (
+    "logs",
+    "entries",
+    "payloads",
+    "forks",
+    "counters",
+    "records",
+    "record_blocks",
+    "runs",
+    "record_changes",
+    "payload_files",
+    "dropped_files",
+    "news",
+    "payloads_lost",
+)
+# SQL conditions, as in ``culm.store.rows``.
+_ROW = f"BETWEEN 1 AND {1 << 62}"
+_COUNT = f"BETWEEN 0 AND {1 << 62}"
+_SEQ = f">= {-(1 << 63) + 1}"
+_NOT_LAST = f"< {(1 << 63) - 1}"
+_STATES, _PAYLOAD_STATES = (
+    f"IN ({', '.join(str(int(state)) for state in states)})" for states in (State, PayloadState)
+)
+_SIZES = {  # the ranges of numbers that Culm computes with
+    "logs": {
+        "id": _ROW,
+        "change": _COUNT,
+        "entry_count": _COUNT,
+        "payload_count": _COUNT,
+        "contiguous": _NOT_LAST,
+        **dict.fromkeys(("newest", "greatest", "ended_at", "forked_at", "invalid_from"), _SEQ),
+    },
+    "entries": {"id": _ROW, "seq": _SEQ, "state": _STATES, "payload_state": _PAYLOAD_STATES, "payload_held": _COUNT},
+    "payloads": {"entry": _ROW, "at": _COUNT},
+    "counters": {"value": _COUNT},
+    "record_blocks": {"count": _COUNT, "held_count": _COUNT},
+    "runs": {"first": "<= last", "last": _NOT_LAST},
+    "record_changes": {"entry": _ROW, "listed": "BETWEEN -1 AND 1", "held": "BETWEEN -1 AND 1"},
+    "news": {"change": _COUNT, "seq": _SEQ, "entry": _ROW},
+}
+_THERE = {  # rows that exist from the beginning
+    "the number of its last change": "SELECT count(*) = 2 FROM counters WHERE name IN ('change', 'unsettled')",
+    "the beginning of its record index": "SELECT count(*) = 2 FROM record_blocks WHERE kind IN (0, 1) AND first = x''",
+}
+
+
+def check_kinds(database: Database) -> None:
+    """Look at every row, but read no large value; ``StoreDamaged`` if a value has the wrong type or size."""
+    with database.snapshot() as connection:
+        for table in TABLES:
+            query = f"SELECT count(*) FROM {table} WHERE {_misfit(connection, table)}"
+            (count,) = the_row(connection.execute(query), COUNT)
+            if count:
+                raise StoreDamaged(
+                    f"{database.path}: the store's file is damaged: {count} rows of its table {table} hold values that"
+                    " Culm never writes"
+                )
+        for what, query in _THERE.items():
+            if not the_row(connection.execute(query), COUNT)[0]:
+                raise StoreDamaged(f"{database.path}: the store's file is damaged: {what} is missing")
+
+
+def _misfit(connection: sqlite3.Connection, table: str) -> str:
+    """The SQL condition that is true for a row with a value of another type than its column's, or out of range."""
+    wrong = ["0"]
+    for _, column, kind, needed, _, key in connection.execute(f"PRAGMA table_info({table})"):
+        kinds = {"INTEGER": "'integer'", "BLOB": "'blob'", "TEXT": "'text'"}.get(kind, "''")
+        allowed = kinds if needed or key else f"{kinds}, 'null'"
+        wrong.append(f'typeof("{_quoted(column)}") NOT IN ({allowed})')
+    wrong += [f"NOT {column} {condition}" for column, condition in _SIZES.get(table, {}).items()]
+    return " OR ".join(wrong)
+
+
+def _quoted(name: str) -> str:
+    return name.replace('"', '""')

@@ -12,7 +12,7 @@ import pytest
 
 from culm.bamboo import Identity
 from culm.errors import PayloadMismatch, StoreDamaged, StoreError, StoreFull
-from culm.store import PayloadState, SQLiteStore, migrations
+from culm.store import PayloadState, SQLiteStore, opening
 from culm.store.payloads import pieces
 from culm.store.payloads.folder import Folder
 from culm.testing import LogBuilder
@@ -193,7 +193,7 @@ def test_an_older_store(place: Path, log: LogBuilder, monkeypatch: pytest.Monkey
     unfinished = builder.append(LARGE)
     with monkeypatch.context() as patch:
         patch.setattr("culm.store.payloads.pieces.LARGE_BYTES", 2**40)
-        patch.setattr("culm.store.migrations.LARGE_BYTES", 2**40)
+        patch.setattr("culm.store.opening.LARGE_BYTES", 2**40)
         with SQLiteStore(place) as store:
             store.add([*log.items(), (unfinished, None)])
             sink = store.payload_sink(unfinished.place)
@@ -230,7 +230,7 @@ def test_a_migration_that_fails(place: Path, log: LogBuilder, monkeypatch: pytes
     with SQLiteStore(place) as store:
         store.add(log.items())
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, fail])
+        patch.setattr(opening, "MIGRATIONS", [*opening.MIGRATIONS, fail])
         with pytest.raises(StoreError, match="no sync"):
             SQLiteStore(place)
     with SQLiteStore(place) as store:

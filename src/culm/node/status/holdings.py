@@ -13,9 +13,9 @@ from typing import Any
 
 from culm.bamboo import MAX_U64, Entry, ForkProof, certificate_pool, has_lipmaalink, lipmaa, path
 from culm.errors import NotHeld, Place
-from culm.store import ReadableStore
+from culm.store import LogSummary, ReadableStore
 from culm.store.files import BundleWriter
-from culm.store.surveyed import LogLine, Mark, Only, Order, cells_between
+from culm.store.survey import Mark, Only, Order, cells_between
 from culm.types import Log
 from culm.wire.places import author_text, log_text
 
@@ -54,7 +54,7 @@ def logs(
     return {"count": count, "offset": offset, "limit": limit, "logs": found}
 
 
-def described(line: LogLine) -> Plain:
+def described(line: LogSummary) -> Plain:
     """A log as it appears in a list."""
     return {
         "log": log_text(line.log),
@@ -175,11 +175,11 @@ def proof_file(store: ReadableStore, which: Log) -> bytes:
 
 def changes(store: ReadableStore, since: int, most: int) -> tuple[int, list[str]]:
     """The number of the last change, and the logs that changed last, after change number ``since``."""
-    last, changed = store.survey().changed(since, most)
+    last, changed = store.changed_logs(since, most)
     return last, [log_text(one) for one in changed]
 
 
-def _line(store: ReadableStore, which: Log) -> LogLine:
+def _line(store: ReadableStore, which: Log) -> LogSummary:
     line = store.survey().line(which)
     if line is None:
         raise NotHeld(f"the store has no entries of {log_text(which)}")

@@ -12,20 +12,21 @@ still those that it found or stored. If they are not, the sink was overtaken and
 import sqlite3
 from contextlib import suppress
 
-from culm.bamboo import Entry, PayloadHasher
+from culm.bamboo import PayloadHasher
 from culm.errors import NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
 from culm.store.database import Database
+from culm.store.entries import find_entry
 from culm.store.logview import LogView
 from culm.store.payloads import pieces
-from culm.store.rows import COUNT, PAYLOAD_STATE, find_entry, next_change, the_row
+from culm.store.rows import COUNT, PAYLOAD_STATE, next_change, the_row
 from culm.store.schema import PayloadState
 from culm.store.values import Bytes, Overtaken
 
 _COMMIT_BYTES = 1024 * 1024  # between two commits: so much is lost at most, and a commit costs milliseconds
 
 
-class Sink:
-    """A ``PayloadSink`` for an entry in an SQLite store.
+class PayloadSink:
+    """Takes the payload of an entry. Bytes written stay if the process ends, and writing goes on from there.
 
     ``wanted`` is false if there is nothing to write: the payload is held, was forgotten, or can never be right.
     ``is_large`` says that the payload becomes a file, so bringing it to the disk takes a while (see ``sync``).
@@ -53,20 +54,19 @@ class Sink:
         self._trusted = trusted
         self._durable = durable
         with database.snapshot() as connection:
-            row = find_entry(connection, place, entry_hash)
-        if row is None:
+            found = find_entry(connection, place, entry_hash)
+        if found is None:
             raise NotHeld("the entry is not held: its payload cannot be checked")
-        self._id, encoded, state, self._stored = row
-        self._entry = Entry.decode(encoded)
+        self._entry, self._id, self._stored = found.entry, found.id, found.payload_held
         self.is_large = self._entry.size > pieces.LARGE_BYTES
         # The file to bring to the disk before the payload counts as held.
-        self._file = pieces.file_of(database, self._id) if state == PayloadState.PARTIAL else None
+        self._file = pieces.file_of(database, self._id) if found.payload_state is PayloadState.PARTIAL else None
         # After a power cut the file may be shorter than the database says: SQLite syncs its own files only.
         if self._file is not None and database.folder.size(self._file) < self._stored:
             with database.transaction() as connection:
                 pieces.drop(connection, self._id, PayloadState.ABSENT)
             self._file, self._stored = None, 0
-        self.wanted = state in (PayloadState.ABSENT, PayloadState.PARTIAL)
+        self.wanted = found.payload_state in (PayloadState.ABSENT, PayloadState.PARTIAL)
         self._done = not self.wanted
         self._overtaken: Overtaken | None = None
         self._pending = bytearray()
@@ -191,7 +191,14 @@ class Sink:
                 self._check_overtaken(connection)
                 if self.offset > self._written:
                     self._store(bytes(self._pending))
-                complete_payload(connection, self._id, self._entry)
+                # The view first: the trigger that writes the news reads the new change number.
+                view = LogView(connection, self._entry.log, next_change(connection))
+                connection.execute(
+                    "UPDATE entries SET payload_state = ?, payload_held = ? WHERE id = ?",
+                    (PayloadState.COMPLETE, self._entry.size, self._id),
+                )
+                view.payload_arrived(self._entry.seq)
+                view.flush()
         except PayloadMismatch as error:
             self._refuse(error)
             raise
@@ -220,12 +227,17 @@ class Sink:
             self._refuse(PayloadMismatch("the payload's hash is not the one in its entry", self._entry.place))
 
     def _refuse(self, error: PayloadMismatch) -> None:
+        """Drop a payload that failed its check. If the author lied about its size, the log is invalid from here on."""
         lied = isinstance(error, PayloadSizeMismatch)
         try:
             with self._database.transaction() as connection:
                 if not lied:  # bytes that another transfer stored may be right, and are not dropped here
                     self._check_overtaken(connection)
-                refuse_payload(connection, self._id, self._entry, lied=lied)
+                pieces.drop(connection, self._id, PayloadState.SIZE_MISMATCH if lied else PayloadState.ABSENT)
+                view = LogView(connection, self._entry.log, next_change(connection))
+                if lied:
+                    view.invalidate_from(self._entry.seq)
+                view.flush()
         except Overtaken:
             return
         self._done, self._stored, self._pending = True, 0, bytearray()
@@ -234,35 +246,3 @@ class Sink:
         """Stop for now. Every byte written is kept, unless another transfer overtook this one."""
         with suppress(Overtaken):
             self.keep()
-
-
-def complete_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry) -> None:
-    """All bytes of the payload are stored and checked: count it as held."""
-    view = _touched(connection, entry)  # first: the trigger that writes the news reads the new change number
-    connection.execute(
-        "UPDATE entries SET payload_state = ?, payload_held = ? WHERE id = ?",
-        (PayloadState.COMPLETE, entry.size, entry_id),
-    )
-    view.payload_arrived(entry.seq)
-    view.flush()
-
-
-def refuse_payload(connection: sqlite3.Connection, entry_id: int, entry: Entry, *, lied: bool) -> None:
-    """Drop a payload that failed its check. If the author lied about its size, the log is invalid from here on."""
-    pieces.drop(connection, entry_id, PayloadState.SIZE_MISMATCH if lied else PayloadState.ABSENT)
-    view = _touched(connection, entry)
-    if lied:
-        view.invalidate_from(entry.seq)
-    view.flush()
-
-
-def want_again(connection: sqlite3.Connection, entry_id: int, entry: Entry) -> None:
-    """A payload that was forgotten counts as missing from now on, so it is fetched again."""
-    connection.execute("UPDATE entries SET payload_state = ? WHERE id = ?", (PayloadState.ABSENT, entry_id))
-    view = _touched(connection, entry)
-    view.contiguous = min(view.contiguous, entry.seq - 1)
-    view.flush()
-
-
-def _touched(connection: sqlite3.Connection, entry: Entry) -> LogView:
-    return LogView(connection, entry.author, entry.log_id, next_change(connection))

@@ -22,7 +22,7 @@ import numpy as np
 
 from culm.errors import StoreDamaged
 from culm.negentropy.codec import INFINITY
-from culm.negentropy.storage import MODULUS_MASK, make_fingerprint, shortest_prefix
+from culm.negentropy.storage import MODULUS_MASK, Storage
 from culm.store.recordindex.manifest import (
     ABOVE_ALL,
     BLOCK,
@@ -39,7 +39,6 @@ from culm.store.records.index import key_id, key_timestamp, record_key
 
 _PAGES_KEPT = 64  # of 10 KB each
 _RECORDS_KEPT = 16_384  # in blocks: 700 KB, because a session asks for neighbouring records again and again
-_TOTALS_KEPT = 256  # sums before a position: a range ends where the next one begins, so each is asked for twice
 
 
 class _Fence(NamedTuple):
@@ -70,7 +69,7 @@ class _Page(NamedTuple):
     checksums: tuple[int, ...]
 
 
-class IndexStorage:
+class IndexStorage(Storage):
     """The records of an index as a ``culm.negentropy.Storage``. It may be used by several threads at once.
 
     ``view`` says which records it has. ``bytes_read`` and ``blocks_read`` count what was read of the files so far.
@@ -102,7 +101,6 @@ class IndexStorage:
         blocks = max(4, _RECORDS_KEPT // self.block_records)
         self._block = lru_cache(blocks)(self._read_block)
         self._sums = lru_cache(blocks)(self._make_sums)
-        self._total = lru_cache(_TOTALS_KEPT)(self._sum_before)
 
     def close(self) -> None:
         """Close the files."""
@@ -138,30 +136,19 @@ class IndexStorage:
             np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)[:, 8:].tobytes() for keys in self._runs(low, high)
         )
 
-    def bound(self, position: int) -> tuple[int, bytes]:
-        """The shortest bound between a record and the one before it: a timestamp and an id prefix."""
-        before, key = self.key(position - 1), self.key(position)
-        if before[:8] != key[:8]:
-            return key_timestamp(key), b""
-        return key_timestamp(key), shortest_prefix(key_id(before), key_id(key))
-
-    def fingerprint(self, low: int, high: int) -> bytes:
-        """The fingerprint of the records from ``low`` to before ``high``."""
-        return make_fingerprint(self.total(low, high), high - low)
-
-    def fingerprints(self, positions: Sequence[int]) -> list[bytes]:
-        """The fingerprints of the ranges between each position and the next."""
-        totals = [self._total(position) for position in positions]
-        return [
-            make_fingerprint((totals[i + 1] - totals[i]) & MODULUS_MASK, high - low)
-            for i, (low, high) in enumerate(pairwise(positions))
-        ]
+    def total_before(self, position: int) -> int:
+        """The sum of the ids before a position, not yet reduced modulo 2^256."""
+        if position == self._length:
+            return self._total_of_all
+        number, slot, offset = self._locate(position)
+        total = self._page(number).totals[slot]
+        return total + sum_at(self._sums(number, slot), offset - 1) if offset else total
 
     # -- by keys and blocks ----------------------------------------------------------------------------------------
 
     def total(self, low: int, high: int) -> int:
         """The sum modulo 2^256 of the ids from ``low`` to before ``high``. Reads at most two blocks of records."""
-        return (self._total(high) - self._total(low)) & MODULUS_MASK
+        return (self.total_before(high) - self.total_before(low)) & MODULUS_MASK
 
     def find(self, key: bytes) -> int:
         """The first position whose key is not below ``key``, which may be a prefix. Reads at most one block."""
@@ -201,14 +188,6 @@ class IndexStorage:
         starts = self._page(number).starts
         slot = bisect_right(starts, position) - 1
         return number, slot, position - starts[slot]
-
-    def _sum_before(self, position: int) -> int:
-        """The sum of the ids before a position, not yet reduced modulo 2^256."""
-        if position == self._length:
-            return self._total_of_all
-        number, slot, offset = self._locate(position)
-        total = self._page(number).totals[slot]
-        return total + sum_at(self._sums(number, slot), offset - 1) if offset else total
 
     def _runs(self, low: int, high: int) -> Iterator[bytes]:
         """The keys from ``low`` to before ``high``, joined for each block."""

@@ -5,82 +5,93 @@ connection and a snapshot of its own. It reads the sums of all blocks when it op
 and answers most questions from these. Records are read a block at a time, where the two sets differ.
 """
 
-from __future__ import annotations
-
+import sqlite3
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from sys import maxsize
-from typing import TYPE_CHECKING
 
 from culm.errors import StoreDamaged
+from culm.negentropy import Storage
 from culm.negentropy.codec import INFINITY
-from culm.negentropy.storage import MODULUS_MASK, make_fingerprint, shortest_prefix
+from culm.store.database import Database
+from culm.store.entries import ENTRY_COLUMNS, ENTRY_ROW, stored_of_row
 from culm.store.opening import open_database
-from culm.store.queries import stored_entry
 from culm.store.records.index import ID_BYTES, Kind, every_record, key_id, key_timestamp, record_key
-from culm.store.rows import (
-    AT,
-    BYTES,
-    COUNT,
-    ID,
-    KEY,
-    LOG_ID,
-    ROW,
-    SEQ,
-    all_rows,
-    each_row,
-    find_log,
-    first_row,
-)
+from culm.store.rows import AT, BYTES, COUNT, ID, KEY, LOG_ID, ROW, SEQ, all_rows, each_row, find_log, first_row
 from culm.store.schema import IS_COMPLETE, IS_VERIFIED, from_sql, to_sql
-from culm.store.values import View
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from culm.negentropy import ArrayStorage, Storage
-    from culm.store.database import Database
-    from culm.store.values import StoredEntry
-    from culm.types import Log
+from culm.store.values import StoredEntry, View
+from culm.types import Log
 
 _BLOCKS_KEPT = 64  # of at most 256 records: about a megabyte for each session
 _DAMAGED = "the store is damaged: its record index is not in order (run culm doctor)"
 
 
-def _kind_of(view: View) -> Kind:
-    return Kind.HEAD if view is View.HEADS else Kind.ENTRY
+class RecordSets:
+    """The questions to a store about its records."""
+
+    _database: Database
+
+    @contextmanager
+    def record_set(
+        self, view: View, *, log: Log | None = None, only: Callable[[Log], bool] | None = None
+    ) -> Iterator[Storage]:
+        """The records of a view as they are now, to reconcile with another set, for as long as the block lasts.
+
+        With ``log`` only the records of one log, with ``only`` those of the logs for which it returns true. The index
+        has no sums for such sets: they are built in memory, from the entries of the log or from all records.
+
+        The set has a connection of its own, so it may be used in another thread than the store.
+        """
+        own = open_database(self._database.path, read_only=True)
+        try:
+            with own.snapshot() as connection:
+                if log is not None:
+                    yield _set_of(_rows_of_log(connection, view, log))
+                elif only is not None:
+                    yield _set_of(_rows_of_some(connection, view, only))
+                else:
+                    yield RecordSet(connection, view)
+        finally:
+            own.close()
+
+    def entries_of(self, ids: set[bytes]) -> Iterator[StoredEntry]:
+        """The verified entries with these record ids (32 bytes), log by log in ascending order.
+
+        Reads the whole index once.
+        """
+        with self._database.snapshot() as connection:
+            records = every_record(connection, Kind.ENTRY) if ids else iter(())
+            rows = [ref // 2 for key, ref in records if key_id(key) in ids]
+            query = "SELECT log, seq, variant, id FROM entries WHERE id = ?"
+            places = [first_row(connection.execute(query, (row,)), ROW, SEQ, COUNT, ROW) for row in rows]
+        there = [place for place in places if place is not None]
+        if len(there) != len(places):
+            raise StoreDamaged(_DAMAGED)
+        for *_, row in sorted(there):
+            yield from map(
+                stored_of_row,
+                self._database.read(f"SELECT {ENTRY_COLUMNS} FROM entries WHERE id = ?", (row,), *ENTRY_ROW),
+            )
+
+    def logs_of(self, heads: Iterable[bytes]) -> list[Log]:
+        """The logs whose heads have these ids (32 bytes). A log that has changed meanwhile is left out.
+
+        It has another head then.
+        """
+        query = "SELECT author, log_id FROM logs WHERE head = ?"
+        with self._database.snapshot() as connection:
+            rows = [row for head in heads for row in all_rows(connection.execute(query, (head,)), BYTES, LOG_ID)]
+        return [(author, from_sql(log_id)) for author, log_id in rows]
 
 
-@contextmanager
-def record_set(
-    database: Database, view: View, *, log: Log | None = None, only: Callable[[Log], bool] | None = None
-) -> Iterator[Storage]:
-    """The records of a view as they are now, for as long as the block lasts.
-
-    With ``log`` only the records of one log, with ``only`` those of the logs for which it returns true. The index has
-    no sums for such sets: they are built in memory, from the entries of the log or from all records.
-    """
-    own = open_database(database.path, read_only=True)
-    try:
-        with own.snapshot() as connection:
-            if log is not None:
-                yield _of_rows(_rows_of_log(connection, view, log))
-            elif only is not None:
-                yield _of_rows(_rows_of_some(connection, view, only))
-            else:
-                yield RecordSet(connection, view)
-    finally:
-        own.close()
-
-
-class RecordSet:
+class RecordSet(Storage):
     """The records of a view as a ``culm.negentropy.Storage``, within a reading transaction."""
 
     def __init__(self, connection: sqlite3.Connection, view: View) -> None:
         self._db = connection
-        self._kind = _kind_of(view)
+        self._kind = Kind.HEAD if view is View.HEADS else Kind.ENTRY
         columns, condition = (
             ("held_count, held_total", " AND ref & 1") if view is View.PAYLOADS else ("count, total", "")
         )
@@ -126,24 +137,16 @@ class RecordSet:
             low += len(keys)
         return b"".join(parts)
 
-    def bound(self, position: int) -> tuple[int, bytes]:
-        """The shortest bound between a record and the one before it: a timestamp and an id prefix."""
-        before, key = self._key(position - 1), self._key(position)
-        if before[:8] != key[:8]:
-            return key_timestamp(key), b""
-        return key_timestamp(key), shortest_prefix(key_id(before), key_id(key))
-
-    def fingerprint(self, low: int, high: int) -> bytes:
-        """The fingerprint of the records from ``low`` to before ``high``."""
-        return make_fingerprint((self._total(high) - self._total(low)) & MODULUS_MASK, high - low)
-
-    def fingerprints(self, positions: Sequence[int]) -> list[bytes]:
-        """The fingerprints of the ranges between each position and the next."""
-        totals = [self._total(position) for position in positions]
-        return [
-            make_fingerprint((totals[i + 1] - totals[i]) & MODULUS_MASK, high - low)
-            for i, (low, high) in enumerate(pairwise(positions))
-        ]
+    def total_before(self, position: int) -> int:
+        """The sum of the ids before a position, not yet reduced modulo 2^256."""
+        number, offset = self._locate(position)
+        if not offset:
+            return self._totals[number]
+        sums = self._sums.get(number)
+        if sums is None:
+            numbers = [int.from_bytes(key[8:], "little") for key in self._block(number)]
+            sums = self._sums[number] = list(accumulate(numbers, initial=self._totals[number]))
+        return sums[offset]
 
     # -- blocks ------------------------------------------------------------------------------------------------
 
@@ -155,17 +158,6 @@ class RecordSet:
     def _key(self, position: int) -> bytes:
         number, offset = self._locate(position)
         return self._block(number)[offset]
-
-    def _total(self, position: int) -> int:
-        """The sum of the ids before a position, not yet reduced modulo 2^256."""
-        number, offset = self._locate(position)
-        if not offset:
-            return self._totals[number]
-        sums = self._sums.get(number)
-        if sums is None:
-            numbers = [int.from_bytes(key[8:], "little") for key in self._block(number)]
-            sums = self._sums[number] = list(accumulate(numbers, initial=self._totals[number]))
-        return sums[offset]
 
     def _block(self, number: int) -> list[bytes]:
         """The keys of a block. The last few blocks are kept, because a session goes through the ranges in order."""
@@ -187,19 +179,11 @@ class RecordSet:
 # -- sets of some logs ----------------------------------------------------------------------------------------------
 
 
-def _of_rows(rows: Iterable[tuple[int, bytes]]) -> ArrayStorage:
+def _set_of(rows: Iterable[tuple[int, bytes]]) -> Storage:
     """A set of records, given as stored timestamps and ids."""
-    import numpy as np  # noqa: PLC0415 - takes long to load, and opening a store does not need it
+    from culm.negentropy.array import ArrayStorage  # noqa: PLC0415 - numpy takes long to load
 
-    from culm.negentropy import ArrayStorage  # noqa: PLC0415
-
-    numbers: list[int] = []
-    ids = bytearray()
-    for at, identity in rows:
-        numbers.append(from_sql(at))
-        ids += identity
-    timestamps = np.array(numbers, dtype=np.uint64)
-    return ArrayStorage(timestamps, np.frombuffer(ids, np.uint8).reshape(-1, ID_BYTES))
+    return ArrayStorage.of((from_sql(at), identity) for at, identity in rows)
 
 
 def _rows_of_log(connection: sqlite3.Connection, view: View, log: Log) -> Iterable[tuple[int, bytes]]:
@@ -223,38 +207,10 @@ def _rows_of_some(
         yield from sorted((to_sql(0), head) for head in chosen.values() if head is not None)
         return
     log_of = "SELECT log FROM entries WHERE id = ?"
-    for key, ref in every_record(connection, _kind_of(view)):
+    for key, ref in every_record(connection, Kind.ENTRY):
         row, held = divmod(ref, 2)
         found = first_row(connection.execute(log_of, (row,)), ROW)
         if found is None:
             raise StoreDamaged(_DAMAGED)
         if found[0] in chosen and (view is not View.PAYLOADS or held):
             yield to_sql(key_timestamp(key)), key_id(key)
-
-
-# -- from ids back to entries and logs-------------------------------------------------------------------------------
-
-
-def entries_of(database: Database, ids: set[bytes]) -> Iterator[StoredEntry]:
-    """The verified entries with these record ids, log by log in ascending order. Reads the whole index once."""
-    place_of = "SELECT log, seq, variant FROM entries WHERE id = ?"
-    with database.snapshot() as connection:
-        records = every_record(connection, Kind.ENTRY) if ids else iter(())
-        rows = [ref // 2 for key, ref in records if key_id(key) in ids]
-        places = [first_row(connection.execute(place_of, (row,)), ROW, SEQ, COUNT) for row in rows]
-    there = [place for place in places if place is not None]
-    if len(there) != len(places):
-        raise StoreDamaged(_DAMAGED)
-    for log, seq, variant in sorted(there):
-        with database.snapshot() as connection:
-            found = stored_entry(connection, log, seq, variant)
-        if found is not None:
-            yield found
-
-
-def logs_of(database: Database, heads: Iterable[bytes]) -> list[Log]:
-    """The logs whose heads have these ids. A log that has changed meanwhile has another head, and is left out."""
-    query = "SELECT author, log_id FROM logs WHERE head = ?"
-    with database.snapshot() as connection:
-        rows = [first_row(connection.execute(query, (head,)), BYTES, LOG_ID) for head in heads]
-    return [(author, from_sql(log_id)) for author, log_id in (row for row in rows if row is not None)]

@@ -1,0 +1,123 @@
+"""Reading entries, and the bytes of their payloads.
+
+Long answers are read page by page, and each page is a short snapshot of its own. One snapshot for the whole answer
+would be simpler, but SQLite cannot fold the WAL file back beyond the oldest snapshot, so a slow reader would let the
+file grow without bound.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+
+from culm.bamboo import MAX_U64, Entry, PayloadHasher
+from culm.bamboo.yamf import YAMF_PREFIX
+from culm.errors import InvalidEntry, Place, StoreDamaged
+from culm.store.database import Database
+from culm.store.payloads import pieces
+from culm.store.rows import BYTES, COUNT, PAYLOAD_STATE, ROW, SEQ, STATE, Row, all_rows, first_row, in_order
+from culm.store.schema import IS_COMPLETE, IS_VERIFIED, OF_LOG, PayloadState, State, from_sql, log_key, to_sql
+from culm.store.values import Sendable, StoredEntry
+from culm.types import Log
+
+_PAGE = 500  # rows of one snapshot: milliseconds, so that no reader holds up the folding of the WAL file
+_MAX_VARIANT = 2**31  # greater than every variant, so that (number, _MAX_VARIANT) stands after all entries of a number
+ENTRY_COLUMNS = "entries.id, encoded, state, payload_state, payload_held"
+ENTRY_ROW = ROW, BYTES, STATE, PAYLOAD_STATE, COUNT
+"""What these columns hold."""
+
+
+def stored_of_row(row: Row) -> StoredEntry:
+    """The entry of a checked row that begins with ``ENTRY_COLUMNS``; ``StoreDamaged`` if its bytes are no entry."""
+    entry_id, encoded, state, payload_state, held, *_ = row
+    try:
+        return StoredEntry(Entry.decode(encoded), State(state), PayloadState(payload_state), held, entry_id)
+    except InvalidEntry as error:
+        raise StoreDamaged(f"the store is damaged: row {entry_id} of its entries: {error}") from None
+
+
+def find_entry(connection: sqlite3.Connection, place: Place, entry_hash: bytes | None = None) -> StoredEntry | None:
+    """The entry at a place, None if it is not held.
+
+    Where entries contradict each other: the one with the given hash (66 bytes), or the one that came first.
+    """
+    query = (
+        f"SELECT {ENTRY_COLUMNS} FROM entries WHERE {OF_LOG} AND seq = ? AND hash = coalesce(?, hash)"
+        " ORDER BY variant LIMIT 1"
+    )
+    digest = entry_hash and entry_hash[len(YAMF_PREFIX) :]
+    values = (*log_key((place.author, place.log_id)), to_sql(place.seq), digest)
+    row = first_row(connection.execute(query, values), *ENTRY_ROW)
+    return None if row is None else stored_of_row(row)
+
+
+def entry_rows(database: Database, log: Log, low: int, high: int, states: Iterable[State]) -> Iterator[Row]:
+    """The entries of a log as rows that may be damaged: ``ENTRY_COLUMNS``, number and variant as stored, hash."""
+    wanted = ", ".join(str(int(state)) for state in states)
+    query = (
+        f"SELECT {ENTRY_COLUMNS}, seq, variant, hash FROM entries WHERE {OF_LOG} AND (seq, variant) > (?, ?)"
+        f" AND seq <= ? AND state IN ({wanted}) ORDER BY seq, variant LIMIT {_PAGE}"
+    )
+    place = to_sql(max(low, 1)) - 1, _MAX_VARIANT
+    rows: list[Row] | None = None
+    while rows is None or len(rows) == _PAGE:
+        with database.snapshot() as connection:
+            values = (*log_key(log), *place, to_sql(min(high, MAX_U64)))
+            rows = all_rows(connection.execute(query, values), *ENTRY_ROW, SEQ, COUNT, BYTES)
+            if rows:
+                in_order(place, rows[-1][5:7])
+        yield from rows
+        place = rows[-1][5:7] if rows else place
+
+
+class EntryQueries:
+    """The questions to a store about entries."""
+
+    _database: Database
+
+    def get(self, place: Place) -> StoredEntry | None:
+        """The entry at a place. If entries contradict each other there, the one that came first."""
+        with self._database.snapshot() as connection:
+            return find_entry(connection, place)
+
+    def entries(
+        self, log: Log, low: int = 1, high: int = MAX_U64, *, states: Iterable[State] = (State.VERIFIED,)
+    ) -> Iterator[StoredEntry]:
+        """The entries of a log from ``low`` to ``high`` in one of ``states``, ascending."""
+        return map(stored_of_row, entry_rows(self._database, log, low, high, states))
+
+    def sendables(self, log: Log, low: int, high: int, limit: int) -> list[Sendable]:
+        """The first ``limit`` verified entries from ``low`` to ``high`` whose payload is held, ascending."""
+        query = (
+            "SELECT seq, encoded, payload_held, CAST(coalesce(piece, x'') AS BLOB), entries.id FROM entries"
+            f" LEFT JOIN payloads ON entry = entries.id AND at = 0 WHERE {OF_LOG}"
+            f" AND seq BETWEEN ? AND ? AND {IS_VERIFIED} AND {IS_COMPLETE} ORDER BY seq LIMIT ?"
+        )
+        with self._database.snapshot() as connection:
+            cursor = connection.execute(query, (*log_key(log), to_sql(low), to_sql(high), limit))
+            rows = all_rows(cursor, SEQ, BYTES, COUNT, BYTES, ROW)
+            if rows:
+                in_order(to_sql(low) - 1, rows[-1][0])
+        return [Sendable(from_sql(seq), *rest) for seq, *rest in rows]
+
+    def payload_rest(self, sendable: Sendable) -> Iterator[bytes]:
+        """The payload's pieces after ``sendable.start``."""
+        return pieces.read_pieces(self._database, sendable.id, len(sendable.start))
+
+    def payload(self, stored: StoredEntry, offset: int = 0) -> Iterator[bytes]:
+        """The payload's bytes held, from ``offset`` on, in pieces of at most ``pieces.PIECE_BYTES``.
+
+        ``StoreDamaged`` if the payload counts as complete, but bytes are missing.
+        """
+        if stored.payload_complete:
+            return pieces.read_complete(self._database, stored.id, stored.entry.size, offset)
+        return pieces.read_pieces(self._database, stored.id, offset)
+
+    def payload_slice(self, entry_id: int, offset: int, size: int) -> bytes:
+        """At most ``size`` bytes of the payload of the entry with this row id, from ``offset`` on; none at its end."""
+        return pieces.read_slice(self._database, entry_id, offset, size)
+
+    def payload_begun(self, stored: StoredEntry) -> PayloadHasher:
+        """The hash of the payload bytes that were held when ``stored`` was read, to continue with further bytes.
+
+        Bytes that another transfer stored since are left out, because the caller does not know their number.
+        """
+        return pieces.hash_held(self._database, stored.id, stored.payload_held)

@@ -1,0 +1,192 @@
+"""Questions about logs: what is held of each, how far it can be sent, what is missing, how it forks."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from culm.bamboo import ForkProof
+from culm.ranges import RangeSet
+from culm.store.database import Database
+from culm.store.records import runs
+from culm.store.rows import (
+    AT,
+    BYTES,
+    COUNT,
+    LOG_ID,
+    ROW,
+    SEQ,
+    Row,
+    all_rows,
+    each_row,
+    first_row,
+    last_change,
+    proof_of,
+)
+from culm.store.schema import (
+    IS_FORGOTTEN,
+    IS_INCOMPLETE,
+    IS_INVALID,
+    IS_SETTLED,
+    IS_VERIFIED,
+    IS_WAITING,
+    OF_LOG,
+    from_sql,
+    log_key,
+    optional_from_sql,
+    to_sql,
+)
+from culm.store.values import LogSummary, Offer, Run
+from culm.types import Log
+
+_OPTIONAL = SEQ.or_null()
+SUMMARY_ROW = BYTES, LOG_ID, _OPTIONAL, _OPTIONAL, AT, *[_OPTIONAL] * 3, *[COUNT] * 6
+"""What the columns of ``summary_columns`` hold."""
+
+
+def summary_columns(most: int) -> str:
+    """The columns of ``logs`` that make a ``LogSummary``.
+
+    ``most`` bounds the counts that have to read each entry, -1 does not bound them.
+    """
+    counted = "(SELECT count(*) FROM (SELECT {} FROM entries WHERE log = logs.id AND {} LIMIT {}))"
+    return (
+        "author, log_id, newest, greatest, contiguous, ended_at, forked_at, invalid_from, entry_count, payload_count,"
+        f" change, {counted.format(1, IS_WAITING, most)}, {counted.format(1, IS_INVALID, most)},"
+        f" {counted.format('DISTINCT seq', f'{IS_WAITING} AND seq < newest', most)}"
+    )
+
+
+def summary_of(row: Row) -> LogSummary:
+    """The summary that a row of ``summary_columns`` holds."""
+    author, log_id, *numbers = row
+    newest, greatest, contiguous, ended_at, forked_at, invalid_from = map(optional_from_sql, numbers[:6])
+    entries, payloads, changed, waiting, invalid, waiting_below = numbers[6:]
+    return LogSummary(
+        author=author,
+        log_id=from_sql(log_id),
+        newest=newest or 0,
+        greatest=greatest or 0,
+        complete_to=contiguous or 0,
+        entries=entries,
+        payloads=payloads,
+        waiting=waiting,
+        invalid=invalid,
+        missing=max((newest or 0) - entries - waiting_below, 0),
+        forked_at=forked_at,
+        invalid_from=invalid_from,
+        ended=ended_at is not None and ended_at == newest,
+        changed=changed,
+    )
+
+
+class LogQueries:
+    """The questions to a store about logs."""
+
+    _database: Database
+
+    def logs(self) -> Iterator[LogSummary]:
+        """What is held of each log, by author and log id."""
+        query = f"SELECT {summary_columns(-1)} FROM logs WHERE greatest IS NOT NULL ORDER BY author, log_id"
+        yield from map(summary_of, self._database.read(query, (), *SUMMARY_ROW))
+
+    def logs_by(self, author: bytes) -> list[Log]:
+        """The logs of an author that have verified entries."""
+        query = "SELECT log_id FROM logs WHERE author = ? AND newest IS NOT NULL ORDER BY log_id"
+        return [(author, from_sql(log_id)) for (log_id,) in self._database.read(query, (author,), LOG_ID)]
+
+    def change(self) -> int:
+        """A number that grows whenever the store changes, whichever process changes it."""
+        with self._database.snapshot() as connection:
+            return last_change(connection)
+
+    def changed_logs(self, since: int, limit: int = -1) -> tuple[int, list[Log]]:
+        """The number of the last change, and the logs that changed after change number ``since``, the latest first.
+
+        ``limit`` is the most logs to return, -1 for all of them.
+        """
+        query = "SELECT author, log_id FROM logs WHERE change > ? ORDER BY change DESC LIMIT ?"
+        with self._database.snapshot() as connection:
+            rows = all_rows(connection.execute(query, (since, limit)), BYTES, LOG_ID)
+            return last_change(connection), [(author, from_sql(log_id)) for author, log_id in rows]
+
+    def offers(self, since: int = -1) -> Iterator[Offer]:
+        """How far each log that changed after change number ``since`` can be sent."""
+        return self._offers("change > ?", since)
+
+    def offer(self, log: Log) -> Offer | None:
+        """How far one log can be sent; None if none of its entries is verified."""
+        return next(self._offers("author = ? AND log_id = ?", *log_key(log)), None)
+
+    def _offers(self, where: str, *values: object) -> Iterator[Offer]:
+        """The offers of some logs. Each costs a few look-ups: the first missing payload comes from a partial index."""
+        query = (
+            "SELECT author, log_id, newest, gap,"
+            f" (SELECT max(seq) FROM entries WHERE log = some.id AND {IS_VERIFIED} AND seq < gap)"
+            " FROM (SELECT id, author, log_id, newest, (SELECT min(seq) FROM entries"
+            f" WHERE log = logs.id AND {IS_VERIFIED} AND {IS_INCOMPLETE}) AS gap"
+            f" FROM logs WHERE {where} AND newest IS NOT NULL) AS some"
+        )
+        columns = BYTES, LOG_ID, SEQ, _OPTIONAL, _OPTIONAL
+        for author, log_id, newest, gap, below in self._database.read(query, values, *columns):
+            until = optional_from_sql(newest if gap is None else below)
+            yield Offer(author, from_sql(log_id), until or 0, optional_from_sql(gap))
+
+    def missing(self, log: Log, high: int, limit: int = 1000, *, low: int = 1) -> list[Run]:
+        """The first ``limit`` spans from ``low`` to ``high`` whose entries or payloads are missing and wanted.
+
+        Nothing at or after a fork is wanted, and no forgotten payload. An entry that waits for its path is held.
+        """
+        spans: list[Run] = []
+        with self._database.snapshot() as connection:
+            query = "SELECT id, contiguous, invalid_from FROM logs WHERE author = ? AND log_id = ?"
+            row = first_row(connection.execute(query, log_key(log)), ROW, AT, _OPTIONAL)
+            if row is None:
+                return [(low, high)] if low <= high else []
+            log_row, contiguous, invalid_from = row
+            low = max(low, from_sql(contiguous) + 1)
+            if invalid_from is not None:
+                high = min(high, from_sql(invalid_from) - 1)
+            of_span = f"log = ? AND seq BETWEEN ? AND ? AND {IS_SETTLED}"
+            query = f"SELECT DISTINCT seq FROM entries WHERE {of_span} ORDER BY seq"
+            for (stored,) in each_row(connection.execute(query, (log_row, to_sql(low), to_sql(high))), SEQ):
+                seq = from_sql(stored)
+                if seq > low:
+                    spans.append((low, seq - 1))
+                    if len(spans) >= limit:
+                        return spans
+                low = seq + 1
+        if low <= high:
+            spans.append((low, high))
+        return spans
+
+    def waiting(self, log: Log, limit: int = 1000) -> list[int]:
+        """The first ``limit`` numbers of entries of a log that wait for their path, ascending."""
+        query = f"SELECT DISTINCT seq FROM entries WHERE {OF_LOG} AND {IS_WAITING} ORDER BY seq LIMIT ?"
+        return [from_sql(seq) for (seq,) in self._database.read(query, (*log_key(log), limit), SEQ)]
+
+    def forgotten(self, log: Log, limit: int = 1000) -> list[Run]:
+        """The first ``limit`` runs of verified entries of a log whose payload was forgotten, ascending."""
+        # That they are incomplete says nothing new, but lets SQLite use the partial index.
+        condition = f"{OF_LOG} AND {IS_VERIFIED} AND {IS_INCOMPLETE} AND {IS_FORGOTTEN}"
+        with self._database.snapshot() as connection:
+            rows = connection.execute(f"SELECT DISTINCT seq FROM entries WHERE {condition} ORDER BY seq", log_key(log))
+            return list(islice(runs.runs_of(from_sql(seq) for (seq,) in each_row(rows, SEQ)), limit))
+
+    def held(self, author: bytes, log_id: int) -> RangeSet:
+        """Which verified entries of a log are held, and with which payloads. Costs its gaps, not its length."""
+        with self._database.snapshot() as connection:
+            return runs.held(connection, (author, log_id))
+
+    def holdings(self, since: int = -1) -> list[tuple[Log, RangeSet]]:
+        """``held`` for each log that changed after change number ``since`` and has verified entries."""
+        with self._database.snapshot() as connection:
+            return runs.holdings(connection, since)
+
+    def fork_proofs(self, log: Log | None = None) -> Iterator[ForkProof]:
+        """The fork proofs held, of one log or of all, the lowest position of each log first."""
+        condition, values = (OF_LOG, log_key(log)) if log else ("true", ())
+        query = (
+            f"SELECT first, second FROM forks JOIN logs ON logs.id = log WHERE {condition}"
+            " ORDER BY author, log_id, position, forks.id"
+        )
+        for first, second in self._database.read(query, values, BYTES, BYTES):
+            yield proof_of(first, second)

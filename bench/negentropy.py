@@ -38,7 +38,7 @@ MEMORY_GOAL, WARM_GOAL = 120, 20  # MB, ms
 LOGS = 1_000  # of the store that the records are put into
 
 
-def session(ours: Storage, theirs: Storage, limit: int = 0, split: Split | None = None) -> tuple[float, int, int, int]:
+def session(ours: Storage, theirs: Storage, limit: int = 0, split: Split = even) -> tuple[float, int, int, int]:
     """A session to its end: CPU seconds of both sides, rounds, bytes sent by the initiator and by the other."""
     start = time.process_time()
     client, server = Negentropy(ours, limit, split=split), Negentropy(theirs, limit, split=split)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
-from typing import TYPE_CHECKING, cast
+from contextlib import nullcontext
+from typing import cast
 
 from culm.bamboo import encode_varu64
 from culm.errors import CulmError, NetworkError, ProtocolError, RemoteProtocolError
@@ -17,9 +18,6 @@ from culm.node.negentropy.comparison import Answering
 from culm.node.storage.worker import Computing
 from fuzz.talking import Inline, surroundings
 from fuzz.target import Target
-
-if TYPE_CHECKING:
-    from culm.store import View
 
 _LIMIT = 4096
 _RECORDS = ArrayStorage.of((number // 3, bytes([number % 251]) * 32) for number in range(400))
@@ -101,19 +99,13 @@ class _Sink:
         """Nothing is open."""
 
 
-class _Listener(Answering):
-    """Answers from a set in memory."""
-
-    async def _open(self, view: View) -> Negentropy:  # noqa: ARG002 - as every listener
-        return Negentropy(_RECORDS, _LIMIT)
-
-
 async def _serve(data: bytes) -> bytes:
     reader, sink = asyncio.StreamReader(), _Sink()
     reader.feed_data(data)
     reader.feed_eof()
     share = Computing(surroundings()).share()
-    await _Listener(share, NodeLimits(), (reader, cast("asyncio.StreamWriter", sink)), thread=Inline()).run()
+    streams = reader, cast("asyncio.StreamWriter", sink)
+    await Answering(lambda _: nullcontext(_RECORDS), share, NodeLimits(), streams, thread=Inline()).run()
     return bytes(sink.data)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from culm.negentropy import ArrayStorage, Negentropy
+from culm.negentropy import ArrayStorage, Negentropy, even
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ def reconcile(
     limits: tuple[int, int] = (0, 0),
     *,
     reference_bytes: bool = False,
-    splits: tuple[Split | None, Split | None] = (None, None),
+    splits: tuple[Split, Split] = (even, even),
 ) -> tuple[Negentropy, list[bytes]]:
     """A session to its end: the initiator, and all messages, the initiator's first."""
     client, server = (

@@ -135,7 +135,7 @@ async def _compare_with(store: ToolStore, url: PeerUrl, split: Split) -> dict[Vi
     return found
 
 
-async def ask_peer(records: Storage, view: View, url: PeerUrl, split: Split | None = None) -> Differences:
+async def ask_peer(records: Storage, view: View, url: PeerUrl, split: Split = even) -> Differences:
     """Compare a set of records with a peer's; ``NetworkError`` if the peer cannot be reached or lacks this view."""
     reader, writer = await connect(url)
     with closing(writer):

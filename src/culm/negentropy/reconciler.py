@@ -23,7 +23,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 
 from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.negentropy.codec import ID_BYTES, INFINITY, VERSION, VERSIONS, Mode, Range, Writer, encode_varint, read_ranges
-from culm.negentropy.storage import Storage
+from culm.negentropy.storage import Storage, make_fingerprint
 
 BUCKETS = 16  # as in the reference implementations; see above
 # Bytes, as the references require. A frame must hold at least one split range; otherwise the session would never end.
@@ -62,7 +62,7 @@ class Negentropy:
     ``frame_size_limit``: the most bytes of a message, 0 for no limit, else at least 4096. The side that calls
     ``initiate`` finds the differences in ``have`` (ids that it holds and the other lacks, in storage order within a
     message) and in ``need``, each id once, as soon as it is known. ``split`` divides ranges of 32 and more records;
-    None is ``even``, as the references do. The two sides may use different ones.
+    the references do it as ``even`` does. The two sides may use different ones.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Negentropy:
         frame_size_limit: int = 0,
         *,
         reference_bytes: bool = False,
-        split: Split | None = None,
+        split: Split = even,
     ) -> None:
         if frame_size_limit and frame_size_limit < LEAST_FRAME_LIMIT:
             raise ValueError(
@@ -204,25 +204,25 @@ class Negentropy:
         count = high - low
         if count < 2 * BUCKETS:
             return writer.bound(timestamp, prefix) + _ID_LIST + encode_varint(count) + storage.ids(low, high)
-        if self._divide is not None:
-            parts = self._divided(self._divide, low, high)
-            if parts is not None:
-                return self._write_parts(writer, low, parts, timestamp, prefix)
-        size, larger = divmod(count, BUCKETS)
-        ends = [low + size * bucket + min(bucket, larger) for bucket in range(BUCKETS + 1)]  # as ``even``
-        pieces = []
-        for end, fingerprint in zip(ends[1:], storage.fingerprints(ends), strict=True):
-            pieces.append(writer.bound(timestamp, prefix) if end == high else writer.bound(*storage.bound(end)))
-            pieces.append(_FINGERPRINT)
-            pieces.append(fingerprint)
-        return b"".join(pieces)
+        parts = even(low, high, len(storage)) if self._divide is even else self._divided(low, high)
+        out, below = [], storage.total_before(low)
+        for end, as_list in parts:
+            above = storage.total_before(end)
+            out.append(writer.bound(timestamp, prefix) if end == high else writer.bound(*storage.bound(end)))
+            if as_list:
+                out.append(_ID_LIST + encode_varint(end - low) + storage.ids(low, end))
+            else:
+                out.append(_FINGERPRINT + make_fingerprint(above - below, end - low))
+            low, below = end, above
+        return b"".join(out)
 
-    def _divided(self, divide: Split, low: int, high: int) -> Sequence[tuple[int, bool]] | None:
-        """The parts that the caller's split gives; None, for ``even``, if they would never fit into a message.
+    def _divided(self, low: int, high: int) -> Sequence[tuple[int, bool]]:
+        """The parts that the caller's split gives; those of ``even`` if they would never fit into a message.
 
         ``ValueError`` if they do not cover the range in ascending order.
         """
-        parts = divide(low, high, len(self._storage))
+        size = len(self._storage)
+        parts = self._divide(low, high, size)
         ends = [end for end, _ in parts]
         if not parts or ends[-1] != high or ends != sorted({end for end in ends if end > low}):
             raise ValueError(
@@ -233,18 +233,5 @@ class Negentropy:
                 "the split function answered a range with a single fingerprint, so the session might never end"
             )
         listed = sum(end - begin for begin, (end, as_list) in zip([low, *ends], parts, strict=False) if as_list)
-        size = listed * ID_BYTES + len(parts) * _MOST_OF_A_RANGE
-        return parts if self._cut_at is None or size <= self._cut_at else None
-
-    def _write_parts(
-        self, writer: Writer, low: int, parts: Sequence[tuple[int, bool]], timestamp: int, prefix: bytes
-    ) -> bytes:
-        storage, out = self._storage, b""
-        for number, (end, as_list) in enumerate(parts, 1):
-            out += writer.bound(timestamp, prefix) if number == len(parts) else writer.bound(*storage.bound(end))
-            if as_list:
-                out += _ID_LIST + encode_varint(end - low) + storage.ids(low, end)
-            else:
-                out += _FINGERPRINT + storage.fingerprint(low, end)
-            low = end
-        return out
+        bytes_needed = listed * ID_BYTES + len(parts) * _MOST_OF_A_RANGE
+        return parts if self._cut_at is None or bytes_needed <= self._cut_at else even(low, high, size)

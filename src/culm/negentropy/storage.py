@@ -8,9 +8,7 @@ Specification: docs/specs/negentropy.md, "Records", "Fingerprints".
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from hashlib import sha256
-from itertools import pairwise
 
 from culm.negentropy.codec import FINGERPRINT_BYTES, ID_BYTES, INFINITY, encode_varint
 
@@ -64,11 +62,6 @@ class Storage(ABC):
     def fingerprint(self, low: int, high: int) -> bytes:
         """The fingerprint (16 bytes) of the records from ``low`` to before ``high``."""
         return make_fingerprint(self.total_before(high) - self.total_before(low), high - low)
-
-    def fingerprints(self, positions: Sequence[int]) -> list[bytes]:
-        """The fingerprints of the ranges between each position and the next."""
-        sums = [(position, self.total_before(position)) for position in positions]
-        return [make_fingerprint(above - below, high - low) for (low, below), (high, above) in pairwise(sums)]
 
 
 def make_fingerprint(total: int, count: int) -> bytes:

@@ -22,6 +22,7 @@ from culm.node.network.transport import connect
 from culm.node.network.urls import PeerUrl
 from culm.node.service import NodeService
 from culm.node.sessions.stats import PeerRefused
+from culm.node.storage.worker import Computing
 from culm.store import View
 from culm.testing import build_log
 from tests.node.links import CONFIG, QUICK, Party, run_really, stream_pair
@@ -53,7 +54,7 @@ def index(tmp_path: Path) -> Iterator[IndexStorage]:
 async def asked(index: IndexStorage, ask: Callable[[Any], Awaitable[Any]]) -> tuple[Any, CulmError | None]:
     """What somebody gets over a connection that is answered from an index, and how that ended."""
     near, far = await stream_pair()
-    answering = asyncio.create_task(IndexAnswering(index, QUICK, far).run())
+    answering = asyncio.create_task(IndexAnswering(index, QUICK, far, Computing().share()).run())
     try:
         found = await ask(near)
     except CulmError as error:

@@ -11,15 +11,15 @@ snapshot is closed on that thread, too, because SQLite may still be working ther
 """
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from culm.bamboo import decode_varu64, encode_varu64
 from culm.errors import EncodingError, NetworkError, RemoteProtocolError
-from culm.negentropy import Negentropy, Split, Storage
+from culm.negentropy import Negentropy, Split, Storage, even
 from culm.node.config import NodeConfig, NodeLimits
 from culm.node.sharing.memory import MemoryBudget, MemoryShare
 from culm.node.sharing.threads import Worker
@@ -107,17 +107,19 @@ async def _send_message(writer: asyncio.StreamWriter, message: bytes) -> None:
 # -- the side that listens ------------------------------------------------------------------------------------------
 
 
-class Answering(ABC):
-    """One connection of a caller that compares. Subclasses say where the records are kept."""
+class Answering:
+    """One connection of a caller that compares. ``records`` opens the records of a view as they are at that moment."""
 
     def __init__(
         self,
+        records: Callable[[View], AbstractContextManager[Storage]],
         share: Share,
         limits: NodeLimits,
         streams: Streams,
         budget: MemoryShare | None = None,
         thread: Executor | None = None,
     ) -> None:
+        self._records = records
         self._share = share
         self._budget = budget or MemoryBudget(limits.max_unfinished).share(None)
         self._limits = limits
@@ -160,9 +162,11 @@ class Answering(ABC):
             self._session = await self._open(View.ENTRIES)
         return await self._share.run_steps(self._own, self._session.reconcile_by_steps(message)) or b""
 
-    @abstractmethod
     async def _open(self, view: View) -> Negentropy:
-        """A new negentropy session about a view of the records as they are now."""
+        """A new session about a view. Its snapshot takes the place of an earlier one of this connection."""
+        await self._share.run_on(self._own, self._snapshot.close)
+        records = await self._share.run_on(self._own, self._snapshot.enter_context, self._records(view))
+        return Negentropy(records, FRAME_LIMIT)
 
 
 class Listening(Answering):
@@ -171,16 +175,9 @@ class Listening(Answering):
     def __init__(
         self, worker: AnyWorker, config: NodeConfig, streams: Streams, budget: MemoryShare | None = None
     ) -> None:
-        super().__init__(worker.share, config.limits, streams, budget, config.surroundings.thread())
-        self._worker = worker
-        self._policy = config.policy
-
-    async def _open(self, view: View) -> Negentropy:
-        """See ``Answering._open``. The snapshot takes the place of an earlier one of this connection."""
-        await self._share.run_on(self._own, self._snapshot.close)
-        only = self._policy.shares if self._policy.hides_logs else None
-        records = self._worker.store.record_set(view, only=only)
-        return Negentropy(await self._share.run_on(self._own, self._snapshot.enter_context, records), FRAME_LIMIT)
+        only = config.policy.shares if config.policy.hides_logs else None
+        records = partial(worker.store.record_set, only=only)
+        super().__init__(records, worker.share, config.limits, streams, budget, config.surroundings.thread())
 
 
 def _view_of(name: bytes) -> View:
@@ -194,7 +191,7 @@ def _view_of(name: bytes) -> View:
 
 
 async def compare(
-    store: ReadableStore, view: View, streams: Streams, *, idle_seconds: float = 30.0, split: Split | None = None
+    store: ReadableStore, view: View, streams: Streams, *, idle_seconds: float = 30.0, split: Split = even
 ) -> Differences | None:
     """Compare a view of the store with the peer's; None if the peer does not know such a view.
 
@@ -205,7 +202,7 @@ async def compare(
 
 
 async def compare_records(
-    records: Storage, view: View, streams: Streams, *, idle_seconds: float = 30.0, split: Split | None = None
+    records: Storage, view: View, streams: Streams, *, idle_seconds: float = 30.0, split: Split = even
 ) -> Differences | None:
     """As ``compare``, with a set of records wherever it is kept."""
     reader, writer = streams
@@ -236,13 +233,13 @@ async def compare_records(
     raise RemoteProtocolError(f"the comparison has not ended after {MAX_ROUNDS} rounds")
 
 
-def compare_stores(a: ReadableStore, b: ReadableStore, view: View, split: Split | None = None) -> Differences:
+def compare_stores(a: ReadableStore, b: ReadableStore, view: View, split: Split = even) -> Differences:
     """Compare a view of two stores, without a connection."""
     with a.record_set(view) as ours, b.record_set(view) as theirs:
         return compare_sets(ours, theirs, split)
 
 
-def compare_sets(ours: Storage, theirs: Storage, split: Split | None = None) -> Differences:
+def compare_sets(ours: Storage, theirs: Storage, split: Split = even) -> Differences:
     """Compare two sets of records, wherever they are kept, without a connection."""
     initiator, responder = Negentropy(ours, split=split), Negentropy(theirs, split=split)
     message: bytes | None = initiator.initiate()

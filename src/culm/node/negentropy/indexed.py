@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from culm.errors import CulmError
-from culm.negentropy import Negentropy
-from culm.node.config import NodeConfig
-from culm.node.negentropy.comparison import FRAME_LIMIT, Answering
+from culm.negentropy import Storage
+from culm.node.config import NodeConfig, NodeLimits
+from culm.node.negentropy.comparison import Answering, Streams
 from culm.node.network.transport import listen_at
+from culm.node.network.urls import PeerUrl
 from culm.node.sessions.stats import PeerRefused, SessionStats
 from culm.node.sharing.peering import Peering, address_of, place_of
+from culm.node.sharing.turns import Share
 from culm.node.storage.worker import Computing
+from culm.store import View
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from culm.node.config import NodeLimits
-    from culm.node.negentropy.comparison import Streams
-    from culm.node.network.urls import PeerUrl
-    from culm.node.sharing.turns import Share
-    from culm.store import View
+if TYPE_CHECKING:  # it loads numpy, which takes long
     from culm.store.recordindex import IndexStorage
 
 _logger = logging.getLogger("culm.node")
@@ -36,14 +34,14 @@ _logger = logging.getLogger("culm.node")
 class IndexAnswering(Answering):
     """One connection of a caller that compares with an index."""
 
-    def __init__(self, index: IndexStorage, limits: NodeLimits, streams: Streams, share: Share | None = None) -> None:
-        super().__init__(share or Computing().share(), limits, streams)
+    def __init__(self, index: IndexStorage, limits: NodeLimits, streams: Streams, share: Share) -> None:
+        super().__init__(self._only_view, share, limits, streams)
         self._index = index
 
-    async def _open(self, view: View) -> Negentropy:
+    def _only_view(self, view: View) -> AbstractContextManager[Storage]:
         if view is not self._index.view:
             raise PeerRefused(f"the peer wants to compare {view.value}, but this index holds {self._index.view.value}")
-        return Negentropy(self._index, FRAME_LIMIT)
+        return nullcontext(self._index)
 
 
 class IndexNode:

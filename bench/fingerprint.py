@@ -18,9 +18,11 @@ from bench.harness import Figure, in_turns, median_ratio, say, seconds
 from bench.negentropy import records, session
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.negentropy import ArrayStorage
+from culm.store import View
 from culm.store.recordindex import IndexStorage
 from culm.store.recordindex.compare import compare
-from culm.store.recordindex.writer import write_index
+from culm.store.recordindex.manifest import BLOCK_RECORDS, write_manifest
+from culm.store.recordindex.writer import FileWriter
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -59,7 +61,9 @@ def keys_of(timestamps: Timestamps, ids: Bytes) -> Bytes:
 def put(folder: Path, timestamps: Timestamps, ids: Bytes) -> None:
     """Sort the records and write their index, in this process."""
     folder.mkdir()
-    write_index(folder, keys_of(timestamps, ids))
+    writer = FileWriter(folder)
+    writer.add(keys_of(timestamps, ids))
+    write_manifest(folder, filter(None, [writer.finish()]), View.ENTRIES, BLOCK_RECORDS)
 
 
 # -- writing --------------------------------------------------------------------------------------------------------
@@ -158,7 +162,6 @@ def serving(place: Path, other: ArrayStorage) -> tuple[float, float]:
     from culm.node.negentropy.comparison import compare_records  # noqa: PLC0415
     from culm.node.network.transport import connect  # noqa: PLC0415
     from culm.node.network.urls import PeerUrl  # noqa: PLC0415
-    from culm.store import View  # noqa: PLC0415
 
     command = [sys.executable, "-m", "culm.cli", "serve", "--index", str(place), "--listen", "negentropy://127.0.0.1:0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -19,12 +19,12 @@ from culm.negentropy import ArrayStorage, Negentropy
 from culm.negentropy.codec import INFINITY
 from culm.spark.inputs import plan
 from culm.spark.scan import scan
-from culm.store import Position, SQLiteStore, State
+from culm.store import Position, SQLiteStore, State, View
 from culm.store.exchange import Importer, export_bundle
 from culm.store.files import BundleWriter, EntryRecord, PayloadRecord, Record, read_records, read_records_from
 from culm.store.recordindex import IndexStorage
-from culm.store.recordindex.manifest import BLOCK, FENCE, KEY_BYTES, MANIFEST, PAGE_BYTES, Manifest
-from culm.store.recordindex.writer import write_index
+from culm.store.recordindex.manifest import BLOCK, FENCE, KEY_BYTES, MANIFEST, PAGE_BYTES, Manifest, write_manifest
+from culm.store.recordindex.writer import FileWriter
 from culm.testing import build_log
 from fuzz import fresh
 from fuzz.pool import chosen
@@ -125,7 +125,11 @@ def _index() -> tuple[bytes, bytes]:
     folder = fresh.folder() / "good"
     folder.mkdir()
     rows = np.frombuffer(b"".join(_KEYS), np.uint8).reshape(-1, KEY_BYTES)
-    made = write_index(folder, rows, block_records=_BLOCK_RECORDS).files[0]
+    writer = FileWriter(folder, block_records=_BLOCK_RECORDS)
+    writer.add(rows)
+    made = writer.finish()
+    assert made is not None
+    write_manifest(folder, [made], View.ENTRIES, _BLOCK_RECORDS)
     content = (folder / made.name).read_bytes()
     document = json.loads((folder / MANIFEST).read_bytes())
     document["files"][0]["name"] = "records"

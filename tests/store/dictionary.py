@@ -62,12 +62,12 @@ class LogModel:
     def __init__(self, log: Log, max_variants: int) -> None:
         self.log = log
         self.payloads: dict[Entry, Payload] = {}
-        self._max_variants = max_variants
+        self.max_variants = max_variants
         self._found = _Found([], [])
 
     def copy(self) -> LogModel:
         """The same, to be changed apart."""
-        other = LogModel(self.log, self._max_variants)
+        other = LogModel(self.log, self.max_variants)
         other.payloads = {entry: Payload(held.state, held.data, held.since) for entry, held in self.payloads.items()}
         other._found = self._found
         return other
@@ -86,7 +86,7 @@ class LogModel:
         held = self.payloads.get(entry)
         if held is not None:
             report.known += 1
-        elif len(self.at(entry.seq)) >= self._max_variants:
+        elif len(self.at(entry.seq)) >= self.max_variants:
             report.refused.append((entry.place, StoreFull))
             return
         else:
@@ -258,12 +258,12 @@ class DictionaryStore:
 
     def __init__(self, max_variants: int, max_waiting: int) -> None:
         self.logs: dict[Log, LogModel] = {}
-        self._max_variants = max_variants
+        self.max_variants = max_variants
         self._max_waiting = max_waiting
 
     def copy(self) -> DictionaryStore:
         """The same, to be changed apart."""
-        other = DictionaryStore(self._max_variants, self._max_waiting)
+        other = DictionaryStore(self.max_variants, self._max_waiting)
         other.logs = {log: model.copy() for log, model in self.logs.items()}
         return other
 
@@ -273,7 +273,7 @@ class DictionaryStore:
 
     def of(self, log: Log) -> LogModel:
         """A log; empty if nothing of it is held."""
-        return self.logs.get(log) or LogModel(log, self._max_variants)
+        return self.logs.get(log) or LogModel(log, self.max_variants)
 
     def find(self, place: Place) -> Entry | None:
         """The entry that came first to a place."""
@@ -285,7 +285,7 @@ class DictionaryStore:
         report.refused += [(entry.place, BadSignature) for entry, _ in items if entry in bad]
         for entry, payload in items:
             if entry not in bad:
-                model = self.logs.setdefault(entry.log, LogModel(entry.log, self._max_variants))
+                model = self.logs.setdefault(entry.log, LogModel(entry.log, self.max_variants))
                 model.add(entry, payload, report)
         if self.waiting() > self._max_waiting:
             self.logs = kept

@@ -113,7 +113,7 @@ class Reading(StoreMachine):
         stream = io.BytesIO()
         export_bundle(self.any_store(), [model.log for model in self.model], stream)
         stream.seek(0)
-        model = DictionaryStore(self.model._max_variants, 1000)
+        model = DictionaryStore(self.model.max_variants, 1000)
         payloads = [(entry, of_log.payloads[entry]) for of_log in self.model for entry in of_log.entries()]
         model.add([(entry, held.data if held.state is PayloadState.COMPLETE else None) for entry, held in payloads])
         with SQLiteStore(self.folder / "moved") as moved:

@@ -402,8 +402,8 @@ def test_hooks_at_the_end_of_a_transaction(place: Path) -> None:
         return called
 
     with closing(open_database(place)) as database:
-        database.before_commit(hook("first"))
-        database.before_commit(hook("second"))
+        database.hooks.append(hook("first"))
+        database.hooks.append(hook("second"))
         with database.transaction():
             assert [] == seen
         assert ["first", "second", "first after, inside: False", "second after, inside: False"] == seen
@@ -431,7 +431,7 @@ def test_a_hook_that_fails_undoes_the_transaction(place: Path) -> None:
         raise ZeroDivisionError
 
     with closing(open_database(place)) as database:
-        database.before_commit(failing)
+        database.hooks.append(failing)
         with pytest.raises(ZeroDivisionError), database.transaction() as connection:
             connection.execute("UPDATE counters SET value = 7 WHERE name = 'change'")
         assert [(0,)] == database.read("SELECT value FROM counters WHERE name = 'change'")

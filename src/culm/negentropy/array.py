@@ -81,14 +81,8 @@ class ArrayStorage(Storage):
         if not prefix or at == self._length or self._timestamps[at] != timestamp:
             return at
         high = bisect_right(self._timestamps, timestamp, at)
-        while at < high:
-            middle = (at + high) // 2
-            # A prefix stands for itself and zeros: an id is below it if and only if its own start is.
-            if self.id(middle) < prefix:
-                at = middle + 1
-            else:
-                high = middle
-        return at
+        # A prefix stands for itself and zeros: an id is below it if and only if its own start is.
+        return bisect_left(range(high), prefix, at, key=self.id)
 
     def timestamp(self, position: int) -> int:
         """The timestamp of a record."""

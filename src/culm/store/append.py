@@ -11,13 +11,12 @@ import sqlite3
 from collections.abc import Iterable
 
 from culm.bamboo import MAX_U64, Entry, Identity, lipmaa
-from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import AfterEndOfLog, ForkDetected, Place, StoreError
 from culm.store.database import Database
 from culm.store.logview import LogView
 from culm.store.payloads.pieces import write_stream
-from culm.store.rows import BYTES, first_row, next_change, next_entry_id, proof_of, the_row
-from culm.store.schema import PayloadState, to_sql
+from culm.store.rows import BYTES, next_change, next_entry_id, proof_of, the_row
+from culm.store.schema import PayloadState
 from culm.store.values import Bytes
 
 
@@ -42,8 +41,8 @@ def append(
         entry = identity.create_entry(
             log_id=log_id,
             seq=seq,
-            backlink=_hash_at(connection, view, seq - 1),
-            lipmaalink=_hash_at(connection, view, lipmaa(seq)),
+            backlink=_hash_at(view, seq - 1),
+            lipmaalink=_hash_at(view, lipmaa(seq)),
             size=hasher.size,
             payload_hash=hasher.hash,
             is_end=is_end,
@@ -66,12 +65,11 @@ def _check_may_append(connection: sqlite3.Connection, view: LogView, place: Plac
         )
 
 
-def _hash_at(connection: sqlite3.Connection, view: LogView, seq: int) -> bytes | None:
+def _hash_at(view: LogView, seq: int) -> bytes | None:
     """The hash (66 bytes) of the log's entry ``seq``; None for number 0."""
     if seq == 0:
         return None
-    query = "SELECT hash FROM entries WHERE log = ? AND seq = ?"
-    row = first_row(connection.execute(query, (view.id, to_sql(seq))), BYTES)
-    if row is None:
+    found = view.hash_at(seq)
+    if found is None:
         raise StoreError(f"entry {seq} of this log is not held, and the new entry must link to it: fetch it first")
-    return YAMF_PREFIX + bytes(row[0])
+    return found

@@ -9,6 +9,7 @@ forgotten; the copy then tries again at a later moment, which no longer refers t
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,25 +38,23 @@ def copy_store(source: Path, target: Path, progress: Callable[[int], None] = lam
 
     ``StoreError`` if the store is missing or damaged, or the disk is full.
     """
-    database = open_database(source, read_only=True)
     try:
-        files = _Files(database.folder, Folder(target), progress)
-        files.copy(_listed(database))  # most of the bytes, without holding the database at one moment
-        for _ in range(_ATTEMPTS):
-            with database.snapshot() as connection:
-                listed = _listed(database)
-                if not files.copy(listed):
-                    continue
-                query = f"SELECT count(*) FROM entries WHERE {IS_VERIFIED}"
-                (entries,) = the_row(connection.execute(query), COUNT)
-                _copy_database(database, target)
-            files.drop_others(listed)
-            files.sync()
-            return StoreCopy(entries, len(listed), files.done + target.stat().st_size)
+        with closing(open_database(source, read_only=True)) as database:
+            files = _Files(database.folder, Folder(target), progress)
+            files.copy(_listed(database))  # most of the bytes, without holding the database at one moment
+            for _ in range(_ATTEMPTS):
+                with database.snapshot() as connection:
+                    listed = _listed(database)
+                    if not files.copy(listed):
+                        continue
+                    query = f"SELECT count(*) FROM entries WHERE {IS_VERIFIED}"
+                    (entries,) = the_row(connection.execute(query), COUNT)
+                    with translated_errors(target), closing(sqlite3.connect(target, isolation_level=None)) as copy:
+                        connection.backup(copy)
+                files.finish(listed)
+                return StoreCopy(entries, len(listed), files.done + target.stat().st_size)
     except OSError as error:
         raise StoreError(f"{error.filename or target}: {error.strerror}") from error
-    finally:
-        database.close()
     raise StoreError(
         f"{source}: payload files are missing, or deleted faster than they are copied: try again, or see culm doctor"
     )
@@ -65,15 +64,6 @@ def _listed(database: Database) -> dict[str, int]:
     """The names of the payload files, each with the number of its bytes that count."""
     query = "SELECT name, payload_held FROM payload_files JOIN entries ON entries.id = entry"
     return dict(database.read(query, (), TEXT, COUNT))
-
-
-def _copy_database(database: Database, target: Path) -> None:
-    with translated_errors(target):
-        copy = sqlite3.connect(target, isolation_level=None)
-        try:
-            database.connection.backup(copy)
-        finally:
-            copy.close()
 
 
 class _Files:
@@ -90,34 +80,23 @@ class _Files:
         """Copy the bytes that are not copied yet; whether all of them were there."""
         complete = True
         for name, size in listed.items():
+            if name not in self._copied:
+                self._target.path.mkdir(exist_ok=True, mode=0o700)
+                (self._target.path / name).touch(mode=0o600)
             at = self._copied.get(name, 0)
             while at < size and (data := self._source.read(name, at, min(_PIECE, size - at))):
-                self._write(name, at, data)
+                self._target.write(name, at, data)
                 at += len(data)
-            if not size:
-                self._write(name, 0, b"")
+                self.done += len(data)
+                self._progress(self.done)
             self._copied[name] = at
             complete = complete and at >= size
         return complete
 
-    def _write(self, name: str, at: int, data: bytes) -> None:
-        self._target.path.mkdir(exist_ok=True, mode=0o700)
-        file = os.open(self._target.path / name, os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            os.pwrite(file, data, at)
-        finally:
-            os.close(file)
-        self.done += len(data)
-        self._progress(self.done)
-
-    def drop_others(self, listed: dict[str, int]) -> None:
-        """Remove the files and bytes that the copied database does not refer to."""
+    def finish(self, listed: dict[str, int]) -> None:
+        """Remove the files and bytes that the copied database does not refer to; bring the rest to the disk."""
         self._target.remove(name for name in self._target.names() if name not in listed)
         for name, size in listed.items():
             if self._copied[name] > size:
                 os.truncate(self._target.path / name, size)
-
-    def sync(self) -> None:
-        """Bring everything to the disk."""
-        for name in self._target.names():
             self._target.sync(name)

@@ -41,7 +41,8 @@ _ERRORS: dict[int, tuple[type[StoreError], str]] = {
 }
 
 Hook = Callable[["Database"], Callable[[], object] | None]
-"""Called at the end of a transaction. What it returns is called after the commit, if that succeeds."""
+"""Called at the end of a transaction, in the order of ``Database.hooks``. What it returns is called after the commit,
+if that succeeds. A transaction inside another calls the hooks too, so that the outer one reads settled tables."""
 
 
 @contextmanager
@@ -52,15 +53,15 @@ def translated_errors(path: Path) -> Iterator[None]:
     except DamagedRow as error:
         raise StoreDamaged(f"{path}: the store's file is damaged: {error}") from error
     except (sqlite3.ProgrammingError, sqlite3.InterfaceError) as error:
-        # A mistake in a program, for instance a parameter of a wrong type, is not to look like damage. Only a closed
-        # connection is no mistake: it happens to whoever still reads while a node stops.
+        # A mistake in a program, for instance a parameter of a wrong type, must not look like damage. Only a closed
+        # connection is no mistake: a reader sees it if the node stops meanwhile.
         if "closed" not in str(error):
             raise
         raise StoreError(f"{path}: the store was closed") from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         kind, text = _ERRORS.get(code, (StoreError, str(error)))
-        if code == sqlite3.SQLITE_CONSTRAINT:  # Culm writes only what fits, so what is there already is wrong
+        if code == sqlite3.SQLITE_CONSTRAINT:  # Culm writes only what fits, so the rows in the file are wrong
             kind, text = StoreDamaged, f"the store's file is damaged: {error}"
         raise kind(f"{path}: {text}") from error
     except UnicodeDecodeError as error:  # SQLite's own message quotes a part of a damaged schema
@@ -77,11 +78,10 @@ class Database:
         self.path = path
         self.folder = Folder(path)
         self.read_only = read_only
-        self._hooks: list[Hook] = []
+        self.hooks: list[Hook] = []
         self._afterwards: list[Callable[[], object]] = []  # what the hooks of this transaction returned
         self._lock_timeout = lock_timeout
-        self._depth = 0
-        self._thread = 0  # the thread that runs the transaction
+        self._thread = 0  # the thread that runs a transaction, 0 if none does
         self._durable = True
         try:
             is_there, is_folder = path.exists(), path.is_dir()
@@ -106,30 +106,18 @@ class Database:
 
     def prepare_to_write(self) -> None:
         """Switch the file to WAL mode. Call this only once the file is known to be a store, or empty."""
+        deadline = time.monotonic() + self._lock_timeout
         with translated_errors(self.path):
-            self._use_wal()
+            while True:  # switching needs the file alone, and SQLite's own timeout does not apply to it
+                try:
+                    self.connection.execute("PRAGMA journal_mode = WAL")
+                    break
+                except sqlite3.OperationalError as error:
+                    if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                        raise
+                    time.sleep(_RETRY_SECONDS)
             self.connection.execute("PRAGMA synchronous = FULL")
             self.connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
-
-    def _use_wal(self) -> None:
-        # Switching needs the file alone, and SQLite's own timeout does not apply to it.
-        deadline = time.monotonic() + self._lock_timeout
-        while True:
-            try:
-                self.connection.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
-                    raise
-                time.sleep(_RETRY_SECONDS)
-            else:
-                return
-
-    def before_commit(self, hook: Hook) -> None:
-        """Have every transaction call a hook at its end, after the hooks registered earlier.
-
-        A transaction inside another calls them too, so that what follows in the outer one reads settled tables.
-        """
-        self._hooks.append(hook)
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
@@ -143,36 +131,37 @@ class Database:
             raise StoreError(f"{self.path}: the store was opened for reading only")
         self._check_thread()
         with translated_errors(self.path):
-            if self._depth == 0:
-                self._thread = threading.get_ident()
-                if durable != self._durable:
-                    self.connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-                    self._durable = durable
-                self.connection.execute("BEGIN IMMEDIATE")
-            self._depth += 1
-            outermost = self._depth == 1
+            if self._thread:  # inside another transaction
+                yield self.connection
+                self._call_hooks()
+                return
+            if durable != self._durable:
+                self.connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                self._durable = durable
+            self.connection.execute("BEGIN IMMEDIATE")
+            self._thread = threading.get_ident()
             try:
                 yield self.connection
-                self._afterwards += [after for hook in self._hooks if (after := hook(self)) is not None]
-                if outermost:
-                    self.connection.execute("COMMIT")
+                self._call_hooks()
+                self.connection.execute("COMMIT")
             except BaseException:
-                if outermost:
-                    self._afterwards.clear()
+                self._afterwards.clear()
                 # After a full disk or an I/O error SQLite has rolled back already, and ROLLBACK would fail.
-                if outermost and self.connection.in_transaction:
+                if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 raise
             finally:
-                self._depth -= 1
-            if outermost:
-                afterwards, self._afterwards = self._afterwards, []
-                for after in afterwards:
-                    after()
+                self._thread = 0
+            afterwards, self._afterwards = self._afterwards, []
+            for after in afterwards:
+                after()
+
+    def _call_hooks(self) -> None:
+        self._afterwards += [after for hook in self.hooks if (after := hook(self)) is not None]
 
     def _check_thread(self) -> None:
         # A second thread would take part in the first one's transaction: what it reports as done could be rolled back.
-        if self._depth and self._thread != threading.get_ident():
+        if self._thread not in (0, threading.get_ident()):
             raise StoreError(f"{self.path}: another thread is using this store: open one for each thread")
 
     def read(self, query: str, parameters: Sequence[object] = (), *columns: Column) -> list[tuple[Any, ...]]:

@@ -12,7 +12,6 @@ from culm.errors import BadSignature, EncodingError, NotHeld, PayloadMismatch, P
 from culm.store.files import (
     BundleWriter,
     EntryRecord,
-    PayloadBytes,
     PayloadRecord,
     ProofRecord,
     Record,
@@ -51,39 +50,39 @@ class Importer:
             for record in read_records(stream):
                 self._take(record)
         except EncodingError as error:
-            self._flush()
+            self.flush()
             reason = type(error)(f"byte {error.offset}: {error}", error.offset)
             self.report.refused.append((None, reason))
-        self._flush()
+        self.flush()
         if self.report.waiting:  # some of these found their path to entry 1 later in the file
             self.report.waiting = self._store.waiting_after(before)
         return self.report
 
     def _take(self, record: Record) -> None:
         if isinstance(record, EntryRecord):
-            self._last = record.entry
-            self._take_entry(record.entry, record.payload)
+            self.take(record.entry, record.payload)
             self._entries += 1
         elif isinstance(record, PayloadRecord):
             if not self._joined(record):
-                self._flush()
-                self._take_payload(record.place, record.payload)
+                self.flush()
+                self._take_payload(record.place, record.payload, record.payload.size)
         else:
-            self._flush()
+            self.flush()
             self._take_proof(record)
 
-    def _take_entry(self, entry: Entry, payload: PayloadBytes | None) -> None:
-        small = payload is not None and payload.size <= _WHOLE_BYTES
+    def take(self, entry: Entry, payload: Iterable[bytes] | None) -> None:
+        """Import an entry with its payload (None: not at hand). Call ``flush`` behind the last one."""
+        self._last = entry
         self._batch.append((entry, None))
-        if payload is not None and small:
+        if payload is not None and entry.size <= _WHOLE_BYTES:
             self._batch[-1] = (entry, b"".join(payload))  # if the file ends inside, the entry alone is in the batch
-            self._batch_bytes += payload.size
-        if payload is not None and not small:
-            self._flush()
+            self._batch_bytes += entry.size
+        elif payload is not None:
+            self.flush()
             if self._store.get(entry.place) is not None:
-                self._take_payload(entry.place, payload)
-        elif len(self._batch) >= _BATCH_ENTRIES or self._batch_bytes >= _BATCH_BYTES:
-            self._flush()
+                self._take_payload(entry.place, payload, entry.size)
+        if len(self._batch) >= _BATCH_ENTRIES or self._batch_bytes >= _BATCH_BYTES:
+            self.flush()
 
     def _joined(self, record: PayloadRecord) -> bool:
         """Join a small payload to the entry right before it, to store both together; whether that was possible."""
@@ -96,7 +95,7 @@ class Importer:
         self._batch_bytes += record.payload.size
         return True
 
-    def _take_payload(self, place: Place, payload: PayloadBytes) -> None:
+    def _take_payload(self, place: Place, payload: Iterable[bytes], size: int) -> None:
         last = self._last
         try:
             # If entries of one number contradict each other, the payload belongs to the one that it follows.
@@ -106,7 +105,7 @@ class Importer:
             return
         if not sink.wanted:
             return
-        self._bytes += payload.size
+        self._bytes += size
         done = sink.offset
         try:
             for piece in payload:
@@ -128,7 +127,8 @@ class Importer:
         except BadSignature as error:
             self.report.refused.append((error.place, error))
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Store what is waiting for more."""
         self._bytes += self._batch_bytes
         batch, self._batch, self._batch_bytes = self._batch, [], 0
         if batch:
@@ -172,24 +172,8 @@ def export_bundle(store: ReadableStore, logs: Iterable[Log], stream: BinaryIO) -
 
 def transfer(source: ReadableStore, target: ToolStore, entries: Iterable[StoredEntry]) -> ImportReport:
     """Copy entries of one store into another, with those of their payloads that are held complete."""
-    report = ImportReport()
-    batch: list[tuple[Entry, Bytes | None]] = []
-    size = 0
+    importer = Importer(target)
     for stored in entries:
-        entry = stored.entry
-        small = stored.payload_complete and entry.size <= _WHOLE_BYTES
-        batch.append((entry, b"".join(source.payload(stored)) if small else None))
-        size += entry.size if small else 0
-        large = stored.payload_complete and not small
-        if large or len(batch) >= _BATCH_ENTRIES or size >= _BATCH_BYTES:
-            report.merge(target.add(batch))
-            batch, size = [], 0
-        if large:
-            sink = target.payload_sink(entry.place, entry.hash)
-            if sink.wanted:
-                for piece in source.payload(stored, sink.offset):
-                    sink.write(piece)
-                sink.finish()
-                report.payloads += 1
-    report.merge(target.add(batch))
-    return report
+        importer.take(stored.entry, source.payload(stored) if stored.payload_complete else None)
+    importer.flush()
+    return importer.report

@@ -48,7 +48,7 @@ class _Source:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._buffer = b""
-        self._checksum = blake2b(digest_size=_CHECKSUM_BYTES)
+        self.checksum = blake2b(digest_size=_CHECKSUM_BYTES)
         self.offset = 0
 
     def peek(self, size: int) -> bytes:
@@ -64,13 +64,9 @@ class _Source:
         """The next ``size`` bytes; fewer only at the end of the stream."""
         data = self.peek(size)
         self._buffer = self._buffer[len(data) :]
-        self._checksum.update(data)
+        self.checksum.update(data)
         self.offset += len(data)
         return data
-
-    def digest(self) -> bytes:
-        """The checksum of everything taken so far."""
-        return self._checksum.digest()
 
 
 class PayloadBytes:
@@ -90,11 +86,6 @@ class PayloadBytes:
                 )
             self._left -= len(piece)
             yield piece
-
-    def shorten(self, taken: int) -> None:
-        """Note that ``taken`` of the announced bytes belong to the frame's head, and were read already."""
-        self._left -= taken
-        self.size -= taken
 
     def skip(self) -> None:
         """Read and drop the bytes that were not read yet."""
@@ -184,7 +175,7 @@ def _read_plain(source: _Source) -> Iterator[EntryRecord]:
 def _read_bundle(source: _Source) -> Iterator[Record]:
     while True:
         offset = source.offset
-        checksum = source.digest()
+        checksum = source.checksum.digest()
         kind, length = _frame_head(source)
         if kind == _END:
             found = source.take(_CHECKSUM_BYTES) if length == _CHECKSUM_BYTES else b""
@@ -195,9 +186,15 @@ def _read_bundle(source: _Source) -> Iterator[Record]:
             if source.peek(1):
                 raise EncodingError("bytes follow the end of the bundle", source.offset)
             return
-        value = PayloadBytes(source, length)
-        yield _FRAMES[kind](source, offset, value)
-        value.skip()
+        if kind == _ENTRY:
+            yield EntryRecord(offset, _decoded(source, length, MAX_ENTRY_BYTES, Entry.decode), None)
+        elif kind == _PROOF:
+            yield ProofRecord(offset, _decoded(source, length, 2 * MAX_ENTRY_BYTES, ForkProof.decode))
+        else:
+            place, size = _take_place(source, length)
+            payload = PayloadBytes(source, size)
+            yield PayloadRecord(offset, place, payload)
+            payload.skip()
 
 
 def _frame_head(source: _Source) -> tuple[int, int]:
@@ -215,27 +212,20 @@ def _frame_head(source: _Source) -> tuple[int, int]:
     return kind, length
 
 
-def _entry_frame(source: _Source, offset: int, value: PayloadBytes) -> Record:
-    return EntryRecord(offset, _decoded(source, value, MAX_ENTRY_BYTES, Entry.decode), None)
-
-
-def _proof_frame(source: _Source, offset: int, value: PayloadBytes) -> Record:
-    return ProofRecord(offset, _decoded(source, value, 2 * MAX_ENTRY_BYTES, ForkProof.decode))
-
-
-def _decoded(source: _Source, value: PayloadBytes, limit: int, decode: Callable[[bytes], _T]) -> _T:
+def _decoded(source: _Source, size: int, limit: int, decode: Callable[[bytes], _T]) -> _T:
     start = source.offset
-    if value.size > limit:
-        raise EncodingError(f"a frame of {value.size} bytes; frames of its type have at most {limit}", start)
-    data = b"".join(value)
+    if size > limit:
+        raise EncodingError(f"a frame of {size} bytes; frames of its type have at most {limit}", start)
+    data = b"".join(PayloadBytes(source, size))
     try:
         return decode(data)
     except MalformedEntry as error:
         raise MalformedEntry(str(error), start + error.offset, error.place) from None
 
 
-def _payload_frame(source: _Source, offset: int, value: PayloadBytes) -> Record:
-    expected = min(_MAX_PLACE_BYTES, value.size)
+def _take_place(source: _Source, size: int) -> tuple[Place, int]:
+    """Whose payload a frame of ``size`` bytes holds, and how many of its bytes are the payload."""
+    expected = min(_MAX_PLACE_BYTES, size)
     head = source.peek(expected)
     try:
         log_id, at = decode_varu64(head, AUTHOR_BYTES)
@@ -249,15 +239,7 @@ def _payload_frame(source: _Source, offset: int, value: PayloadBytes) -> Record:
             f"the place of a payload cannot be read: {error}", source.offset + min(error.offset, len(head))
         ) from None
     source.take(at)
-    value.shorten(at)
-    return PayloadRecord(offset, Place(head[:AUTHOR_BYTES], log_id, seq), value)
-
-
-_FRAMES: dict[int, Callable[[_Source, int, PayloadBytes], Record]] = {
-    _ENTRY: _entry_frame,
-    _PAYLOAD: _payload_frame,
-    _PROOF: _proof_frame,
-}
+    return Place(head[:AUTHOR_BYTES], log_id, seq), size - at
 
 
 class BundleWriter:

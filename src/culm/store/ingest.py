@@ -7,8 +7,6 @@ else keeps a stranger from filling the disk with entries that will never be veri
 Specification: docs/specs/bamboo.md, "Holding and publishing".
 """
 
-import sqlite3
-
 from culm.bamboo import Entry
 from culm.errors import StoreFull
 from culm.store.database import Database
@@ -71,19 +69,19 @@ class Ingestion:
             self._payloads.append((row, payload))
             self._report.payloads += 1
 
-    def finish(self) -> None:
-        """Write the rows and payloads that are still in memory."""
+    def finish(self, max_entries: int, max_bytes: int) -> None:
+        """Write the rows and payloads that are still in memory.
+
+        ``StoreFull`` if more entries wait now than the limits allow, so that the transaction is rolled back.
+        """
         for view in self._views.values():
             view.flush()
         write_payloads(self._database, self._payloads)
-
-
-def check_waiting_room(connection: sqlite3.Connection, max_entries: int, max_bytes: int) -> None:
-    """Raise ``StoreFull`` if more entries wait than the limits allow, so that the transaction is rolled back."""
-    query = f"SELECT count(*), coalesce(sum(length(encoded) + payload_held), 0) FROM entries WHERE {IS_WAITING}"
-    count, size = the_row(connection.execute(query), COUNT, COUNT)
-    if count > max_entries or size > max_bytes:
-        raise StoreFull(
-            f"the holding area is full: {count} entries ({size} bytes) would wait for entries on their certificate"
-            f" path; allowed: {max_entries} ({max_bytes} bytes)"
-        )
+        if self._report.waiting:
+            query = f"SELECT count(*), coalesce(sum(length(encoded) + payload_held), 0) FROM entries WHERE {IS_WAITING}"
+            count, size = the_row(self._db.execute(query), COUNT, COUNT)
+            if count > max_entries or size > max_bytes:
+                raise StoreFull(
+                    f"the holding area is full: {count} entries ({size} bytes) would wait for entries on their"
+                    f" certificate path; allowed: {max_entries} ({max_bytes} bytes)"
+                )

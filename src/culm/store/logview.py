@@ -114,7 +114,7 @@ class LogView:
         elif state is State.WAITING:
             self._waits = True
         if payload_state is PayloadState.COMPLETE:
-            self._advance(seq)
+            self.payload_settled(seq)
         return state, proofs
 
     def _follows(self, entry: Entry) -> bool:
@@ -134,9 +134,11 @@ class LogView:
 
     def held(self, entry: Entry) -> bool:
         """Whether exactly this entry is held already."""
-        if entry.seq > self.greatest:
-            return False
         return any(known.hash == entry.hash for known in self._at(entry.seq))
+
+    def hash_at(self, seq: int) -> bytes | None:
+        """The hash (66 bytes) of the entry of a number, the first if there are several; None if none is held."""
+        return next((known.hash for known in self._at(seq)), None)
 
     def attach_payload(self, entry: Entry, *, lied: bool) -> int | None:
         """The payload of a held entry arrived: the row to write its pieces to, None if it is not wanted any more.
@@ -144,20 +146,12 @@ class LogView:
         ``lied`` says that the payload has the right hash and another size than the entry claims.
         """
         self._write_rows()
-        row_id, payload_state = the_row(
-            self._db.execute(
-                "SELECT id, payload_state FROM entries WHERE log = ? AND seq = ? AND hash = ?",
-                (self.id, to_sql(entry.seq), entry.hash[_DIGEST_AT:]),
-            ),
-            ROW,
-            PAYLOAD_STATE,
-        )
+        query = "SELECT id, payload_state FROM entries WHERE log = ? AND seq = ? AND hash = ?"
+        values = self.id, to_sql(entry.seq), entry.hash[_DIGEST_AT:]
+        row_id, payload_state = the_row(self._db.execute(query, values), ROW, PAYLOAD_STATE)
         # A lie counts even if the payload was forgotten, because it makes the entry invalid.
-        if payload_state not in (
-            PayloadState.ABSENT,
-            PayloadState.PARTIAL,
-            *([PayloadState.FORGOTTEN] if lied else []),
-        ):
+        is_missing = payload_state in (PayloadState.ABSENT, PayloadState.PARTIAL)
+        if not is_missing and not (lied and payload_state == PayloadState.FORGOTTEN):
             return None
         pieces.delete(self._db, row_id)
         state, held = (PayloadState.SIZE_MISMATCH, 0) if lied else (PayloadState.COMPLETE, entry.size)
@@ -165,26 +159,18 @@ class LogView:
         if lied:
             self.invalidate_from(entry.seq)
             return None
-        self._advance(entry.seq)
+        self.payload_settled(entry.seq)
         return int(row_id)
 
     def flush(self) -> None:
         """Write what ``add`` collected, and the log's own row."""
         self._write_rows()
-        optional = (
-            None if value is None else to_sql(value) for value in (self.ended_at, self.forked_at, self.invalid_from)
-        )
+        numbers = self.newest, self.greatest, self.ended_at, self.forked_at, self.invalid_from
+        optional = (to_sql(number) if number else None for number in numbers)
         self._db.execute(
-            "UPDATE logs SET newest = ?, greatest = ?, contiguous = ?, ended_at = ?, forked_at = ?, invalid_from = ?,"
+            "UPDATE logs SET newest = ?, greatest = ?, ended_at = ?, forked_at = ?, invalid_from = ?, contiguous = ?,"
             " change = ? WHERE id = ?",
-            (
-                to_sql(self.newest) if self.newest else None,
-                to_sql(self.greatest) if self.greatest else None,
-                to_sql(self.contiguous),
-                *optional,
-                self._change,
-                self.id,
-            ),
+            (*optional, to_sql(self.contiguous), self._change, self.id),
         )
 
     # -- what stands where -------------------------------------------------------------------------------------
@@ -194,14 +180,8 @@ class LogView:
         if known is None:
             known = []
             if seq <= self.greatest:
-                rows = all_rows(
-                    self._db.execute(
-                        "SELECT hash, state FROM entries WHERE log = ? AND seq = ? ORDER BY variant",
-                        (self.id, to_sql(seq)),
-                    ),
-                    BYTES,
-                    STATE,
-                )
+                query = "SELECT hash, state FROM entries WHERE log = ? AND seq = ? ORDER BY variant"
+                rows = all_rows(self._db.execute(query, (self.id, to_sql(seq))), BYTES, STATE)
                 known = [_Known(YAMF_PREFIX + digest, State(state)) for digest, state in rows]
             self._known[seq] = known
         return known
@@ -210,10 +190,9 @@ class LogView:
         if seq > self.greatest:
             return []
         self._write_rows()
-        rows = self._db.execute(
-            "SELECT encoded FROM entries WHERE log = ? AND seq = ? ORDER BY variant", (self.id, to_sql(seq))
-        )
-        return [entry_of(encoded) for (encoded,) in all_rows(rows, BYTES)]
+        query = "SELECT encoded FROM entries WHERE log = ? AND seq = ? ORDER BY variant"
+        rows = all_rows(self._db.execute(query, (self.id, to_sql(seq))), BYTES)
+        return [entry_of(encoded) for (encoded,) in rows]
 
     def _write_rows(self) -> None:
         if self._rows:
@@ -244,10 +223,9 @@ class LogView:
                 for known, candidate in zip(self._at(above), self._entries_at(above), strict=True):
                     if known.state is State.WAITING and self._state_of(candidate) is State.VERIFIED:
                         known.state = State.VERIFIED
-                        self._db.execute(
-                            "UPDATE entries SET state = ? WHERE log = ? AND seq = ? AND hash = ?",
-                            (State.VERIFIED, self.id, to_sql(above), candidate.hash[_DIGEST_AT:]),
-                        )
+                        values = State.VERIFIED, self.id, to_sql(above), candidate.hash[_DIGEST_AT:]
+                        query = "UPDATE entries SET state = ? WHERE log = ? AND seq = ? AND hash = ?"
+                        self._db.execute(query, values)
                         self.newest = max(self.newest, above)
                         reached.append(above)
 
@@ -309,10 +287,8 @@ class LogView:
             return
         self.invalid_from = position
         self._write_rows()
-        self._db.execute(
-            "UPDATE entries SET state = ? WHERE log = ? AND seq >= ?",
-            (State.INVALID, self.id, to_sql(position)),
-        )
+        values = State.INVALID, self.id, to_sql(position)
+        self._db.execute("UPDATE entries SET state = ? WHERE log = ? AND seq >= ?", values)
         for seq, variants in self._known.items():
             if seq >= position:
                 for known in variants:
@@ -323,22 +299,15 @@ class LogView:
 
     # -- completeness ------------------------------------------------------------------------------------------
 
-    def _advance(self, seq: int) -> None:
-        """The entry of this number is held with its payload: extend the run from entry 1 that lacks nothing."""
+    def payload_settled(self, seq: int) -> None:
+        """An entry is held, and its payload is complete or given up: extend the run from entry 1 that lacks nothing."""
         if seq != self.contiguous + 1:
             return
         self.contiguous = seq
         if seq < self.greatest:
             self._write_rows()
-            rows = self._db.execute(
-                f"SELECT DISTINCT seq FROM entries WHERE log = ? AND seq > ? AND {IS_SETTLED} ORDER BY seq",
-                (self.id, to_sql(seq)),
-            )
-            for (stored,) in each_row(rows, SEQ):
+            query = f"SELECT DISTINCT seq FROM entries WHERE log = ? AND seq > ? AND {IS_SETTLED} ORDER BY seq"
+            for (stored,) in each_row(self._db.execute(query, (self.id, to_sql(seq))), SEQ):
                 if from_sql(stored) != self.contiguous + 1:
                     break
                 self.contiguous += 1
-
-    def payload_arrived(self, seq: int) -> None:
-        """The payload of an entry held before is complete now, or given up for good."""
-        self._advance(seq)

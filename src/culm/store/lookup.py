@@ -5,7 +5,7 @@ a hundred million entries, so no answer may read the log.
 """
 
 from culm.bamboo import Entry
-from culm.store.database import Database, translated_errors
+from culm.store.database import Database
 from culm.store.records.runs import ENTRIES, PAYLOADS, around, extent
 from culm.store.rows import BYTES, COUNT, FLAG, PAYLOAD_STATE, ROW, SEQ, entry_of
 from culm.store.schema import IS_COMPLETE, IS_VERIFIED, PayloadState, log_key, optional_from_sql, to_sql
@@ -33,18 +33,15 @@ class Lookup:
 
     def entries_around(self, seq: int) -> Run | None:
         """The first and last number of the unbroken run of verified entries around ``seq``; None if it is not held."""
-        with translated_errors(self._database.path):
-            return around(self._database.connection, self._row, ENTRIES, seq)
+        return around(self._database, self._row, ENTRIES, seq)
 
     def payloads_around(self, seq: int) -> Run | None:
         """The same, counting only entries whose payload is complete."""
-        with translated_errors(self._database.path):
-            return around(self._database.connection, self._row, PAYLOADS, seq)
+        return around(self._database, self._row, PAYLOADS, seq)
 
     def payload_extent(self) -> Run | None:
         """The lowest and the highest number of an entry with a complete payload; None if there is none."""
-        with translated_errors(self._database.path):
-            return extent(self._database.connection, self._row, PAYLOADS)
+        return extent(self._database, self._row, PAYLOADS)
 
     def page(self, seq: int, *, ascending: bool, limit: int) -> list[HeldEntry]:
         """The first ``limit`` verified entries from ``seq`` on, in either direction."""

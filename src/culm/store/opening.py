@@ -11,15 +11,16 @@ never changes afterwards: stores of its version exist, and their tables hold its
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 from culm.errors import StoreDamaged
 from culm.store.database import LOCK_TIMEOUT, Database
 from culm.store.foreign import check_definitions
-from culm.store.payloads.pieces import LARGE_BYTES, take_dropped, write_file
+from culm.store.payloads.pieces import LARGE_BYTES, write_file
 from culm.store.records import index
-from culm.store.rows import BYTES, COUNT, ROW, all_rows, each_row, entry_of
+from culm.store.rows import BYTES, COUNT, ROW, TEXT, all_rows, each_row, entry_of
 from culm.store.schema import (
     APPLICATION_ID,
     IS_COMPLETE,
@@ -42,41 +43,34 @@ def open_database(path: Path, *, read_only: bool = False, lock_timeout: float = 
     Culm does not know.
     """
     database = Database(path, read_only=read_only, lock_timeout=lock_timeout)
-    try:
-        _prepare(database, lock_timeout)
-    except BaseException:
-        database.close()
-        raise
+    with ExitStack() as on_error:
+        on_error.callback(database.close)
+        with database.snapshot() as connection:  # another process may be creating the tables at this moment
+            version = schema_version(connection)
+            if version:
+                check_definitions(database, version)
+        if not read_only:
+            database.prepare_to_write()
+            database.hooks += [index.settle, _drop_files]
+            with database.transaction():
+                migrate(database)
+                if version < VERSION:
+                    check_definitions(database, VERSION)
+        elif version == 0:
+            raise StoreDamaged(f"{database.path}: an empty file, not a Culm store")
+        elif version < VERSION:  # reading uses the newest tables, so the store is migrated first
+            open_database(path, lock_timeout=lock_timeout).close()
+        on_error.pop_all()
     return database
 
 
-def _prepare(database: Database, lock_timeout: float) -> None:
-    with database.snapshot() as connection:  # another process may be creating the tables at this moment
-        version = schema_version(connection)
-        if version:
-            check_definitions(database, version)
-    if database.read_only:
-        if version == 0:
-            raise StoreDamaged(f"{database.path}: an empty file, not a Culm store")
-        if version < VERSION:  # reading uses the newest tables, so the store is migrated first
-            open_database(database.path, lock_timeout=lock_timeout).close()
-        return
-    database.prepare_to_write()
-    database.before_commit(_settle_records)
-    database.before_commit(_drop_files)
-    with database.transaction():
-        migrate(database)
-        if version < VERSION:
-            check_definitions(database, VERSION)
-
-
-def _settle_records(database: Database) -> None:
-    index.settle(database.connection)
-
-
 def _drop_files(database: Database) -> Callable[[], object] | None:
-    names = take_dropped(database.connection)
-    return partial(database.folder.remove, names) if names else None
+    """The files that no payload needs once this transaction is committed are deleted then."""
+    names = [name for (name,) in all_rows(database.connection.execute("SELECT name FROM dropped_files"), TEXT)]
+    if not names:
+        return None
+    database.connection.execute("DELETE FROM dropped_files")
+    return partial(database.folder.remove, names)
 
 
 # -- migrations ---------------------------------------------------------------------------------------------------

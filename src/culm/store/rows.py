@@ -129,10 +129,7 @@ def each_row(cursor: sqlite3.Cursor, *columns: Column) -> Iterator[Row]:
 def first_row(cursor: sqlite3.Cursor, *columns: Column) -> Row | None:
     """The first row of a query, None if there is none."""
     row: Row | None = cursor.fetchone()
-    if row is not None:
-        for column, value in zip(columns, row, strict=True):
-            column.check_one(value)
-    return row
+    return None if row is None else checked([row], *columns)[0]
 
 
 def the_row(cursor: sqlite3.Cursor, *columns: Column) -> Row:
@@ -176,7 +173,7 @@ def next_entry_id(connection: sqlite3.Connection) -> int:
 
 
 def find_log(connection: sqlite3.Connection, log: Log) -> int | None:
-    """The row id of a log, None if nothing of it is held."""
+    """The row id of a log, None if the store has no entries of it."""
     query = "SELECT id FROM logs WHERE author = ? AND log_id = ?"
     row = first_row(connection.execute(query, log_key(log)), ROW)
     return None if row is None else int(row[0])

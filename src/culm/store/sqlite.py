@@ -13,7 +13,6 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from culm.bamboo import Entry, ForkProof, Identity, are_authentic, check_payload
@@ -110,13 +109,11 @@ class Store(ReadableStore):
             batch = _authentic(batch, report)
         batch.sort(key=lambda item: (item[0].author, item[0].log_id, item[0].seq))
         checked = [(entry, *_checked_payload(entry, payload, report)) for entry, payload in batch]
-        with self._database.transaction(durable=durable) as connection:
+        with self._database.transaction(durable=durable):
             ingestion = ingest.Ingestion(self._database, report)
             for entry, payload, lied in checked:
                 ingestion.take(entry, payload, lied=lied)
-            ingestion.finish()
-            if report.waiting:
-                ingest.check_waiting_room(connection, *self._max_waiting)
+            ingestion.finish(*self._max_waiting)
         return report
 
     def add_proof(self, proof: ForkProof) -> ImportReport:
@@ -166,7 +163,7 @@ class Store(ReadableStore):
                 return 0  # the author's lie must stay known, and an empty payload is always held
             pieces.drop(connection, stored.id, PayloadState.FORGOTTEN)
             view = LogView(connection, stored.entry.log, next_change(connection))
-            view.payload_arrived(stored.entry.seq)
+            view.payload_settled(stored.entry.seq)
             view.flush()
         return stored.payload_held
 
@@ -193,9 +190,7 @@ class SQLiteStore(Store):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -1,13 +1,13 @@
 """What is held of all logs, for people to look at: answers of bounded size and cost, however much is held.
 
 The status page must not slow down a node that holds a hundred million entries, so no answer may read them all. Lists
-come page by page. What is held of a log comes as a picture of *cells*, each of which stands for an equal share of the
+come page by page. What is held of a log comes as a picture of *cells*; each cell stands for an equal share of the
 sequence numbers. A cell costs a few look-ups in the runs of the log, however many numbers it stands for.
 """
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -166,7 +166,7 @@ class Survey:
         return count, [summary_of(row) for row in rows]
 
     def line(self, log: Log) -> LogSummary | None:
-        """The line of one log, None if nothing of it is held."""
+        """The line of one log, None if the store has no entries of it."""
         query = f"SELECT {_SUMMARY} FROM logs WHERE author = ? AND log_id = ? AND greatest IS NOT NULL"
         rows = self._database.read(query, log_key(log), *SUMMARY_ROW)
         return summary_of(rows[0]) if rows else None
@@ -185,7 +185,7 @@ class Survey:
             ]
 
     def marks(self, log: Log, low: int, high: int) -> list[Mark]:
-        """What is held from ``low`` to ``high``, ascending. Numbers of which nothing is held are left out."""
+        """What is held from ``low`` to ``high``, ascending. Numbers without any entry are left out."""
         query = (
             f"SELECT seq, state, payload_state FROM entries WHERE {OF_LOG} AND seq BETWEEN ? AND ?"
             f" ORDER BY seq, {IS_VERIFIED} DESC, variant"
@@ -199,19 +199,14 @@ class Survey:
             found.append(Mark(from_sql(stored), State(state), PayloadState(payload_state), 1 + len(others)))
         return found
 
-    def marks_at(self, log: Log, seqs: Iterable[int]) -> list[Mark]:
-        """The same for single numbers."""
-        return [mark for seq in seqs for mark in self.marks(log, seq, seq)]
-
     # -- forks -------------------------------------------------------------------------------------------------
 
     def proofs(self, log: Log, limit: int) -> tuple[int, list[ForkProof]]:
         """How many fork proofs of a log are held, and the ``limit`` of them with the lowest positions."""
         with self._database.snapshot() as connection:
-            row = find_log(connection, log)
-            (count,) = the_row(connection.execute("SELECT count(*) FROM forks WHERE log = ?", (row,)), COUNT)
-            query = "SELECT first, second FROM forks WHERE log = ? ORDER BY position, id LIMIT ?"
-            rows = all_rows(connection.execute(query, (row, limit)), BYTES, BYTES)
+            (count,) = the_row(connection.execute(f"SELECT count(*) FROM forks WHERE {OF_LOG}", log_key(log)), COUNT)
+            query = f"SELECT first, second FROM forks WHERE {OF_LOG} ORDER BY position, id LIMIT ?"
+            rows = all_rows(connection.execute(query, (*log_key(log), limit)), BYTES, BYTES)
         return count, [proof_of(first, second) for first, second in rows]
 
 

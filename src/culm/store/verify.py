@@ -9,6 +9,7 @@ SQLite keeps a value of any type in any column. Reading checks the rows that it 
 also has to find damage in rows that no query happens to read, so it first looks at each value of every table.
 """
 
+import re
 import sqlite3
 from collections.abc import Callable
 from itertools import compress, islice
@@ -20,8 +21,8 @@ from culm.store.database import Database
 from culm.store.entries import entry_rows
 from culm.store.payloads.pieces import hash_held
 from culm.store.records import index
-from culm.store.rows import BYTES, COUNT, LOG_ID, SEQ, Row, all_rows, find_log, the_row
-from culm.store.schema import PayloadState, State, from_sql
+from culm.store.rows import BYTES, COUNT, LOG_ID, SEQ, Row, the_row
+from culm.store.schema import OF_LOG, VERSION_1, VERSION_2, VERSION_3, VERSION_4, PayloadState, State, from_sql, log_key
 from culm.store.values import VerifyReport
 from culm.types import Log
 
@@ -31,7 +32,7 @@ _BATCH = 512  # entries whose signatures are verified together, which is faster 
 def verify(database: Database, log: Log | None = None, progress: Callable[[int], None] | None = None) -> VerifyReport:
     """Check everything held, or one log. ``progress`` is called with the number of entries checked so far.
 
-    ``StoreDamaged`` if the tables hold values that Culm never writes: nothing can be said of their entries then.
+    ``StoreDamaged`` if the tables hold values that Culm never writes, because their entries cannot be judged then.
     """
     check_kinds(database)
     report = VerifyReport()
@@ -79,10 +80,8 @@ def _verify_log(database: Database, log: Log, report: VerifyReport, progress: Ca
 
 def _with_proofs(database: Database, log: Log, limit: int | None, report: VerifyReport) -> int | None:
     """The lowest of ``limit`` and the positions of the fork proofs held. A damaged proof is reported."""
-    with database.snapshot() as connection:
-        query = "SELECT position, first, second FROM forks WHERE log = ?"
-        rows = all_rows(connection.execute(query, (find_log(connection, log),)), SEQ, BYTES, BYTES)
-    for stored, first, second in rows:
+    query = f"SELECT position, first, second FROM forks WHERE {OF_LOG}"
+    for stored, first, second in database.read(query, log_key(log), SEQ, BYTES, BYTES):
         position = from_sql(stored)
         try:
             proof = ForkProof.decode(first + second)
@@ -134,21 +133,7 @@ def _check_payload(database: Database, entry: Entry, held: int, entry_id: int, r
 
 # -- the kinds of values -----------------------------------------------------------------------------------------
 
-TABLES = (
-    "logs",
-    "entries",
-    "payloads",
-    "forks",
-    "counters",
-    "records",
-    "record_blocks",
-    "runs",
-    "record_changes",
-    "payload_files",
-    "dropped_files",
-    "news",
-    "payloads_lost",
-)
+TABLES = re.findall(r"CREATE TABLE (\w+)", VERSION_1 + VERSION_2 + VERSION_3 + VERSION_4)
 # SQL conditions, as in ``culm.store.rows``.
 _ROW = f"BETWEEN 1 AND {1 << 62}"
 _COUNT = f"BETWEEN 0 AND {1 << 62}"
@@ -202,10 +187,7 @@ def _misfit(connection: sqlite3.Connection, table: str) -> str:
     for _, column, kind, needed, _, key in connection.execute(f"PRAGMA table_info({table})"):
         kinds = {"INTEGER": "'integer'", "BLOB": "'blob'", "TEXT": "'text'"}.get(kind, "''")
         allowed = kinds if needed or key else f"{kinds}, 'null'"
-        wrong.append(f'typeof("{_quoted(column)}") NOT IN ({allowed})')
+        quoted = column.replace('"', '""')
+        wrong.append(f'typeof("{quoted}") NOT IN ({allowed})')
     wrong += [f"NOT {column} {condition}" for column, condition in _SIZES.get(table, {}).items()]
     return " OR ".join(wrong)
-
-
-def _quoted(name: str) -> str:
-    return name.replace('"', '""')

@@ -10,14 +10,15 @@ import os
 import random
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from culm.errors import ConfigError, CulmError, NetworkError, StoreDamaged
 from culm.negentropy import ArrayStorage
-from culm.node.negentropy.comparison import Differences, compare, compare_records
-from culm.node.negentropy.indexed import IndexAnswering, IndexNode
+from culm.node.negentropy.comparison import Answering, Differences, compare, compare_records
+from culm.node.negentropy.indexed import IndexNode, records_of
 from culm.node.network.transport import connect
 from culm.node.network.urls import PeerUrl
 from culm.node.service import NodeService
@@ -54,7 +55,7 @@ def index(tmp_path: Path) -> Iterator[IndexStorage]:
 async def asked(index: IndexStorage, ask: Callable[[Any], Awaitable[Any]]) -> tuple[Any, CulmError | None]:
     """What somebody gets over a connection that is answered from an index, and how that ended."""
     near, far = await stream_pair()
-    answering = asyncio.create_task(IndexAnswering(index, QUICK, far, Computing().share()).run())
+    answering = asyncio.create_task(Answering(partial(records_of, index), Computing().share(), QUICK, far).run())
     try:
         found = await ask(near)
     except CulmError as error:

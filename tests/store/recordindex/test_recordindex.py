@@ -26,9 +26,9 @@ from culm.store import View
 from culm.store.recordindex import IndexStorage
 from culm.store.recordindex.compare import compare
 from culm.store.recordindex.manifest import BLOCK, FENCE, read_manifest, write_manifest
-from culm.store.recordindex.writer import FileWriter, write_index
+from culm.store.recordindex.writer import FileWriter
 from culm.store.records.index import record_key
-from tests.store.recordindex.indexes import Item, keys_of, make_index
+from tests.store.recordindex.indexes import Item, keys_of, make_index, write_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

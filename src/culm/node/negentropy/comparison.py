@@ -71,21 +71,17 @@ async def read_message(reader: asyncio.StreamReader, budget: MemoryShare | None 
         return None
     try:
         size, _ = decode_varu64(first + await reader.readexactly(max(0, first[0] - _LONGEST_DIRECT)))
-        if 0 < size <= MAX_MESSAGE:
-            return await _read_all(reader, size, budget)
+        if not 0 < size <= MAX_MESSAGE:
+            raise RemoteProtocolError(f"the peer announced a message of {size} bytes; accepted: 1 to {MAX_MESSAGE}")
+        message = bytearray()
+        while len(message) < size:
+            message += await reader.readexactly(min(_PIECE_BYTES, size - len(message)))
+            if budget is not None:
+                await budget.hold(len(message))
     except asyncio.IncompleteReadError:
         raise NetworkError("the peer closed the connection in the middle of a message") from None
     except EncodingError as error:
         raise RemoteProtocolError(f"the length of the peer's message cannot be decoded: {error}") from None
-    raise RemoteProtocolError(f"the peer announced a message of {size} bytes; accepted: 1 to {MAX_MESSAGE}")
-
-
-async def _read_all(reader: asyncio.StreamReader, size: int, budget: MemoryShare | None) -> bytes:
-    message = bytearray()
-    while len(message) < size:
-        message += await reader.readexactly(min(_PIECE_BYTES, size - len(message)))
-        if budget is not None:
-            await budget.hold(len(message))
     return bytes(message)
 
 

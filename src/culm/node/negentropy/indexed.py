@@ -11,17 +11,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 from culm.errors import CulmError
 from culm.negentropy import Storage
 from culm.node.config import NodeConfig, NodeLimits
-from culm.node.negentropy.comparison import Answering, Streams
+from culm.node.negentropy.comparison import Answering
 from culm.node.network.transport import listen_at
 from culm.node.network.urls import PeerUrl
 from culm.node.sessions.stats import PeerRefused, SessionStats
 from culm.node.sharing.peering import Peering, address_of, place_of
-from culm.node.sharing.turns import Share
 from culm.node.storage.worker import Computing
 from culm.store import View
 
@@ -31,17 +31,11 @@ if TYPE_CHECKING:  # it loads numpy, which takes long
 _logger = logging.getLogger("culm.node")
 
 
-class IndexAnswering(Answering):
-    """One connection of a caller that compares with an index."""
-
-    def __init__(self, index: IndexStorage, limits: NodeLimits, streams: Streams, share: Share) -> None:
-        super().__init__(self._only_view, share, limits, streams)
-        self._index = index
-
-    def _only_view(self, view: View) -> AbstractContextManager[Storage]:
-        if view is not self._index.view:
-            raise PeerRefused(f"the peer wants to compare {view.value}, but this index holds {self._index.view.value}")
-        return nullcontext(self._index)
+def records_of(index: IndexStorage, view: View) -> AbstractContextManager[Storage]:
+    """The records of an index for a caller that asks for a view; ``PeerRefused`` if the index is of another view."""
+    if view is not index.view:
+        raise PeerRefused(f"the peer wants to compare {view.value}, but this index holds {index.view.value}")
+    return nullcontext(index)
 
 
 class IndexNode:
@@ -84,7 +78,8 @@ class IndexNode:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         try:
-            await IndexAnswering(self._index, self._limits, (reader, writer), self._computing.share(address)).run()
+            share = self._computing.share(address)
+            await Answering(partial(records_of, self._index), share, self._limits, (reader, writer)).run()
         except CulmError as error:
             _logger.warning("dropped a negentropy caller", extra={"peer": place, "reason": str(error)})
             self._peering.ended(place, address, None, SessionStats(), error)

@@ -117,7 +117,8 @@ def links(store: ReadableStore, which: Log, chosen: int, most: int, low: int | N
     pool = certificate_pool(chosen, greatest)
     survey = store.survey()
     outside = [seq for seq in pool if not first <= seq <= last]
-    marks = survey.marks(which, first, min(last, greatest)) + survey.marks_at(which, outside)
+    marks = survey.marks(which, first, min(last, greatest))
+    marks += [mark for seq in outside for mark in survey.marks(which, seq, seq)]
     down = path(chosen, 1)
     verified = {mark.seq for mark in marks if mark.state.name == "VERIFIED"}
     return {

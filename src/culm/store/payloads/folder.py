@@ -34,15 +34,15 @@ class Folder:
             if not self.path.is_dir():
                 self.path.mkdir(exist_ok=True)
                 sync(self.path.absolute().parent)
-            os.close(os.open(self.path / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            (self.path / name).touch(exist_ok=False)
         return name
 
     def write(self, name: str, offset: int, data: Bytes) -> None:
         """Write bytes from ``offset`` on; ``FileNotFoundError`` if the file is gone."""
-        with self._translated_errors(name), self._opened(name, os.O_WRONLY) as file:
+        with self._translated_errors(name), self._file(name).open("r+b", 0) as file:
             view = memoryview(data)
             while view:  # the system may write less than it is given
-                written = os.pwrite(file, view, offset)
+                written = os.pwrite(file.fileno(), view, offset)
                 view, offset = view[written:], offset + written
 
     def sync(self, name: str) -> None:
@@ -53,8 +53,8 @@ class Folder:
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """Bytes of a file; fewer at its end, none if it is gone."""
-        with suppress(FileNotFoundError), self._translated_errors(name), self._opened(name, os.O_RDONLY) as file:
-            return os.pread(file, size, offset)
+        with suppress(FileNotFoundError), self._translated_errors(name), self._file(name).open("rb", 0) as file:
+            return os.pread(file.fileno(), size, offset)
         return b""
 
     def size(self, name: str) -> int:
@@ -84,14 +84,6 @@ class Folder:
         if _NAME.fullmatch(str(name)) is None:
             raise StoreDamaged(f"{self.path}: {name!r} is not the name of a file with a payload")
         return self.path / name
-
-    @contextmanager
-    def _opened(self, name: str, flags: int) -> Iterator[int]:
-        file = os.open(self._file(name), flags)
-        try:
-            yield file
-        finally:
-            os.close(file)
 
     @contextmanager
     def _translated_errors(self, name: str) -> Iterator[None]:

@@ -156,14 +156,6 @@ def drop(connection: sqlite3.Connection, entry_id: int, state: PayloadState) -> 
     connection.execute("UPDATE entries SET payload_state = ?, payload_held = 0 WHERE id = ?", (state, entry_id))
 
 
-def take_dropped(connection: sqlite3.Connection) -> list[str]:
-    """The files that no payload needs once this transaction is committed. They are to be deleted then."""
-    names = [name for (name,) in all_rows(connection.execute("SELECT name FROM dropped_files"), TEXT)]
-    if names:
-        connection.execute("DELETE FROM dropped_files")
-    return names
-
-
 def sweep(database: Database) -> int:
     """Delete files that a process or a power cut left behind, because the database does not know them; how many."""
     found = database.folder.names()

@@ -114,18 +114,11 @@ class PayloadSink:
         if not size:
             return
         data = bytes(memoryview(self._pending)[:size])  # a view would stay alive in a traceback and lock the buffer
-        try:
-            with self._database.transaction(durable=self._durable) as connection:
-                self._check_overtaken(connection)
-                self._store(data)
-                connection.execute(
-                    "UPDATE entries SET payload_state = ?, payload_held = ? WHERE id = ?",
-                    (PayloadState.PARTIAL, self._stored + counted, self._id),
-                )
-        except Overtaken as error:
-            if not error.complete:
-                raise
-            return
+        with self._database.transaction(durable=self._durable) as connection:
+            if self._is_complete(connection):
+                return
+            self._store(data)
+            self._set_held(connection, PayloadState.PARTIAL, self._stored + counted)
         self._written = self._stored + size
         self._stored += counted
         self._pending = self._pending[counted:]
@@ -137,17 +130,21 @@ class PayloadSink:
             self._begun.update(data)
             pieces.write_pieces(self._database.connection, self._id, self._stored, data)
 
-    def _check_overtaken(self, connection: sqlite3.Connection) -> None:
-        state, held = the_row(
-            connection.execute("SELECT payload_state, payload_held FROM entries WHERE id = ?", (self._id,)),
-            PAYLOAD_STATE,
-            COUNT,
-        )
+    def _set_held(self, connection: sqlite3.Connection, state: PayloadState, held: int) -> None:
+        values = state, held, self._id
+        connection.execute("UPDATE entries SET payload_state = ?, payload_held = ? WHERE id = ?", values)
+
+    def _is_complete(self, connection: sqlite3.Connection) -> bool:
+        """Whether another transfer completed the payload; ``Overtaken`` if one changed it otherwise."""
+        query = "SELECT payload_state, payload_held FROM entries WHERE id = ?"
+        state, held = the_row(connection.execute(query, (self._id,)), PAYLOAD_STATE, COUNT)
         if state in (PayloadState.ABSENT, PayloadState.PARTIAL) and held == self._stored and self._is_ours():
-            return
+            return False
         self._done, self._stored, self._written, self._pending = True, held, held, bytearray()
         self._overtaken = Overtaken(complete=state == PayloadState.COMPLETE)
-        raise self._overtaken
+        if not self._overtaken.complete:
+            raise self._overtaken
+        return True
 
     def _is_ours(self) -> bool:
         """Whether the bytes held are those that this sink found or stored: others may have replaced them."""
@@ -188,24 +185,18 @@ class PayloadSink:
                 self.keep()
                 self.sync()
             with self._database.transaction(durable=self._durable) as connection:
-                self._check_overtaken(connection)
+                if self._is_complete(connection):
+                    return
                 if self.offset > self._written:
                     self._store(bytes(self._pending))
                 # The view first: the trigger that writes the news reads the new change number.
                 view = LogView(connection, self._entry.log, next_change(connection))
-                connection.execute(
-                    "UPDATE entries SET payload_state = ?, payload_held = ? WHERE id = ?",
-                    (PayloadState.COMPLETE, self._entry.size, self._id),
-                )
-                view.payload_arrived(self._entry.seq)
+                self._set_held(connection, PayloadState.COMPLETE, self._entry.size)
+                view.payload_settled(self._entry.seq)
                 view.flush()
         except PayloadMismatch as error:
             self._refuse(error)
             raise
-        except Overtaken as error:
-            if not error.complete:
-                raise
-            return
         self._stored, self._pending, self._done = self._entry.size, bytearray(), True
 
     def distrust(self) -> None:
@@ -216,7 +207,8 @@ class PayloadSink:
         """``PayloadMismatch`` if the bytes are not the entry's payload."""
         if self._hasher is None:
             with self._database.snapshot() as connection:
-                self._check_overtaken(connection)
+                if self._is_complete(connection):
+                    return
             self._hasher = pieces.hash_held(self._database, self._id, self._stored)
             self._hasher.update(self._pending)
         self._hasher.check(self._entry)
@@ -229,18 +221,16 @@ class PayloadSink:
     def _refuse(self, error: PayloadMismatch) -> None:
         """Drop a payload that failed its check. If the author lied about its size, the log is invalid from here on."""
         lied = isinstance(error, PayloadSizeMismatch)
-        try:
+        with suppress(Overtaken):
             with self._database.transaction() as connection:
-                if not lied:  # bytes that another transfer stored may be right, and are not dropped here
-                    self._check_overtaken(connection)
+                if not lied and self._is_complete(connection):
+                    return  # bytes that another transfer stored may be right, and are not dropped here
                 pieces.drop(connection, self._id, PayloadState.SIZE_MISMATCH if lied else PayloadState.ABSENT)
                 view = LogView(connection, self._entry.log, next_change(connection))
                 if lied:
                     view.invalidate_from(self._entry.seq)
                 view.flush()
-        except Overtaken:
-            return
-        self._done, self._stored, self._pending = True, 0, bytearray()
+            self._done, self._stored, self._pending = True, 0, bytearray()
 
     def close(self) -> None:
         """Stop for now. Every byte written is kept, unless another transfer overtook this one."""

@@ -129,25 +129,22 @@ class Manifest:
     def decode(cls, text: bytes) -> Self:
         """The manifest that ``encode`` made this text of; ``StoreDamaged`` for any other text."""
         try:
-            return cls._of(json.loads(text))
+            value = json.loads(text)
+            if value.get("format") != FORMAT:
+                raise StoreDamaged("not the manifest of a record index")
+            if value.get("version") != VERSION:
+                raise StoreDamaged(f"the index has version {str(value.get('version'))[:20]}; this Culm reads {VERSION}")
+            if value.pop("checksum", None) != _checksum(value):
+                raise StoreDamaged("the manifest is damaged: its checksum is wrong")
+            files = tuple(map(IndexFile.of, value["files"]))
+            _check_order(files)
+            made = cls(View(value["view"]), checked_block_records(value["block_records"]), files)
+            if (made.records, hex_of(made.total)) != (value["records"], value["total"]):
+                raise StoreDamaged(
+                    "the manifest contradicts itself: its files do not add up to its number and sum of records"
+                )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise StoreDamaged(f"not a manifest: {error}") from None
-
-    @classmethod
-    def _of(cls, value: dict[str, Any]) -> Self:
-        if value.get("format") != FORMAT:
-            raise StoreDamaged("not the manifest of a record index")
-        if value.get("version") != VERSION:
-            raise StoreDamaged(f"the index has version {str(value.get('version'))[:20]}; this Culm reads {VERSION}")
-        if value.pop("checksum", None) != _checksum(value):
-            raise StoreDamaged("the manifest is damaged: its checksum is wrong")
-        files = tuple(map(IndexFile.of, value["files"]))
-        _check_order(files)
-        made = cls(View(value["view"]), checked_block_records(value["block_records"]), files)
-        if (made.records, hex_of(made.total)) != (value["records"], value["total"]):
-            raise StoreDamaged(
-                "the manifest contradicts itself: its files do not add up to its number and sum of records"
-            )
         return made
 
 

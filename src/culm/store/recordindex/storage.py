@@ -7,7 +7,7 @@ so a set stays what it was when it was opened, even if another index takes the f
 
 import os
 import stat
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
@@ -42,15 +42,10 @@ _RECORDS_KEPT = 16_384  # in blocks: 700 KB, because a session asks for neighbou
 
 
 class _Fence(NamedTuple):
-    """Where a page is, and its checksum.
-
-    ``file_start`` is the number of records before the page's file, ``total`` the sum of their ids.
-    """
+    """Where a page is, and its checksum."""
 
     file: int
     page: int
-    file_start: int
-    total: int
     checksum: int
 
 
@@ -62,7 +57,6 @@ class _Page(NamedTuple):
     """
 
     file: int
-    file_start: int
     keys: tuple[bytes, ...]
     starts: tuple[int, ...]
     totals: tuple[int, ...]  # sums of the ids before each block, not yet reduced modulo 2^256
@@ -89,6 +83,7 @@ class IndexStorage(Storage):
         self._total_of_all = self.manifest.total
         self._open_files = ExitStack()
         self._handles: list[int] = []
+        self._before: list[tuple[int, int]] = []  # the number of records before each file, and the sum of their ids
         self._fences: list[_Fence] = []
         self._keys: list[bytes] = []  # the first key of each page, and one above all keys
         self._starts: list[int] = []  # the positions of these keys; the last is the number of records
@@ -161,18 +156,21 @@ class IndexStorage(Storage):
         if page.keys[slot] == key:
             return start
         block = self._block(number, slot)
-        return start + _first_not_below(block, key)
+        places = range(0, len(block), KEY_BYTES)
+        return start + bisect_left(places, key, key=lambda at: block[at : at + KEY_BYTES])
 
     def key(self, position: int) -> bytes:
         """The key of a record."""
         number, slot, offset = self._locate(position)
-        return _key_in(self._block(number, slot), offset) if offset else self._page(number).keys[slot]
+        if not offset:
+            return self._page(number).keys[slot]
+        return self._block(number, slot)[offset * KEY_BYTES : (offset + 1) * KEY_BYTES]
 
     def keys(self, low: int, high: int) -> Iterator[bytes]:
         """The keys from ``low`` to before ``high``."""
         for keys in self._runs(low, high):
-            for at in range(len(keys) // KEY_BYTES):
-                yield _key_in(keys, at)
+            for at in range(0, len(keys), KEY_BYTES):
+                yield keys[at : at + KEY_BYTES]
 
     def middle(self, low: int, high: int) -> int | None:
         """A position near the middle of ``low`` and ``high`` where a block begins; None if none begins between them."""
@@ -203,7 +201,8 @@ class IndexStorage(Storage):
         start = total = 0
         for number, file in enumerate(self.manifest.files):
             self._handles.append(self._handle(file))
-            self._read_fences(number, file, start, total)
+            self._before.append((start, total))
+            self._read_fences(number, file)
             start += file.records
             total += number_of(file.total)
         self._keys.append(ABOVE_ALL)
@@ -223,14 +222,14 @@ class IndexStorage(Storage):
         self._open_files.callback(os.close, handle)
         return handle
 
-    def _read_fences(self, number: int, file: IndexFile, start: int, total: int) -> None:
+    def _read_fences(self, number: int, file: IndexFile) -> None:
         data = self._read(number, file.fences_at, file.pages * FENCE.size)
         if blake2b(data, digest_size=32).hexdigest() != file.checksum:
             raise self._damaged(number)
         for page, (key, before, checksum) in enumerate(FENCE.iter_unpack(data)):
             self._keys.append(key)
-            self._starts.append(start + before)
-            self._fences.append(_Fence(number, page, start, total, checksum))
+            self._starts.append(self._before[number][0] + before)
+            self._fences.append(_Fence(number, page, checksum))
 
     def _read_page(self, number: int) -> _Page:
         fence = self._fences[number]
@@ -239,12 +238,12 @@ class IndexStorage(Storage):
         count = min(PAGE_BLOCKS, file.blocks - at)
         data = self._read(fence.file, file.table_at + at * BLOCK.size, count * BLOCK.size)
         keys, starts, totals, checksums = zip(*BLOCK.iter_unpack(data), strict=True)
+        before, total_before = self._before[fence.file]
         page = _Page(
             fence.file,
-            fence.file_start,
             (*keys, self._keys[number + 1]),
-            (*(fence.file_start + start for start in starts), self._starts[number + 1]),
-            tuple(fence.total + int.from_bytes(total, "little") for total in totals),
+            (*(before + start for start in starts), self._starts[number + 1]),
+            tuple(total_before + int.from_bytes(total, "little") for total in totals),
             checksums,
         )
         firsts = page.keys[0], page.starts[0]
@@ -261,7 +260,7 @@ class IndexStorage(Storage):
     def _read_block(self, number: int, slot: int) -> bytes:
         page = self._page(number)
         start, end = page.starts[slot : slot + 2]
-        data = self._read(page.file, (start - page.file_start) * KEY_BYTES, (end - start) * KEY_BYTES)
+        data = self._read(page.file, (start - self._before[page.file][0]) * KEY_BYTES, (end - start) * KEY_BYTES)
         self.blocks_read += 1
         keys = np.frombuffer(data, f"S{KEY_BYTES}")  # compares as bytes do
         ascend = data[-KEY_BYTES:] < page.keys[slot + 1] and bool((keys[:-1] < keys[1:]).all())
@@ -288,18 +287,3 @@ class IndexStorage(Storage):
 
 def _ascend(values: Sequence[bytes] | Sequence[int]) -> bool:
     return all(map(lt, values, values[1:]))
-
-
-def _first_not_below(keys: bytes, key: bytes) -> int:
-    low, high = 0, len(keys) // KEY_BYTES
-    while low < high:
-        middle = (low + high) // 2
-        if keys[middle * KEY_BYTES : (middle + 1) * KEY_BYTES] < key:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def _key_in(keys: bytes, at: int) -> bytes:
-    return keys[at * KEY_BYTES : (at + 1) * KEY_BYTES]

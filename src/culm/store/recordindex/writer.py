@@ -2,7 +2,7 @@
 
 A pipeline over billions of entries ends in a set that no store holds and no memory can take. To reconcile it with a
 peer, one must add up any range of it and find any record, with a few reads of a file, and the set must be writable by
-many machines at once. An index is therefore a tree on disk, made of files that know nothing of each other::
+many machines at once. An index is therefore a tree on disk, made of files that do not refer to each other::
 
     INDEX/index.json            the manifest: which files, how many records, their sum
     INDEX/records-00000-…       one file for each range of keys: records, table of blocks, fences
@@ -39,12 +39,9 @@ from culm.store.recordindex.manifest import (
     LONGEST,
     PAGE_BYTES,
     IndexFile,
-    Manifest,
     checked_block_records,
     hex_of,
-    write_manifest,
 )
-from culm.store.values import View
 
 Keys = npt.NDArray[np.uint8]
 
@@ -179,23 +176,3 @@ def _sums(keys: Keys, starts: Sequence[int]) -> list[int]:
     """The sums of the ids from each start to before the next one."""
     sums = np.add.reduceat(_lanes(keys), starts, axis=0, dtype=np.uint64).tobytes()
     return [sum_at(sums, at) for at in range(len(starts))]
-
-
-def write_index(
-    folder: Path,
-    keys: Keys,
-    *,
-    view: View = View.ENTRIES,
-    block_records: int = BLOCK_RECORDS,
-    files: int = 1,
-) -> Manifest:
-    """Write an index of ascending keys (n rows of 40 bytes) into an existing folder, in at most ``files`` files."""
-    made = []
-    for part in np.array_split(keys, files):
-        writer = FileWriter(folder, block_records=block_records)
-        try:
-            writer.add(part)
-            made.append(writer.finish())
-        finally:
-            writer.discard()
-    return write_manifest(folder, (file for file in made if file is not None), view, block_records)

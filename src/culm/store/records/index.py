@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -30,6 +31,7 @@ from typing import NamedTuple
 
 from culm.bamboo import encode_varu64
 from culm.bamboo.yamf import YAMF_PREFIX
+from culm.store.database import Database
 from culm.store.records import runs
 from culm.store.rows import (
     AT,
@@ -48,7 +50,7 @@ from culm.store.rows import (
     each_row,
     the_row,
 )
-from culm.store.schema import IS_COMPLETE, IS_VERIFIED, from_sql
+from culm.store.schema import IS_COMPLETE, IS_VERIFIED, from_sql, optional_from_sql
 
 ID_BYTES = 32
 MAX_BLOCK = 256  # records: reading a block takes half a millisecond, and there are few enough blocks to read them all
@@ -71,14 +73,13 @@ class Change(NamedTuple):
     """What happened to a record.
 
     ``listed`` is 1 for a record that is new, -1 for one that is none any more, 0 for one that stays. ``held`` says the
-    same of its payload. ``number`` is the record's id as a number.
+    same of its payload.
     """
 
     key: bytes
     row: int
     listed: int
     held: int
-    number: int
 
 
 def record_key(timestamp: int, identity: bytes) -> bytes:
@@ -109,13 +110,11 @@ class Sums:
     held_total: int = 0
 
     def add(self, number: int, listed: int, held: int) -> None:
-        """Take up what happened to a record; the arguments as in ``Change``."""
+        """Take up what happened to a record; ``number`` is its id as a number, the rest as in ``Change``."""
         self.count += listed
+        self.total += listed * number
         self.held_count += held
-        if listed:
-            self.total += number if listed > 0 else -number
-        if held:
-            self.held_total += number if held > 0 else -number
+        self.held_total += held * number
 
     def merge(self, other: Sums) -> None:
         """Add the records of another sum."""
@@ -142,22 +141,19 @@ def _stored(total: int) -> bytes:
     return (total & _MASK).to_bytes(ID_BYTES, "little")
 
 
-def settle(connection: sqlite3.Connection) -> None:
+def settle(database: Database) -> None:
     """Bring the index up to date with the entries and logs that this transaction changed. Called before its commit."""
+    connection = database.connection
     cursor = connection.execute(
         "SELECT at, id, entry, sum(listed), sum(held), log FROM record_changes GROUP BY entry ORDER BY at, id"
     )
-    of_logs: dict[int, Sums] = {}
+    of_logs: dict[int, Sums] = defaultdict(Sums)
     while rows := checked(cursor.fetchmany(_PAGE), AT, BYTES, ROW, SIGN, SIGN, ROW):
         changes: list[Change] = []
         for at, identity, row, listed, held, log in rows:
-            number = _number(identity)
             if listed or held:
-                changes.append(Change(record_key(from_sql(at), identity), row, listed, held, number))
-            sums = of_logs.get(log)
-            if sums is None:
-                sums = of_logs[log] = Sums()
-            sums.add(number, listed, held)
+                changes.append(Change(record_key(from_sql(at), identity), row, listed, held))
+            of_logs[log].add(_number(identity), listed, held)
         _apply(connection, Kind.ENTRY, changes)
         _settle_runs(connection, rows)
     if of_logs:
@@ -184,7 +180,7 @@ def _settle_runs(connection: sqlite3.Connection, rows: list[Row]) -> None:
 # -- heads ----------------------------------------------------------------------------------------------------------
 
 
-def head_id(log: tuple[bytes, int], newest: int, newest_hash: bytes, sums: Sums, forked_at: int | None) -> bytes:
+def head_id(log: tuple[bytes, int], newest: int, newest_hash: bytes, sums: Sums, forked_at: int) -> bytes:
     """The id of a log's head. Two stores have equal heads if and only if they hold the same of the log.
 
     BLAKE2b-256 over: the author; the log id; the newest verified number and its hash (66 bytes; nothing if the number
@@ -200,13 +196,9 @@ def head_id(log: tuple[bytes, int], newest: int, newest_hash: bytes, sums: Sums,
         _stored(sums.total),
         encode_varu64(sums.held_count),
         _stored(sums.held_total),
-        encode_varu64(forked_at or 0),
+        encode_varu64(forked_at),
     )
     return hashlib.blake2b(b"".join(parts), digest_size=ID_BYTES).digest()
-
-
-def _head_change(head: bytes, log: int, listed: int) -> Change:
-    return Change(record_key(0, head), log, listed, 0, _number(head))
 
 
 def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> None:
@@ -219,22 +211,18 @@ def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> N
     rows = all_rows(cursor, ROW, BYTES, LOG_ID, _OPTIONAL, _OPTIONAL, *_SUMS, blob, blob)
     changes: list[Change] = []
     updates = []
-    for row, author, log_id, newest, forked_at, *stored, before, digest in rows:
+    for row, author, log_id, stored_newest, stored_fork, *stored, before, digest in rows:
+        newest, forked_at = optional_from_sql(stored_newest), optional_from_sql(stored_fork)
         sums = Sums.of(*stored)
         if row in of_logs:
             sums.merge(of_logs[row])
         head = None
         if newest is not None or forked_at is not None:
-            head = head_id(
-                (author, from_sql(log_id)),
-                0 if newest is None else from_sql(newest),
-                b"" if digest is None else YAMF_PREFIX + digest,
-                sums,
-                None if forked_at is None else from_sql(forked_at),
-            )
+            newest_hash = b"" if digest is None else YAMF_PREFIX + digest
+            head = head_id((author, from_sql(log_id)), newest or 0, newest_hash, sums, forked_at or 0)
         if head != before:
-            changes += [_head_change(before, row, -1)] if before is not None else []
-            changes += [_head_change(head, row, 1)] if head is not None else []
+            moves = (before, -1), (head, 1)
+            changes += [Change(record_key(0, some), row, listed, 0) for some, listed in moves if some is not None]
             updates.append((*sums.row(), head, row))
     if updates:
         connection.executemany(
@@ -256,22 +244,19 @@ def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> N
 
 def _apply(connection: sqlite3.Connection, kind: Kind, changes: list[Change]) -> None:
     """Change the records of a kind and their blocks; ``changes`` ascend."""
-    came = [(kind, key, row * 2 + held) for key, row, listed, held, _ in changes if listed > 0]
-    went = [(kind, change.key) for change in changes if change.listed < 0]
-    other = [(change.row * 2 + (change.held > 0), kind, change.key) for change in changes if not change.listed]
-    if went:
-        connection.executemany("DELETE FROM records WHERE kind = ? AND key = ?", went)
-    if came:
-        connection.executemany("INSERT INTO records VALUES (?, ?, ?)", came)
-    if other:
-        connection.executemany("UPDATE records SET ref = ? WHERE kind = ? AND key = ?", other)
+    came = [(kind, key, row * 2 + held) for key, row, listed, held in changes if listed > 0]
+    went = [(kind, key) for key, _, listed, _ in changes if listed < 0]
+    other = [(row * 2 + (held > 0), kind, key) for key, row, listed, held in changes if not listed]
+    connection.executemany("DELETE FROM records WHERE kind = ? AND key = ?", went)
+    connection.executemany("INSERT INTO records VALUES (?, ?, ?)", came)
+    connection.executemany("UPDATE records SET ref = ? WHERE kind = ? AND key = ?", other)
     block: _Block | None = None
-    for key, _, listed, held, number in changes:
+    for key, _, listed, held in changes:
         if block is None or (block.end is not None and key >= block.end):
             if block is not None:
                 block.save()
             block = _Block(connection, kind, key)
-        block.sums.add(number, listed, held)
+        block.sums.add(_number(key_id(key)), listed, held)
     if block is not None:
         block.save()
 
@@ -375,10 +360,10 @@ def _fresh_records(connection: sqlite3.Connection) -> Iterator[tuple[bytes, int]
 
 def _fresh_sums(connection: sqlite3.Connection) -> dict[int, Sums]:
     """The sums of each log, by its row id, as they ought to be."""
-    of_logs: dict[int, Sums] = {}
+    of_logs: dict[int, Sums] = defaultdict(Sums)
     cursor = connection.execute(f"SELECT log, hash, {IS_COMPLETE} FROM entries WHERE {IS_VERIFIED}")
     for log, digest, held in each_row(cursor, ROW, BYTES, FLAG):
-        of_logs.setdefault(log, Sums()).add(_number(digest[:ID_BYTES]), 1, held)
+        of_logs[log].add(_number(digest[:ID_BYTES]), 1, held)
     return of_logs
 
 

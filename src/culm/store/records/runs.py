@@ -12,80 +12,71 @@ from itertools import groupby
 
 from culm.bamboo import MAX_U64
 from culm.ranges import Range, RangeSet
-from culm.store.rows import (
-    AT,
-    BYTES,
-    FLAG,
-    LOG_ID,
-    ROW,
-    DamagedRow,
-    Row,
-    all_rows,
-    each_row,
-    find_log,
-    first_row,
-    the_row,
-)
-from culm.store.schema import IS_COMPLETE, IS_VERIFIED, from_sql, to_sql
+from culm.store.database import Database
+from culm.store.rows import AT, BYTES, FLAG, LOG_ID, ROW, DamagedRow, Row, all_rows, each_row, first_row
+from culm.store.schema import IS_COMPLETE, IS_VERIFIED, OF_LOG, from_sql, log_key, to_sql
+from culm.store.values import Run
 from culm.types import Log
 
 ENTRIES, PAYLOADS = 0, 1  # the kinds of runs; part of the schema
 NONE, SOME, ALL = range(3)  # how much of a span is held
+_BEFORE = "SELECT first, last FROM runs WHERE log = ? AND kind = ? AND first <= ? ORDER BY first DESC LIMIT 1"
 
 
 def held(connection: sqlite3.Connection, log: Log) -> RangeSet:
     """Which verified entries of a log are held, and which of their payloads are complete."""
-    query = "SELECT kind, first, last FROM runs WHERE log = ? ORDER BY kind, first"
-    return _set_of(all_rows(connection.execute(query, (find_log(connection, log),)), FLAG, AT, AT))
+    query = f"SELECT kind, first, last FROM runs WHERE {OF_LOG} ORDER BY kind, first"
+    return _set_of(all_rows(connection.execute(query, log_key(log)), FLAG, AT, AT))
 
 
 def holdings(connection: sqlite3.Connection, since: int) -> list[tuple[Log, RangeSet]]:
     """``held`` for each log that changed after change number ``since``, by author and log id."""
-    rows = connection.execute(
+    query = (
         "SELECT author, log_id, kind, first, last FROM logs JOIN runs ON log = logs.id WHERE change > ?"
-        " ORDER BY author, log_id, kind, first",
-        (since,),
+        " ORDER BY author, log_id, kind, first"
     )
+    rows = each_row(connection.execute(query, (since,)), BYTES, LOG_ID, FLAG, AT, AT)
     return [
         ((author, from_sql(log_id)), _set_of([row[2:] for row in of_log]))
-        for (author, log_id), of_log in groupby(each_row(rows, BYTES, LOG_ID, FLAG, AT, AT), key=lambda row: row[:2])
+        for (author, log_id), of_log in groupby(rows, key=lambda row: row[:2])
     ]
 
 
-def around(connection: sqlite3.Connection, log: int | None, kind: int, seq: int) -> tuple[int, int] | None:
+def around(database: Database, log: int | None, kind: int, seq: int) -> Run | None:
     """The run that contains a sequence number, None if no run does. ``log`` is the log's row id."""
     at = to_sql(seq) - 1
-    run = None if log is None else _before(connection, log, kind, at)
-    return (from_sql(run[0]) + 1, from_sql(run[1]) + 1) if run is not None and run[1] >= at else None
+    for first, last in database.read(_BEFORE, (log, kind, at), AT, AT):
+        if last >= at:
+            return from_sql(first) + 1, from_sql(last) + 1
+    return None
 
 
-def spread(connection: sqlite3.Connection, log: int | None, kind: int, spans: Sequence[tuple[int, int]]) -> list[int]:
+def extent(database: Database, log: int | None, kind: int) -> Run | None:
+    """The lowest and the highest sequence number held, None if nothing is held."""
+    query = (
+        "SELECT min(first), (SELECT last FROM runs WHERE log = ?1 AND kind = ?2 ORDER BY first DESC LIMIT 1)"
+        " FROM runs WHERE log = ?1 AND kind = ?2"
+    )
+    ((least, greatest),) = database.read(query, (log, kind), AT.or_null(), AT.or_null())
+    return None if least is None or greatest is None else (from_sql(least) + 1, from_sql(greatest) + 1)
+
+
+def spread(connection: sqlite3.Connection, log: int | None, kind: int, spans: Sequence[Run]) -> list[int]:
     """How much of each span of sequence numbers is held: ``NONE``, ``SOME`` or ``ALL``. The spans ascend.
 
     A run is looked up once for all spans that it covers, so the cost depends on the spans, not on the log's length.
     """
     found = []
-    run: tuple[int, int] | None = (to_sql(MAX_U64), 0)  # a run after all spans, so that the first look-up happens
+    run: Run | None = (to_sql(MAX_U64), 0)  # a run after all spans, so that the first look-up happens
     for first, last in reversed(spans):
         low, high = to_sql(first) - 1, to_sql(last) - 1
         if run is not None and run[0] > high:
-            run = None if log is None else _before(connection, log, kind, high)
+            run = _before(connection, log, kind, high)
         if run is None or run[1] < low:
             found.append(NONE)
         else:
             found.append(ALL if run[0] <= low and run[1] >= high else SOME)
     return found[::-1]
-
-
-def extent(connection: sqlite3.Connection, log: int | None, kind: int) -> tuple[int, int] | None:
-    """The lowest and the highest sequence number held, None if nothing is held."""
-    cursor = connection.execute(
-        "SELECT min(first), (SELECT last FROM runs WHERE log = ?1 AND kind = ?2 ORDER BY first DESC LIMIT 1)"
-        " FROM runs WHERE log = ?1 AND kind = ?2",
-        (log, kind),
-    )
-    least, greatest = the_row(cursor, AT.or_null(), AT.or_null())
-    return None if least is None or greatest is None else (from_sql(least) + 1, from_sql(greatest) + 1)
 
 
 def _set_of(rows: list[Row]) -> RangeSet:
@@ -106,17 +97,16 @@ def update(connection: sqlite3.Connection, log: int, kind: int, came: Iterable[i
         _join(connection, log, kind, first, last)
 
 
-def runs_of(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+def runs_of(numbers: Iterable[int]) -> Iterator[Run]:
     """The runs of consecutive numbers among ascending numbers: first and last of each."""
     for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
         members = [number for _, number in run]
         yield members[0], members[-1]
 
 
-def _before(connection: sqlite3.Connection, log: int, kind: int, first: int) -> tuple[int, int] | None:
-    """The last run that begins at or before a position."""
-    query = "SELECT first, last FROM runs WHERE log = ? AND kind = ? AND first <= ? ORDER BY first DESC LIMIT 1"
-    row = first_row(connection.execute(query, (log, kind, first)), AT, AT)
+def _before(connection: sqlite3.Connection, log: int | None, kind: int, at: int) -> Run | None:
+    """The last run that begins at or before a position, as it is stored."""
+    row = first_row(connection.execute(_BEFORE, (log, kind, at)), AT, AT)
     return None if row is None else (row[0], row[1])
 
 

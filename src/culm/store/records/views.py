@@ -19,8 +19,8 @@ from culm.store.database import Database
 from culm.store.entries import ENTRY_COLUMNS, ENTRY_ROW, stored_of_row
 from culm.store.opening import open_database
 from culm.store.records.index import ID_BYTES, Kind, every_record, key_id, key_timestamp, record_key
-from culm.store.rows import AT, BYTES, COUNT, ID, KEY, LOG_ID, ROW, SEQ, all_rows, each_row, find_log, first_row
-from culm.store.schema import IS_COMPLETE, IS_VERIFIED, from_sql, to_sql
+from culm.store.rows import AT, BYTES, COUNT, ID, KEY, LOG_ID, ROW, SEQ, all_rows, each_row, first_row
+from culm.store.schema import IS_COMPLETE, IS_VERIFIED, OF_LOG, from_sql, log_key, to_sql
 from culm.store.values import StoredEntry, View
 from culm.types import Log
 
@@ -40,19 +40,18 @@ class RecordSets:
         """The records of a view as they are now, to reconcile with another set, for as long as the block lasts.
 
         With ``log`` only the records of one log, with ``only`` those of the logs for which it returns true. The index
-        has no sums for such sets: they are built in memory, from the entries of the log or from all records.
+        has no sums for such sets: they are built in memory, from the entries of these logs.
 
         The set has a connection of its own, so it may be used in another thread than the store.
         """
         own = open_database(self._database.path, read_only=True)
         try:
             with own.snapshot() as connection:
-                if log is not None:
-                    yield _set_of(_rows_of_log(connection, view, log))
-                elif only is not None:
-                    yield _set_of(_rows_of_some(connection, view, only))
-                else:
+                if log is None and only is None:
                     yield RecordSet(connection, view)
+                else:
+                    logs = [log] if log is not None else filter(only, _every_log(connection))
+                    yield _set_of(row for each in logs for row in _rows_of_log(connection, view, each))
         finally:
             own.close()
 
@@ -186,31 +185,15 @@ def _set_of(rows: Iterable[tuple[int, bytes]]) -> Storage:
     return ArrayStorage.of((from_sql(at), identity) for at, identity in rows)
 
 
+def _every_log(connection: sqlite3.Connection) -> list[Log]:
+    rows = all_rows(connection.execute("SELECT author, log_id FROM logs"), BYTES, LOG_ID)
+    return [(author, from_sql(log_id)) for author, log_id in rows]
+
+
 def _rows_of_log(connection: sqlite3.Connection, view: View, log: Log) -> Iterable[tuple[int, bytes]]:
-    row = find_log(connection, log)
     if view is View.HEADS:
-        cursor = connection.execute("SELECT ?, head FROM logs WHERE id = ? AND head IS NOT NULL", (to_sql(0), row))
+        query = f"SELECT {to_sql(0)}, head FROM logs WHERE author = ? AND log_id = ? AND head IS NOT NULL"
     else:
         held = f" AND {IS_COMPLETE}" if view is View.PAYLOADS else ""
-        query = f"SELECT seq - 1, substr(hash, 1, {ID_BYTES}) FROM entries WHERE log = ? AND {IS_VERIFIED}{held}"
-        cursor = connection.execute(query, (row,))
-    return each_row(cursor, AT, ID)
-
-
-def _rows_of_some(
-    connection: sqlite3.Connection, view: View, only: Callable[[Log], bool]
-) -> Iterable[tuple[int, bytes]]:
-    query = "SELECT id, author, log_id, head FROM logs"
-    logs = all_rows(connection.execute(query), ROW, BYTES, LOG_ID, ID.or_null())
-    chosen = {row: head for row, author, log_id, head in logs if only((author, from_sql(log_id)))}
-    if view is View.HEADS:
-        yield from sorted((to_sql(0), head) for head in chosen.values() if head is not None)
-        return
-    log_of = "SELECT log FROM entries WHERE id = ?"
-    for key, ref in every_record(connection, Kind.ENTRY):
-        row, held = divmod(ref, 2)
-        found = first_row(connection.execute(log_of, (row,)), ROW)
-        if found is None:
-            raise StoreDamaged(_DAMAGED)
-        if found[0] in chosen and (view is not View.PAYLOADS or held):
-            yield to_sql(key_timestamp(key)), key_id(key)
+        query = f"SELECT seq - 1, substr(hash, 1, {ID_BYTES}) FROM entries WHERE {OF_LOG} AND {IS_VERIFIED}{held}"
+    return each_row(connection.execute(query, log_key(log)), AT, ID)

@@ -7,8 +7,6 @@ verified it. An entry whose payload became complete in a later change has a seco
 sorted by log and number.
 """
 
-import sqlite3
-
 from culm.errors import StoreError
 from culm.store.database import Database
 from culm.store.entries import ENTRY_COLUMNS, ENTRY_ROW, stored_of_row
@@ -60,7 +58,9 @@ class NewsQueries:
         )
         with self._database.snapshot() as connection:
             change = last_change(connection)
-            if since.change > change + 1 or not _is_known(connection, since):
+            named = "SELECT 1 FROM news WHERE (change, log, seq, kind) = (?, ?, ?, ?)"
+            is_known = since.is_between_changes or connection.execute(named, since).fetchone() is not None
+            if since.change > change + 1 or not is_known:
                 raise StoreError(
                     f"{self._database.path}: the cursor belongs to another store, or to a later state of this one:"
                     " follow anew"
@@ -70,11 +70,3 @@ class NewsQueries:
                 in_order(tuple(since), rows[-1][-4:])
         found = [(stored_of_row(row), Position(*row[-4:])) for row in rows]
         return NewsPage(found, found[-1][1] if len(rows) == limit else Position(change + 1))
-
-
-def _is_known(connection: sqlite3.Connection, position: Position) -> bool:
-    """Whether the store has the news that the position names, if it names any."""
-    if position.is_between_changes:
-        return True
-    query = "SELECT 1 FROM news WHERE (change, log, seq, kind) = (?, ?, ?, ?)"
-    return connection.execute(query, position).fetchone() is not None

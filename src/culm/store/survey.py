@@ -167,9 +167,8 @@ class Survey:
 
     def line(self, log: Log) -> LogSummary | None:
         """The line of one log, None if the store has no entries of it."""
-        query = f"SELECT {_SUMMARY} FROM logs WHERE author = ? AND log_id = ? AND greatest IS NOT NULL"
-        rows = self._database.read(query, log_key(log), *SUMMARY_ROW)
-        return summary_of(rows[0]) if rows else None
+        _, found = self.logs(authors=(log[0], log[0]), log_id=log[1])
+        return found[0] if found else None
 
     # -- one log -----------------------------------------------------------------------------------------------
 

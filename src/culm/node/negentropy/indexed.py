@@ -44,7 +44,6 @@ class IndexNode:
     def __init__(self, index: IndexStorage, limits: NodeLimits) -> None:
         self._index = index
         self._limits = limits
-        self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._computing = Computing()
         self._peering = Peering(NodeConfig(b"", limits=limits))
@@ -56,14 +55,15 @@ class IndexNode:
 
         ``ConfigError`` if an address cannot be listened at.
         """
+        servers: list[asyncio.Server] = []
         try:
             for url in listen:
                 server, place = await listen_at(url, self._accept)
-                self._servers.append(server)
+                servers.append(server)
                 listening(place)
             await stop.wait()
         finally:
-            for server in self._servers:
+            for server in servers:
                 server.close()
             for task in list(self._tasks):
                 task.cancel()

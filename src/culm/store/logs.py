@@ -1,7 +1,7 @@
 """Questions about logs: what is held of each, how far it can be sent, what is missing, how it forks."""
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import groupby, islice
 
 from culm.bamboo import ForkProof
 from culm.ranges import RangeSet
@@ -11,6 +11,7 @@ from culm.store.rows import (
     AT,
     BYTES,
     COUNT,
+    FLAG,
     LOG_ID,
     ROW,
     SEQ,
@@ -173,13 +174,22 @@ class LogQueries:
 
     def held(self, author: bytes, log_id: int) -> RangeSet:
         """Which verified entries of a log are held, and with which payloads. Costs its gaps, not its length."""
+        query = f"SELECT kind, first, last FROM runs WHERE {OF_LOG} ORDER BY kind, first"
         with self._database.snapshot() as connection:
-            return runs.held(connection, (author, log_id))
+            return runs.set_of(all_rows(connection.execute(query, log_key((author, log_id))), FLAG, AT, AT))
 
     def holdings(self, since: int = -1) -> list[tuple[Log, RangeSet]]:
         """``held`` for each log that changed after change number ``since`` and has verified entries."""
+        query = (
+            "SELECT author, log_id, kind, first, last FROM logs JOIN runs ON log = logs.id WHERE change > ?"
+            " ORDER BY author, log_id, kind, first"
+        )
         with self._database.snapshot() as connection:
-            return runs.holdings(connection, since)
+            rows = each_row(connection.execute(query, (since,)), BYTES, LOG_ID, FLAG, AT, AT)
+            return [
+                ((author, from_sql(log_id)), runs.set_of([row[2:] for row in of_log]))
+                for (author, log_id), of_log in groupby(rows, key=lambda row: row[:2])
+            ]
 
     def fork_proofs(self, log: Log | None = None) -> Iterator[ForkProof]:
         """The fork proofs held, of one log or of all, the lowest position of each log first."""

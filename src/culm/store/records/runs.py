@@ -13,33 +13,13 @@ from itertools import groupby
 from culm.bamboo import MAX_U64
 from culm.ranges import Range, RangeSet
 from culm.store.database import Database
-from culm.store.rows import AT, BYTES, FLAG, LOG_ID, ROW, DamagedRow, Row, all_rows, each_row, first_row
-from culm.store.schema import IS_COMPLETE, IS_VERIFIED, OF_LOG, from_sql, log_key, to_sql
+from culm.store.rows import AT, FLAG, ROW, DamagedRow, Row, all_rows, each_row, first_row
+from culm.store.schema import IS_COMPLETE, IS_VERIFIED, from_sql, to_sql
 from culm.store.values import Run
-from culm.types import Log
 
 ENTRIES, PAYLOADS = 0, 1  # the kinds of runs; part of the schema
 NONE, SOME, ALL = range(3)  # how much of a span is held
 _BEFORE = "SELECT first, last FROM runs WHERE log = ? AND kind = ? AND first <= ? ORDER BY first DESC LIMIT 1"
-
-
-def held(connection: sqlite3.Connection, log: Log) -> RangeSet:
-    """Which verified entries of a log are held, and which of their payloads are complete."""
-    query = f"SELECT kind, first, last FROM runs WHERE {OF_LOG} ORDER BY kind, first"
-    return _set_of(all_rows(connection.execute(query, log_key(log)), FLAG, AT, AT))
-
-
-def holdings(connection: sqlite3.Connection, since: int) -> list[tuple[Log, RangeSet]]:
-    """``held`` for each log that changed after change number ``since``, by author and log id."""
-    query = (
-        "SELECT author, log_id, kind, first, last FROM logs JOIN runs ON log = logs.id WHERE change > ?"
-        " ORDER BY author, log_id, kind, first"
-    )
-    rows = each_row(connection.execute(query, (since,)), BYTES, LOG_ID, FLAG, AT, AT)
-    return [
-        ((author, from_sql(log_id)), _set_of([row[2:] for row in of_log]))
-        for (author, log_id), of_log in groupby(rows, key=lambda row: row[:2])
-    ]
 
 
 def around(database: Database, log: int | None, kind: int, seq: int) -> Run | None:
@@ -79,7 +59,8 @@ def spread(connection: sqlite3.Connection, log: int | None, kind: int, spans: Se
     return found[::-1]
 
 
-def _set_of(rows: list[Row]) -> RangeSet:
+def set_of(rows: list[Row]) -> RangeSet:
+    """The runs of a log as a set of ranges; a row holds the kind of the run, the first and the last position."""
     if any(first > last for _, first, last in rows):
         raise DamagedRow("a run of entries ends before it begins")
     ranges = [

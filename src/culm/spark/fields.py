@@ -48,7 +48,7 @@ def padded(*parts: bytes | memoryview) -> Bytes:
 
 
 def lipmaa_of(seqs: Numbers) -> Numbers:
-    """``culm.bamboo.lipmaa`` of each of many sequence numbers, none of which may be 0.
+    """``culm.bamboo.lipmaa`` of each of many sequence numbers; none may be 0.
 
     All numbers walk down the scales of the spine together, one scale for each round of the loop. A number that ends a
     copy of the pattern at some scale has found its target there, and takes no part in the rounds that follow.

@@ -3,7 +3,7 @@
 Two tables are compared whole, with one shuffle of both: a group of equal rows that come from one side only is a
 difference. That reads everything, even if a single entry differs.
 
-Record indexes (``culm.spark.fingerprint``) know the sums of the ids in a range. Where two sums are equal, nothing of
+Record indexes (``culm.spark.fingerprint``) know the sums of the ids in a range. Where two sums are equal, none of
 the range is read, so a comparison reads little more than what differs. It gives ids, not entries. The tables, if they
 are at hand, are then read once to tell which entries the ids stand for.
 """
@@ -40,7 +40,7 @@ _BATCH = 10_000  # differences in one Arrow batch: some hundred kilobytes
 
 
 class Found(NamedTuple):
-    """A record that one side only has. ``side`` is ``a`` or ``b``, the side that has it.
+    """A record that only one side has. ``side`` is ``a`` or ``b``, the side that has it.
 
     ``seqnum`` is None if a session with a peer told the id only.
     """

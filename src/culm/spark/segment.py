@@ -18,8 +18,8 @@ reaches 4 and 7, and 11 is the piece that reaches nothing. An entry has a path t
 or reaches an external that is held and has such a path itself. ``culm.spark.merge`` finds that out.
 
 *Signatures.* ``STRICT`` checks every signature. ``HEADS`` saves most of that work: a link is the hash of all bytes of
-the entry it leads to, so whoever signed an entry also vouched for the entries it links to. It is enough to check the
-*heads*, the entries that no authentic entry of the segment links to, going down from the last entry. In a block
+the entry it leads to, so an author who signed an entry also vouched for the entries it links to. It is enough to check
+the *heads*, the entries that no authentic entry of the segment links to, going down from the last entry. In a block
 without gaps that is one signature. The price: an author can link to an entry that they never signed properly, and
 ``HEADS`` takes that entry for verified, because nobody looks at its signature. Nobody but the author can do that.
 """

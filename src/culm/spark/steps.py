@@ -88,7 +88,7 @@ COUNTS = Columns(
     invalid="BIGINT",
     payload_mismatches="BIGINT",
 )
-"""How many entries of a segment there are, and of which verdict."""
+"""How many entries a segment has, by verdict."""
 
 # Packs of one block wait until they have this many bytes; then copies of entries among them are merged. This bounds a
 # worker's memory when one block comes in very many copies. A smaller value would sort the same entries more often.

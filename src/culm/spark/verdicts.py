@@ -60,7 +60,7 @@ class JudgedSegment:
         return codes
 
     def changed(self, before: Bytes) -> Flags:
-        """The entries of which ``before`` says something else, and all that are not verified (see above)."""
+        """The entries whose verdict in ``before`` is another one, and all that are not verified (see above)."""
         changed: Flags = (before != self.said) | (self.verdict != 0)
         return changed
 

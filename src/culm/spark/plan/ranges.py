@@ -46,7 +46,7 @@ class Held(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """A run that is wanted. ``is_open``: it comes from an open range, of which only what somebody holds is wanted."""
+    """A run that is wanted. ``is_open``: it comes from an open range, so only what somebody holds is wanted."""
 
     first: int
     last: int

@@ -1,8 +1,8 @@
 """The planner's rows: the columns that pass between its steps, and what the workers do with them.
 
 ``check`` reads the inputs; rows that cannot be read become rejects. Then all rows of a *bucket* of logs come to one
-task, sorted by log. They are passed over twice: ``count`` finds how many bytes of which classes there are, and after
-the driver has shared these out, ``split`` finds who fetches what. Both passes sweep the logs anew, so that nothing of
+task, sorted by log. They are passed over twice: ``count`` finds how many bytes each class has, and after
+the driver has shared these out, ``split`` finds who fetches what. Both passes sweep the logs anew, so that none of
 the first one has to be kept but its counts.
 """
 
@@ -36,8 +36,8 @@ _KINDS = (SIZES, HAVE, WANT)  # by their numbers in the column ``kind``
 MOST_BYTES = 10**15  # Mean bytes of an item of a log. With 2^64 entries a log's bytes still fit into a DECIMAL(38,0).
 AUTHOR_BYTES = 32
 
-# Rows as they are given. Columns whose type can differ have two forms, one of which is null. Numbers come as text,
-# because no type of Spark holds all of them.
+# Rows as they are given. Columns whose type can differ have two forms, and one of the two is null. Numbers come as
+# text, because no type of Spark holds all of them.
 GIVEN = Columns(
     given="STRING",
     peer="STRING",
@@ -232,7 +232,7 @@ class _Log(NamedTuple):
     unserved: list[Unserved]
 
     def size(self, content: int) -> int:
-        """Bytes of an entry of which only ``content`` is moved: its metadata, its payload, or both."""
+        """Bytes of an entry if only ``content`` is moved: its metadata, its payload, or both."""
         metadata, payload = self.sizes
         return (metadata if content & METADATA else 0) + (payload if content & PAYLOAD else 0)
 

@@ -10,9 +10,9 @@ The line is cut beforehand into *buckets* of logs, by their hash. Counting has t
 bucket, so it is known where in the line a bucket begins, and buckets can be worked on in parallel. The result does not
 depend on who works on which.
 
-With ``rounds=1`` all copies of an item come from those who have it at the beginning. With two rounds only one copy has
-to: it goes to one of those who want it. That peer, the *relay*, passes it on to the others in the second round; or a
-holder gives the others theirs at once. An item with holders H, wanters W and b bytes is then two items of work:
+With ``rounds=1`` all copies of an item come from peers that have it at the beginning. With two rounds only one copy has
+to: it goes to one of the peers that want it. That peer, the *relay*, passes it on to the others in the second round; or
+a holder gives the others theirs at once. An item with holders H, wanters W and b bytes is then two items of work:
 
 - the first copy: b bytes, which somebody in H has to give;
 - the others: (|W| - 1) b bytes, which anybody in H or W can give (one in W as the relay).
@@ -144,7 +144,7 @@ class Splitter:
         return sorted(kept.items())
 
     def _work(self, demand: Demand, size: int) -> Iterator[tuple[Key, int]]:
-        """The classes of a demand, each with the bytes that one entry adds to it."""
+        """The classes of a demand, each with the bytes that an entry adds to it."""
         if self._rounds == 1:
             yield self._keys.of(_FIRST, demand.holders), size * len(demand.wanters)
             return

@@ -166,7 +166,7 @@ class CopiesNumbers(NamedTuple):
 
 
 class CompletenessNumbers(NamedTuple):
-    """Logs of which ``percent`` to just below ``percent`` + 10 of the numbers are held and verified.
+    """Logs with ``percent`` to just below ``percent`` + 10 of their numbers held and verified.
 
     100 means all; None means that the logs have no number at all, only entries with bad signatures.
     """

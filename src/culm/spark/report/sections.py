@@ -1,6 +1,6 @@
 """The sections of a report's page, in their order: tables, charts and the sentences that explain them.
 
-Readers of the page know nothing of this code, and perhaps little of Bamboo. So each section says what its words mean,
+Readers of the page do not know this code, and perhaps little of Bamboo. So each section says what its words mean,
 and what follows from its numbers.
 """
 

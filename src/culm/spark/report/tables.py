@@ -102,7 +102,7 @@ def _contiguous(runs: DataFrame, entries: int) -> DataFrame:
 def logs(verdicts: DataFrame, runs: DataFrame, forks: DataFrame | None, entries: int) -> DataFrame:
     """The table of logs (``LOGS``). ``forks``: the table of proofs, or None; ``entries``: how many verdicts there are.
 
-    Several tables know something of a log. They are put below each other and summed by log, so that one shuffle is
+    Several tables know something of a log. They are put below each other and summed by log, so that a single shuffle is
     enough where joins would need one each.
     """
     from pyspark.sql import functions

@@ -55,7 +55,7 @@ are not held, or could no longer be read where they were. ``bytes`` is the size 
 """
 
 READ = Columns(**PACKS.types, payload_hash="BINARY")
-"""A pack or a reject, as ``PACKS``, or a place of a payload, as ``PLACES``: one table, so that one pass makes both."""
+"""A pack or a reject, as ``PACKS``, or a payload's place, as ``PLACES``: one table, so that one reading makes both."""
 
 _BUNDLED = Columns(
     requester="STRING",

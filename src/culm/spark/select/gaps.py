@@ -31,7 +31,7 @@ WANTING = Columns(
     newest="BIGINT",
     bits="BINARY",
 )
-"""A piece with ``newest`` and ``bits`` of its block, as in ``BLOCKS``; both null if nothing of the block is held."""
+"""A piece with ``newest`` and ``bits`` of its block, as in ``BLOCKS``; both null if no entry of the block is held."""
 
 GAPS = Columns(requester="STRING", author="BINARY", log="BIGINT", reason="TINYINT", first="BIGINT", last="BIGINT")
 

@@ -1,9 +1,9 @@
 """Pages: a directory of the blocks that a log has.
 
-A range is cut to the blocks that exist, so whoever cuts it needs to know them. The directory of a log with 2^64 numbers
-would be too large to send along with each request for the log. So it is divided into pages, of 2^10 neighbouring
-blocks each. A page holds its blocks as runs, which is a few bytes for a log without gaps. The first page, with more
-than four million numbers, is all there is of most logs; it comes with every request.
+A range is cut to the blocks that exist, so the code that cuts it needs to know them. The directory of a log with 2^64
+numbers would be too large to send along with each request for the log. So it is divided into pages, of 2^10
+neighbouring blocks each. A page holds its blocks as runs, which is a few bytes for a log without gaps. The first page,
+with more than four million numbers, is all there is of most logs; it comes with every request.
 """
 
 from __future__ import annotations

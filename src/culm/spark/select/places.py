@@ -48,7 +48,7 @@ PIECES = Columns(
 PIECE: what is wanted of ``block``. Either the span ``first`` to ``last``, with ``wants``; or ``numbers``, a u16 for
 each number, with its offset in the block and, ``OFFSET_BITS`` higher, what is wanted of it.
 FAR: a span that has not been cut yet. ``block`` is the page it lies in, null if it covers several pages.
-GAP: a span of which nothing is held. ``wants`` is the reason, ``NOT_HELD`` or ``BEYOND``.
+GAP: a span without any entry that is held. ``wants`` is the reason, ``NOT_HELD`` or ``BEYOND``.
 """
 
 _ROWS = 50_000  # Rows in one batch, some megabytes: a span over a whole log can make a row for each of its blocks.

@@ -1,4 +1,4 @@
-"""Reading requests: rows that say who wants which ranges of which log become rows of one range each, and rejects.
+"""Reading requests: rows that say who wants which ranges of a log become rows of one range each, and rejects.
 
 The parameters of a range become columns, so that the next steps can work on thousands of ranges at once with numpy.
 """
@@ -32,7 +32,7 @@ METADATA, PAYLOAD, CERTIFICATE = 1, 2, 4
 SPARSE, OPEN = 8, 16
 """Further bits of a range's ``kind``."""
 
-# A request as it was given. Columns whose type can differ have two forms, one of which is null: bytes, and text.
+# A request as it was given. Columns whose type can differ have two forms, bytes and text, and one of the two is null.
 # ``range`` is the encoding of one range, ``ranges`` that of a set; the bytes themselves do not tell which.
 GIVEN = Columns(
     requester="STRING",

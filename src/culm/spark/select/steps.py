@@ -41,7 +41,7 @@ _LEAST = "CAST('-9223372036854775808' AS BIGINT)"  # XOR with it makes an unsign
 _PAGES = PAGES.ddl + ", next BIGINT"
 _BLOCK_KEY = ["author", "log", "block"]
 
-# Pairs of a piece and an entry that one task lays out for a block. If thousands of requesters want the same block, its
+# Pairs of a piece and an entry that a single task lays out for a block. If thousands of requesters want one block, its
 # pieces denote more pairs than this; the requesters are then shared out to several tasks, which each get the block's
 # entries. A smaller value copies entries to more tasks; with a larger one a popular block keeps one task busy for long.
 _SHARE_PAIRS = 2_000_000

@@ -1,9 +1,9 @@
 """What a session costs in a scenario, measured on the real protocol objects.
 
 A formula for each protocol would have to be kept right whenever a protocol changes, and nobody would notice if it were
-wrong. So real sessions are held. For each protocol two endpoints have the same few logs, some of which have new entries
-on one side. They talk in memory, with the messages that a node sends (``culm.spark.simulate.talk``), until both are
-silent, and every byte is counted.
+wrong. So real sessions are held. For each protocol two endpoints have the same few logs, and some of these have new
+entries on one side. They talk in memory, with the messages that a node sends (``culm.spark.simulate.talk``), until both
+are silent, and every byte is counted.
 
 Sessions as large as a scenario's would take too long, so the cost is taken for linear. Sessions of two and of three
 logs differ by the cost of a log; sessions in which one and two logs have grown, by the cost of a log with news; and so
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from culm.spark.simulate.model import Scenario
 
-# Entries that the two sides of a measured negentropy session have in common, and entries that one side lacks. Larger
-# sets would take the driver seconds for each kind of session. Beyond these numbers the cost counts as constant.
+# Entries that the two sides of a measured negentropy session have in common, and entries that a single side lacks.
+# Larger sets would take the driver seconds for each kind of session. Beyond these numbers the cost counts as constant.
 MOST_COMPARED = 200_000
 MOST_DIFFERING = 50_000
 
@@ -64,7 +64,7 @@ _TALKS: dict[str, Callable[[Logs, Logs], Talk]] = {
 class Costs(NamedTuple):
     """The cost of a session. Position n of a tuple is for sessions that bring n logs up to date.
 
-    ``bytes`` are both ways, everything included. A message is all that one side says before the other answers.
+    ``bytes`` are both ways, everything included. A message is all that a side says before the other answers.
     ``log_bytes`` is the size of the new entries of one log with their payloads, as they are stored.
     """
 

@@ -45,7 +45,7 @@ CONVERGENCE = (
 ``rounds``: how many were run. ``rounds_half``, ``rounds_99``, ``rounds_all``, ``seconds_99``, ``seconds_all``: when
 half, 99 % and all of the nodes knew everything; null if that never happened. ``share``: the share of nodes that knew
 everything at the end. ``bytes_bound``: the bytes of the new entries and payloads, once for each node that learned of
-them; no protocol needs fewer. ``busiest_bytes``: the most that one node sent and received in one round. The others are
+them; no protocol needs fewer. ``busiest_bytes``: the most that a node sent and received in one round. The others are
 sums over the rounds.
 """
 

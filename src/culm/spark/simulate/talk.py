@@ -32,7 +32,7 @@ _WINDOW = 1 << 18  # bytes of answers written at once; it does not change how ma
 
 
 class Talk(NamedTuple):
-    """The size of a session: bytes both ways, and messages. A message is all that one side says before an answer."""
+    """The size of a session: bytes both ways, and messages. A message is all that a side says before an answer."""
 
     bytes: int
     messages: int

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NoLog:
-    """A log of which nothing is held."""
+    """A log without any entry that is held."""
 
     is_forked = False
 

@@ -106,7 +106,7 @@ class _Peer:
     """A connection to a peer, for one question. ``NetworkError`` if the peer cannot be reached."""
 
     def __init__(self, address: tuple[str, int], wait: float) -> None:
-        self._wait = wait  # seconds; a peer that announced nothing of a log by then has nothing new of it
+        self._wait = wait  # seconds; a peer that did not announce a log by then has nothing new in it
         self._name = f"{address[0]}:{address[1]}"
         self._connection = Connection(Nothing())
         try:
@@ -181,7 +181,7 @@ class _Peer:
                 )
 
     def _fetched(self, entries: _Arriving, log: Log, high: int) -> Iterator[Found]:
-        """The entries that one request brings: all of them, or those up to a payload that does not come."""
+        """The entries that a request brings: all of them, or those up to a payload that does not come."""
         while not self._connection.ours.credit:
             if self._events(_ANSWER_SECONDS) is None:
                 raise NetworkError(f"{self._name} took too long to allow another request")

@@ -55,7 +55,7 @@ are not held, or could no longer be read where they were. ``bytes`` is the size 
 """
 
 READ = Columns(**PACKS.types, payload_hash="BINARY")
-"""A pack or a reject, as ``PACKS``, or a payload's place, as ``PLACES``: one table, so that one reading makes both."""
+"""A pack or a reject, as ``PACKS``, or a payload's place, as ``PLACES``: one table, made in a single pass."""
 
 _BUNDLED = Columns(
     requester="STRING",

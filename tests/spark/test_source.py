@@ -207,7 +207,7 @@ def serving(path: Path) -> Iterator[tuple[str, Callable[[Callable[[SQLiteStore],
     assert ready.wait(PATIENCE)
 
     def do(work: Callable[[SQLiteStore], object]) -> object:
-        worker = found["node"]._worker
+        worker = found["node"].worker
         return asyncio.run_coroutine_threadsafe(worker.run(work, worker.store), found["loop"]).result(20)
 
     try:

@@ -255,6 +255,19 @@ def test_identities_that_others_can_read_are_refused(culm: Culm) -> None:
     assert "chmod 600" in result.err
 
 
+@pytest.mark.parametrize("mode", [0o755, 0o710, 0o707])
+def test_a_folder_of_identities_that_others_can_enter_is_refused(culm: Culm, mode: int) -> None:
+    """No identity of such a folder signs anything until its mode is 700; what needs no secret still works."""
+    folder = culm.home / "identities"
+    folder.chmod(mode)
+    result = culm("append", 1, "--text", "x")
+    assert (result.code, one_line(result.err)) == (2, True)
+    assert f"chmod 700 {folder}" in result.err
+    assert culm("identity", "list").code == 0
+    folder.chmod(0o700)
+    assert culm("append", 1, "--text", "x").code == 0
+
+
 def test_what_is_shared_and_with_whom(culm: Culm) -> None:
     """Lists and unshared logs are kept by clump, shown, and taken back."""
     key = encode_base62(Identity(bytes(32)).public).decode()

@@ -130,6 +130,9 @@ class Home:
             names = self.identity_names()
             name = DEFAULT_IDENTITY if DEFAULT_IDENTITY in names or len(names) != 1 else names[0]
         text = self._identity_text(name)
+        folder = self.identity_path(name).parent
+        if folder.stat().st_mode & 0o077:
+            raise ConfigError(f"other users can enter {folder}; protect it: chmod 700 {folder}")
         if passphrase is None or not is_sealed(text):
             return load_identity(text)
         return load_identity(text, passphrase(f"Passphrase of identity {name}: "))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import subprocess
+import sys
 import tarfile
 import threading
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -207,3 +212,92 @@ def test_a_backup_of_a_running_node(full: Culm) -> None:
     with SQLiteStore(full.home.parent / "copy.db") as store:
         assert store.verify().problems == []
     assert copied.entries >= 31
+
+
+# -- backups that somebody else made ----------------------------------------------------------------------------------
+
+
+def pack(target: Path, *members: tuple[str, bytes] | tarfile.TarInfo) -> Path:
+    """An archive of files, and of other things."""
+    with tarfile.open(target, "w:gz") as archive:
+        for member in members:
+            if isinstance(member, tarfile.TarInfo):
+                archive.addfile(member)
+            else:
+                info = tarfile.TarInfo(member[0])
+                info.size = len(member[1])
+                archive.addfile(info, io.BytesIO(member[1]))
+    return target
+
+
+def refused(full: Culm, source: object) -> str:
+    """The one line with which a restore refuses a backup; nothing is left behind."""
+    result = full.at("again")("restore", source)
+    assert (result.code, result.err.count("\n")) in ((1, 1), (2, 1)), result
+    assert not (full.home.parent / "again").exists()
+    return result.err
+
+
+def test_a_link_in_an_archive(full: Culm, tmp_path: Path) -> None:
+    """A link that stands in the archive where a file belongs is no file, wherever it leads."""
+    files = {"store.db": {"size": 1, "blake2b": "0" * 64}}
+    link = tarfile.TarInfo("store.db")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    manifest = json.dumps({"culm-backup": 1, "files": files}).encode()
+    assert "store.db is missing" in refused(full, pack(tmp_path / "links.tgz", ("backup.json", manifest), link))
+    link.name = "backup.json"
+    assert "not a backup" in refused(full, pack(tmp_path / "link.tgz", link))
+
+
+def test_links_in_a_folder(full: Culm, tmp_path: Path) -> None:
+    """A folder with links in it is refused, because they could lead to files of somebody else."""
+    kept = tmp_path / "kept"
+    assert full("backup", kept).code == 0
+    (kept / "culm.toml").rename(tmp_path / "elsewhere")
+    (kept / "culm.toml").symlink_to(tmp_path / "elsewhere")
+    assert "culm.toml is a link" in refused(full, kept)
+
+
+@pytest.mark.parametrize("kind", ["objects", "texts", "lists", "long"])
+def test_a_small_archive_with_a_huge_manifest(full: Culm, tmp_path: Path, kind: str) -> None:
+    """A few kilobytes that become a manifest of 45 MB are refused without making objects of it."""
+    kinds = {"objects": b'"a%07d":{},', "texts": b'"a%07d":"b",', "lists": b"[[]],      %d", "long": b" " * 14 + b"%d"}
+    one = kinds[kind]
+    items = b"".join(one % number for number in range(45_000_000 // len(one % 1_000_000)))
+    manifest = b'{"culm-backup": 1, "files": {' + items + b'"z": {}}}'
+    source = pack(tmp_path / "huge.tgz", ("backup.json", manifest * (2 if kind == "long" else 1)))
+    del items, manifest
+    tracemalloc.start()
+    try:
+        assert "backup.json is damaged" in refused(full, source)
+        assert tracemalloc.get_traced_memory()[1] < 250_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_pipes_that_nobody_writes_to(full: Culm, tmp_path: Path) -> None:
+    """A named pipe in place of a backup, a file in it, an import or a configuration is refused, not waited for."""
+    os.mkfifo(tmp_path / "pipe")
+    assert "named pipe" in refused(full, tmp_path / "pipe")
+    assert full("backup", tmp_path / "kept").code == 0
+    (tmp_path / "kept" / "store.db").unlink()
+    os.mkfifo(tmp_path / "kept" / "store.db")
+    assert "store.db is missing" in refused(full, tmp_path / "kept")
+    for command in (["import", tmp_path / "pipe"], ["--config", tmp_path / "pipe", "serve"]):
+        result = full(*command)
+        assert (result.code, result.err.count("\n")) == (2, 1), result
+        assert "named pipe" in result.err
+
+
+def test_backups_through_pipes(full: Culm, tmp_path: Path) -> None:
+    """``backup -`` writes an archive to stdout and ``restore -`` reads one from stdin; no file is named ``-``."""
+    culm = [sys.executable, "-m", "culm.cli", "--home"]
+    made = subprocess.run([*culm, full.home, "backup", "-"], capture_output=True, check=True, cwd=tmp_path)
+    assert b"backed up" in made.stderr
+    again = tmp_path / "again"
+    restored = subprocess.run([*culm, again, "restore", "-"], input=made.stdout, capture_output=True, check=True)
+    assert b"verified all of it" in restored.stdout
+    export = [*culm, again, "identity", "export", "default", "-o", "-"]
+    secret = subprocess.run(export, capture_output=True, check=True, cwd=tmp_path)
+    assert secret.stdout.startswith(b"{")
+    assert not (tmp_path / "-").exists()

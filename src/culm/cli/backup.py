@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import re
+import sys
 import tarfile
 import zlib
 from collections.abc import Generator, Iterator
@@ -27,12 +28,13 @@ from hashlib import blake2b, file_digest
 from io import BytesIO
 from pathlib import Path
 from shutil import copyfileobj
-from typing import IO, BinaryIO
+from tempfile import TemporaryDirectory
+from typing import IO, BinaryIO, Literal
 
 import culm
 from culm.bamboo.decimal import size_text
 from culm.cli.command import Commands
-from culm.cli.output import counted, note, print_json
+from culm.cli.output import counted, note, open_input, print_json
 from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, StoreDamaged
 from culm.node.home import Home
@@ -43,7 +45,11 @@ from culm.store.copying import StoreCopy, copy_store
 _VERSION = 1  # of the format; another number means that this program would misread the files
 _MANIFEST = "backup.json"
 # Bytes, for about a million payload files; the limit keeps a forged one out of memory.
-_MAX_MANIFEST = 256 * 1024 * 1024
+# Bytes of a manifest: half a million large payloads. Each takes a line of more than ``_LEAST_LINE`` bytes. A manifest
+# with more objects or texts than that allows is none, and reading it would take many times its size in memory.
+_MAX_MANIFEST = 64 * 1024 * 1024
+_LEAST_LINE = 100
+_MOST_QUOTES = 8  # in a line: a name, two keys, a checksum
 _PIECE = 1024 * 1024  # bytes copied at once
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _Expected = tuple[int, str]  # size and hash of a file
@@ -58,10 +64,12 @@ def register(commands: Commands) -> None:
     backup.add_argument(
         "target",
         metavar="FILE|DIR",
-        help="a name that ends with .tar, .tar.gz or .tgz makes an archive, any other name a folder",
+        help="a name that ends with .tar, .tar.gz or .tgz is an archive, any other name a folder; - writes a .tar to stdout",
     )
     restore = commands.add("restore", _restore, "make a new home from a backup")
-    restore.add_argument("source", metavar="FILE|DIR", help="the archive or folder that culm backup made")
+    restore.add_argument(
+        "source", metavar="FILE|DIR", help="the archive or folder that culm backup made; - is an archive from stdin"
+    )
 
 
 # -- making one ------------------------------------------------------------------------------------------------------
@@ -71,10 +79,12 @@ def _backup(arguments: argparse.Namespace) -> int:
     home, target = Home.find(arguments.home), Path(arguments.target)
     if not home.store_path.exists():
         raise ConfigError(f"{home.path} is not a Culm home yet; make one with: culm init")
-    if os.path.lexists(target):
+    if arguments.target != "-" and os.path.lexists(target):
         raise ConfigError(f"{target} exists already, and a backup never overwrites anything: choose another name")
     config = home.path / "culm.toml" if arguments.config is None else Path(arguments.config)
-    with _beside(target) as staging, progress_bar("copying") as bar:
+    beside = _beside(target) if arguments.target != "-" else TemporaryDirectory(prefix="culm-")  # with mode 0700
+    with beside as place, progress_bar("copying") as bar:
+        staging = Path(place)
         folder = staging / "copy"
         folder.mkdir(mode=0o700)
         copied = copy_store(home.store_path, folder / "store.db", lambda size: bar.update(0, size))
@@ -85,18 +95,20 @@ def _backup(arguments: argparse.Namespace) -> int:
             if path.exists():
                 _copy_private(path, folder / name)
         _write_manifest(folder, copied)
-        if target.name.endswith(_ARCHIVES):
-            _pack(folder, staging / "packed", compress=not target.name.endswith(".tar"))
-            (staging / "packed").rename(target)
+        if arguments.target == "-":
+            _pack(folder, sys.stdout.buffer, "w|")
+            sys.stdout.buffer.flush()
         else:
-            folder.rename(target)
-        sync(target.parent)
+            _put(folder, staging, target)
     names = home.identity_names()
-    if arguments.json:
+    identities = counted(len(names), "identity")
+    told = f"backed up {counted(copied.entries, 'entry')} ({size_text(copied.size)}) and {identities} to {target}"
+    if arguments.target == "-":
+        note(told)
+    elif arguments.json:
         print_json({"backup": str(target), **asdict(copied), "identities": names})
     else:
-        identities = counted(len(names), "identity")
-        print(f"backed up {counted(copied.entries, 'entry')} ({size_text(copied.size)}) and {identities} to {target}")
+        print(told)
         note("keep the backup where only you can read it: it holds the secret keys of your identities")
     return 0
 
@@ -158,8 +170,19 @@ def _write_manifest(folder: Path, copied: StoreCopy) -> None:
     _sync_folders(folder)
 
 
-def _pack(folder: Path, target: Path, *, compress: bool) -> None:
-    with _private(target) as file, tarfile.open(fileobj=file, mode="w:gz" if compress else "w") as archive:
+def _put(folder: Path, staging: Path, target: Path) -> None:
+    """Make the backup appear at its place, as an archive or a folder."""
+    if target.name.endswith(_ARCHIVES):
+        with _private(staging / "packed") as file:
+            _pack(folder, file, "w" if target.name.endswith(".tar") else "w:gz")
+        (staging / "packed").rename(target)
+    else:
+        folder.rename(target)
+    sync(target.parent)
+
+
+def _pack(folder: Path, file: IO[bytes], mode: Literal["w", "w:gz", "w|"]) -> None:
+    with tarfile.open(fileobj=file, mode=mode) as archive:
         for name in _files(folder):
             archive.add(folder / name, name, recursive=False)
 
@@ -236,18 +259,24 @@ def _contents(source: Path) -> Generator[tuple[str, IO[bytes]]]:
     """The files of a folder or an archive, each with its name: those of a folder with the manifest first."""
     if source.is_dir():
         for name in _files(source):
+            if (source / name).is_symlink() or (source / name).parent.is_symlink():
+                raise StoreDamaged(f"{source}: {name} is a link, and a backup holds files only")
             with (source / name).open("rb") as file:
                 yield name, file
         return
-    with tarfile.open(source) as archive:
+    with open_input(str(source)) as stream, tarfile.open(fileobj=stream, mode="r|*") as archive:
         for member in archive:
             if member.isfile() and (content := archive.extractfile(member)) is not None:
                 yield member.name, content
 
 
 def _read_manifest(source: Path, file: IO[bytes]) -> dict[str, _Expected]:
+    data = file.read(_MAX_MANIFEST + 1)
+    lines = len(data) // _LEAST_LINE + 10  # those before the files among them
+    if len(data) > _MAX_MANIFEST or data.count(b"{") > lines or data.count(b'"') > _MOST_QUOTES * lines or b"[" in data:
+        raise StoreDamaged(f"{source}: {_MANIFEST} is damaged")
     try:
-        document = json.loads(file.read(_MAX_MANIFEST))
+        document = json.loads(data)
         if document["culm-backup"] != _VERSION:
             raise ConfigError(
                 f"{source} is a backup of version {document['culm-backup']!r}; this program reads version {_VERSION}"

@@ -31,7 +31,7 @@ def register(commands: Commands) -> None:
     show.add_argument("name", nargs="?", default=DEFAULT_IDENTITY, help="name of the identity (default: default)")
     export = identity.add("export", _export, "write an identity, its secret included, to a file")
     export.add_argument("name", help="name of the identity")
-    export.add_argument("-o", "--output", metavar="FILE", help="where to write, with mode 0600 (default: stdout)")
+    export.add_argument("-o", "--output", metavar="FILE", help="where to write, with mode 0600; - is stdout (default)")
     export.add_argument("--passphrase", action="store_true", help="encrypt the copy with a passphrase")
     take = identity.add("import", _import, "add an identity from a file")
     take.add_argument("name", help="name of the identity in this home")
@@ -93,7 +93,7 @@ def _export(arguments: argparse.Namespace) -> int:
     identity = Home.find(arguments.home).identity(arguments.name, ask_passphrase)
     passphrase = ask_passphrase("Passphrase for the copy: ", confirm=True) if arguments.passphrase else None
     text = dump_identity(identity, passphrase)
-    if arguments.output is None:
+    if arguments.output in {None, "-"}:
         sys.stdout.write(text)
     else:
         write_private(Path(arguments.output), text)

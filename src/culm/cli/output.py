@@ -110,9 +110,13 @@ def open_input(name: str) -> Iterator[BinaryIO]:
     if name == "-":
         yield sys.stdin.buffer
         return
+    path = Path(name)
+    # Opening a named pipe waits for a writer, perhaps for ever. Those of the shell, <(command), have theirs.
+    if path.is_fifo() and not path.is_relative_to("/dev") and not path.is_relative_to("/proc"):
+        raise ConfigError(f"cannot read {name}: it is a named pipe; give - and read it from stdin: < {name}")
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(Path(name).open("rb"))
+            file = stack.enter_context(path.open("rb"))
             file.peek(1)  # Some files can be opened, but fail at the first byte.
         except OSError as error:
             raise ConfigError(f"cannot read {name}: {error.strerror}") from None

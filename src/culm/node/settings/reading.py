@@ -64,6 +64,8 @@ def defaults() -> Settings:
 
 def load(path: Path, *, must_exist: bool = True) -> Settings:
     """Read a file; without ``must_exist`` a missing one means the defaults. ``ConfigError`` for any fault in it."""
+    if path.is_fifo():  # opening it would wait for a writer, perhaps for ever
+        raise ConfigError(f"cannot read {path}: it is a named pipe, not a file")
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)

@@ -297,7 +297,7 @@ def test_backups_through_pipes(full: Culm, tmp_path: Path) -> None:
     again = tmp_path / "again"
     restored = subprocess.run([*culm, again, "restore", "-"], input=made.stdout, capture_output=True, check=True)
     assert b"verified all of it" in restored.stdout
-    export = [*culm, again, "identity", "export", "default", "-o", "-"]
+    export = [*culm, str(again), "identity", "export", "default", "-o", "-"]
     secret = subprocess.run(export, capture_output=True, check=True, cwd=tmp_path)
     assert secret.stdout.startswith(b"{")
     assert not (tmp_path / "-").exists()

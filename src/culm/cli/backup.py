@@ -64,7 +64,7 @@ def register(commands: Commands) -> None:
     backup.add_argument(
         "target",
         metavar="FILE|DIR",
-        help="a name that ends with .tar, .tar.gz or .tgz is an archive, any other name a folder; - writes a .tar to stdout",
+        help="a name that ends with .tar, .tar.gz or .tgz is an archive, any other a folder; - writes a .tar to stdout",
     )
     restore = commands.add("restore", _restore, "make a new home from a backup")
     restore.add_argument(

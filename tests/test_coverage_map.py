@@ -65,7 +65,7 @@ TESTED_IN = {
     "session/test_connection": "session.events session.handshake session.interests session.limits session.states",
     "simulation/test_network": "testing.simulation.disk testing.simulation.host testing.simulation.loop"
     " testing.simulation.network testing.simulation.pipe testing.simulation.transport",
-    "spark/test_cluster": "testing.cluster cli.spark.verify",
+    "spark/test_cluster": "cli.spark.verify",
     "spark/test_job": "spark.daemon spark.failures spark.findings spark.running spark.summary"
     " spark.verdicts spark.watching",
     "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.planning spark.plan.ranges"
@@ -96,7 +96,6 @@ TESTED_IN = {
     "store/recordindex/test_recordindex": "store.recordindex.compare store.recordindex.manifest"
     " store.recordindex.storage store.recordindex.writer",
     "store/records/test_views": "store.records.index",
-    "intervals/test_storm": "testing.memory",
     "node/sessions/test_arrivals": "node.sessions.storing transfer.source",
 }
 """Test modules with the modules of ``culm`` they test beside the one they are named after."""

@@ -27,7 +27,7 @@ ALLOWED = {
     "negentropy": {"errors", "bamboo"},
     "session": {"types", "errors", "bamboo", "ranges", "wire"},
     "store": {"types", "errors", "bamboo", "ranges", "negentropy", "staging"},
-    "testing": {"bamboo", "errors", "intervals", "spark", "store", "transfer", "types"},
+    "testing": {"bamboo", "errors", "store"},
     "spark": {
         "types",
         "errors",

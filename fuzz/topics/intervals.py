@@ -24,9 +24,9 @@ from culm.intervals import (
 from culm.intervals.codec import pull_message, push_message
 from culm.intervals.messages import Adjust, End, Lazy, ProofEntry
 from culm.testing import build_log
-from culm.testing.memory import MemoryStore
 from fuzz.script import pieces, steps, written
 from fuzz.target import Target
+from tests.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

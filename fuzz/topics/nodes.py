@@ -33,13 +33,13 @@ from culm.session import Connection as SecureConnection
 from culm.session import Interests, Offer
 from culm.session.events import Asked, Ended, Reconcile, Transferred
 from culm.testing import build_log
-from culm.testing.memory import MemoryStore
 from culm.wire.stlv import encode_header
 from fuzz import talking
 from fuzz.script import recorded, records
 from fuzz.talking import MakeSession, Peer
 from fuzz.target import Target
 from fuzz.topics import bushbaby
+from tests.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -26,9 +26,9 @@ from culm.proposals.control import pull_control, push_control
 from culm.proposals.data import Metadata, pull_data, push_data
 from culm.proposals.messages import Grant
 from culm.testing import build_log
-from culm.testing.memory import MemoryStore
 from fuzz.script import steps, written
 from fuzz.target import Target
+from tests.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

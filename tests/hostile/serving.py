@@ -15,8 +15,8 @@ from culm.proposals import Endpoint, Offered, Setup
 from culm.proposals.messages import Proposal
 from culm.proposals.states import Said
 from culm.testing.builders import LogBuilder
-from culm.testing.memory import MemoryStore
 from tests.hostile.wires import Cut, Wire
+from tests.memory import MemoryStore
 
 if TYPE_CHECKING:
     from culm.bamboo import Entry

@@ -14,7 +14,7 @@ from culm.intervals import (
     Request,
     RequestEnded,
 )
-from culm.testing.memory import MemoryStore
+from tests.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -33,8 +33,8 @@ from culm.intervals import (
 from culm.intervals.codec import push_message
 from culm.intervals.proofs import doubtful, partial_proof
 from culm.testing.builders import LogBuilder, build_log
-from culm.testing.memory import MemoryStore
 from tests.intervals.pair import Pair, Side
+from tests.memory import MemoryStore
 
 EVERYTHING = Regular(At(1, 0), FromGreatest(0))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from culm.bamboo import Identity
 from culm.testing.builders import LogBuilder
-from culm.testing.memory import MemoryStore
+from tests.memory import MemoryStore
 
 IDENTITY = Identity(bytes(range(32)))
 KEY = IDENTITY.public

@@ -20,7 +20,7 @@ from culm.proposals import (
     can_rebuild,
 )
 from culm.proposals.messages import NOTHING
-from culm.testing.memory import MemoryStore
+from tests.memory import MemoryStore
 
 if TYPE_CHECKING:
     import random

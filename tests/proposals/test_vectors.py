@@ -46,7 +46,7 @@ from culm.proposals.data import (
 )
 from culm.proposals.messages import Grant
 from culm.proposals.sequence import Sequence, is_self_contained
-from culm.testing.memory import MemoryStore
+from tests.memory import MemoryStore
 from tests.proposals.examples import H1, H3, KEY, LOG, OTHER_1, OTHER_2, store_of
 
 FILE = Path(__file__).parents[1] / "vectors" / "proposals" / "examples.json"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
+from bench.sparkcluster import Cluster, descendants, free_port, listens, spark_environment, spark_home, wait_for
 from culm.testing import build_log
-from culm.testing.cluster import Cluster, descendants, free_port, listens, spark_environment, spark_home, wait_for
 from tests.spark.random_logs import RandomLogs
 
 if TYPE_CHECKING:

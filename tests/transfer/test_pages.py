@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from culm.testing import build_log
-from culm.testing.memory import MemoryStore
 from culm.transfer import Kept, Pages, kept_at
+from tests.memory import MemoryStore
 
 LOG = build_log(9, payload_size=3)
 NAME = LOG.entries[0].log

@@ -14,9 +14,9 @@ from culm.bushbaby.outbox import MESSAGES_A_WRITE, TICK_SECONDS
 from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.intervals.codec import push_message
 from culm.intervals.messages import Cancel
-from culm.testing.memory import MemoryStore
 from culm.wire.bymux import packet
 from culm.wire.connection import ProtocolConnection
+from tests.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A store in dictionaries, for tests of connections: the simplest ``culm.transfer.Source`` that there can be."""
+"""A store in dictionaries: the simplest ``culm.transfer.Source`` that there can be, for tests and fuzzers."""
 
 from culm.bamboo import Entry, ForkProof
 from culm.intervals.exchanged import Items

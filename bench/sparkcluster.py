@@ -98,9 +98,7 @@ class Cluster:
     def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [str(spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
         log = self._stack.enter_context((self._folder / f"{name}.log").open("ab"))
-        process = subprocess.Popen(  # noqa: S603 - Spark's own script
-            command, env=self._environment, stdout=log, stderr=log, start_new_session=True
-        )
+        process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log, start_new_session=True)
         self._stack.callback(_end, process)
         return process
 

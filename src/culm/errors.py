@@ -8,8 +8,6 @@
     ├── InvalidEntry               an entry that cannot be trusted (carries its place)
     │   ├── MalformedEntry         its bytes break the format
     │   ├── BadSignature
-    │   ├── BadBacklink
-    │   ├── BadLipmaalink
     │   ├── PayloadMismatch        payload bytes of another hash
     │   ├── PayloadSizeMismatch    payload of the right hash but another size: the author signed a wrong size
     │   └── AfterEndOfLog
@@ -111,14 +109,6 @@ class TruncatedEntry(MalformedEntry, Truncated):
 
 class BadSignature(InvalidEntry):
     """The signature does not verify under the claimed author."""
-
-
-class BadBacklink(InvalidEntry):
-    """The backlink is not the hash of the entry given as predecessor."""
-
-
-class BadLipmaalink(InvalidEntry):
-    """The lipmaalink is not the hash of the entry given as lipmaa target."""
 
 
 class PayloadMismatch(InvalidEntry):

@@ -102,7 +102,7 @@ def test_layout() -> None:
     entry = make(seq=4, log_id=250, size=300, is_end=True)
     fields = [b"\x01", AUTHOR.public, b"\xf8\xfa", b"\x04", OTHER_LINK, LINK, b"\xf9\x01\x2c", yamf_hash(b"12345")]
 
-    assert b"".join(fields) == entry.signing_bytes
+    assert b"".join(fields) == entry.encoded[:-64]
     assert b"".join(fields) + entry.signature == entry.encoded
     assert AUTHOR.sign(b"".join(fields)) == entry.signature
 

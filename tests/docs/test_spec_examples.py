@@ -56,7 +56,7 @@ def test_the_example_entry() -> None:
 
     assert (author.public, 0, 1, None) == (entry.author, entry.log_id, entry.seq, entry.backlink)
     assert (len(payload), yamf_hash(payload)) == (entry.size, entry.payload_hash)
-    assert author.sign(entry.signing_bytes) == entry.signature
+    assert author.sign(entry.encoded[:-64]) == entry.signature
     assert hashed == entry.hash
 
 

@@ -13,7 +13,6 @@ from culm.bamboo.varu64 import MAX_U64, decode_varu64, encode_varu64
 from culm.bamboo.verification import (
     PayloadHasher,
     are_authentic,
-    check_links,
     check_payload,
     check_payload_digest,
     check_signature,
@@ -35,7 +34,6 @@ __all__ = [
     "are_authentic",
     "audit",
     "certificate_pool",
-    "check_links",
     "check_payload",
     "check_payload_digest",
     "check_signature",

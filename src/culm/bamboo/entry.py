@@ -149,11 +149,6 @@ class Entry:
         return self._hash
 
     @property
-    def signing_bytes(self) -> bytes:
-        """What the author signed: everything before the signature."""
-        return self.encoded[:-SIGNATURE_BYTES]
-
-    @property
     def links(self) -> tuple[tuple[int, bytes], ...]:
         """The sequence numbers this entry links to, each with the hash it expects there; backlink first."""
         if self.backlink is None:

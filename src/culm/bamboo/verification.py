@@ -1,11 +1,12 @@
-"""Checking entries: signatures, links and payloads (docs/specs/bamboo.md, "Verification", "Signatures", "Payloads").
+"""Checking entries: signatures and payloads (docs/specs/bamboo.md, "Verification", "Signatures", "Payloads").
 
 The checks of single entries raise instead of returning False, because a forgotten ``if`` must not let a forged entry
 through. A signature is valid if libsodium accepts it (canonical S, no small-order keys, cofactorless). The rule has to
 be the same on every node; otherwise an entry could be verified for some and forged for others.
 
-Whether an entry is *verified* depends on the other entries of its log that are at hand. ``culm.bamboo.audit`` decides
-that for a log read in ascending order, and ``culm.store`` for entries that arrive in any order.
+Whether an entry is *verified* depends on its links and on the other entries of its log that are at hand.
+``culm.bamboo.audit`` decides that for a log read in ascending order, and ``culm.store`` for entries that arrive in any
+order. A link that does not fit is a fork (``culm.bamboo.forks``).
 """
 
 import os
@@ -18,9 +19,8 @@ from nacl.bindings import crypto_sign_open
 from nacl.exceptions import BadSignatureError
 
 from culm.bamboo.entry import SIGNATURE_BYTES, Entry
-from culm.bamboo.lipmaa import lipmaa
 from culm.bamboo.yamf import YAMF_PREFIX, yamf_hash
-from culm.errors import BadBacklink, BadLipmaalink, BadSignature, PayloadMismatch, PayloadSizeMismatch
+from culm.errors import BadSignature, PayloadMismatch, PayloadSizeMismatch
 
 _CHUNK = 64  # Entries that a thread takes at a time: enough that checking them outweighs handing them over.
 
@@ -69,18 +69,6 @@ def _check_chunk(entries: Sequence[Entry]) -> list[bool]:
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="culm-verify")
-
-
-def check_links(entry: Entry, backlink_target: bytes | None, lipmaa_target: bytes | None) -> None:
-    """Compare an entry's links with the hashes (66 bytes) of the entries they point at, as far as those are known.
-
-    Raises ``BadBacklink`` or ``BadLipmaalink``. If the target is authentic too, the two form a fork proof:
-    see ``culm.bamboo.forks``.
-    """
-    if backlink_target is not None and entry.backlink is not None and entry.backlink != backlink_target:
-        raise BadBacklink(f"the backlink is not the hash of entry {entry.seq - 1}", entry.place)
-    if lipmaa_target is not None and entry.lipmaalink is not None and entry.lipmaalink != lipmaa_target:
-        raise BadLipmaalink(f"the lipmaalink is not the hash of entry {lipmaa(entry.seq)}", entry.place)
 
 
 def check_payload(entry: Entry, payload: bytes | bytearray | memoryview) -> None:

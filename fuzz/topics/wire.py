@@ -161,12 +161,19 @@ _ACTIONS: tuple[Callable[[Multiplexer], object], ...] = (
 )
 
 
+def _received(end: Multiplexer, data: bytes) -> list[Event]:
+    events, failure = end.receive(data)
+    if failure is not None:
+        raise failure
+    return events
+
+
 def bymux(data: bytes) -> None:
     """An end that does what it likes meanwhile takes anything, and says only packets."""
     end = _endpoint()
     for step in steps(data, len(_ACTIONS)):
         if isinstance(step, bytes):
-            end.receive_data(step)
+            _received(end, step)
         else:
             with suppress(LocalProtocolError):
                 _ACTIONS[step](end)
@@ -196,7 +203,7 @@ def _told(data: bytes, size: int) -> tuple[dict[int, bytes], list[Event], bytes]
     others: list[Event] = []
     try:
         for piece in pieces(data, size):
-            for event in end.receive_data(piece):
+            for event in _received(end, piece):
                 if isinstance(event, Received):
                     received[event.stream] = received.get(event.stream, b"") + event.data
                 else:

@@ -121,11 +121,9 @@ class Connection(UntimedConnection[Event]):
         if number == CONTROL_STREAM:
             for message in self._control.feed(data):
                 yield from self._take(messages.decode(message))
-        elif number == DISCOVERY_STREAM:
+        else:  # The multiplexer has refused every stream but the three.
             for message in self._discovery.feed(data):
                 yield from self._take_discovery(*messages.decode_discovery(message))
-        else:
-            raise RemoteProtocolError(f"the peer wrote to stream {number}, which a session does not have")
         self._held[number] = self._held.get(number, 0) + len(data)
         if not self._holds:
             self.hold(holds=False)

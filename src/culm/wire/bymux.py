@@ -15,7 +15,7 @@ other side answers each with its counterpart, and the stream is forgotten when a
 connection as a whole has the same pair, about creating streams. Culm's protocols agree on their streams beforehand, so
 here neither side creates any: a peer that does so breaks the protocol.
 
-``Multiplexer`` is one end. It does no I/O: bytes from the peer go in by ``receive_data``, bytes for it come out of
+``Multiplexer`` is one end. It does no I/O: bytes from the peer go in by ``receive``, bytes for it come out of
 ``data_to_send``. The reader of a stream reports by ``consumed`` how many of the bytes it has processed. Their credit
 goes back in few large packets: when it is at least what the peer has left, so that the peer never runs dry meanwhile.
 """
@@ -39,7 +39,7 @@ _GLOBAL = 0x10
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """The peer wrote ``data`` to a stream: all of one ``receive_data``, joined."""
+    """The peer wrote ``data`` to a stream: all of one ``receive``, joined."""
 
     stream: int
     data: bytes
@@ -132,31 +132,21 @@ class Multiplexer:
         self._packets = bytearray()  # for the peer: all packets but writes, which go out as credit allows
         self._to_answer: list[int | None] = []  # streams that the peer closed or stopped reading
         self._turns: deque[int] = deque()
-        self._failed = False
 
     # -- in ----------------------------------------------------------------------------------------------------
 
-    def receive_data(self, data: Buffer) -> list[Event]:
-        """Take bytes as ``receive`` does, but raise a fault. The events before the fault are dropped then."""
-        events, failure = self.receive(data)
-        if failure is not None:
-            raise failure
-        return events
-
     def receive(self, data: Buffer) -> tuple[list[Event], RemoteProtocolError | None]:
-        """Take bytes from the peer: the events up to a fault, and the fault or None. After a fault all is over.
+        """Take bytes from the peer: the events up to a fault, and the fault or None.
 
-        Neighbouring pieces of one stream are joined.
+        Neighbouring pieces of one stream are joined. After a fault the connection around this takes nothing more.
         """
-        if self._failed:
-            raise LocalProtocolError("the peer broke the protocol earlier, so this connection takes no more data")
         events: list[Event] = []
         pieces: dict[int, list[memoryview]] = {}
         failure: RemoteProtocolError | None = None
         try:
             self._take(memoryview(data), events, pieces)
         except RemoteProtocolError as error:
-            self._failed, failure = True, error
+            failure = error
         _join(pieces, events)
         if failure is None:
             self._answer_ends()

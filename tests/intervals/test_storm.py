@@ -192,8 +192,10 @@ class Storm:
                 held = side.store.variants(ours.request.log, seq)
                 offset = self.rng.randrange(held[0].size + 1) if held else 0
         # A payload is only asked for by its position where its metadata is at hand.
-        target = seq if seq is not None else ours.next_item[0]
-        if offset is None and seq is None and ours.next_item[1] and not side.store.variants(ours.request.log, target):
+        target = seq if seq is not None else ours.next_seq
+        stream, index = ours.stream, ours.index
+        is_next_payload = stream is not None and index < stream.total and stream.item(index).is_payload
+        if offset is None and seq is None and is_next_payload and not side.store.variants(ours.request.log, target):
             seq = target
         if offset is not None and not side.store.variants(ours.request.log, target):
             offset = None

@@ -52,7 +52,6 @@ class Ended:
     reason: Reason | None
     index: int
     next_seq: int
-    next_is_payload: bool = False
     proof: tuple[Entry, ...] = ()
 
 

@@ -200,8 +200,7 @@ class OurSide:
         request_id = ours.request.id
         ours.abandon_part()
         del self.requests[request_id]
-        seq, is_payload = ours.next_item
-        self._outbox.events.append(Ended(request_id, reason, ours.index, seq, is_payload, proof))
+        self._outbox.events.append(Ended(request_id, reason, ours.index, ours.next_seq, proof))
         if ours.succession is not None:
             # Now it is known where the successor begins: make it anew, with what was said of it meanwhile.
             standin, message = ours.succession

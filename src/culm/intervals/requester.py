@@ -45,11 +45,11 @@ class OurRequest(Progress):
     # -- what it is --------------------------------------------------------------------------------------------
 
     @property
-    def next_item(self) -> tuple[int, bool]:
-        """Number of the next item and whether it is a payload; 0 if there is none or the start is not known."""
+    def next_seq(self) -> int:
+        """Number of the next item; 0 if there is none or the start is not known."""
         if self.stream is None or self.index >= self.stream.total:
-            return 0, False
-        return self.stream.item(self.index)
+            return 0
+        return self.stream.item(self.index).seq
 
     @property
     def is_closing(self) -> bool:

@@ -220,7 +220,7 @@ class Follower:
         ours = self._open_request(span.eager)
         if not span.over or span.descending or ours is None:
             return False
-        stuck_at = ours.next_item[0]
+        stuck_at = ours.next_seq
         extent = self._source.lookup(followed.log).payload_extent()
         if extent is None or extent[1] <= stuck_at:  # Nothing came from elsewhere: the usual case, told at no cost.
             return False
@@ -234,7 +234,7 @@ class Follower:
         followed.pools.clear()  # What was asked for in the round before has come, or will not come.
         for span in followed.spans:
             if self._is_split(followed, span):  # End the request, and plan its parts as if nothing had been asked.
-                at = self._connection.ours.requests[span.eager].next_item[0]
+                at = self._connection.ours.requests[span.eager].next_seq
                 followed.exhausted -= {(span.low, span.content), (at, span.content)}
                 self._drop(span.eager)
         followed.spans = [span for span in followed.spans if self._open_request(span.eager)]
@@ -423,7 +423,7 @@ class Follower:
         if span.over or ours is None or span.announced is None or ours.index - ours.begin.at < span.announced:
             return
         span.over = True
-        followed.exhaust(span, ours.next_item[0])
+        followed.exhaust(span, ours.next_seq)
         if not self._live:
             self._drop(span.eager)
         self._check(followed)

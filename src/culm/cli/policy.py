@@ -11,6 +11,7 @@ from culm.cli.command import Commands
 from culm.cli.nodeoptions import add_clump, chosen_clump
 from culm.cli.output import print_result
 from culm.node.home import Home
+from culm.types import Log
 from culm.wire.places import author_text, log_text, parse_author, parse_log
 
 _LISTS = ("allow_peers", "block_peers", "allow_authors", "block_authors")
@@ -40,20 +41,18 @@ def register(commands: Commands) -> None:
 
 
 def _share(verb: str, arguments: argparse.Namespace) -> int:
-    file, clump = Home.find(arguments.home).policy_file, chosen_clump(arguments)
-    policy = file.load(clump)
-    log = frozenset({arguments.log})
-    unshared = policy.unshared - log if verb == "share" else policy.unshared | log
-    file.save(clump, replace(policy, unshared=unshared))
-    return 0
+    return _change_list(arguments, "unshared", arguments.log, remove=verb == "share")
 
 
 def _list(verb: str, arguments: argparse.Namespace) -> int:
+    return _change_list(arguments, f"{verb}_{arguments.kind}s", arguments.key, remove=arguments.remove)
+
+
+def _change_list(arguments: argparse.Namespace, name: str, item: bytes | Log, *, remove: bool) -> int:
     file, clump = Home.find(arguments.home).policy_file, chosen_clump(arguments)
     policy = file.load(clump)
-    name, key = f"{verb}_{arguments.kind}s", {arguments.key}
-    keys = getattr(policy, name)
-    file.save(clump, replace(policy, **{name: keys - key if arguments.remove else keys | key}))
+    items = getattr(policy, name)
+    file.save(clump, replace(policy, **{name: items - {item} if remove else items | {item}}))
     return 0
 
 

@@ -1,11 +1,8 @@
 """``culm spark fingerprint`` and ``culm spark reconcile``: record indexes, and what two tables or indexes differ in."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from culm.bamboo.decimal import size_text
 from culm.cli.command import Commands
@@ -13,10 +10,6 @@ from culm.cli.output import print_result
 from culm.cli.reconcile import ask_peer
 from culm.cli.spark.options import add_place, job_options
 from culm.node.network.urls import PeerUrl
-
-if TYPE_CHECKING:
-    from culm.spark.reconcile import Found
-    from culm.store.recordindex import IndexStorage
 
 _VIEWS = ("entries", "payloads")
 
@@ -48,12 +41,20 @@ def _fingerprint(arguments: argparse.Namespace) -> int:
 
 
 def _reconcile(arguments: argparse.Namespace) -> int:
+    from culm.spark.reconcile import Found  # noqa: PLC0415 - Spark is an extra
     from culm.spark.reconcile_job import run  # noqa: PLC0415
+    from culm.store.recordindex import IndexStorage  # noqa: PLC0415 - numpy takes long to load
+
+    def asked(index: IndexStorage, peer: PeerUrl) -> Iterator[Found]:
+        """The records that an index and the peer lack. The protocol compares ids, so entries' numbers stay unknown."""
+        found = asyncio.run(ask_peer(index, index.view, peer))
+        for side, ids in (("a", found.have), ("b", found.need)):
+            yield from (Found(side, None, identity) for identity in ids)
 
     peer = PeerUrl.parse(arguments.b, schemes=("tcp",)) if "://" in arguments.b else None
     made = run(
         arguments.a,
-        arguments.b if peer is None else lambda index: _asked(index, peer),
+        arguments.b if peer is None else lambda index: asked(index, peer),
         view=arguments.view,
         **job_options(arguments),
     )
@@ -65,12 +66,3 @@ def _reconcile(arguments: argparse.Namespace) -> int:
         lines.append(f"read {size_text(made.bytes_read)} of {size_text(made.bytes)} of indexes")
     print_result(arguments, made.as_dict(), *lines)
     return 0
-
-
-def _asked(index: IndexStorage, peer: PeerUrl) -> Iterator[Found]:
-    """The records that an index and a peer lack. The protocol compares ids, so the entries' numbers stay unknown."""
-    from culm.spark.reconcile import Found  # noqa: PLC0415
-
-    found = asyncio.run(ask_peer(index, index.view, peer))
-    for side, ids in (("a", found.have), ("b", found.need)):
-        yield from (Found(side, None, identity) for identity in ids)

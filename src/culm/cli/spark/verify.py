@@ -7,11 +7,8 @@ Spark is an optional package that takes seconds to import. So these modules impo
 functions: ``culm --help`` works without it, and other commands start fast.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from culm.bamboo.decimal import size_text
 from culm.cli.command import Commands
@@ -19,9 +16,6 @@ from culm.cli.nodeoptions import number
 from culm.cli.output import note, print_json, print_result, print_table
 from culm.cli.spark import plan, reconcile, simulate
 from culm.cli.spark.options import add_place, add_signatures, job_options, print_counts
-
-if TYPE_CHECKING:
-    from culm.spark.forks_job import Forks
 
 _SHOWN = 20  # forks in the table; the output folder has all
 
@@ -80,23 +74,17 @@ def _forks(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(found.as_dict())
     else:
-        _print(found, arguments.output)
+        counts = {"entries": found.entries, "logs": found.logs, "forked logs": found.forks, "rejects": found.rejects}
+        if found.unproved:
+            counts["unproved forks"] = found.unproved
+        print_counts(counts)
+        rows = [(fork.log, fork.position, fork.valid_to, fork.explain()) for fork in found.first[:_SHOWN]]
+        if rows:
+            print()
+            print_table(("log", "forked at", "valid to", "proof"), rows, right=("forked at", "valid to"))
+            if found.forks > len(rows):
+                note(f"... and {found.forks - len(rows):,} more; all are in {arguments.output / 'forks'}")
     return 1 if found.forks or found.rejects else 0
-
-
-def _print(found: Forks, output: Path) -> None:
-    counts = {"entries": found.entries, "logs": found.logs, "forked logs": found.forks, "rejects": found.rejects}
-    if found.unproved:
-        counts["unproved forks"] = found.unproved
-    print_counts(counts)
-    if not found.first:
-        return
-    shown = found.first[:_SHOWN]
-    rows = [(fork.log, fork.position, fork.valid_to, fork.explain()) for fork in shown]
-    print()
-    print_table(("log", "forked at", "valid to", "proof"), rows, right=("forked at", "valid to"))
-    if found.forks > len(shown):
-        note(f"... and {found.forks - len(shown):,} more; all are in {output / 'forks'}")
 
 
 def _report(arguments: argparse.Namespace) -> int:

@@ -228,9 +228,7 @@ class World:
         self.loop.complaints.clear()
         for member in self.members:
             if (node := member.node) is not None:
-                called = len(
-                    node.roster.troubles
-                )  # peers that the node itself calls: they do not wait for others to go
+                called = len(node.roster.troubles)  # The node itself calls these, and they wait for nobody to go.
                 if len(node.sessions) > node.config.limits.max_sessions + called + MOST_GOING:
                     self.fail(f"{member} has {len(node.sessions)} sessions, {called} of them its own at most")
         for connection in self.network.connections.values():

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import groupby, islice
+from itertools import islice
 
 from culm.bamboo import MAX_U64
 from culm.cli.command import Commands
@@ -11,6 +11,7 @@ from culm.cli.nodeoptions import number
 from culm.cli.output import print_json, print_result
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, decode, difference, intersect, merge, read_range, write_range
+from culm.ranges.runs import runs_of
 
 _HELP = "a range as text ('1..500 sparse') or as hex (with 0x in front if it also reads as text)"
 _PICTURE = 400  # Most entries in a picture, a character each: eight lines. Longer logs get only the list.
@@ -117,9 +118,7 @@ def _runs(item: Range, newest: int) -> Iterator[tuple[int, int]]:
         if not item.is_empty and newest >= item.start:
             yield item.start, min(item.last, newest)
         return
-    for _, run in groupby(enumerate(item.numbers(newest)), key=lambda pair: pair[1] - pair[0]):
-        numbers = [seq for _, seq in run]
-        yield numbers[0], numbers[-1]
+    yield from runs_of(item.numbers(newest))
 
 
 def _run_text(runs: list[tuple[int, int]]) -> str:

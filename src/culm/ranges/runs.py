@@ -6,6 +6,7 @@ would cost tens of megabytes.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 Run = tuple[int, int]
 
@@ -67,3 +68,10 @@ class Runs:
             last = max(last, lasts[high - 1])
         firsts[low:high] = [first]
         lasts[low:high] = [last]
+
+
+def runs_of(numbers: Iterable[int]) -> Iterator[Run]:
+    """The runs of consecutive numbers among ascending numbers: first and last of each."""
+    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in run]
+        yield members[0], members[-1]

@@ -5,6 +5,7 @@ from itertools import groupby, islice
 
 from culm.bamboo import ForkProof
 from culm.ranges import RangeSet
+from culm.ranges.runs import runs_of
 from culm.store.database import Database
 from culm.store.records import runs
 from culm.store.rows import (
@@ -170,7 +171,7 @@ class LogQueries:
         condition = f"{OF_LOG} AND {IS_VERIFIED} AND {IS_INCOMPLETE} AND {IS_FORGOTTEN}"
         with self._database.snapshot() as connection:
             rows = connection.execute(f"SELECT DISTINCT seq FROM entries WHERE {condition} ORDER BY seq", log_key(log))
-            return list(islice(runs.runs_of(from_sql(seq) for (seq,) in each_row(rows, SEQ)), limit))
+            return list(islice(runs_of(from_sql(seq) for (seq,) in each_row(rows, SEQ)), limit))
 
     def held(self, author: bytes, log_id: int) -> RangeSet:
         """Which verified entries of a log are held, and with which payloads. Costs its gaps, not its length."""

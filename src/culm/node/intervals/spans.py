@@ -19,8 +19,8 @@ from culm.node.intervals.followed import METADATA, Content, Followed, Span
 from culm.node.intervals.options import FollowOptions
 from culm.node.storage.source import StoreSource
 from culm.ranges import Range, RangeSet
+from culm.ranges.runs import runs_of
 from culm.ranges.text import inclusive_sizes
-from culm.store.records.runs import runs_of
 
 MOST_SPANS = 64
 """Spans of one log that are asked for at once. Each takes two requests, and credit for requests is limited."""

@@ -12,6 +12,7 @@ from itertools import groupby
 
 from culm.bamboo import MAX_U64
 from culm.ranges import Range, RangeSet
+from culm.ranges.runs import runs_of
 from culm.store.database import Database
 from culm.store.rows import AT, FLAG, ROW, DamagedRow, Row, all_rows, each_row, first_row
 from culm.store.schema import IS_COMPLETE, IS_VERIFIED, from_sql, to_sql
@@ -76,13 +77,6 @@ def update(connection: sqlite3.Connection, log: int, kind: int, came: Iterable[i
         _cut(connection, log, kind, first, last)
     for first, last in runs_of(came):
         _join(connection, log, kind, first, last)
-
-
-def runs_of(numbers: Iterable[int]) -> Iterator[Run]:
-    """The runs of consecutive numbers among ascending numbers: first and last of each."""
-    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        members = [number for _, number in run]
-        yield members[0], members[-1]
 
 
 def _before(connection: sqlite3.Connection, log: int | None, kind: int, at: int) -> Run | None:

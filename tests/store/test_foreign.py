@@ -14,7 +14,7 @@ from culm.cli import main
 from culm.errors import StoreDamaged
 from culm.spark.inputs import plan
 from culm.store import SQLiteStore
-from culm.store.schema import VERSION, VERSION_1, VERSION_2, VERSION_3, VERSION_4
+from culm.store.schema import SCRIPTS, VERSION
 from culm.testing import build_log
 
 LOG = build_log(5)
@@ -107,7 +107,7 @@ def test_an_older_store_is_compared_before_it_is_migrated(tmp_path: Path, versio
     """A trigger in a store of an earlier version is refused as well, and the store stays of that version."""
     place = tmp_path / "store.db"
     with closing(sqlite3.connect(place)) as connection:
-        for script in (VERSION_1, VERSION_2, VERSION_3, VERSION_4)[:version]:
+        for script in SCRIPTS[:version]:
             connection.executescript(script)
         connection.execute(f"PRAGMA application_id = {0x43554C4D}")
         connection.execute(f"PRAGMA user_version = {version}")

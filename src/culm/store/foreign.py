@@ -15,9 +15,8 @@ from functools import cache
 
 from culm.errors import StoreDamaged
 from culm.store.database import Database
-from culm.store.schema import VERSION_1, VERSION_2, VERSION_3, VERSION_4
+from culm.store.schema import SCRIPTS
 
-_SCRIPTS = (VERSION_1, VERSION_2, VERSION_3, VERSION_4)
 _OF_SQLITE = {"sqlite_sequence", "sqlite_stat1", "sqlite_stat4"}
 _ADVICE = "somebody has changed the file, so take another copy"
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -41,7 +40,7 @@ def check_definitions(database: Database, version: int) -> None:
 def _expected(version: int) -> _Definitions:
     connection = sqlite3.connect(":memory:")
     try:
-        for script in _SCRIPTS[:version]:
+        for script in SCRIPTS[:version]:
             connection.executescript(script)
         return _definitions(connection)
     finally:

@@ -28,7 +28,6 @@ from culm.errors import StoreDamaged
 from culm.types import Log
 
 APPLICATION_ID = 0x43554C4D  # "CULM", so that `file` and SQLite's own tools can tell a store from other databases
-VERSION = 4
 _OFFSET = 2**63
 
 
@@ -236,6 +235,9 @@ WHEN OLD.state = 2 AND OLD.payload_state = 2 AND NEW.payload_state <> 2 BEGIN
     INSERT OR IGNORE INTO payloads_lost VALUES (NEW.id);
 END;
 """
+
+SCRIPTS = VERSION_1, VERSION_2, VERSION_3, VERSION_4
+VERSION = len(SCRIPTS)
 
 
 def schema_version(connection: sqlite3.Connection) -> int:

@@ -22,7 +22,7 @@ from culm.store.entries import entry_rows
 from culm.store.payloads.pieces import hash_held
 from culm.store.records import index
 from culm.store.rows import BYTES, COUNT, LOG_ID, SEQ, Row, the_row
-from culm.store.schema import OF_LOG, VERSION_1, VERSION_2, VERSION_3, VERSION_4, PayloadState, State, from_sql, log_key
+from culm.store.schema import OF_LOG, SCRIPTS, PayloadState, State, from_sql, log_key
 from culm.store.values import VerifyReport
 from culm.types import Log
 
@@ -133,7 +133,7 @@ def _check_payload(database: Database, entry: Entry, held: int, entry_id: int, r
 
 # -- the kinds of values -----------------------------------------------------------------------------------------
 
-TABLES = re.findall(r"CREATE TABLE (\w+)", VERSION_1 + VERSION_2 + VERSION_3 + VERSION_4)
+TABLES = re.findall(r"CREATE TABLE (\w+)", "".join(SCRIPTS))
 # SQL conditions, as in ``culm.store.rows``.
 _ROW = f"BETWEEN 1 AND {1 << 62}"
 _COUNT = f"BETWEEN 0 AND {1 << 62}"

@@ -19,7 +19,6 @@ class Ledger:
     entries: dict[bytes, Entry] = field(default_factory=dict)
     payloads: dict[bytes, bytes] = field(default_factory=dict)
     forkers: set[bytes] = field(default_factory=set)
-    _forged: set[bytes] = field(default_factory=set)
     _contradictions: dict[tuple[bytes, bytes], int | None] = field(default_factory=dict)
 
     def publish(self, payload: bytes) -> bytes:

@@ -89,7 +89,8 @@ def _examined(home: Home, config: str | None, *, peers: bool) -> Iterator[Findin
     settings: Settings | None = None
     try:
         settings = home.settings(config)
-        yield from _configuration(home, settings)
+        text = f"{counted(len(settings['listen']), 'listener')}, {counted(len(settings.peers), 'peer')}"
+        yield from list(_misconfigured(home, settings)) or [_ok("configuration", text)]
     except ConfigError as error:
         yield _problem("configuration", str(error), "correct this line; culm config --example shows all settings")
     yield from _choices(home)
@@ -239,11 +240,6 @@ def _choices(home: Home) -> Iterator[Finding]:
 
 
 # -- configuration ---------------------------------------------------------------------------------------------------
-
-
-def _configuration(home: Home, settings: Settings) -> Iterator[Finding]:
-    text = f"{counted(len(settings['listen']), 'listener')}, {counted(len(settings.peers), 'peer')}"
-    yield from list(_misconfigured(home, settings)) or [_ok("configuration", text)]
 
 
 def _misconfigured(home: Home, settings: Settings) -> Iterator[Finding]:

@@ -11,12 +11,10 @@ from culm.proposals.events import (
     Dropped,
     Event,
     Freed,
-    Lost,
     Noticed,
     Offered,
     Refused,
     Skipped,
-    Unverifiable,
 )
 from culm.proposals.limits import SMALL, Limits
 from culm.proposals.messages import EVERYTHING, NOTHING, Adjust, Cancel, Code, Eagerness, Proposal, Wish
@@ -39,7 +37,6 @@ __all__ = [
     "Event",
     "Freed",
     "Limits",
-    "Lost",
     "Noticed",
     "Offered",
     "PayloadFailed",
@@ -48,7 +45,6 @@ __all__ = [
     "Refused",
     "Setup",
     "Skipped",
-    "Unverifiable",
     "Wish",
     "can_rebuild",
 ]

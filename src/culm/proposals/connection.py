@@ -9,7 +9,7 @@ Specification: docs/specs/proposals.md, "Session".
 
 from collections.abc import Iterator
 
-from culm.errors import LocalProtocolError, RemoteProtocolError, Truncated
+from culm.errors import RemoteProtocolError, Truncated
 from culm.proposals.endpoint import Endpoint
 from culm.proposals.events import Event
 from culm.proposals.limits import Limits
@@ -17,12 +17,12 @@ from culm.proposals.setup import Setup
 from culm.transfer import Source
 from culm.types import Buffer
 from culm.wire.bymux import INFINITE, Answered, Closed, Multiplexer, Received, Stream, Unread
-from culm.wire.connection import UNLIMITED
+from culm.wire.connection import UNLIMITED, UntimedConnection
 
 CONTROL, DATA = 0, 1
 
 
-class Connection:
+class Connection(UntimedConnection[Event]):
     """One endpoint over one stream of bytes. Its owner proposes and answers by way of ``endpoint``.
 
     ``proactive``: it opened the connection. ``setup``: what it says of itself.
@@ -37,7 +37,6 @@ class Connection:
         self._mux = Multiplexer({CONTROL: Stream(credit=INFINITE, granted=INFINITE), DATA: Stream()})
         self._head: bytearray | None = bytearray()  # of the peer's setup, until it is read
         self._setup_sent = False
-        self._failed = False
         self._data_in = 0  # bytes that came on the data channel
         self._consumed = 0  # those of them that the peer has credit for again
 
@@ -46,10 +45,8 @@ class Connection:
         """Whether both channels are ended, in both directions."""
         return not self._mux.streams
 
-    def receive_data(self, data: Buffer, now: float) -> Iterator[Event]:  # noqa: ARG002 - nothing is timed here
-        """Take bytes from the peer (``culm.wire.connection``); all are read before the first event is given."""
-        if self._failed:
-            raise LocalProtocolError("the peer broke the protocol: the connection is over")
+    def _receive(self, data: Buffer) -> Iterator[Event]:
+        """All bytes are read before the first event is given."""
         events: list[Event] = []
         failure: RemoteProtocolError | None = None
         try:
@@ -58,7 +55,7 @@ class Connection:
             else:
                 self._take_all(data, events)
         except RemoteProtocolError as error:
-            self._failed, failure = True, error
+            failure = error
             events += self.endpoint.take_events()
         yield from events
         if failure is not None:
@@ -108,14 +105,6 @@ class Connection:
             if self._mux.may_ping(stream):
                 self._mux.ping(stream)
                 return
-
-    def next_timer(self) -> float | None:
-        """None: nothing here waits for a time."""
-        return None
-
-    def handle_timer(self, now: float) -> tuple[Event, ...]:  # noqa: ARG002 - nothing is timed here
-        """Nothing is due, ever."""
-        return ()
 
     def close(self) -> None:
         """End both channels, once everything was sent."""

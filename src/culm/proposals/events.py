@@ -40,11 +40,10 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """The peer has ``items`` items that it did not send; ``seq`` is the entry of the last."""
+    """The peer has ``items`` items that it did not send."""
 
     id: int
     items: int
-    seq: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +53,6 @@ class Skipped:
     id: int
     seq: int
     is_available: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Unverifiable:
-    """An entry came that cannot be put together, for want of an entry it links to."""
-
-    id: int
-    seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """What comes of a proposal cannot be followed any more: it was cancelled."""
-
-    id: int
 
 
 Event = (
@@ -82,7 +66,5 @@ Event = (
     | Cancelled
     | Noticed
     | Skipped
-    | Unverifiable
-    | Lost
     | Freed
 )

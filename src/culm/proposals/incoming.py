@@ -19,7 +19,7 @@ from culm.bamboo import MAX_U64, Entry, is_authentic, lipmaa
 from culm.bamboo.lipmaa import has_lipmaalink
 from culm.errors import RemoteProtocolError
 from culm.proposals.data import Metadata, Why
-from culm.proposals.events import Event, Noticed, Skipped, Unverifiable
+from culm.proposals.events import Event, Noticed, Skipped
 from culm.proposals.limits import Limits
 from culm.proposals.messages import Wish
 from culm.proposals.scope import Scope
@@ -139,8 +139,7 @@ class Incoming:
         self._pass(count)
         self._sent = None
         if self.index > first_new:
-            seq = scope.sequence.item(self.index - 1).seq
-            events.append(Noticed(scope.id, self.index - first_new, seq))
+            events.append(Noticed(scope.id, self.index - first_new))
 
     def _check_notice(self, low: int, high: int) -> None:
         """Whether it was ever right to tell of items instead of sending them."""
@@ -207,13 +206,11 @@ class Incoming:
             raise RemoteProtocolError("the peer sent metadata, but only notices were asked for")
         self._check_form(seq, message)
         entry = self._assembled(seq, message, source)
-        index, self._sent = self.index, _Sent(self.index, 0, is_right=entry is not None)
-        if entry is None:
-            events.append(Unverifiable(scope.id, seq))
-        elif greedy and not is_authentic(entry):
-            self.is_wrong, self._sent = True, _Sent(index, 0, is_right=False)
+        if greedy and entry is not None and not is_authentic(entry):
+            self.is_wrong, self._sent = True, _Sent(self.index, 0, is_right=False)
             return
-        else:
+        self._sent = _Sent(self.index, 0, is_right=entry is not None)
+        if entry is not None:  # Otherwise it cannot be put together, for want of an entry that it links to.
             events.append(EntryReceived(scope.id, entry, verified=True))
             self._hashes.add(seq, entry.hash)
             if entry.is_end:

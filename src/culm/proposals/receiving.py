@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from culm.errors import RemoteProtocolError, Truncated
 from culm.proposals import data
 from culm.proposals.bodies import Bodies
-from culm.proposals.events import Lost
 from culm.proposals.exchange import Exchange
 from culm.proposals.limits import Limits
 from culm.proposals.messages import Cancel, Code
@@ -203,7 +202,6 @@ class Receiver:
     def lose(self, exchange: Exchange, code: Code) -> None:
         """What comes of a proposal cannot be followed any more: it is only read until its marker."""
         exchange.incoming.lost = True
-        self._events.append(Lost(exchange.id))
         if not exchange.has(Said.CANCEL_SENT):
             self._register.cancel(exchange, Cancel(exchange.id, code))
 

@@ -91,7 +91,7 @@ class ProtocolConnection(Protocol[EventT_co]):
 
 
 class UntimedConnection(ABC, Generic[EventT]):
-    """The common part of connections that wait for no time and deal with all bytes at once."""
+    """The common part of connections that wait for no time."""
 
     _failed = False
 
@@ -111,7 +111,7 @@ class UntimedConnection(ABC, Generic[EventT]):
 
     @property
     def has_more(self) -> bool:
-        """False: no bytes are left for later."""
+        """False: no bytes are left for later, unless a connection says otherwise."""
         return False
 
     def next_timer(self) -> float | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from culm.bamboo import Entry
-    from culm.store.values import Bytes
+    from culm.types import Buffer
 
 _T = TypeVar("_T")
 _PATIENCE = 120  # seconds: nothing here waits for anybody
@@ -159,7 +159,7 @@ def talk(
     peer: Callable[[], Peer],
     session: MakeSession,
     said: Callable[[Peer], Iterator[bytes]],
-    items: Sequence[tuple[Entry, Bytes | None]],
+    items: Sequence[tuple[Entry, Buffer | None]],
 ) -> None:
     """Run a session over a store that holds these entries; the store has to be right behind it."""
     with fresh.store() as store:

@@ -14,14 +14,13 @@ from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
 from culm.ranges import Range, RangeSet
 from culm.store import ReadableStore, SQLiteStore, State
-from culm.store.values import Bytes
 from culm.testing.builders import LogBuilder
 from culm.testing.simulation.disk import STORE
-from culm.types import Log
+from culm.types import Buffer, Log
 from storm.ledger import log_name
 from storm.member import Member
 
-Item = tuple[Entry, Bytes | None]
+Item = tuple[Entry, Buffer | None]
 
 if TYPE_CHECKING:
     from storm.plan import AuthorPlan, NodePlan, Plan

@@ -26,7 +26,7 @@ ALLOWED = {
     "ranges": {"types", "errors", "bamboo"},
     "negentropy": {"errors", "bamboo"},
     "session": {"types", "errors", "bamboo", "ranges", "wire"},
-    "store": {"types", "errors", "bamboo", "ranges", "negentropy", "staging"},
+    "store": {"types", "errors", "bamboo", "ranges", "transfer", "negentropy", "staging"},
     "testing": {"bamboo", "errors", "store"},
     "spark": {
         "types",

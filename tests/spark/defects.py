@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from culm.errors import Place
-    from culm.store.values import Bytes
+    from culm.types import Buffer
 
 VERIFIED, UNVERIFIED, INVALID = "verified", "unverified", "invalid"
 
@@ -108,7 +108,7 @@ class DataSet:
         self._wrote(one, None)
         self._wrote(other, None)
 
-    def stored(self, items: Iterable[tuple[Entry, Bytes | None]]) -> None:
+    def stored(self, items: Iterable[tuple[Entry, Buffer | None]]) -> None:
         """Add entries to the store among the inputs."""
         items = list(items)
         self.store.add(items)

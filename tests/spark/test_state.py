@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from culm.bamboo import Entry
-    from culm.store.values import Bytes
+    from culm.types import Buffer
 
 Table = dict[bytes, dict[str, Any]]
 
 
-def bundle(path: Path, items: Iterable[tuple[Entry, Bytes | None]]) -> str:
+def bundle(path: Path, items: Iterable[tuple[Entry, Buffer | None]]) -> str:
     """A bundle of some entries and payloads."""
     with path.open("wb") as stream:
         writer = BundleWriter(stream)

@@ -8,8 +8,7 @@ from culm.bamboo.varu64 import MAX_U64
 from culm.errors import ConfigError
 from culm.node.interests.policy import Policy
 from culm.ranges import Range, RangeSet, size_limits
-from culm.store.values import Bytes
-from culm.types import Log
+from culm.types import Buffer, Log
 from culm.wire.places import parse_author, parse_log
 
 AuthorName = bytes | str
@@ -48,7 +47,7 @@ def what_of(name: AuthorName | LogName | None, own: bytes) -> tuple[bytes | None
     return log_of(name, own)
 
 
-def pieces_of(payload: Payload | Iterable[Bytes]) -> Iterable[Bytes]:
+def pieces_of(payload: Payload | Iterable[Buffer]) -> Iterable[Buffer]:
     """The payload as an iterable of bytes; text is encoded as UTF-8."""
     if isinstance(payload, str):
         return [payload.encode()]

@@ -31,8 +31,7 @@ from culm.node.storage.worker import StoreWorker
 from culm.node.sync import SyncSummary
 from culm.ranges import RangeSet
 from culm.store import LogSummary, NewsPage, Position, ReadableStore, SQLiteStore, StoredEntry, ToolStore, VerifyReport
-from culm.store.values import Bytes
-from culm.types import Log
+from culm.types import Buffer, Log
 from culm.wire.places import author_text
 
 _PAGE = 256  # Entries read at once, so that the way to the thread and back is paid only once for many.
@@ -200,7 +199,7 @@ class Node:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    async def append(self, log_id: int, payload: Payload | Iterable[Bytes], *, end: bool = False) -> Entry:
+    async def append(self, log_id: int, payload: Payload | Iterable[Buffer], *, end: bool = False) -> Entry:
         """Publish the next entry of the node's own log, and announce it to peers. It is on disk when this returns.
 
         ``payload``: bytes; text, which becomes UTF-8; or an iterable of bytes of any length, which is read piece by

@@ -23,7 +23,7 @@ from culm.node.proposals.options import ProposalOptions
 from culm.node.settings import Settings
 from culm.node.settings.kinds import FLAG, read_value
 from culm.node.settings.logformat import FORMATTERS
-from culm.node.settings.reading import peer_settings
+from culm.node.settings.reading import peer_settings, read_limits
 from culm.node.settings.schema import NODE, NODE_LIMITS, PROPOSALS, PROTOCOL_LIMITS, Section
 from culm.ranges import RangeSet, read_range, read_size
 from culm.types import Log
@@ -123,7 +123,7 @@ def add_proposals(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 def settings_of(arguments: argparse.Namespace) -> Settings:
     """The configuration, overridden by the command line; ``ConfigError`` for a value that cannot be used."""
     settings = Home.find(arguments.home).settings(arguments.config)
-    given = _limits(getattr(arguments, "limit", []))
+    given: dict[str, Any] = {**read_limits(getattr(arguments, "limit", []))}
     for section in (NODE, PROPOSALS):
         for key in section.keys:
             if (value := getattr(arguments, key.name, None)) is not None:
@@ -139,13 +139,6 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         found = tuple(known.get(url) or peer_settings(settings, url) for url in dict.fromkeys(peers))
         settings = replace(settings, peers=found, peers_origin=ORIGIN)
     return settings
-
-
-def _limits(texts: list[str]) -> dict[str, Any]:
-    config = NodeConfig(b"").with_limits(texts)
-    names = {text.partition("=")[0] for text in texts}
-    parts = (config.limits, config.protocol_limits)
-    return {f"limits.{name}": getattr(part, name) for part in parts for name in names if hasattr(part, name)}
 
 
 def chosen_clump(arguments: argparse.Namespace) -> bytes:

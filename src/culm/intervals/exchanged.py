@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from culm.intervals.stream import Stream
-from culm.ranges.runs import Run, Runs
-from culm.types import Log
+from culm.ranges.runs import Runs
+from culm.types import Log, Run
 
 
 class Items:

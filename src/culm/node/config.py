@@ -6,14 +6,12 @@ and picks what it needs. A change of the operator's choices makes a new record (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from culm.bamboo import MAX_U64
 from culm.bushbaby import Dialect, Limits
 from culm.bushbaby.clump import check_clump
-from culm.errors import ConfigError
 from culm.node.interests.policy import Policy
 from culm.node.network.urls import PeerUrl
 from culm.node.proposals.options import ProposalOptions
@@ -116,28 +114,3 @@ class NodeConfig:
             if peer.url == url:
                 return replace(self, limits=replace(limits, **peer.limits)), peer
         return self, PeerSettings(url, str(url), limits.max_rate, limits.max_send_rate)
-
-    def with_limits(self, settings: Iterable[str]) -> NodeConfig:
-        """The configuration with limits replaced as ``NAME=NUMBER`` texts say; ``ConfigError`` for any other text."""
-        protocol: dict[str, int] = {}
-        own: dict[str, float] = {}
-        protocol_names = {item.name for item in fields(Limits)}
-        own_names = {item.name for item in fields(NodeLimits)}
-        for text in settings:
-            name, _, value = text.partition("=")
-            try:
-                number = float(value)
-            except ValueError:
-                number = -1
-            if not 0 <= number <= MAX_U64 or not (name in protocol_names or name in own_names):
-                known = ", ".join(sorted(protocol_names | own_names))
-                raise ConfigError(f"{text!r} is not a limit; expected NAME=NUMBER with one of {known}")
-            if name in protocol_names:
-                protocol[name] = int(number)
-            else:
-                own[name] = number if name.endswith("seconds") else int(number)
-        return replace(
-            self,
-            protocol_limits=replace(self.protocol_limits, **protocol),
-            limits=replace(self.limits, **own),  # type: ignore[arg-type]
-        )

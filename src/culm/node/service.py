@@ -39,8 +39,7 @@ from culm.node.storage.source import StoreSource
 from culm.node.storage.wal import folding, watch_changes
 from culm.node.storage.worker import StoreWorker
 from culm.store import ReadableStore, ToolStore
-from culm.store.values import Bytes
-from culm.types import Log
+from culm.types import Buffer, Log
 
 _logger = logging.getLogger("culm.node")
 _COLLECTED = 32
@@ -111,7 +110,9 @@ class NodeService:
         finally:
             await self._stop()
 
-    async def append(self, identity: Identity, log_id: int, payload: Iterable[Bytes], *, is_end: bool = False) -> Entry:
+    async def append(
+        self, identity: Identity, log_id: int, payload: Iterable[Buffer], *, is_end: bool = False
+    ) -> Entry:
         """Publish the next entry of the identity's log, and offer it to the peers at once. See ``Store.append``."""
         entry = await self.worker.run(self.worker.store.append, identity, log_id, payload, is_end=is_end)
         self._tell_sessions()

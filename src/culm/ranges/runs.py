@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-Run = tuple[int, int]
+from culm.types import Run
 
 
 class Runs:

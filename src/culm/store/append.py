@@ -17,11 +17,11 @@ from culm.store.logview import LogView
 from culm.store.payloads.pieces import write_stream
 from culm.store.rows import BYTES, next_change, next_entry_id, proof_of, the_row
 from culm.store.schema import PayloadState
-from culm.store.values import Bytes
+from culm.types import Buffer
 
 
 def append(
-    database: Database, identity: Identity, log_id: int, payload: Iterable[Bytes], *, is_end: bool = False
+    database: Database, identity: Identity, log_id: int, payload: Iterable[Buffer], *, is_end: bool = False
 ) -> Entry:
     """Sign and store the next entry of the identity's log ``log_id``.
 

@@ -19,8 +19,8 @@ from culm.store.files import (
 )
 from culm.store.schema import State
 from culm.store.sqlite import ReadableStore, ToolStore
-from culm.store.values import Bytes, ImportReport, StoredEntry
-from culm.types import Log
+from culm.store.values import ImportReport, StoredEntry
+from culm.types import Buffer, Log
 
 _WHOLE_BYTES = 1024 * 1024  # payloads up to this size are held whole, to be stored in one transaction with their entry
 _BATCH_ENTRIES = 1000  # of one transaction: enough that waiting for the disk costs little for each entry
@@ -36,7 +36,7 @@ class Importer:
     def __init__(self, store: ToolStore, progress: Callable[[int, int], None] | None = None) -> None:
         self._store = store
         self._progress = progress
-        self._batch: list[tuple[Entry, Bytes | None]] = []
+        self._batch: list[tuple[Entry, Buffer | None]] = []
         self._batch_bytes = 0
         self._last: Entry | None = None
         self._entries = 0

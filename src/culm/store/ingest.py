@@ -14,8 +14,8 @@ from culm.store.logview import LogView
 from culm.store.payloads.pieces import write_payloads
 from culm.store.rows import COUNT, next_change, next_entry_id, the_row
 from culm.store.schema import IS_WAITING, PayloadState, State
-from culm.store.values import Bytes, ImportReport
-from culm.types import Log
+from culm.store.values import ImportReport
+from culm.types import Buffer, Log
 
 MAX_WAITING_ENTRIES = 100_000  # in all logs: enough for a day of a busy station whose first entry is still to come
 MAX_WAITING_BYTES = 256 * 1024 * 1024  # of those entries with their payloads: a small part of a small disk
@@ -31,9 +31,9 @@ class Ingestion:
         self._change = next_change(connection)
         self._next_id = next_entry_id(connection)
         self._views: dict[Log, LogView] = {}
-        self._payloads: list[tuple[int, Bytes]] = []
+        self._payloads: list[tuple[int, Buffer]] = []
 
-    def take(self, entry: Entry, payload: Bytes | None, *, lied: bool) -> None:
+    def take(self, entry: Entry, payload: Buffer | None, *, lied: bool) -> None:
         """Add one entry with its payload, both checked. ``lied``: the entry claims a wrong size."""
         view = self._views.get(entry.log)
         if view is None:
@@ -60,7 +60,7 @@ class Ingestion:
         self._report.waiting += state is State.WAITING
         self._report.forks += proofs
 
-    def _take_known(self, view: LogView, entry: Entry, payload: Bytes | None, *, lied: bool) -> None:
+    def _take_known(self, view: LogView, entry: Entry, payload: Buffer | None, *, lied: bool) -> None:
         self._report.known += 1
         if payload is None and not lied:
             return

@@ -36,8 +36,8 @@ from culm.store.schema import (
     optional_from_sql,
     to_sql,
 )
-from culm.store.values import LogSummary, Offer, Run
-from culm.types import Log
+from culm.store.values import LogSummary, Offer
+from culm.types import Log, Run
 
 _OPTIONAL = SEQ.or_null()
 SUMMARY_ROW = BYTES, LOG_ID, _OPTIONAL, _OPTIONAL, AT, *[_OPTIONAL] * 3, *[COUNT] * 6

@@ -9,8 +9,8 @@ from culm.store.database import Database
 from culm.store.records.runs import ENTRIES, PAYLOADS, around, extent
 from culm.store.rows import BYTES, COUNT, FLAG, PAYLOAD_STATE, ROW, SEQ, entry_of
 from culm.store.schema import IS_COMPLETE, IS_VERIFIED, PayloadState, log_key, optional_from_sql, to_sql
-from culm.store.values import HeldEntry, Run
-from culm.types import Log
+from culm.transfer import Kept
+from culm.types import Log, Run
 
 SMALL_BYTES = 4096  # payloads up to this size are read together with their entries, which saves a query for each
 _MOST = 2**63 - 1  # the greatest number that SQLite takes; no payload is as large
@@ -43,7 +43,7 @@ class Lookup:
         """The lowest and the highest number of an entry with a complete payload; None if there is none."""
         return extent(self._database, self._row, PAYLOADS)
 
-    def page(self, seq: int, *, ascending: bool, limit: int) -> list[HeldEntry]:
+    def page(self, seq: int, *, ascending: bool, limit: int) -> list[Kept]:
         """The first ``limit`` verified entries from ``seq`` on, in either direction."""
         beyond, order = (">=", "ASC") if ascending else ("<=", "DESC")
         rows = self._database.read(
@@ -60,7 +60,7 @@ class Lookup:
         for row, encoded, state, held, piece in rows:
             complete = state == PayloadState.COMPLETE
             small = b"" if complete and not held else piece
-            found.append(HeldEntry(entry_of(encoded), held, complete, small, row))
+            found.append(Kept(entry_of(encoded), held, complete, small, row))
         return found
 
     def misfit(self, low: int, high: int, least: int | None, greatest: int | None, *, ascending: bool) -> int | None:

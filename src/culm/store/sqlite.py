@@ -32,10 +32,10 @@ from culm.store.records.views import RecordSets
 from culm.store.rows import COUNT, next_change, next_entry_id, the_row
 from culm.store.schema import IS_WAITING, PayloadState
 from culm.store.survey import Survey
-from culm.store.values import Bytes, ImportReport, StoredEntry, VerifyReport
-from culm.types import Log
+from culm.store.values import ImportReport, StoredEntry, VerifyReport
+from culm.types import Buffer, Log
 
-Item = tuple[Entry, Bytes | None]
+Item = tuple[Entry, Buffer | None]
 
 _BATCH_ENTRIES = 1000  # of one transaction: other writers wait meanwhile, about 50 ms
 _BATCH_BYTES = 8 * 1024 * 1024  # of payloads after which a transaction takes no more entries, for the same reason
@@ -124,7 +124,7 @@ class Store(ReadableStore):
         proof.check()
         return self.add([(proof.first, None), (proof.second, None)], authenticated=True)
 
-    def append(self, identity: Identity, log_id: int, payload: Iterable[Bytes], *, is_end: bool = False) -> Entry:
+    def append(self, identity: Identity, log_id: int, payload: Iterable[Buffer], *, is_end: bool = False) -> Entry:
         """Publish the next entry of the identity's log; see ``culm.store.append``."""
         return append.append(self._database, identity, log_id, payload, is_end=is_end)
 
@@ -227,7 +227,7 @@ def _authentic(batch: list[Item], report: ImportReport) -> list[Item]:
     return [item for item, authentic in zip(batch, good, strict=True) if authentic]
 
 
-def _checked_payload(entry: Entry, payload: Bytes | None, report: ImportReport) -> tuple[Bytes | None, bool]:
+def _checked_payload(entry: Entry, payload: Buffer | None, report: ImportReport) -> tuple[Buffer | None, bool]:
     """The payload if it is the entry's own, else None; and whether the author lied about its size."""
     if payload is None:
         return (b"", False) if entry.size == 0 and entry.payload_hash == _EMPTY_PAYLOAD else (None, False)

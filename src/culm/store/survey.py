@@ -29,8 +29,8 @@ from culm.store.schema import (
     log_key,
     to_sql,
 )
-from culm.store.values import LogSummary, Run
-from culm.types import Log
+from culm.store.values import LogSummary
+from culm.types import Log, Run
 
 MOST_COUNTED = 10_000
 """Waiting and invalid entries of one log are counted up to here, because the count reads each of them."""

@@ -12,11 +12,6 @@ from culm.errors import ConfigError, CulmError, Place, StoreError
 from culm.store.schema import PayloadState, State, to_sql
 from culm.types import Log
 
-Run = tuple[int, int]
-"""The first and the last of consecutive sequence numbers."""
-
-Bytes = bytes | bytearray | memoryview
-
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
@@ -50,16 +45,6 @@ class Sendable:
     size: int
     start: bytes
     id: int
-
-
-class HeldEntry(NamedTuple):
-    """A verified entry. ``small`` is the whole payload if it is complete and short; ``handle`` is the entry's row."""
-
-    entry: Entry
-    payload_held: int
-    complete: bool
-    small: bytes | None
-    handle: int
 
 
 @dataclass(frozen=True, slots=True)

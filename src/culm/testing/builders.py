@@ -7,7 +7,7 @@ so that any of them can be made a second time with other content: that is a fork
 from collections.abc import Iterable
 
 from culm.bamboo import Entry, Identity, lipmaa, yamf_hash
-from culm.store.values import Bytes
+from culm.types import Buffer
 
 
 class LogBuilder:
@@ -55,7 +55,7 @@ class LogBuilder:
     def _hash_at(self, seq: int) -> bytes | None:
         return self.entries[seq - 1].hash if seq else None
 
-    def items(self, entries: Iterable[Entry] | None = None) -> list[tuple[Entry, Bytes | None]]:
+    def items(self, entries: Iterable[Entry] | None = None) -> list[tuple[Entry, Buffer | None]]:
         """Entries with their payloads, as ``Store.add`` takes them; by default all of the log."""
         return [(entry, self.payloads[entry.hash]) for entry in (self.entries if entries is None else entries)]
 

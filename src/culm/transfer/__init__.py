@@ -10,7 +10,7 @@ from culm.transfer.events import EntryReceived, PayloadFailed, PayloadReceived, 
 from culm.transfer.hashes import LinkHashes, linked_later
 from culm.transfer.pages import PAGE_ENTRIES, Pages, kept_at
 from culm.transfer.payloads import PayloadCheck
-from culm.transfer.source import Held, HeldLog, Kept, Run, Source
+from culm.transfer.source import Held, HeldLog, Kept, Source
 
 __all__ = [
     "PAGE_ENTRIES",
@@ -23,7 +23,6 @@ __all__ = [
     "PayloadCheck",
     "PayloadFailed",
     "PayloadReceived",
-    "Run",
     "Source",
     "bad_entries",
     "kept_at",

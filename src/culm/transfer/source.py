@@ -8,10 +8,7 @@ show every log to everybody. The answers for a log that must not be shown are th
 from typing import NamedTuple, Protocol
 
 from culm.bamboo import Entry, ForkProof
-from culm.types import Log
-
-Run = tuple[int, int]
-"""Neighbouring sequence numbers, the first and the last."""
+from culm.types import Log, Run
 
 
 class Kept(NamedTuple):

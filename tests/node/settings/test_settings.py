@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from culm.errors import ConfigError
-from culm.node.config import NodeConfig
 from culm.node.interests.policy import Policy, PolicyFile
 from culm.node.network.urls import PeerUrl
+from culm.node.settings.reading import read_limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,8 +36,8 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 def test_limits_are_set_by_name() -> None:
     """Limits of the protocol and of the node are changed by NAME=NUMBER."""
-    config = NodeConfig(b"").with_limits(["max_message=1000", "idle_seconds=2.5", "max_wants=7"])
-    assert (config.protocol_limits.max_message, config.limits.idle_seconds, config.limits.max_wants) == (1000, 2.5, 7)
+    found = read_limits(["max_message=1000", "idle_seconds=2.5", "max_wants=7"])
+    assert found == {"limits.max_message": 1000, "limits.idle_seconds": 2.5, "limits.max_wants": 7}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_limits_are_set_by_name() -> None:
 def test_wrong_limits_are_refused(text: str) -> None:
     """A wrong name or value is a wrong call that names the right ones."""
     with pytest.raises(ConfigError, match="max_message"):
-        NodeConfig(b"").with_limits([text])
+        read_limits([text])
 
 
 def test_policies_are_kept_by_clump(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from culm.bamboo import Entry
 from culm.node.sessions.storing import Storing
 from culm.node.storage.worker import GROUP_ENTRIES, AnyWorker, group_entries
 from culm.store import ImportReport
-from culm.store.values import Bytes
-from culm.types import Log
+from culm.types import Buffer, Log
 
 _GROUP_BYTES = 4 * 1024 * 1024  # Payload bytes in a group, from which on ``add`` waits, because entries may be large.
 
@@ -28,7 +27,7 @@ class Intake(Storing):
         super().__init__()
         self._worker = worker
         self._stored = stored
-        self._group: list[tuple[Entry, Bytes | None]] = []
+        self._group: list[tuple[Entry, Buffer | None]] = []
         self._bytes = 0
 
     async def add(self, entry: Entry, payload: memoryview) -> None:

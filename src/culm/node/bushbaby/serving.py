@@ -18,7 +18,8 @@ from culm.bushbaby.grouping import CULM_STYLE, MAX_COVER_BYTES, Style, items_of,
 from culm.errors import RemoteProtocolError
 from culm.node.interests.policy import Policy
 from culm.store import ReadableStore, Sendable
-from culm.types import Log
+from culm.store.records.runs import runs_of
+from culm.types import Log, Run
 
 Message = list[list[Sendable]]  # Items, each of one entry or of several.
 
@@ -125,7 +126,7 @@ def _covered(store: ReadableStore, log: Log, left: list[Sendable]) -> list[list[
     return []
 
 
-def spans_of(want: WantItem) -> list[tuple[int, int]]:
+def spans_of(want: WantItem) -> list[Run]:
     """The spans of numbers that a request for a log denotes, ascending.
 
     A certificate pool includes the members above the entry, because the deployed implementation answers so.
@@ -134,10 +135,4 @@ def spans_of(want: WantItem) -> list[tuple[int, int]]:
         return [(want.low, want.high)]
     if want.pool is None:
         return [(1, MAX_U64)]
-    spans: list[tuple[int, int]] = []
-    for seq in reversed(certificate_pool(want.pool)):
-        if spans and spans[-1][1] == seq - 1:
-            spans[-1] = (spans[-1][0], seq)
-        else:
-            spans.append((seq, seq))
-    return spans
+    return list(runs_of(reversed(certificate_pool(want.pool))))

@@ -74,7 +74,6 @@ class BushbabySession(Session[bushbaby.Event]):
         )
         super().__init__(context, streams, connection, purpose)
         self._peer: bytes | None = None
-        self._proved: bytes | None = None
         self._worker = context.worker
         self._budget = context.budget or MemoryBudget(config.limits.max_unfinished).share(None)
         self._ledger = Ledger(config.limits.max_logs)
@@ -89,11 +88,6 @@ class BushbabySession(Session[bushbaby.Event]):
     def peer(self) -> bytes | None:
         """The identity (32 bytes) that the other side claims; None before it did."""
         return self._peer
-
-    @property
-    def proved(self) -> bytes | None:
-        """The other side's identity, once it is proved."""
-        return self._proved
 
     @property
     def is_open(self) -> bool:
@@ -161,7 +155,7 @@ class BushbabySession(Session[bushbaby.Event]):
                 self._peer = public
                 self.connection.accept()
             case bushbaby.Authenticated(public, is_culm):
-                self._proved = public
+                self.proved = public
                 self._server.style = CULM_STYLE if is_culm else DEPLOYED_STYLE
                 for log in self.config.policy.promote:
                     self._server.push(log)

@@ -19,13 +19,12 @@ from culm.node.interests.policy import Policy
 from culm.ranges import Range, RangeSet
 from culm.session import Interests
 from culm.store import ReadableStore
-from culm.types import Log
+from culm.types import Log, Run
 
 MAX_RUNS = 65_536  # Runs of forgotten payloads that are looked at in one log, which bounds the time that takes.
 LONG_RUN = 16  # Numbers in a run from which on it cuts the range: about where a cut takes fewer bytes than a list.
 MAX_CUTS = 64  # Runs of one log that cut a range; the longest ones do. A receiver evaluates all parts again and again.
 MAX_FORBIDDEN_BYTES = 1024  # Bytes of the forbidden numbers of one range: a receiver refuses more.
-Run = tuple[int, int]
 
 
 def interest_for_peer(store: ReadableStore, policy: Policy, log: Log) -> RangeSet:

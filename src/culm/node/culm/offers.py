@@ -8,14 +8,12 @@ position of a fork that is known: a peer that knows a lower one has a proof whic
 Specification: docs/specs/culm.md, "News".
 """
 
-from dataclasses import replace
-
 from culm.bamboo import MAX_U64
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import Place
-from culm.node.interests.missing import EVERYTHING, lacking, stranded
+from culm.node.interests.missing import EVERYTHING, lacking, lacking_members, stranded
 from culm.node.interests.policy import Policy
-from culm.ranges import Range, RangeSet
+from culm.ranges import RangeSet
 from culm.session import Offer
 from culm.session.messages import TIP_BYTES
 from culm.store import ReadableStore, State
@@ -74,8 +72,9 @@ def lacks(store: ReadableStore, policy: Policy, offer: Offer) -> bool:
         return False
     if knows_lower_fork(store, offer) or doubted(store, offer) is not None:
         return True
-    if any(_misses(store, offer.log, item) for item in asked_of(policy, offer)):
-        return True
+    for item in asked_of(policy, offer):
+        if lacking_members(store, offer.log, item, 0) if item.sparse else lacking(store, offer.log, item, 1, 1):
+            return True
     interest = policy.interest(offer.log)
     if interest == EVERYTHING:  # Then whatever a waiting entry needs was among what is missing above.
         return False
@@ -85,11 +84,3 @@ def lacks(store: ReadableStore, policy: Policy, offer: Offer) -> bool:
 
 def _newest(held: RangeSet) -> int:
     return max((item.last for item in held), default=0)
-
-
-def _misses(store: ReadableStore, log: Log, item: Range) -> bool:
-    """Whether anything of a closed range is missing. Of a sparse range, each number of its path is looked at."""
-    if not item.sparse:
-        return bool(lacking(store, log, item, 1, 1))
-    singles = (replace(item, start=seq, end=seq) for seq in item.numbers(item.last))
-    return any(lacking(store, log, single, 1, 1) for single in singles)

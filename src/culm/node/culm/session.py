@@ -93,11 +93,6 @@ class CulmSession(Session[Event]):
         return self.connection.peer
 
     @property
-    def proved(self) -> bytes | None:
-        """The other side's identity, if it has proved it."""
-        return self.peer if self.connection.is_open else None
-
-    @property
     def is_open(self) -> bool:
         """Whether the handshake is over."""
         return self._opened.is_set()
@@ -169,6 +164,7 @@ class CulmSession(Session[Event]):
                 self._incoming.feed_data(data)
             case session.Established():
                 self._opened.set()
+                self.proved = self.peer
                 self._tell_interests()
             case session.InterestsTold():
                 self.discovery.interests_told()

@@ -48,8 +48,8 @@ def lacking(
 ) -> list[Span]:
     """The first ``limit`` spans, from ``low`` on, of what a range wants and the store does not hold.
 
-    A sparse range (a path) is treated as if it wanted all numbers between its ends; callers that do not want that look
-    at its numbers one by one. ``least`` and ``greatest``, in bytes and both included, narrow the sizes further.
+    A sparse range (a path) is treated as if it wanted all numbers between its ends, unlike by ``lacking_members``.
+    ``least`` and ``greatest``, in bytes and both included, narrow the sizes further.
     """
     low_size, high_size = inclusive_sizes(item)
     least, greatest = max(least or 0, low_size), high_size if greatest is None else min(greatest, high_size)
@@ -63,6 +63,14 @@ def lacking(
     if not narrowed.payloads or narrowed.least_size or narrowed.size_limit or narrowed.forbidden:
         spans = (part for span in spans for part in _still_wanted(store, log, [narrowed], span, MAX_U64))
     return list(islice(spans, limit))
+
+
+def lacking_members(
+    store: ReadableStore, log: Log, item: Range, newest: int, least: int | None = None, greatest: int | None = None
+) -> list[int]:
+    """The numbers of a sparse range of which something is lacking, ascending; ``newest`` ends an open range."""
+    singles = (replace(item, start=seq, end=seq) for seq in item.numbers(newest if item.is_open else item.last))
+    return sorted(single.start for single in singles if lacking(store, log, single, 1, 1, least, greatest))
 
 
 def _without(span: Span, forbidden: Iterable[int]) -> Iterator[Span]:

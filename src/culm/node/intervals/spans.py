@@ -11,10 +11,9 @@ round asks for as much as is still missing then. Parts with payloads come first,
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from culm.bamboo import MAX_U64
-from culm.node.interests.missing import lacking, stranded
+from culm.node.interests.missing import lacking, lacking_members, stranded
 from culm.node.intervals.followed import METADATA, Content, Followed, Span
 from culm.node.intervals.options import FollowOptions
 from culm.node.storage.source import StoreSource
@@ -95,11 +94,8 @@ class Missing:
         sizes = content.least_size, content.greatest_size
         if not item.sparse:
             return source.ask(lacking, log, item, low, MOST_SPANS, *sizes)
-        newest = followed.newest or 0
-        numbers = item.numbers(newest if item.is_open else item.last)
-        singles = (replace(item, start=seq, end=seq) for seq in numbers if seq >= low)
-        missing = (seq for single in singles for seq, _ in source.ask(lacking, log, single, 1, 1, *sizes))
-        return list(runs_of(sorted(missing)))  # Neighbours in a run, to be asked for together.
+        members = source.ask(lacking_members, log, item, followed.newest or 0, *sizes)
+        return list(runs_of(seq for seq in members if seq >= low))  # Neighbours in a run, to be asked for together.
 
     def _cut(self, followed: Followed, item: Range, low: int, high: int, content: Content) -> list[Span]:
         """A missing run, cut where forbidden numbers and missing payloads require it, as spans to ask for."""

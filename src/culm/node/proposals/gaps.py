@@ -21,7 +21,7 @@ from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, PayloadHasher, path
-from culm.node.interests.missing import lacking, stranded
+from culm.node.interests.missing import lacking, lacking_members, stranded
 from culm.node.proposals.options import ProposalOptions
 from culm.node.storage.source import StoreSource
 from culm.proposals import Proposal
@@ -93,6 +93,7 @@ class Gaps:
     def __init__(self, source: StoreSource, options: ProposalOptions) -> None:
         self._source = source
         self._options = options
+        self._sizes = options.least_size, options.greatest_size
 
     def of(self, log: Log, interest: RangeSet) -> Iterator[Gap]:
         """The gaps of a log, in order of their proposing.
@@ -111,11 +112,8 @@ class Gaps:
 
     def _along(self, log: Log, item: Range) -> Iterator[Gap]:
         """The gaps of a path: runs of neighbouring members with something missing."""
-
-        def is_lacking(seq: int) -> bool:
-            return bool(self._lacking(log, replace(item, start=seq, end=seq), 1, 1))
-
-        for is_gap, members in groupby(item.numbers(item.last), is_lacking):
+        missing = self._source.ask(lacking_members, log, item, 0, *self._sizes)
+        for is_gap, members in groupby(item.numbers(item.last), missing.__contains__):
             if is_gap:
                 seqs = list(members)
                 yield Gap(seqs[0], seqs[-1], replace(item, start=seqs[0], end=seqs[-1]))
@@ -123,15 +121,11 @@ class Gaps:
     def _spans(self, log: Log, item: Range) -> Iterator[Gap]:
         low = item.start
         while low <= item.last:
-            page = self._lacking(log, item, low, _PAGE)
+            page = self._source.ask(lacking, log, item, low, _PAGE, *self._sizes)
             yield from (Gap(first, last, item) for first, last in page)
             if len(page) < _PAGE:
                 return
             low = page[-1][1] + 1
-
-    def _lacking(self, log: Log, item: Range, low: int, limit: int) -> list[tuple[int, int]]:
-        sizes = self._options.least_size, self._options.greatest_size
-        return self._source.ask(lacking, log, item, low, limit, *sizes)
 
     def proposal(self, log: Log, gap: Gap) -> tuple[Proposal, PayloadHasher | None] | None:
         """A proposal for a gap, and the hash state of the payload that it goes on with (None: it begins no payload).

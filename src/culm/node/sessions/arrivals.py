@@ -32,16 +32,15 @@ from culm.errors import NotHeld, PayloadMismatch, StoreError
 from culm.node.sessions.storing import Storing
 from culm.node.storage.worker import AnyWorker, group_entries
 from culm.store import ImportReport, Overtaken, PayloadSink
-from culm.store.values import Bytes
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
-from culm.types import Log
+from culm.types import Buffer, Log
 
 _SMALL = 64 * 1024  # Payloads up to this size are collected in memory, one for each request, and stored with the entry.
 _STEP_BYTES = 512 * 1024  # Of large payloads, written in one call of the store's thread, so that calls stay short.
 _SYNCS = 2  # Large payloads of a session that are synced to the disk at a time: more would only slow each other down.
 _WAITING_BYTES = 1024 * 1024  # Stop reading from the peer when this much waits for the store, so memory stays bounded.
 
-_Item = tuple[Entry, Bytes | None]
+_Item = tuple[Entry, Buffer | None]
 _Job = PayloadReceived | PayloadFailed  # Write these bytes; or drop what was written, because it was wrong.
 
 

@@ -95,6 +95,7 @@ class Session(Speaker[EventT]):
         self.is_called = purpose.called
         self.stats = SessionStats()
         self.done = asyncio.Event()
+        self.proved: bytes | None = None  # The other side's identity, once it has proved it.
         self.driver = Driver(self, streams, context.worker.share, is_counted=purpose.is_counted)
         self._context = context
         self._purpose = purpose
@@ -103,11 +104,6 @@ class Session(Speaker[EventT]):
     @property
     def peer(self) -> bytes | None:
         """The other side's identity as it says; None where a protocol has none."""
-        return None
-
-    @property
-    def proved(self) -> bytes | None:
-        """The other side's identity, once it is proved."""
         return None
 
     async def run(self) -> None:

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
 from culm.node.config import PeerSettings
 from culm.node.settings.kinds import read_value, shown
@@ -83,6 +84,22 @@ def load(path: Path, *, must_exist: bool = True) -> Settings:
         line = data[: error.start].count(b"\n") + 1
         raise ConfigError(f"{path}, line {line}: not UTF-8 text") from None
     return _Reader(path, text).read()
+
+
+def read_limits(texts: Iterable[str]) -> dict[str, float]:
+    """The settings that ``NAME=NUMBER`` texts change; ``ConfigError`` for any other text."""
+    names = sorted(key.name for key in LIMITS.keys)
+    found: dict[str, float] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1
+        if not 0 <= number <= MAX_U64 or name not in names:
+            raise ConfigError(f"{text!r} is not a limit; expected NAME=NUMBER with one of {', '.join(names)}")
+        found[LIMITS.full_name(name)] = number if name.endswith("seconds") else int(number)
+    return found
 
 
 class _Reader:

@@ -24,9 +24,8 @@ from culm.node.interests.policy import Policy
 from culm.store import ReadableStore, SQLiteStore, StoredEntry
 from culm.store.lookup import Lookup
 from culm.transfer import Kept
-from culm.types import Log
+from culm.types import Log, Run
 
-Run = tuple[int, int]
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _NO_LOG: Log = b"", 0  # No store holds anything of it, because an author has 32 bytes.
@@ -93,7 +92,7 @@ class StoreSource:
     def page(self, log: Log, seq: int, *, ascending: bool, limit: int) -> list[Kept]:
         """Up to ``limit`` verified entries from ``seq`` on, with handles of their payloads."""
         with self._lock:
-            return [Kept(*held) for held in self._store.lookup(log).page(seq, ascending=ascending, limit=limit)]
+            return self._store.lookup(log).page(seq, ascending=ascending, limit=limit)
 
     def payload(self, kept: Kept, offset: int, size: int) -> bytes:
         """Up to ``size`` bytes of a payload, from byte ``offset`` on."""

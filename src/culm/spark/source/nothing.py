@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from culm.bamboo import Entry, ForkProof
-    from culm.transfer import Kept, Run
-    from culm.types import Log
+    from culm.transfer import Kept
+    from culm.types import Log, Run
 
 
 class NoLog:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from culm.errors import StoreDamaged, StoreError, StoreFull
 from culm.staging import sync
-from culm.store.values import Bytes
+from culm.types import Buffer
 
 _NAME_BYTES = 16  # random, so two processes never choose one name, and a file's name is never used again
 _NAME = re.compile("[0-9a-f]{32}")
@@ -37,7 +37,7 @@ class Folder:
             (self.path / name).touch(exist_ok=False)
         return name
 
-    def write(self, name: str, offset: int, data: Bytes) -> None:
+    def write(self, name: str, offset: int, data: Buffer) -> None:
         """Write bytes from ``offset`` on; ``FileNotFoundError`` if the file is gone."""
         with self._translated_errors(name), self._file(name).open("r+b", 0) as file:
             view = memoryview(data)

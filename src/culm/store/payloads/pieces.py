@@ -14,7 +14,7 @@ from culm.errors import StoreDamaged
 from culm.store.database import Database, translated_errors
 from culm.store.rows import COUNT, PAYLOAD_STATE, TEXT, all_rows
 from culm.store.schema import PayloadState
-from culm.store.values import Bytes
+from culm.types import Buffer
 
 PIECE_BYTES = 64 * 1024  # the most that is read or stored at once, so that no payload is in memory as a whole
 LARGE_BYTES = 1024 * 1024  # larger payloads are files: from here on writing twice costs more than opening a file
@@ -91,7 +91,7 @@ def file_of(database: Database, entry_id: int) -> str | None:
 # -- writing: inside a transaction -------------------------------------------------------------------------------
 
 
-def write_pieces(connection: sqlite3.Connection, entry_id: int, offset: int, data: Bytes) -> None:
+def write_pieces(connection: sqlite3.Connection, entry_id: int, offset: int, data: Buffer) -> None:
     """Store ``data`` in the database as the payload's bytes from ``offset`` on."""
     view = memoryview(data)
     connection.executemany(
@@ -100,7 +100,7 @@ def write_pieces(connection: sqlite3.Connection, entry_id: int, offset: int, dat
     )
 
 
-def write_file(database: Database, entry_id: int, offset: int, data: Bytes) -> str:
+def write_file(database: Database, entry_id: int, offset: int, data: Buffer) -> str:
     """Store ``data`` in the payload's file as its bytes from ``offset`` on; the file's name."""
     name = file_of(database, entry_id)
     if name is None:
@@ -113,7 +113,7 @@ def write_file(database: Database, entry_id: int, offset: int, data: Bytes) -> s
     return name
 
 
-def write_payloads(database: Database, payloads: list[tuple[int, Bytes]]) -> None:
+def write_payloads(database: Database, payloads: list[tuple[int, Buffer]]) -> None:
     """Store whole payloads, each with its entry's row id. Files are on the disk afterwards."""
     small = [(entry_id, 0, data) for entry_id, data in payloads if 0 < len(data) <= PIECE_BYTES]
     database.connection.executemany("INSERT INTO payloads VALUES (?, ?, ?)", small)
@@ -124,7 +124,7 @@ def write_payloads(database: Database, payloads: list[tuple[int, Bytes]]) -> Non
             write_pieces(database.connection, entry_id, 0, data)
 
 
-def write_stream(database: Database, entry_id: int, payload: Iterable[Bytes]) -> PayloadHasher:
+def write_stream(database: Database, entry_id: int, payload: Iterable[Buffer]) -> PayloadHasher:
     """Store a whole payload whose size is only known at its end, as ``write_payloads`` does; its hash."""
     hasher = PayloadHasher()
     name: str | None = None

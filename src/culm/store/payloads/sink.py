@@ -20,7 +20,8 @@ from culm.store.logview import LogView
 from culm.store.payloads import pieces
 from culm.store.rows import COUNT, PAYLOAD_STATE, next_change, the_row
 from culm.store.schema import PayloadState
-from culm.store.values import Bytes, Overtaken
+from culm.store.values import Overtaken
+from culm.types import Buffer
 
 _COMMIT_BYTES = 1024 * 1024  # between two commits: so much is lost at most, and a commit costs milliseconds
 
@@ -83,7 +84,7 @@ class PayloadSink:
         """Bytes held so far, those not yet committed included."""
         return self._stored + len(self._pending)
 
-    def write(self, piece: Bytes) -> None:
+    def write(self, piece: Buffer) -> None:
         """Take the next bytes; ``PayloadMismatch`` if the payload would become longer than the entry claims.
 
         ``Overtaken`` if another transfer changed what is held: the bytes since the last commit are lost then.

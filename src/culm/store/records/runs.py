@@ -16,7 +16,7 @@ from culm.ranges.runs import runs_of
 from culm.store.database import Database
 from culm.store.rows import AT, FLAG, ROW, DamagedRow, Row, all_rows, each_row, first_row
 from culm.store.schema import IS_COMPLETE, IS_VERIFIED, from_sql, to_sql
-from culm.store.values import Run
+from culm.types import Run
 
 ENTRIES, PAYLOADS = 0, 1  # the kinds of runs; part of the schema
 NONE, SOME, ALL = range(3)  # how much of a span is held

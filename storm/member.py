@@ -18,6 +18,7 @@ from culm.node.network.urls import PeerUrl
 from culm.node.roster import Roster
 from culm.node.service import NodeService
 from culm.node.sessions.session import Session
+from culm.node.settings.reading import defaults, limits_of, read_limits
 from culm.node.surroundings import Surroundings
 from culm.store import SQLiteStore, ToolStore
 from culm.testing.simulation.disk import Disk, Image, lay_out
@@ -105,8 +106,12 @@ class Member:
         """What the node is told."""
         plan, host = self.plan, self.host
         assert host is not None
-        config = NodeConfig(
+        given = read_limits(f"{name}={value}" for name, value in plan.limits.items())
+        limits, protocol_limits = limits_of(defaults().with_values(given, "plan"))
+        return NodeConfig(
             CLUMP,
+            limits=limits,
+            protocol_limits=protocol_limits,
             policy=self.policy,
             interval=plan.interval,
             proposals=plan.proposals,
@@ -123,7 +128,6 @@ class Member:
                 written=lambda _: None,
             ),
         )
-        return config.with_limits(f"{name}={value}" for name, value in plan.limits.items())
 
     def everything_is_safe(self) -> None:
         """What was done last is on the disk for sure, and so is what was done before."""

@@ -123,8 +123,7 @@ class IntervalEnd:
 
     def say(self) -> bytes:
         """What is to be sent."""
-        if self.follower.needs_storing:
-            self.follower.look_again()
+        self.follower.look_again()
         changed = self.arriving.take_changed()
         self.connection.wake(changed)
         self.follower.changed(changed)
@@ -187,8 +186,7 @@ class ProposalEnd:
 
     def say(self) -> bytes:
         """What is to be sent."""
-        if self.proposer.ended:
-            self.proposer.look_again()
+        self.proposer.look_again()
         self.session.endpoint.wake(self.arriving.take_changed())
         self.proposer.step()
         self.session.respond(1 << 20)

@@ -21,6 +21,7 @@ from culm.cli.command import Commands
 from culm.cli.identity import ask_passphrase
 from culm.cli.memory import free_memory_given_back
 from culm.cli.nodeoptions import (
+    ORIGIN,
     adapting,
     add_node,
     add_proposals,
@@ -46,6 +47,7 @@ from culm.node.schemes import scheme_of
 from culm.node.service import NodeService
 from culm.node.sessions.session import Purpose
 from culm.node.settings import Settings
+from culm.node.settings.reading import defaults, limits_of, read_limits
 from culm.node.status import StatusSettings, status_server
 from culm.node.sync import SyncSummary, sync
 from culm.ranges import Range, RangeSet
@@ -171,7 +173,7 @@ def _serve_index(arguments: argparse.Namespace, settings: Settings) -> int:
         raise ConfigError("--index works with negentropy:// listeners only, and without peers")
     from culm.store.recordindex import IndexStorage  # noqa: PLC0415 - numpy takes long to load
 
-    limits = NodeConfig(b"").with_limits(arguments.limit).limits
+    limits = limits_of(defaults().with_values(read_limits(arguments.limit), ORIGIN))[0]
     with IndexStorage(arguments.index) as index:
         asyncio.run(_until_stopped(partial(IndexNode(index, limits).run, listen)))
     return 0

@@ -23,8 +23,8 @@ from culm.node.proposals.options import ProposalOptions
 from culm.node.settings import Settings
 from culm.node.settings.kinds import FLAG, read_value
 from culm.node.settings.logformat import FORMATTERS
-from culm.node.settings.reading import peer_settings, read_limits
-from culm.node.settings.schema import NODE, NODE_LIMITS, PROPOSALS, PROTOCOL_LIMITS, Section
+from culm.node.settings.reading import limits_of, peer_settings, read_limits
+from culm.node.settings.schema import NODE, PROPOSALS, Section
 from culm.ranges import RangeSet, read_range, read_size
 from culm.types import Log
 from culm.wire.places import parse_author, parse_log, parse_number
@@ -186,14 +186,14 @@ def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> Nod
     """The configuration of a node; ``ConfigError`` if one of its protocols needs a clump and none is given."""
     if needs_clump and settings.clump is None:
         raise ConfigError("bushbaby:// needs a clump: give --clump NAME, or set clump in culm.toml")
-    config = NodeConfig(settings.clump or b"")
+    limits, protocol_limits = limits_of(settings)
     greedy, window, profile = (settings[f"proposals.{key.name}"] for key in PROPOSALS.keys)
-    return replace(
-        config,
+    return NodeConfig(
+        settings.clump or b"",
         dialect=Dialect(settings["dialect"]),
         policy=policy,
-        protocol_limits=replace(config.protocol_limits, **_of(settings, PROTOCOL_LIMITS)),
-        limits=replace(config.limits, **_of(settings, NODE_LIMITS)),
+        protocol_limits=protocol_limits,
+        limits=limits,
         wait_for_hello=settings["wait_for_hello"],
         wait_for_auth=settings["wait_for_auth"],
         interval=settings["interval"],
@@ -202,10 +202,6 @@ def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> Nod
         upload=settings["upload"],
         peers=settings.peers,
     )
-
-
-def _of(settings: Settings, keys: tuple[Any, ...]) -> dict[str, Any]:
-    return {key.name: settings[f"limits.{key.name}"] for key in keys}
 
 
 def start_logging(settings: Settings) -> None:

@@ -473,7 +473,7 @@ def test_only_so_many_logs_are_mirrored(peers: list[Peer]) -> None:
         for number in range(20):
             rogue.send(push_message(Request(number, bytes(32), number, Regular(At(1), FromGreatest(0)))))
         await until(lambda: len(session.connection.theirs.requests) == 20)
-        assert session.follower.count == 5
+        assert len(session.asker.logs) == 5
         rogue.send(b"\x81")
 
     with pytest.raises(RemoteProtocolError):

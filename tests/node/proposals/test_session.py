@@ -99,7 +99,7 @@ def test_notices_only(peers: list[ProposalPeer]) -> None:
     log = build_log(25)
     bob.store.add(log.items())
     session = sync(alice, bob, [key(log)], options=ProposalOptions(notify_only=True))
-    assert session.proposer.notices == {key(log): 50}
+    assert session.asker.notices == {key(log): 50}
     assert session.stats.missing == 25
     assert session.stats.bytes_received < 500
     assert not list(alice.store.logs())
@@ -549,7 +549,7 @@ def test_a_log_that_is_not_wanted_before_it_was_asked_for(tmp_path: Path) -> Non
     with SQLiteStore(tmp_path / "store.db") as store:
         end = ProposalEnd(store, RangeSet([read_range("1..")]), calls=True)
         end.proposer.add([key(log)])
-        end.proposer.reconsider(lambda _: RangeSet(), lambda _: True)
+        end.proposer.reconsider(Policy(interests={}))
         assert not end.proposer.todo
         end.say()
         assert not end.session.endpoint.exchanges

@@ -129,7 +129,7 @@ class Fetching:
 
     def brought(self, log: Log) -> int:
         """The bytes that have come of a log since it was asked for."""
-        return self._transfer.follower.brought(log)
+        return self._transfer.asker.brought(log)
 
     def claim_freed(self, log: Log) -> None:
         """Another session has released a log that we wait for: look at it again."""

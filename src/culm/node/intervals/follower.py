@@ -37,6 +37,7 @@ from culm import intervals
 from culm.bamboo import MAX_U64, Entry, PayloadHasher, path
 from culm.intervals import At, FromGreatest, Interval, MetadataOnly, Regular, Single
 from culm.intervals.requester import OurRequest
+from culm.node.interests.policy import Policy
 from culm.node.intervals.followed import Content, Followed, Phase, Span
 from culm.node.intervals.options import FollowOptions
 from culm.node.intervals.spans import MOST_SPANS, Missing
@@ -63,14 +64,14 @@ class Follower:
     ) -> None:
         self.missing = 0  # Entries that the peer has for us, as far as it has said.
         self.proofs: list[tuple[Entry, ...]] = []  # Entries of fork proofs that came, for the session to take away.
+        self.logs: dict[Log, Followed] = {}  # All that are asked for, those that are done included.
+        self.todo: deque[Followed] = deque()  # Logs to plan, and logs with planned spans to ask for.
         self._connection = connection
         self._source = source
         self._interest = interest
         self._options = options
         self._missing = Missing(source, options, live=live)
         self._live = live
-        self._logs: dict[Log, Followed] = {}
-        self._todo: deque[Followed] = deque()  # Logs to plan, and logs with planned spans to ask for.
         self._by_id: dict[int, tuple[Followed, Span | None]] = {}  # What each request is about; None: a question.
         self._storing: list[Followed] = []  # Logs whose next round begins once all that came is stored.
 
@@ -79,20 +80,20 @@ class Follower:
     def add(self, logs: Iterable[Log]) -> None:
         """Ask for these logs, too, if anything of them is wanted."""
         for log in logs:
-            if log not in self._logs and len(interest := self._interest(log)):
-                followed = self._logs[log] = Followed(log, interest)
-                self._todo.append(followed)
+            if log not in self.logs and len(interest := self._interest(log)):
+                followed = self.logs[log] = Followed(log, interest)
+                self.todo.append(followed)
 
     def add_offered(self, log: Log, ranges: RangeSet, doubted: int | None = None) -> None:
         """Ask for ranges of a log that the peer has offered, and for an entry that may contradict ours.
 
         The offer has answered the questions already, so none are asked.
         """
-        if log not in self._logs:
+        if log not in self.logs:
             newest = max((item.last for item in ranges), default=0)
             followed = Followed(log, ranges, newest=newest, were_asked={"newest", "head", "run"}, doubted=doubted)
-            self._logs[log] = followed
-            self._todo.append(followed)
+            self.logs[log] = followed
+            self.todo.append(followed)
 
     def doubt(self, log: Log, seq: int, *, confirmed: bool = False) -> None:
         """Ask for the entry of a number at which the peer seems to hold another one than we do.
@@ -106,71 +107,56 @@ class Follower:
 
     def release(self) -> list[Log]:
         """Stop asking for the logs that are done, and return them."""
-        finished = [log for log, followed in self._logs.items() if followed.phase is Phase.DONE]
+        finished = [log for log, followed in self.logs.items() if followed.phase is Phase.DONE]
         for log in finished:
-            del self._logs[log]
+            del self.logs[log]
         return finished
 
-    def reconsider(self, interest: Callable[[Log], RangeSet]) -> None:
+    def reconsider(self, policy: Policy) -> None:
         """Begin anew with the logs whose interest has changed: their requests are cancelled."""
-        self._interest = interest
-        for log, followed in list(self._logs.items()):
-            wanted = interest(log)
+        self._interest = policy.interest
+        for log, followed in list(self.logs.items()):
+            wanted = policy.interest(log)
             if wanted == followed.interest:
                 continue
             for request_id in [at for at, (of, _) in self._by_id.items() if of is followed]:
                 self._drop(request_id)
-            self._todo = deque(other for other in self._todo if other is not followed)
+            self.todo = deque(other for other in self.todo if other is not followed)
             self._storing = [other for other in self._storing if other is not followed]
-            del self._logs[log]
+            del self.logs[log]
             self.add([log])
-
-    @property
-    def count(self) -> int:
-        """How many logs are asked for, those that are done included."""
-        return len(self._logs)
 
     @property
     def is_done(self) -> bool:
         """Whether everything that the peer has for us has come."""
-        return all(followed.phase is Phase.DONE for followed in self._logs.values())
-
-    @property
-    def has_work(self) -> bool:
-        """Whether ``step`` may find something to ask."""
-        return bool(self._todo)
-
-    @property
-    def needs_storing(self) -> bool:
-        """Whether logs wait for everything that came to be stored; then call ``look_again``."""
-        return bool(self._storing)
+        return all(followed.phase is Phase.DONE for followed in self.logs.values())
 
     def look_again(self) -> None:
         """Everything that came is stored: begin the next rounds."""
         for followed in self._storing:
             followed.phase = Phase.READY
-            self._todo.append(followed)
+            self.todo.append(followed)
         self._storing = []
 
     def changed(self, logs: Iterable[Log]) -> None:
         """These logs have changed, perhaps by other peers. A log whose open span was split gets another round."""
         for log in logs:
-            followed = self._logs.get(log)
+            followed = self.logs.get(log)
             if followed is None or followed.phase is not Phase.DONE:
                 continue
             if any(self._is_split(followed, span) for span in followed.spans):
                 followed.phase = Phase.READY
-                self._todo.append(followed)
+                self.todo.append(followed)
 
     def poll(self) -> None:
         """Ask again for logs without an open request: the peer answers and closes, so that it brings no news."""
-        for followed in self._logs.values():
+        for followed in self.logs.values():
             if followed.phase is Phase.DONE and not any(self._open_request(span.eager) for span in followed.spans):
                 followed.exhausted.clear()
                 followed.were_asked.clear()
                 followed.lowest = 1
                 followed.phase = Phase.READY
-                self._todo.append(followed)
+                self.todo.append(followed)
 
     def settle(self) -> None:
         """It has been quiet for long. Take lazy requests without an answer as answered with "nothing".
@@ -185,16 +171,16 @@ class Follower:
 
     def step(self) -> None:
         """Plan rounds and send requests, as long as there is credit for requests."""
-        for _ in range(len(self._todo)):
+        for _ in range(len(self.todo)):
             if self._connection.ours.credit < 4:  # A round may begin with as many requests at once.
                 return
-            followed = self._todo.popleft()
+            followed = self.todo.popleft()
             if followed.phase is Phase.READY:
                 self._plan(followed)
             while followed.waiting and self._connection.ours.credit >= 2 and self._has_turn(followed):
                 self._ask(followed, followed.waiting.popleft())
             if followed.waiting:
-                self._todo.append(followed)
+                self.todo.append(followed)
             self._check(followed)
 
     def _has_turn(self, followed: Followed) -> bool:
@@ -401,7 +387,7 @@ class Follower:
 
     def brought(self, log: Log) -> int:
         """The bytes that have come of a log since it was added; 0 if it is not asked for."""
-        followed = self._logs.get(log)
+        followed = self.logs.get(log)
         return 0 if followed is None else followed.brought
 
     def _answered(self, followed: Followed, span: Span, items: int = 0) -> None:

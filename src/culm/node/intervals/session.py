@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from culm.intervals import Connection, Doubted, Event, Request, RequestEnded
-from culm.node.interests.policy import Policy
 from culm.node.intervals.follower import Follower
 from culm.node.intervals.options import FollowOptions
 from culm.node.sessions.driver import WRITE_BYTES
-from culm.node.sessions.pointtopoint import INLINE_TURNS, MIRRORED_LOGS, PointToPointSession
+from culm.node.sessions.pointtopoint import INLINE_TURNS, PointToPointSession
 from culm.node.sessions.session import Context, Purpose
 from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
@@ -23,33 +22,30 @@ _QUIET_SECONDS = 0.25  # A one-time sync stays so long after it sent entries, be
 
 
 class IntervalSession(PointToPointSession[Event]):
-    """One session. ``follower`` says what to ask for; the connection answers the peer's requests from the source."""
+    """One session. The connection answers the peer's requests from the source."""
 
     scheme: ClassVar[str] = "intervals"
     connection: Connection
+    asker: Follower
 
     def __init__(self, context: Context, streams: Streams, purpose: Purpose) -> None:
         connection = Connection(context.source, limits=purpose.limits)
         super().__init__(context, streams, connection, purpose)
-        self.follower = Follower(
+        self.asker = Follower(
             connection,
             context.source,
             purpose.interest or context.config.policy.interest,
             purpose.options or FollowOptions(),
             live=purpose.is_live,
         )
-        self.follower.add(purpose.logs)
+        self.asker.add(purpose.logs)
 
     async def ask_for(self, wanted: Iterable[tuple[Log, RangeSet, int | None]]) -> None:
         """Ask for ranges of logs that the peer has, and for entries that may contradict ours."""
         async with self.driver.lock:
             for log, ranges, doubted in wanted:
-                self.follower.add_offered(log, ranges, doubted)
+                self.asker.add_offered(log, ranges, doubted)
         self.driver.wake()
-
-    def _reconsider(self, policy: Policy, logs: list[Log]) -> None:
-        self.follower.reconsider(policy.interest)
-        self.follower.add(logs)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -63,7 +59,7 @@ class IntervalSession(PointToPointSession[Event]):
         are read.
         """
         for event in self.connection.receive_data(data, now):
-            self.follower.handle(event)
+            self.asker.handle(event)
             yield event
 
     def _refill(self) -> None:
@@ -74,36 +70,25 @@ class IntervalSession(PointToPointSession[Event]):
             case EntryReceived() | PayloadReceived() | PayloadFailed():
                 self._take(event)
             case Request():
-                self.driver.heard_news()
-                if self._purpose.mirrors and self.follower.count < min(MIRRORED_LOGS, self.config.limits.max_logs):
-                    self.follower.add([event.log])
+                self._mirror(event.log)
             case RequestEnded(_, log, doubted) if doubted is not None:
-                self.follower.doubt(log, doubted)
+                self.asker.doubt(log, doubted)
             case Doubted(log, seq):
-                self.follower.doubt(log, seq, confirmed=True)
+                self.asker.doubt(log, seq, confirmed=True)
             case _:
                 self.driver.heard_news()
-        self.stats.missing = self.follower.missing
-        self._take_proofs(self.follower.proofs)
-
-    @property
-    def _waits_for_store(self) -> bool:
-        return self.follower.needs_storing
-
-    def _look_again(self) -> None:
-        self.follower.look_again()
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     @property
     def _is_small_work(self) -> bool:
-        return not self.follower.has_work and len(self.connection.theirs.turns) <= INLINE_TURNS
+        return not self.asker.todo and len(self.connection.theirs.turns) <= INLINE_TURNS
 
     def _compose(self) -> bool:
         if logs := self._take_changed_logs():
             self.connection.wake(logs)
-            self.follower.changed(logs)
-        self.follower.step()
+            self.asker.changed(logs)
+        self.asker.step()
         more = self.connection.respond(WRITE_BYTES)
         self.stats.entries_sent = self.connection.theirs.entries_sent
         return more
@@ -116,20 +101,15 @@ class IntervalSession(PointToPointSession[Event]):
     async def settle(self) -> None:
         """No useful message has come for a while: stop waiting for answers that may never come."""
         async with self.driver.lock:
-            self.follower.settle()
-
-    async def poll(self) -> None:
-        """Ask again for what the peer did not have."""
-        async with self.driver.lock:
-            self.follower.poll()
+            self.asker.settle()
 
     async def check_done(self) -> None:
         """Hand on logs that are done, if the ``Purpose`` asks for that; otherwise see whether all has come."""
         async with self.driver.lock:
             if self._purpose.finished is not None:
-                if finished := self.follower.release():
+                if finished := self.asker.release():
                     self._purpose.finished(finished)
-            elif not self.is_live and self.follower.is_done and self.arrivals.idle:
+            elif not self.is_live and self.asker.is_done and self.arrivals.idle:
                 self._check_quiet()
 
     def _check_quiet(self) -> None:

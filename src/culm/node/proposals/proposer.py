@@ -34,6 +34,7 @@ from itertools import chain, islice
 from culm import proposals
 from culm.bamboo import MAX_U64, Entry
 from culm.node.culm.offers import lowest_fork
+from culm.node.interests.policy import Policy
 from culm.node.proposals.gaps import Gap, Gaps
 from culm.node.proposals.options import ProposalOptions
 from culm.node.storage.source import StoreSource
@@ -112,11 +113,11 @@ class Proposer:
                 self.logs[log] = _Followed(log, interest)
                 self.todo.append(log)
 
-    def reconsider(self, interest: Callable[[Log], RangeSet], shares: Callable[[Log], bool]) -> None:
+    def reconsider(self, policy: Policy) -> None:
         """Other things are wanted or shared now: take back the proposals for logs whose interest changed."""
-        self.interest, self.shares = interest, shares
+        self.interest, self.shares = policy.interest, policy.shares
         for log, followed in list(self.logs.items()):
-            wanted = interest(log)
+            wanted = policy.interest(log)
             if wanted != followed.interest:
                 followed.interest = wanted
                 self._take_back(followed)

@@ -13,11 +13,10 @@ from typing import ClassVar
 
 from culm import proposals
 from culm.bamboo import Entry
-from culm.node.interests.policy import Policy
 from culm.node.proposals.options import ProposalOptions
 from culm.node.proposals.proposer import Proposer
 from culm.node.sessions.driver import WRITE_BYTES
-from culm.node.sessions.pointtopoint import INLINE_TURNS, MIRRORED_LOGS, PointToPointSession
+from culm.node.sessions.pointtopoint import INLINE_TURNS, PointToPointSession
 from culm.node.sessions.session import Context, Purpose
 from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
@@ -31,10 +30,11 @@ _LARGEST_WINDOW = 1024 * 1024  # Bytes of history kept for a peer that compresse
 
 
 class ProposalSession(PointToPointSession[proposals.Event]):
-    """One session. ``proposer`` says what to propose, and what to answer."""
+    """One session. ``asker`` also says what to answer to the peer's proposals."""
 
     scheme: ClassVar[str] = "proposals"
     connection: proposals.Connection
+    asker: Proposer
 
     def __init__(self, context: Context, streams: Streams, purpose: Purpose) -> None:
         policy = context.config.policy
@@ -49,7 +49,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
             limits=purpose.limits or (proposals.SMALL if options.small else None),
         )
         super().__init__(context, streams, connection, purpose)
-        self.proposer = Proposer(
+        self.asker = Proposer(
             connection.endpoint, context.source, purpose.interest or policy.interest, policy.shares, options
         )
         self._endpoint = connection.endpoint
@@ -60,7 +60,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         self._answers = 0  # Answers to pings that had come then.
         self._farewell_at: float | None = None  # When all proposals were cancelled, to end the session.
         self._entries_seen, self._entries_at = 0, 0.0  # Entries sent when we looked last, and when the last one was.
-        self.proposer.add(purpose.logs)
+        self.asker.add(purpose.logs)
 
     async def flush(self) -> None:
         """Store all that came before the end. Sessions that wait for payloads which do not come any more go on."""
@@ -74,10 +74,6 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         self._grown.add(log)
         self.driver.wake()
 
-    def _reconsider(self, policy: Policy, logs: list[Log]) -> None:
-        self.proposer.reconsider(policy.interest, policy.shares)
-        self.proposer.add(logs)
-
     # -- reading -----------------------------------------------------------------------------------------------
 
     def _is_payload(self, size: int) -> bool:
@@ -86,7 +82,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
     def receive(self, data: bytes, now: float) -> Iterator[proposals.Event]:
         """Parse bytes. The proposer hears of events at once, because the next bytes may depend on what it answers."""
         for event in self.connection.receive_data(data, now):
-            self.proposer.handle(event)
+            self.asker.handle(event)
             if isinstance(event, proposals.EntryReceived) and event.entry.size:
                 self._begin_fetching(event.id, event.entry)
             yield event
@@ -130,38 +126,30 @@ class ProposalSession(PointToPointSession[proposals.Event]):
                 self._end_fetching(proposal_id)
                 self.driver.heard_news()
             case proposals.Offered(proposal):
-                self.driver.heard_news()
-                if self._purpose.mirrors and len(self.proposer.logs) < min(MIRRORED_LOGS, self.config.limits.max_logs):
-                    self.proposer.add([proposal.log])
+                self._mirror(proposal.log)
             case _:
                 self.driver.heard_news()
         self._release([self._fetched.popleft() for _ in range(len(self._fetched) - _FETCHED)])
-        self.stats.missing = self.proposer.missing
-        self._take_proofs(self.proposer.proofs)
-
-    @property
-    def _waits_for_store(self) -> bool:
-        return bool(self.proposer.ended or self._fetched)
 
     def _look_again(self) -> None:
         if self._fetched:
             fetched, self._fetched = self._fetched, deque()
             self._release(fetched)
-        self.proposer.look_again()
+        super()._look_again()
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     @property
     def _is_small_work(self) -> bool:
-        return not self.proposer.todo and len(self._endpoint.sender.turns) <= INLINE_TURNS
+        return not self.asker.todo and len(self._endpoint.sender.turns) <= INLINE_TURNS
 
     def _compose(self) -> bool:
         grown, self._grown = self._grown, set()
         if logs := {*self._take_changed_logs(), *grown}:
             self._endpoint.wake(logs)
-            self.proposer.changed(logs)
+            self.asker.changed(logs)
         if self._farewell_at is None:
-            self.proposer.step()
+            self.asker.step()
         elif not self._endpoint.exchanges:
             self.connection.close()
         more = self.connection.respond(WRITE_BYTES)
@@ -171,15 +159,10 @@ class ProposalSession(PointToPointSession[proposals.Event]):
     def _take_events(self) -> list[proposals.Event]:
         events = self._endpoint.take_events()
         for event in events:
-            self.proposer.handle(event)
+            self.asker.handle(event)
         return events
 
     # -- watching ----------------------------------------------------------------------------------------------
-
-    async def poll(self) -> None:
-        """Ask again for what the peer did not have."""
-        async with self.driver.lock:
-            self.proposer.poll()
 
     async def check_done(self) -> None:
         """Bring the end of a one-time sync one step further; see the module's last paragraph."""
@@ -193,7 +176,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
 
     def _check_quiet(self) -> None:
         now, quiet_since = clock(), max(self.driver.news_at, self._sent_at)
-        if not (self.proposer.is_done and self.arrivals.idle and now - quiet_since >= _QUIET_SECONDS):
+        if not (self.asker.is_done and self.arrivals.idle and now - quiet_since >= _QUIET_SECONDS):
             return
         if self._asked_at is None or self._asked_at < quiet_since:
             self._asked_at, self._answers = now, self.connection.answers
@@ -201,7 +184,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
             self.driver.wake()
         elif self.connection.answers > self._answers:
             self._farewell_at = now
-            self.proposer.is_ending = True
+            self.asker.is_ending = True
             for proposal_id in list(self._endpoint.exchanges):
                 self._endpoint.cancel(proposal_id)
             self.driver.wake()

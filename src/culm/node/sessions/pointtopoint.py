@@ -1,7 +1,8 @@
 """What sessions of both Point-2-Point protocols have in common: how what comes reaches the store, and news the peer.
 
 Both transfer entries and payloads of named logs in an order that the receiver chose, and both give credit for bytes.
-Entries and payloads take one way to the store, the ``Arrivals``. Credit is given once they are on it, so that a peer
+What to ask for is decided by an *asker*: the follower of intervals, the proposer of proposals. Entries and payloads
+take one way to the store, the ``Arrivals``. Credit is given once they are on it, so that a peer
 can never send more than we have room for. Parsing includes checking signatures, on a thread where there are many.
 """
 
@@ -13,6 +14,8 @@ from typing import TypeVar
 from culm.bamboo import Entry
 from culm.errors import PayloadMismatch, StoreError
 from culm.node.interests.policy import Policy
+from culm.node.intervals.follower import Follower
+from culm.node.proposals.proposer import Proposer
 from culm.node.sessions.arrivals import Arrivals
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sharing.rates import Streams
@@ -26,14 +29,14 @@ EventT = TypeVar("EventT")
 INLINE_TURNS = 4
 """Requests or proposals that are answered on the loop: so few take less than handing them to a thread does."""
 
-MIRRORED_LOGS = 16_384
-"""Logs a peer is asked for because it asked for them: what such a peer can make us remember stays bounded."""
-
+_MIRRORED_LOGS = 16_384  # Logs a peer is asked for because it asked for them: so our memory of them stays bounded.
 _INLINE_BYTES = 4096  # Parsed on the loop: at most a few signatures, which take less than a switch of threads.
 
 
 class PointToPointSession(Session[EventT]):
-    """A session by intervals or by proposals. ``arrivals`` is the way to the store."""
+    """A session by intervals or by proposals. ``arrivals`` is the way to the store, ``asker`` says what to ask for."""
+
+    asker: Follower | Proposer
 
     def __init__(
         self, context: Context, streams: Streams, connection: ProtocolConnection[EventT], purpose: Purpose
@@ -72,12 +75,9 @@ class PointToPointSession(Session[EventT]):
             logs = [log for summary in held if policy.wants(log := (summary.author, summary.log_id))]
         async with self.driver.lock:
             self.config = replace(self.config, policy=policy)
-            self._reconsider(policy, [log for log in policy.interests or () if isinstance(log, tuple)] + logs)
+            self.asker.reconsider(policy)
+            self.asker.add([log for log in policy.interests or () if isinstance(log, tuple)] + logs)
         self.driver.wake()
-
-    @abstractmethod
-    def _reconsider(self, policy: Policy, logs: list[Log]) -> None:
-        """Ask by other choices, also for these logs. Called with the lock held."""
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -96,12 +96,25 @@ class PointToPointSession(Session[EventT]):
     async def handle(self, events: list[EventT]) -> None:
         """Do what events ask for, in one turn."""
         async with self.driver.lock, self._share.turn():
-            for event in events:
-                self._handle(event)
+            self._handle_all(events)
+
+    def _handle_all(self, events: Iterable[EventT]) -> None:
+        for event in events:
+            self._handle(event)
+            self.stats.missing = self.asker.missing
+            for entries in self.asker.proofs:
+                self.arrivals.take_proof(entries)
+            self.asker.proofs.clear()
 
     @abstractmethod
     def _handle(self, event: EventT) -> None:
         """Do what one event asks for. Called with the lock held."""
+
+    def _mirror(self, log: Log) -> None:
+        """The peer asks for a log: ask the peer for it, too, if that is among the session's purposes."""
+        self.driver.heard_news()
+        if self._purpose.mirrors and len(self.asker.logs) < min(_MIRRORED_LOGS, self.config.limits.max_logs):
+            self.asker.add([log])
 
     async def make_room(self) -> None:
         """Wait while too much waits to be stored; ``RemoteProtocolError`` if the peer sent too much that is wrong."""
@@ -131,12 +144,6 @@ class PointToPointSession(Session[EventT]):
             self._refuse(event.entry, is_theirs=event.is_theirs)
         self.arrivals.take(event)
 
-    def _take_proofs(self, proofs: list[tuple[Entry, ...]]) -> None:
-        """Send the entries of fork proofs on their way to the store."""
-        for entries in proofs:
-            self.arrivals.take_proof(entries)
-        proofs.clear()
-
     def _refuse(self, entry: Entry, *, is_theirs: bool) -> None:
         reason = "the payload does not match the hash in its entry"
         if not is_theirs:
@@ -147,8 +154,7 @@ class PointToPointSession(Session[EventT]):
         self.note_stored(report)
         if report.added or report.payloads:
             self.store_changed()
-        if self._waits_for_store:
-            self.driver.wake()
+        self.driver.wake()  # The asker may have waited until everything that came is stored.
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -162,9 +168,12 @@ class PointToPointSession(Session[EventT]):
                     more = self._compose()
             else:
                 more = await self._share.run(self._compose)
-            for event in self._take_events():
-                self._handle(event)
+            self._handle_all(self._take_events())
         return more
+
+    def _look_again(self) -> None:
+        """Everything that came is stored: see what is still missing."""
+        self.asker.look_again()
 
     @property
     @abstractmethod
@@ -179,11 +188,9 @@ class PointToPointSession(Session[EventT]):
     def _take_events(self) -> Iterable[EventT]:
         """What happened while composing."""
 
-    @property
-    @abstractmethod
-    def _waits_for_store(self) -> bool:
-        """Whether something is to be looked at again once everything that came is stored."""
+    # -- watching ----------------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def _look_again(self) -> None:
-        """Everything that came is stored: see what is still missing."""
+    async def poll(self) -> None:
+        """Ask again for what the peer did not have."""
+        async with self.driver.lock:
+            self.asker.poll()

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from culm.bamboo import MAX_U64
+from culm.bushbaby import Limits
 from culm.errors import ConfigError
-from culm.node.config import PeerSettings
+from culm.node.config import NodeLimits, PeerSettings
 from culm.node.settings.kinds import read_value, shown
 from culm.node.settings.lines import Lines
 from culm.node.settings.lines import Path as KeyPath
-from culm.node.settings.schema import LIMITS, NODE, PEER_LIMITS, PEERS, PROPOSALS, Section
+from culm.node.settings.schema import LIMITS, NODE, NODE_LIMITS, PEER_LIMITS, PEERS, PROPOSALS, PROTOCOL_LIMITS, Section
 
 MAX_FILE_BYTES = 1024 * 1024  # A configuration has some kilobytes; the limit catches a wrong path before it is read.
 DEFAULT = "default"
@@ -100,6 +101,13 @@ def read_limits(texts: Iterable[str]) -> dict[str, float]:
             raise ConfigError(f"{text!r} is not a limit; expected NAME=NUMBER with one of {', '.join(names)}")
         found[LIMITS.full_name(name)] = number if name.endswith("seconds") else int(number)
     return found
+
+
+def limits_of(settings: Settings) -> tuple[NodeLimits, Limits]:
+    """The limits of a node, and those of its protocol."""
+    own = {key.name: settings[LIMITS.full_name(key.name)] for key in NODE_LIMITS}
+    protocol = {key.name: settings[LIMITS.full_name(key.name)] for key in PROTOCOL_LIMITS}
+    return NodeLimits(**own), Limits(**protocol)
 
 
 class _Reader:

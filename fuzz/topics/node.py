@@ -14,9 +14,8 @@ from culm.errors import ConfigError
 from culm.node.interests.policy import PolicyFile
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.roster import Roster
-from culm.node.settings import SECTIONS, Key, Section, Settings, example, load
-from culm.node.settings.reading import read_limits
-from culm.node.settings.schema import written
+from culm.node.settings.reading import Settings, load, read_limits
+from culm.node.settings.schema import SECTIONS, Key, Section, example, written
 from culm.node.status import queries
 from culm.node.status.server import StatusServer
 from culm.node.status.settings import StatusSettings

@@ -26,8 +26,8 @@ from culm.node.intervals.session import IntervalSession
 from culm.node.proposals.options import ProposalOptions
 from culm.node.proposals.session import ProposalSession
 from culm.node.sessions.session import Context, Purpose
+from culm.proposals import EVERYTHING, Adjust, Offered, Proposal, Setup
 from culm.proposals import Connection as ProposalEnd
-from culm.proposals import Offered, Proposal, Setup
 from culm.ranges import Range, RangeSet
 from culm.session import Connection as SecureConnection
 from culm.session import Interests, Offer
@@ -241,7 +241,7 @@ class _Proposals(_Answering):
         for event in self._end.receive_data(data, 0.0):
             if isinstance(event, Offered) and self._end.endpoint.is_offered(event.proposal.id):
                 with suppress(LocalProtocolError):
-                    self._end.endpoint.confirm(event.proposal.id)
+                    self._end.endpoint.confirm(Adjust(event.proposal.id, EVERYTHING, may_skip=True))
         if not self._proposed and self._end.endpoint.credit:
             self._proposed = True
             self._end.endpoint.propose(Proposal(0, *_OTHER_NAME, 1, 1))

@@ -104,9 +104,9 @@ _PROPOSALS = (
 _ACTIONS: tuple[Callable[[Endpoint], object], ...] = (
     *(lambda end, item=item: _propose(end, item) for item in _PROPOSALS),
     _resume,
-    lambda end: end.confirm(_oldest(end, ours=False)),
-    lambda end: end.confirm(_newest(end), NOTHING, least=5, greatest=100, may_skip=False),
-    lambda end: end.confirm(_oldest(end, ours=False), end=6, upper=8),
+    lambda end: end.confirm(Adjust(_oldest(end, ours=False), EVERYTHING, may_skip=True)),
+    lambda end: end.confirm(Adjust(_newest(end), NOTHING, least=5, greatest=100)),
+    lambda end: end.confirm(Adjust(_oldest(end, ours=False), EVERYTHING, may_skip=True, end=6, upper=8)),
     lambda end: end.adjust(Adjust(_oldest(end, ours=True), EVERYTHING)),
     lambda end: end.adjust(Adjust(_newest(end), NOTHING, least=3)),
     lambda end: end.cancel(_oldest(end, ours=True)),
@@ -174,7 +174,7 @@ def _confirm(end: Connection, data: bytes) -> None:
     for event in end.receive_data(data, 0.0):
         if isinstance(event, Offered) and end.endpoint.is_offered(event.proposal.id):
             with suppress(LocalProtocolError):
-                end.endpoint.confirm(event.proposal.id, EVERYTHING)
+                end.endpoint.confirm(Adjust(event.proposal.id, EVERYTHING, may_skip=True))
 
 
 # -- seeds ---------------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def _heard(other: Endpoint, one: Endpoint) -> tuple[bytes, bytes]:
     for event in events:
         if isinstance(event, Offered) and other.is_offered(event.proposal.id):
             with suppress(LocalProtocolError):
-                other.confirm(event.proposal.id)
+                other.confirm(Adjust(event.proposal.id, EVERYTHING, may_skip=True))
     other.respond(_MOST)
     return other.control_to_send(), other.data_to_send()
 

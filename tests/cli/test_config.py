@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from culm.node.settings import example
+from culm.node.settings.schema import example
 
 if TYPE_CHECKING:
     from tests.cli.culm import Culm

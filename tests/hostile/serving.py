@@ -10,8 +10,8 @@ from culm.bamboo import Identity
 from culm.errors import RemoteProtocolError
 from culm.intervals import At, Ended, Regular
 from culm.intervals import Connection as IntervalConnection
+from culm.proposals import EVERYTHING, Adjust, Endpoint, Offered, Setup
 from culm.proposals import Connection as ProposalConnection
-from culm.proposals import Endpoint, Offered, Setup
 from culm.proposals.messages import Proposal
 from culm.proposals.states import Said
 from culm.testing.builders import LogBuilder
@@ -138,7 +138,7 @@ class Proposals:
         """Read something, and answer."""
         for event in self.session.receive_data(await self.wire.read(), 0.0):
             if isinstance(event, Offered) and self.connection.is_offered(event.proposal.id):
-                self.connection.confirm(event.proposal.id)
+                self.connection.confirm(Adjust(event.proposal.id, EVERYTHING, may_skip=True))
         self.session.refill()
         await self.answer()
 

@@ -55,7 +55,7 @@ class Peer:
             for session in self.sessions:
                 session.store_changed()
 
-        context = Context(None, config, self.party.worker, source, stored=tell, grew=grew)
+        context = Context(None, config, self.party.worker, source, stored=tell, grew=grew or (lambda _: None))
         session = self.kind(context, streams, Purpose(is_live=live, logs=tuple(logs), **settings))
         self.sessions.append(session)
         return session

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from culm.errors import ConfigError
 from culm.node.config import NodeLimits
 from culm.node.network.urls import PeerUrl
-from culm.node.settings import SECTIONS, example, kinds, load, tables
+from culm.node.settings import kinds
 from culm.node.settings.lines import Lines
-from culm.node.settings.reading import defaults
+from culm.node.settings.reading import defaults, load
+from culm.node.settings.schema import SECTIONS, example, tables
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from culm.bamboo import PayloadHasher, yamf_hash
 from culm.proposals import (
     EVERYTHING,
+    Adjust,
     Connection,
     Eagerness,
     Endpoint,
@@ -110,7 +111,7 @@ class Side:
             self.connection.cancel(proposal_id)
             return
         wish = self.wish if can_rebuild(proposal, self.store) else NOTHING
-        self.connection.confirm(proposal_id, wish, may_skip=self.may_skip)
+        self.connection.confirm(Adjust(proposal_id, wish, may_skip=self.may_skip))
 
     def put(self, entry: Entry, payload: bytes | None = None) -> None:
         """Store an entry or its payload, and say so."""

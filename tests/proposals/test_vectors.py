@@ -293,7 +293,7 @@ def test_a_whole_session() -> None:
         events.extend(other.receive_data(data, 0.0))
         for event in events:
             if isinstance(event, Offered) and other.endpoint.is_offered(event.proposal.id):
-                other.endpoint.confirm(event.proposal.id)
+                other.endpoint.confirm(Adjust(event.proposal.id, EVERYTHING, may_skip=True))
 
     move("A", a, b)
     move("B", b, a)

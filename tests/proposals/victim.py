@@ -93,7 +93,7 @@ class Victim:
 
     def confirms(self, wish: Eagerness = EVERYTHING, proposal_id: int = 0, **fields: Any) -> Self:
         """Confirm a proposal of the peer."""
-        self.connection.confirm(proposal_id, wish, **fields)
+        self.connection.confirm(Adjust(proposal_id, wish, **{"may_skip": True, **fields}))
         return self
 
     def runs(self, proposal: Proposal | None = None, wish: Eagerness = EVERYTHING, **fields: Any) -> Self:

@@ -13,8 +13,8 @@ from typing import Any
 from culm.cli.command import Commands
 from culm.cli.nodeoptions import add_serving, settings_of
 from culm.cli.output import note, print_json, print_table
-from culm.node.settings import SECTIONS, Key, Settings, example
-from culm.node.settings.schema import written
+from culm.node.settings.reading import Settings
+from culm.node.settings.schema import SECTIONS, Key, example, written
 
 
 def register(commands: Commands) -> None:

@@ -26,7 +26,7 @@ from culm.node.config import PeerSettings
 from culm.node.home import Home
 from culm.node.network.transport import connect
 from culm.node.schemes import scheme_of
-from culm.node.settings import Settings
+from culm.node.settings.reading import Settings
 from culm.store.database import Database
 from culm.store.opening import open_database
 from culm.store.schema import IS_COMPLETE, IS_INVALID, IS_VERIFIED, IS_WAITING, from_sql

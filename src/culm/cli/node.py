@@ -46,8 +46,7 @@ from culm.node.proposals.options import ProposalOptions
 from culm.node.schemes import scheme_of
 from culm.node.service import NodeService
 from culm.node.sessions.session import Purpose
-from culm.node.settings import Settings
-from culm.node.settings.reading import defaults, limits_of, read_limits
+from culm.node.settings.reading import Settings, defaults, limits_of, read_limits
 from culm.node.status import StatusSettings, status_server
 from culm.node.sync import SyncSummary, sync
 from culm.ranges import Range, RangeSet

@@ -20,10 +20,9 @@ from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
 from culm.node.network.urls import PeerUrl
 from culm.node.proposals.options import ProposalOptions
-from culm.node.settings import Settings
 from culm.node.settings.kinds import FLAG, read_value
 from culm.node.settings.logformat import FORMATTERS
-from culm.node.settings.reading import limits_of, peer_settings, read_limits
+from culm.node.settings.reading import Settings, limits_of, peer_settings, read_limits
 from culm.node.settings.schema import NODE, PROPOSALS, Section
 from culm.ranges import RangeSet, read_range, read_size
 from culm.types import Log

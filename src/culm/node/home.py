@@ -22,7 +22,7 @@ from culm.bamboo import Identity
 from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, public_key, read_private, write_private
 from culm.errors import ConfigError
 from culm.node.interests.policy import PolicyFile
-from culm.node.settings import Settings, load
+from culm.node.settings.reading import Settings, load
 from culm.staging import sync
 from culm.store import SQLiteStore
 

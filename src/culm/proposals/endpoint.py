@@ -18,7 +18,7 @@ from culm.proposals.control import MAX_CONTROL_MESSAGE, pull_control
 from culm.proposals.events import Cancelled, Dropped, Event, Offered, Refused
 from culm.proposals.exchange import Exchange
 from culm.proposals.limits import Limits
-from culm.proposals.messages import EVERYTHING, Adjust, Cancel, Code, ControlMessage, Eagerness, Grant, Proposal
+from culm.proposals.messages import Adjust, Cancel, Code, ControlMessage, Grant, Proposal
 from culm.proposals.receiving import Receiver
 from culm.proposals.register import Register
 from culm.proposals.sending import Sender
@@ -99,26 +99,17 @@ class Endpoint:
         exchange = self.exchanges.get(proposal_id)
         return exchange is not None and not exchange.is_ours and not exchange.has(Said.ANSWERED)
 
-    def confirm(
-        self,
-        proposal_id: int,
-        eagerness: Eagerness = EVERYTHING,
-        *,
-        least: int | None = None,
-        greatest: int | None = None,
-        may_skip: bool = True,
-        end: int | None = None,
-        upper: int | None = None,
-    ) -> None:
+    def confirm(self, message: Adjust) -> None:
         """Confirm a proposal of the peer, saying what we want of it; ``end`` and ``upper`` narrow it for both."""
-        exchange = self._exchange(proposal_id)
+        exchange = self._exchange(message.id)
         if exchange.is_ours:
-            raise LocalProtocolError(f"cannot confirm proposal {proposal_id}: we made it, so the peer confirms it")
-        if exchange.proposal.sparse and exchange.end is None and end is None:
+            raise LocalProtocolError(f"cannot confirm proposal {message.id}: we made it, so the peer confirms it")
+        if message.eagerness is None:
+            raise LocalProtocolError(f"cannot confirm proposal {message.id} without saying what we want of it")
+        if exchange.proposal.sparse and exchange.end is None and message.end is None:
             raise LocalProtocolError(
-                f"cannot confirm proposal {proposal_id} without an end: a sparse range without one has no items"
+                f"cannot confirm proposal {message.id} without an end: a sparse range without one has no items"
             )
-        message = Adjust(proposal_id, eagerness, may_skip, end, upper, least, greatest)
         self._adjust(exchange, message, Step.CONFIRM)
         self.sender.queue(exchange)
         self.register.settle()

@@ -13,14 +13,7 @@ from culm.bamboo import path
 from culm.errors import Place, StoreFull
 from culm.node.interests.policy import Policy
 from culm.node.proposals.options import ProposalOptions
-from culm.proposals import (
-    Endpoint,
-    EntryReceived,
-    Offered,
-    Proposal,
-    Setup,
-    Skipped,
-)
+from culm.proposals import EVERYTHING, Adjust, Endpoint, EntryReceived, Offered, Proposal, Setup, Skipped
 from culm.proposals.control import push_control
 from culm.proposals.messages import Grant
 from culm.proposals.states import Said
@@ -502,7 +495,7 @@ def test_two_sockets() -> None:  # noqa: C901 - a small node
         def handle(events: list[Any]) -> None:
             for event in events:
                 if isinstance(event, Offered) and connection.is_offered(event.proposal.id):
-                    connection.confirm(event.proposal.id)
+                    connection.confirm(Adjust(event.proposal.id, EVERYTHING, may_skip=True))
                 elif isinstance(event, EntryReceived):
                     own.put(event.entry)
                 elif hasattr(event, "data"):

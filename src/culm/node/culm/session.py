@@ -20,7 +20,6 @@ from typing import ClassVar, cast
 
 from culm import session
 from culm.intervals import Limits as IntervalLimits
-from culm.node.culm.claims import Claims
 from culm.node.culm.discovery import Discovery
 from culm.node.culm.fetching import Fetching
 from culm.node.culm.interests import interests_for_peer
@@ -65,7 +64,7 @@ class CulmSession(Session[Event]):
             replace(
                 context,
                 config=replace(config, limits=replace(config.limits, settle_seconds=config.limits.idle_seconds)),
-                grew=None,
+                grew=lambda _: None,
             ),
             (self._incoming, cast("asyncio.StreamWriter", self._outgoing)),
             Purpose(
@@ -78,8 +77,9 @@ class CulmSession(Session[Event]):
             ),
         )
         self.stats = self._transfer.stats
-        claims = Claims() if context.claims is None else context.claims
-        self._fetching = Fetching(context.source, context.worker.share, claims, self._transfer, self._fetched_some)
+        self._fetching = Fetching(
+            context.source, context.worker.share, context.claims, self._transfer, self._fetched_some
+        )
         self.discovery = Discovery(connection, context.worker, config, self.driver.wake, self._check_settled)
         self._opened = asyncio.Event()
         self._flushed = asyncio.Event()

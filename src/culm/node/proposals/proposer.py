@@ -381,12 +381,9 @@ class Proposer:
             wanted = False
         options = self.options
         least, greatest = self._sizes(interest)
+        wish, most = options.eagerness if wanted else NOTHING, None if greatest == MAX_U64 else greatest
         connection.confirm(
-            proposal.id,
-            options.eagerness if wanted else NOTHING,
-            least=least or None,
-            greatest=None if greatest == MAX_U64 else greatest,
-            may_skip=not options.mandatory,
+            proposals.Adjust(proposal.id, wish, may_skip=not options.mandatory, least=least or None, greatest=most)
         )
 
     def _begins_earlier(self, followed: _Followed, proposal: Proposal) -> bool:

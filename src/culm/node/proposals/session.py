@@ -8,7 +8,7 @@ the peer has answered a ping since, so it has dealt with everything that we sent
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import ClassVar
 
 from culm import proposals
@@ -98,15 +98,12 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         if entry is not None:
             self._fetched.append(entry)
 
-    def _release(self, entries: Iterable[Entry]) -> None:
+    def _release(self, entries: Collection[Entry]) -> None:
         """These payloads are stored, or will not come: wake the sessions that wait to send them or to say so."""
-        logs: dict[Log, None] = {}
         for entry in entries:
             self._source.fetched(entry.log, entry.seq)
-            logs[entry.log] = None
-        if (grew := self._context.grew) is not None:
-            for log in logs:
-                grew(log)
+        for log in dict.fromkeys(entry.log for entry in entries):
+            self._context.grew(log)
 
     def _refill(self) -> None:
         self.connection.refill()
@@ -132,9 +129,8 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         self._release([self._fetched.popleft() for _ in range(len(self._fetched) - _FETCHED)])
 
     def _look_again(self) -> None:
-        if self._fetched:
-            fetched, self._fetched = self._fetched, deque()
-            self._release(fetched)
+        self._release(self._fetched)
+        self._fetched.clear()
         super()._look_again()
 
     # -- writing -----------------------------------------------------------------------------------------------

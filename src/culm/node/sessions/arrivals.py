@@ -63,7 +63,7 @@ class Arrivals(Storing):
         worker: AnyWorker,
         stored: Callable[[ImportReport], None],
         curate: Callable[[Entry, memoryview], bool] | None = None,
-        grew: Callable[[Log], None] | None = None,
+        grew: Callable[[Log], None] = lambda _: None,
     ) -> None:
         super().__init__()
         self._worker = worker
@@ -190,14 +190,10 @@ class Arrivals(Storing):
         report = await self._worker.run(work)
         self._bytes -= size
         self._finish_complete()
-        self._tell_of_growth()
-        self._stored(report)
-
-    def _tell_of_growth(self) -> None:
-        if self._grew is not None:
-            for log in self._grown:
-                self._grew(log)
+        for log in self._grown:
+            self._grew(log)
         self._grown.clear()
+        self._stored(report)
 
     def _finish_complete(self) -> None:
         for entry, sink in self._complete:

@@ -7,7 +7,7 @@ told what it is for by a ``Purpose``. ``culm.node.schemes`` lists the sessions t
 import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from culm.bamboo import Identity
@@ -36,7 +36,7 @@ class Context:
 
     ``stored`` is called when entries of the peer were stored, ``grew`` when bytes of a payload came that is not
     complete. ``refuses`` says why a peer that has proved an identity is sent away, or None. ``claims`` say which
-    session fetches which log, ``budget`` bounds the memory of unfinished messages; None: the session is alone.
+    session fetches which log. ``budget`` bounds the memory of unfinished messages; None: the session is alone.
     ``identity`` is needed where a protocol proves who we are.
     """
 
@@ -45,9 +45,9 @@ class Context:
     worker: AnyWorker
     source: StoreSource
     stored: Callable[[], None] = lambda: None
-    grew: Callable[[Log], None] | None = None
+    grew: Callable[[Log], None] = lambda _: None
     refuses: Callable[[bytes], str | None] = lambda _: None
-    claims: Claims | None = None
+    claims: Claims = field(default_factory=Claims)
     budget: MemoryShare | None = None
 
     def needed_identity(self) -> Identity:

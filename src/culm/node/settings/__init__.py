@@ -4,8 +4,3 @@
 the docs from them. ``reading`` checks a file against it, and the command line makes options of it. So a key that is
 added there is read, checked and documented at once.
 """
-
-from culm.node.settings.reading import Settings, load
-from culm.node.settings.schema import SECTIONS, Key, Section, example, tables
-
-__all__ = ["SECTIONS", "Key", "Section", "Settings", "example", "load", "tables"]

@@ -300,7 +300,7 @@ class _Proposals:
             match event:
                 case proposals.Offered(proposal) if connection.is_offered(proposal.id):
                     wish = EVERYTHING if proposals.can_rebuild(proposal, self._logs) else NOTHING
-                    connection.confirm(proposal.id, wish, may_skip=True)
+                    connection.confirm(proposals.Adjust(proposal.id, wish, may_skip=True))
                 case PayloadReceived(entry=entry, complete=True):
                     self._came(entry)
                 case EntryReceived(entry=entry) if not entry.size:

@@ -46,7 +46,7 @@ TESTED_IN = {
     "node/culm/test_session": "node.culm.claims node.culm.offers node.culm.streams node.network.tls"
     " node.network.transport node.network.urls node.schemes node.service node.surroundings",
     "node/intervals/test_follower_model": "node.intervals.followed node.intervals.spans",
-    "node/intervals/test_session": "node.intervals.options node.sessions.pointtopoint node.storage.source",
+    "node/intervals/test_session": "node.sessions.pointtopoint node.storage.source",
     "node/proposals/test_session": "node.proposals.options",
     "node/sharing/test_peering": "node.network.backoff node.sharing.penalties node.sharing.rates node.sharing.slots",
     "node/sharing/test_turns": "node.sharing.memory node.sharing.threads node.storage.worker",
@@ -96,7 +96,7 @@ TESTED_IN = {
     "store/recordindex/test_recordindex": "store.recordindex.compare store.recordindex.manifest"
     " store.recordindex.storage store.recordindex.writer",
     "store/records/test_views": "store.records.index",
-    "node/sessions/test_arrivals": "node.sessions.storing transfer.source",
+    "node/sessions/test_arrivals": "node.sessions.storing",
 }
 """Test modules with the modules of ``culm`` they test beside the one they are named after."""
 

@@ -21,7 +21,7 @@ from culm.negentropy import ArrayStorage, Negentropy
 from culm.node.bushbaby.session import BushbabySession
 from culm.node.config import NodeConfig, NodeLimits
 from culm.node.culm.session import CulmSession
-from culm.node.intervals.options import FollowOptions
+from culm.node.intervals.followed import FollowOptions
 from culm.node.intervals.session import IntervalSession
 from culm.node.proposals.options import ProposalOptions
 from culm.node.proposals.session import ProposalSession

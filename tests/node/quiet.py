@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from culm.bamboo import ForkProof
 from culm.intervals import Connection, Doubted, Limits, Request, RequestEnded
 from culm.node.interests.policy import Policy
+from culm.node.intervals.followed import FollowOptions
 from culm.node.intervals.follower import Follower
-from culm.node.intervals.options import FollowOptions
 from culm.node.proposals.options import ProposalOptions
 from culm.node.proposals.proposer import Proposer
 from culm.node.storage.source import StoreSource

@@ -33,9 +33,9 @@ def test_a_beginning_that_is_held() -> None:
     """Behind bytes that are held the check works with their hash, and cannot tell without it."""
     begun = PayloadHasher()
     begun.update(PAYLOAD[:30])
-    assert PayloadCheck.behind(30, begun).finish(ENTRY, PAYLOAD[30:]) is True
-    assert PayloadCheck.behind(30).finish(ENTRY, PAYLOAD[30:]) is None
-    assert PayloadCheck.behind(0).finish(ENTRY, PAYLOAD) is True
+    assert PayloadCheck(30, begun).finish(ENTRY, PAYLOAD[30:]) is True
+    assert PayloadCheck(30).finish(ENTRY, PAYLOAD[30:]) is None
+    assert PayloadCheck(0).finish(ENTRY, PAYLOAD) is True
 
 
 def test_bytes_that_were_passed() -> None:

@@ -39,7 +39,7 @@ from culm.intervals import Forks
 from culm.node.config import NodeConfig
 from culm.node.home import Home
 from culm.node.interests.choices import ChoicesWatch
-from culm.node.intervals.options import FollowOptions
+from culm.node.intervals.followed import FollowOptions
 from culm.node.negentropy.indexed import IndexNode
 from culm.node.network.urls import SCHEMES, PeerUrl, forms
 from culm.node.proposals.options import ProposalOptions

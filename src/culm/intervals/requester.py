@@ -39,7 +39,7 @@ class OurRequest(Progress):
         self._buffer = bytearray()  # of metadata that came in part
         self.agreement = Agreement()
         self._entry: Entry | None = None  # whose payload comes next
-        self._check = PayloadCheck.behind(self.offset)
+        self._check = PayloadCheck(self.offset)
         self.expected: dict[int, bytes] = expected_hashes(self.request, self.stream)
 
     # -- what it is --------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class OurRequest(Progress):
 
     def resume(self, entry: Entry, begun: PayloadHasher) -> None:
         """Say what the payload at the position belongs to, and what was hashed of it so far."""
-        self._entry, self._check = entry, PayloadCheck.behind(self.offset, begun)
+        self._entry, self._check = entry, PayloadCheck(self.offset, begun)
 
     @property
     def payload_left(self) -> int:

@@ -268,7 +268,7 @@ class NodeService:
                 self.roster.troubles[url] = str(error)
                 if session is None:
                     # The first failure is news. Those that follow would fill the log of a node whose peer is away.
-                    level = logging.INFO if backoff.is_failing else logging.WARNING
+                    level = logging.INFO if backoff.failures else logging.WARNING
                     _logger.log(level, "not reached", extra={"peer": peer.name, "reason": str(error)})
                 elif session.stats.entries_received + session.stats.entries_sent:
                     backoff.succeeded()

@@ -7,7 +7,7 @@ from culm.bamboo import Entry, ForkProof, are_authentic, path
 from culm.errors import RemoteProtocolError
 from culm.proposals.messages import Cancel, Code, Proposal
 from culm.proposals.sequence import is_self_contained, outer_seq
-from culm.transfer import Source, kept_at
+from culm.transfer import Source, entry_at
 from culm.types import Log
 
 
@@ -47,7 +47,7 @@ def objection(proposal: Proposal, source: Source) -> Cancel | None:
         if above is not None and dict(above.links)[outer] != proposal.hash:
             return Cancel(proposal.id, Code.DO_NOT_RETRY)
     if lower is None:
-        held = _entry(source, log, start)
+        held = entry_at(source, log, start)
         if held is not None and (proposal.offset or 0) > held.size:
             return Cancel(proposal.id, Code.DO_NOT_RETRY)
     return None
@@ -61,17 +61,12 @@ def can_rebuild(proposal: Proposal, source: Source) -> bool:
         return proposal.end is not None and held is not None and proposal.end <= held[1]
     if proposal.lower is not None and is_self_contained(proposal):
         return True
-    return outer is not None and _entry(source, proposal.log, outer) is not None
-
-
-def _entry(source: Source, log: Log, seq: int) -> Entry | None:
-    kept = kept_at(source, log, seq)
-    return None if kept is None else kept.entry
+    return outer is not None and entry_at(source, proposal.log, outer) is not None
 
 
 def _shown(source: Source, log: Log, seq: int) -> Entry | None:
     """An entry that may be shown to this peer: of a forked log, only those below the fork are."""
-    return None if source.held(log).entries_around(seq) is None else _entry(source, log, seq)
+    return None if source.held(log).entries_around(seq) is None else entry_at(source, log, seq)
 
 
 def check_cancel(proposal: Proposal, cancel: Cancel) -> None:

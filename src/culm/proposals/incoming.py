@@ -25,7 +25,7 @@ from culm.proposals.messages import Wish
 from culm.proposals.scope import Scope
 from culm.proposals.sequence import Item, outer_seq
 from culm.ranges.runs import Runs
-from culm.transfer import EntryReceived, LinkHashes, PayloadCheck, PayloadFailed, PayloadReceived, Source, kept_at
+from culm.transfer import EntryReceived, LinkHashes, PayloadCheck, PayloadFailed, PayloadReceived, Source, entry_at
 
 _LOOKED_AT = 64  # Items that are looked at to judge one notice; it may be of 2^64, and the first few tell enough.
 
@@ -100,15 +100,14 @@ class Incoming:
         return item
 
     def _know(self, seq: int, source: Source) -> None:
-        kept = kept_at(source, self._scope.proposal.log, seq)
-        entry = None if kept is None else kept.entry
+        entry = entry_at(source, self._scope.proposal.log, seq)
         begun = self._scope.begun if self.offset and self.index == 0 else None
         self._payload = _Payload(
             seq,
             entry,
             None if entry is None else entry.size,
             outer_seq(self._scope.proposal) == seq,
-            PayloadCheck.behind(self.offset, begun),
+            PayloadCheck(self.offset, begun),
         )
 
     def _move(self, count: int = 1) -> None:
@@ -249,10 +248,10 @@ class Incoming:
         if value is None and outer_seq(self._scope.proposal) == seq:
             value = self._scope.proposal.hash
         if value is None:
-            kept = kept_at(source, self._scope.proposal.log, seq)
-            if kept is None:
+            entry = entry_at(source, self._scope.proposal.log, seq)
+            if entry is None:
                 return None
-            value = kept.entry.hash
+            value = entry.hash
         self._hashes.add(seq, value)
         return value
 
@@ -348,4 +347,4 @@ class Incoming:
         self.index = sent.index
         self.offset = (scope.proposal.offset or 0) if sent.index == 0 else 0
         if item.is_payload:
-            self._payload.check = PayloadCheck.behind(self.offset)
+            self._payload.check = PayloadCheck(self.offset)

@@ -1,16 +1,15 @@
 """What the two transfer protocols, intervals and proposals, do in the same way.
 
 Both send entries of a log in an order that both ends know, and leave out what the other end can work out itself. So
-both ask a store the same questions (``source``), make the same events and check their signatures in batches
-(``events``), hash payloads that come in pieces (``payloads``), remember the hashes that later links name (``hashes``),
-and read the store in pages (``pages``). Neither protocol knows the other.
+both ask a store the same questions and read it in pages (``source``). Both make the same events and check their
+signatures in batches (``events``), hash payloads that come in pieces (``payloads``), and remember the hashes that later
+links name (``hashes``). Neither protocol knows the other.
 """
 
 from culm.transfer.events import EntryReceived, PayloadFailed, PayloadReceived, bad_entries
 from culm.transfer.hashes import LinkHashes, linked_later
-from culm.transfer.pages import PAGE_ENTRIES, Pages, kept_at
 from culm.transfer.payloads import PayloadCheck
-from culm.transfer.source import Held, HeldLog, Kept, Source
+from culm.transfer.source import PAGE_ENTRIES, Held, HeldLog, Kept, Pages, Source, entry_at
 
 __all__ = [
     "PAGE_ENTRIES",
@@ -25,6 +24,6 @@ __all__ = [
     "PayloadReceived",
     "Source",
     "bad_entries",
-    "kept_at",
+    "entry_at",
     "linked_later",
 ]

@@ -55,7 +55,4 @@ class PayloadFailed:
 def bad_entries(events: Iterable[object]) -> list[Entry]:
     """The entries among events whose signature is bad, in the order of the events."""
     entries = [event.entry for event in events if isinstance(event, EntryReceived)]
-    if not entries:
-        return []
-    good = are_authentic(entries)
-    return [] if all(good) else [entry for entry, is_good in zip(entries, good, strict=True) if not is_good]
+    return [entry for entry, is_good in zip(entries, are_authentic(entries), strict=True) if not is_good]

@@ -6,8 +6,6 @@ checked here: the store has to do it, which has the bytes. Most payloads come in
 computed at once, without keeping any state.
 """
 
-from __future__ import annotations
-
 from culm.bamboo import Entry, PayloadHasher, yamf_hash
 
 _EMPTY = yamf_hash(b"")
@@ -16,20 +14,15 @@ _EMPTY = yamf_hash(b"")
 class PayloadCheck:
     """The hash of one payload so far.
 
-    ``begun``: the hash of the bytes that are held already, if the payload goes on behind them. ``can_check``: the hash
-    of everything before the next piece is known.
+    The payload goes on at ``offset``, behind bytes that are held already, whose hash is ``begun``. ``can_check``: the
+    hash of everything before the next piece is known.
     """
 
     __slots__ = ("_hasher", "can_check")
 
-    def __init__(self, begun: PayloadHasher | None = None, *, can_check: bool = True) -> None:
+    def __init__(self, offset: int = 0, begun: PayloadHasher | None = None) -> None:
         self._hasher = begun
-        self.can_check = can_check
-
-    @classmethod
-    def behind(cls, offset: int, begun: PayloadHasher | None = None) -> PayloadCheck:
-        """The check of a payload that goes on at ``offset``. Without ``begun`` it works from 0 only."""
-        return cls(begun, can_check=not offset or begun is not None)
+        self.can_check = not offset or begun is not None
 
     def lose(self) -> None:
         """Bytes were passed that did not come: the payload can no longer be checked."""

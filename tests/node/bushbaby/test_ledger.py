@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from culm.errors import RemoteProtocolError
-from culm.node.bushbaby.ledger import Ledger, Span
+from culm.node.bushbaby.ledger import Ledger
 
 if TYPE_CHECKING:
-    from culm.types import Log
+    from culm.types import Log, Run
 
 LOG: Log = (b"a" * 32, 1)
 OTHER: Log = (b"b" * 32, 2)
@@ -22,7 +22,7 @@ class Holdings:
     def __init__(self, **held: set[int]) -> None:
         self.held: dict[Log, set[int]] = {LOG: held.get("log", set()), OTHER: held.get("other", set())}
 
-    def missing(self, log: Log, high: int, limit: int) -> list[Span]:
+    def missing(self, log: Log, high: int, limit: int) -> list[Run]:
         """As a store's."""
         return [(seq, seq) for seq in range(1, high + 1) if seq not in self.held[log]][:limit]
 

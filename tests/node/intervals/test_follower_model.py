@@ -16,7 +16,7 @@ from culm.intervals import At, Interval, Limits, MetadataOnly, Regular, Single
 from culm.node.culm.offers import asked_of, lacks, offer_of
 from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
-from culm.node.intervals.options import FollowOptions
+from culm.node.intervals.followed import FollowOptions
 from culm.store import PayloadState
 from tests.models import MARKS, count, models
 from tests.node.holdings import ALL, ENTRY, LENGTH, NO, a_store, fill, holdings, interests, key, whole_log

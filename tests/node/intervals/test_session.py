@@ -17,7 +17,7 @@ from culm.intervals.items import encode_item
 from culm.intervals.messages import Activate, Eager, RequestCredit, ResponseCredit
 from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
-from culm.node.intervals.options import FollowOptions
+from culm.node.intervals.followed import FollowOptions
 from culm.node.sessions.stats import PeerSilent
 from culm.ranges import RangeSet, read_range
 from culm.testing.builders import LogBuilder, build_log, tampered

@@ -53,9 +53,9 @@ def test_waits_grow_and_stay_bounded(first: float, times: float, chances: list[f
     backoff = Backoff(first, most, lambda: next(source))
     for attempt, chance in enumerate(chances):
         assert backoff.failed() == pytest.approx(min(most, first * 2.0**attempt) * (0.5 + chance / 2))
-    assert backoff.is_failing
+    assert backoff.failures
     backoff.succeeded()
-    assert not backoff.is_failing
+    assert not backoff.failures
     again = Backoff(first, most, lambda: 0.0)
     assert again.failed() == first / 2
 

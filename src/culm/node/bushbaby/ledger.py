@@ -25,11 +25,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from culm.errors import RemoteProtocolError
-from culm.types import Log
+from culm.types import Log, Run
 
-Missing = Callable[[Log, int, int], list[tuple[int, int]]]
+Missing = Callable[[Log, int, int], list[Run]]
 
-Span = tuple[int, int]
 MAX_SPANS = 1000
 """Spans of one log that are asked for at once; the rest follows when these have come, so that a log full of holes takes
 bounded memory and message size."""
@@ -42,11 +41,11 @@ class _Asked:
     """A log that was asked for, and what has come of it from this peer."""
 
     high: int  # The peer announced the log up to this entry.
-    spans: list[Span] = field(default_factory=list)  # What was asked for, ascending.
+    spans: list[Run] = field(default_factory=list)  # What was asked for, ascending.
     open: int = 0  # Entries of the spans that have not come from this peer.
     came: bool = False  # Whether any entry of the log has come since it was asked for.
 
-    def add(self, spans: list[Span]) -> None:
+    def add(self, spans: list[Run]) -> None:
         """Note that more was asked for, above the rest.
 
         Beyond ``MAX_SPANS`` spans, entries count as asked for and never as come. The peer is then told of the log once
@@ -107,7 +106,7 @@ class Ledger:
             self.peer_has[log] = newest
             self.unavailable.discard(log)
 
-    def plan(self, logs: Iterable[Log], missing: Missing, most: int = MAX_ASKED) -> list[tuple[Log, list[Span]]]:
+    def plan(self, logs: Iterable[Log], missing: Missing, most: int = MAX_ASKED) -> list[tuple[Log, list[Run]]]:
         """The spans to ask for after the peer announced ``logs``, and those postponed before.
 
         Once ``most`` spans are reached, the remaining logs are postponed. ``missing(log, high, limit)`` gives the first
@@ -115,7 +114,7 @@ class Ledger:
         """
         candidates = dict.fromkeys([*logs, *self._postponed])
         self._postponed = {}
-        result: list[tuple[Log, list[Span]]] = []
+        result: list[tuple[Log, list[Run]]] = []
         count = 0
         for log in candidates:
             if count >= most:
@@ -127,7 +126,7 @@ class Ledger:
                 count += len(spans)
         return result
 
-    def _spans(self, log: Log, missing: Missing) -> list[Span]:
+    def _spans(self, log: Log, missing: Missing) -> list[Run]:
         high = self.peer_has.get(log, 0)
         asked = self._asked.get(log)
         if log in self.unavailable or not high:
@@ -150,7 +149,7 @@ class Ledger:
             asked.add(spans)
         return spans
 
-    def _end(self, log: Log, spans: list[Span]) -> None:
+    def _end(self, log: Log, spans: list[Run]) -> None:
         """End the request for a log. ``spans`` are those that are still missing.
 
         An entry that was asked for and has come from somebody else may be missing at the peer, so the log is announced
@@ -205,5 +204,5 @@ class Ledger:
         self.unanswered = max(0, self.unanswered - 1)
 
 
-def _count(spans: list[Span]) -> int:
+def _count(spans: list[Run]) -> int:
     return sum(high - low + 1 for low, high in spans)

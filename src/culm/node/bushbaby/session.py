@@ -21,7 +21,7 @@ from culm.bamboo import Entry
 from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, item_size
 from culm.node.bushbaby.announcing import Announcing
 from culm.node.bushbaby.intake import Intake
-from culm.node.bushbaby.ledger import MAX_ASKED, Ledger, Span
+from culm.node.bushbaby.ledger import MAX_ASKED, Ledger
 from culm.node.bushbaby.serving import PAGE_ENTRIES, Message, Server
 from culm.node.interests.missing import missing
 from culm.node.interests.policy import Policy
@@ -31,7 +31,7 @@ from culm.node.sharing.memory import MemoryBudget
 from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
 from culm.store import ImportReport, Sendable
-from culm.types import Log
+from culm.types import Log, Run
 from culm.wire.base62 import encode_base62
 
 # All nonces of a connection are remembered, so it carries only so many messages. Serving stops with this many left:
@@ -221,7 +221,7 @@ class BushbabySession(Session[bushbaby.Event]):
 
     async def _ask(self, logs: list[Log], *, answer: bool) -> None:
         """Send a WANT for what is missing of logs. ``answer``: a HAVE needs one even if nothing is missing."""
-        plan: list[tuple[Log, list[Span]]] = []
+        plan: list[tuple[Log, list[Run]]] = []
         for at in range(0, max(1, len(logs)), _LOGS_A_TURN):
             most = MAX_ASKED - sum(len(spans) for _, spans in plan)
             plan += await self._worker.run(self._ledger.plan, logs[at : at + _LOGS_A_TURN], self._missing, most)
@@ -232,7 +232,7 @@ class BushbabySession(Session[bushbaby.Event]):
             self.connection.send_want(wants)
             self.driver.wake()
 
-    def _missing(self, log: Log, high: int, limit: int) -> list[tuple[int, int]]:
+    def _missing(self, log: Log, high: int, limit: int) -> list[Run]:
         """The spans to ask for of a log; runs on the store's thread."""
         return missing(self._worker.store, self.config.policy.interest(log), log, high, limit)
 

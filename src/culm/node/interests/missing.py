@@ -20,15 +20,14 @@ from culm.bamboo import MAX_U64, lipmaa
 from culm.ranges import Range, RangeSet, inclusive_sizes
 from culm.ranges.runs import Runs
 from culm.store import ReadableStore
-from culm.types import Log
+from culm.types import Log, Run
 
 EVERYTHING = RangeSet([Range(1)])
-Span = tuple[int, int]
 _PAGE = 256  # Spans read from the store at once: enough for most logs, and little memory for one full of holes.
 _MOST_WAITING = 4096  # Waiting entries of a log that are looked at; the rest follows when the first ones are verified.
 
 
-def missing(store: ReadableStore, interest: RangeSet, log: Log, high: int, limit: int) -> list[Span]:
+def missing(store: ReadableStore, interest: RangeSet, log: Log, high: int, limit: int) -> list[Run]:
     """The first ``limit`` spans to ask for of a log that the peer holds up to ``high``."""
     if interest == EVERYTHING:
         return store.missing(log, high, limit)
@@ -45,7 +44,7 @@ def lacking(
     limit: int,
     least: int | None = None,
     greatest: int | None = None,
-) -> list[Span]:
+) -> list[Run]:
     """The first ``limit`` spans, from ``low`` on, of what a range wants and the store does not hold.
 
     A sparse range (a path) is treated as if it wanted all numbers between its ends, unlike by ``lacking_members``.
@@ -57,7 +56,7 @@ def lacking(
     narrowed = replace(item, sparse=False, least_size=least, size_limit=limit_size)
     if narrowed.is_empty:
         return []
-    spans: Iterable[Span] = _pages(store, log, max(item.start, low), item.last)
+    spans: Iterable[Run] = _pages(store, log, max(item.start, low), item.last)
     if not narrowed.metadata:
         spans = (part for span in spans for part in _without(span, narrowed.forbidden))
     if not narrowed.payloads or narrowed.least_size or narrowed.size_limit or narrowed.forbidden:
@@ -73,10 +72,10 @@ def lacking_members(
     return sorted(single.start for single in singles if lacking(store, log, single, 1, 1, least, greatest))
 
 
-def _without(span: Span, forbidden: Iterable[int]) -> Iterator[Span]:
-    """The parts of a span between ``forbidden`` numbers, which have to ascend."""
+def _without(span: Run, left_out: Iterable[int]) -> Iterator[Run]:
+    """The parts of a span between numbers that are left out of it, which have to ascend."""
     low, high = span
-    for seq in forbidden:
+    for seq in left_out:
         if low <= seq <= high:
             if low < seq:
                 yield low, seq - 1
@@ -105,7 +104,7 @@ def stranded(store: ReadableStore, log: Log, interest: RangeSet, newest: int) ->
     return sorted(found)
 
 
-def _pages(store: ReadableStore, log: Log, low: int, high: int) -> Iterator[Span]:
+def _pages(store: ReadableStore, log: Log, low: int, high: int) -> Iterator[Run]:
     """All spans that are missing, read from the store a page at a time."""
     while page := store.missing(log, high, _PAGE, low=low):
         yield from page
@@ -114,28 +113,23 @@ def _pages(store: ReadableStore, log: Log, low: int, high: int) -> Iterator[Span
         low = page[-1][1] + 1
 
 
-def _still_wanted(store: ReadableStore, log: Log, interest: Iterable[Range], span: Span, newest: int) -> Iterator[Span]:
+def _still_wanted(store: ReadableStore, log: Log, interest: Iterable[Range], span: Run, newest: int) -> Iterator[Run]:
     """The parts of a missing span around entries that are held and whose payload nobody wants."""
-    low, high = span
-    for stored in store.entries(log, low, high):
-        entry = stored.entry
-        if not stored.payload_complete and any(
-            item.contains_payload(entry.seq, entry.size, newest) for item in interest
-        ):
-            continue
-        if entry.seq > low:
-            yield low, entry.seq - 1
-        low = entry.seq + 1
-    if low <= high:
-        yield low, high
+    unwanted = (
+        stored.entry.seq
+        for stored in store.entries(log, *span)
+        if stored.payload_complete
+        or not any(item.contains_payload(stored.entry.seq, stored.entry.size, newest) for item in interest)
+    )
+    return _without(span, unwanted)
 
 
-def wanted(interest: Iterable[Range], newest: int) -> list[Span]:
+def wanted(interest: Iterable[Range], newest: int) -> list[Run]:
     """The numbers that an interest needs of a log of ``newest`` entries, certificates included.
 
     Spans ascend and do not touch each other.
     """
-    spans: list[Span] = []
+    spans: list[Run] = []
     for item in interest:
         if item.is_empty or newest < item.start:
             continue

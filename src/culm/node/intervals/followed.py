@@ -1,4 +1,4 @@
-"""A log that a peer is asked for, and how far asking has come: what ``culm.node.intervals.follower`` remembers."""
+"""How to ask a peer for a log, and how far asking has come: what ``culm.node.intervals.follower`` remembers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,27 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from culm.bamboo import MAX_U64
+from culm.intervals import Forks
 from culm.ranges import RangeSet
 from culm.types import Log
+
+
+@dataclass(frozen=True, slots=True)
+class FollowOptions:
+    """How to ask. Sizes are of payloads, in bytes, both included; None: no bound.
+
+    ``verified``: the peer may send only what it has checked. ``newest``: ask only for so many of the newest entries.
+    ``newest_first``: ask for the newest entries first. ``anchor``: sequence number and hash of an entry that is
+    trusted, so that only forks behind it matter.
+    """
+
+    verified: bool = True
+    forks: Forks = Forks.DEFAULT
+    anchor: tuple[int, bytes] | None = None
+    least_size: int | None = None
+    greatest_size: int | None = None
+    newest: int | None = None
+    newest_first: bool = False
 
 
 class Content(NamedTuple):

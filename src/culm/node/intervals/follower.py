@@ -38,8 +38,7 @@ from culm.bamboo import MAX_U64, Entry, PayloadHasher, path
 from culm.intervals import At, FromGreatest, Interval, MetadataOnly, Regular, Single
 from culm.intervals.requester import OurRequest
 from culm.node.interests.policy import Policy
-from culm.node.intervals.followed import Content, Followed, Phase, Span
-from culm.node.intervals.options import FollowOptions
+from culm.node.intervals.followed import Content, Followed, FollowOptions, Phase, Span
 from culm.node.intervals.spans import MOST_SPANS, Missing
 from culm.node.storage.source import StoreSource
 from culm.ranges import RangeSet

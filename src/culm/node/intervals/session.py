@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from culm.intervals import Connection, Doubted, Event, Request, RequestEnded
+from culm.node.intervals.followed import FollowOptions
 from culm.node.intervals.follower import Follower
-from culm.node.intervals.options import FollowOptions
 from culm.node.sessions.driver import WRITE_BYTES
 from culm.node.sessions.pointtopoint import INLINE_TURNS, PointToPointSession
 from culm.node.sessions.session import Context, Purpose

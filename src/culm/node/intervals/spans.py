@@ -14,8 +14,7 @@ from collections.abc import Iterable
 
 from culm.bamboo import MAX_U64
 from culm.node.interests.missing import lacking, lacking_members, stranded
-from culm.node.intervals.followed import METADATA, Content, Followed, Span
-from culm.node.intervals.options import FollowOptions
+from culm.node.intervals.followed import METADATA, Content, Followed, FollowOptions, Span
 from culm.node.storage.source import StoreSource
 from culm.ranges import Range, RangeSet
 from culm.ranges.runs import runs_of

@@ -20,22 +20,17 @@ class Backoff:
         self._first = first
         self._most = most
         self._chance = chance
-        self._failures = 0
-
-    @property
-    def is_failing(self) -> bool:
-        """Whether the last attempt failed."""
-        return self._failures > 0
+        self.failures = 0  # Attempts that failed in a row, as far as they change the wait.
 
     def failed(self) -> float:
         """Note that an attempt failed; the seconds to wait before the next one."""
-        wait = min(self._most, self._first * 2.0**self._failures)
-        self._failures = min(self._failures + 1, _MAX_DOUBLINGS)
+        wait = min(self._most, self._first * 2.0**self.failures)
+        self.failures = min(self.failures + 1, _MAX_DOUBLINGS)
         return self.jittered(wait)
 
     def succeeded(self) -> None:
         """Note that a session was good, so that the next failure counts as the first one again."""
-        self._failures = 0
+        self.failures = 0
 
     def jittered(self, seconds: float) -> float:
         """Up to a half less than ``seconds``: how long to wait, also after a session that ended well."""

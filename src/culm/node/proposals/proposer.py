@@ -83,7 +83,6 @@ class Proposer:
     options: ProposalOptions
     missing: int = 0  # Entries that the peer has for us, as far as it has said.
     proofs: list[tuple[Entry, ...]] = field(default_factory=list)  # Of forks; for the session to take away.
-    notices: dict[Log, int] = field(default_factory=dict)  # Items that the peer has and was asked not to send.
     is_ending: bool = False  # The session says farewell: the peer's proposals are refused.
     logs: dict[Log, _Followed] = field(default_factory=dict)  # All that are asked for, complete ones included.
     todo: deque[Log] = field(default_factory=deque)  # Logs to plan: ``step`` may have something to say of them.
@@ -311,7 +310,6 @@ class Proposer:
                 log = self.connection.exchanges[proposal_id].proposal.log
                 if log in self.logs and self.logs[log].open.get(proposal_id) == _FORK:
                     return
-                self.notices[log] = self.notices.get(log, 0) + items
                 self.missing += (items + 1) // 2
             case _:
                 pass

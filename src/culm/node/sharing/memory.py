@@ -24,8 +24,8 @@ class MemoryBudget:
     """Bytes that the unfinished messages of all connections may take together: ``limit``."""
 
     def __init__(self, limit: int) -> None:
+        self.held = 0  # Bytes in use, without the ``FREE`` ones of each connection.
         self._limit = limit
-        self._held = 0
         self._by_owner: Counter[str | None] = Counter()
         self._freed = asyncio.Event()  # Set when some connection lets go of bytes; the next wait is for a new one.
 
@@ -33,24 +33,19 @@ class MemoryBudget:
         """The part of one connection; ``owner`` is the address at its other end, None if that is not known."""
         return MemoryShare(self, owner)
 
-    @property
-    def held(self) -> int:
-        """Bytes in use, without the ``FREE`` ones of each connection."""
-        return self._held
-
     def fits(self, owner: str | None, held: int, amount: int) -> bool:
         """Whether a connection that holds some bytes may hold ``amount``.
 
         A connection that is alone may hold any amount: otherwise a message larger than the limit would wait for ever.
         """
-        others, of_owner = self._held - held, self._by_owner[owner] - held
+        others, of_owner = self.held - held, self._by_owner[owner] - held
         return (not others or others + amount <= self._limit) and (
             not of_owner or of_owner + amount <= self._limit // 2
         )
 
     def change(self, owner: str | None, held: int, amount: int) -> None:
         """A connection holds ``amount`` bytes now, instead of ``held``. Connections that wait look again."""
-        self._held += amount - held
+        self.held += amount - held
         self._by_owner[owner] += amount - held
         if not self._by_owner[owner]:
             del self._by_owner[owner]
@@ -82,6 +77,5 @@ class MemoryShare:
 
     def leave(self) -> None:
         """The connection is over: give everything back."""
-        if self._held:
-            self._budget.change(self._owner, self._held, 0)
-            self._held = 0
+        self._budget.change(self._owner, self._held, 0)
+        self._held = 0

@@ -102,30 +102,25 @@ class PacedWriter:
         self._writer = writer
         self.pace = pace
         self._pending: deque[memoryview] = deque()
-        self._size = 0
+        self.waiting = 0  # Bytes whose time has not come.
         self._moved = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
         self._ends = self._closes = False
         self.transport = writer.transport
 
-    @property
-    def waiting(self) -> int:
-        """Bytes whose time has not come."""
-        return self._size
-
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Queue bytes; a task sends them when the caps allow. Ignored after ``close`` or a failure."""
         if self._closes or self._failure is not None or not data:
             return
         self._pending.append(memoryview(bytes(data)))
-        self._size += len(data)
+        self.waiting += len(data)
         if self._task is None:
             self._task = asyncio.create_task(self._send())
 
     async def drain(self) -> None:
         """Wait until at most 64 KiB wait; raises the error that sending has failed with."""
-        while self._size > _HIGH_WATER and self._failure is None:
+        while self.waiting > _HIGH_WATER and self._failure is None:
             self._moved.clear()
             await self._moved.wait()
         if self._failure is not None:
@@ -142,14 +137,14 @@ class PacedWriter:
                 await self.pace.wait(len(piece))
                 self._writer.write(piece)
                 await self._writer.drain()
-                self._size -= len(piece)
+                self.waiting -= len(piece)
                 self._moved.set()
             if self._ends:
                 self._writer.write_eof()
         except (OSError, RuntimeError) as error:
             self._failure = error
             self._pending.clear()
-            self._size = 0
+            self.waiting = 0
         self._task = None
         self._moved.set()
         if self._closes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from culm.testing import build_log
-from culm.transfer import Kept, Pages, kept_at
+from culm.transfer import Kept, Pages, entry_at
 from tests.memory import MemoryStore
 
 LOG = build_log(9, payload_size=3)
@@ -54,7 +54,5 @@ def test_entries_that_are_not_there() -> None:
     """Neither a page nor a single look takes another entry for the one that was asked for."""
     store, pages = Counting(), Pages(NAME)
     assert pages.read(store, 10) is None
-    assert kept_at(store, NAME, 10) is None
-    kept = kept_at(store, NAME, 9)
-    assert kept is not None
-    assert kept.entry == LOG.entries[8]
+    assert entry_at(store, NAME, 10) is None
+    assert entry_at(store, NAME, 9) == LOG.entries[8]

@@ -11,17 +11,15 @@ from culm.proposals import (
     Connection,
     Eagerness,
     Endpoint,
-    EntryReceived,
     Event,
     Limits,
     Offered,
-    PayloadFailed,
-    PayloadReceived,
     Setup,
     can_rebuild,
 )
 from culm.proposals.messages import NOTHING
 from tests.memory import MemoryStore
+from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 if TYPE_CHECKING:
     import random

@@ -11,23 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from culm.errors import LocalProtocolError, RemoteProtocolError
-from culm.proposals import (
-    EVERYTHING,
-    NOTHING,
-    Adjust,
-    Cancel,
-    Cancelled,
-    Code,
-    EntryReceived,
-    Noticed,
-    Offered,
-    PayloadFailed,
-    PayloadReceived,
-    Proposal,
-    Setup,
-)
+from culm.proposals import EVERYTHING, NOTHING, Adjust, Cancel, Cancelled, Code, Noticed, Offered, Proposal, Setup
 from culm.proposals.data import Apology, Marker, Metadata, Notify, Raw, Skip, SkipBytes, Switch, Why, push_data
 from culm.proposals.messages import Grant
+from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 from culm.wire.bymux import packet
 from tests.proposals.examples import H1, H2, H4, LOG, OTHER_1, OTHER_2, store_of
 from tests.proposals.pair import Pair, Side

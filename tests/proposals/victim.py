@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from culm.proposals import (
-    EVERYTHING,
-    Adjust,
-    Code,
-    Eagerness,
-    Endpoint,
-    EntryReceived,
-    Limits,
-    PayloadReceived,
-    Proposal,
-    Setup,
-)
+from culm.proposals import EVERYTHING, Adjust, Code, Eagerness, Endpoint, Limits, Proposal, Setup
 from culm.proposals.control import pull_control, push_control
 from culm.proposals.data import Metadata, Raw, Switch, push_data
 from culm.proposals.messages import Grant
 from culm.testing.builders import LogBuilder, build_log
+from culm.transfer import EntryReceived, PayloadReceived
 from tests.proposals.examples import IDENTITY, KEY, LOG, store_of
 
 OTHER_LOG = build_log(3)

@@ -6,7 +6,8 @@ links to the same number; and an end of the log with entries behind it.
 """
 
 from culm.bamboo import Entry
-from culm.transfer import LinkHashes, linked_later
+from culm.bamboo.lipmaa import links_across
+from culm.transfer import LinkHashes
 
 _MANY_HASHES = 256  # Remembered before those that nothing can link to are dropped: a few kilobytes for each response.
 
@@ -47,7 +48,7 @@ class Agreement:
         seq = entry.seq
         if ascending:
             if self._hashes.add(seq, entry.hash):
-                kept = linked_later(seq)
+                kept = set(links_across(seq))
                 self._claims = {key: value for key, value in self._claims.items() if key in kept or key > seq}
         elif len(self._claims) > _MANY_HASHES:
             self._claims = {key: value for key, value in self._claims.items() if key < seq}

@@ -19,7 +19,6 @@ from culm.proposals.events import (
 from culm.proposals.limits import SMALL, Limits
 from culm.proposals.messages import EVERYTHING, NOTHING, Adjust, Cancel, Code, Eagerness, Proposal, Wish
 from culm.proposals.setup import Setup
-from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 
 __all__ = [
     "EVERYTHING",
@@ -33,14 +32,11 @@ __all__ = [
     "Dropped",
     "Eagerness",
     "Endpoint",
-    "EntryReceived",
     "Event",
     "Freed",
     "Limits",
     "Noticed",
     "Offered",
-    "PayloadFailed",
-    "PayloadReceived",
     "Proposal",
     "Refused",
     "Setup",

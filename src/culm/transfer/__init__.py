@@ -7,7 +7,7 @@ links name (``hashes``). Neither protocol knows the other.
 """
 
 from culm.transfer.events import EntryReceived, PayloadFailed, PayloadReceived, bad_entries
-from culm.transfer.hashes import LinkHashes, linked_later
+from culm.transfer.hashes import LinkHashes
 from culm.transfer.payloads import PayloadCheck
 from culm.transfer.source import PAGE_ENTRIES, Held, HeldLog, Kept, Pages, Source, entry_at
 
@@ -25,5 +25,4 @@ __all__ = [
     "Source",
     "bad_entries",
     "entry_at",
-    "linked_later",
 ]

@@ -12,11 +12,6 @@ there are as many as a limit says, and only then what no link can name any more 
 from culm.bamboo.lipmaa import links_across
 
 
-def linked_later(seq: int) -> frozenset[int]:
-    """The numbers up to ``seq`` that entries behind ``seq`` can link to."""
-    return frozenset(links_across(seq))
-
-
 class LinkHashes:
     """Hashes by sequence number.
 
@@ -43,6 +38,6 @@ class LinkHashes:
         self._found[seq] = value
         if len(self._found) <= self._most:
             return False
-        useful = {*linked_later(max(self._found)), self._also}
+        useful = {*links_across(max(self._found)), self._also}
         self._found = {seq: value for seq, value in self._found.items() if seq in useful}
         return True

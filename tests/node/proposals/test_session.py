@@ -13,7 +13,7 @@ from culm.bamboo import path
 from culm.errors import Place, StoreFull
 from culm.node.interests.policy import Policy
 from culm.node.proposals.options import ProposalOptions
-from culm.proposals import EVERYTHING, Adjust, Endpoint, EntryReceived, Offered, Proposal, Setup, Skipped
+from culm.proposals import EVERYTHING, Adjust, Endpoint, Offered, Proposal, Setup, Skipped
 from culm.proposals.control import push_control
 from culm.proposals.messages import Grant
 from culm.proposals.states import Said
@@ -21,6 +21,7 @@ from culm.ranges import RangeSet, read_range
 from culm.store import SQLiteStore
 from culm.testing.builders import LogBuilder, build_log
 from tests.memory import MemoryStore
+from culm.transfer import EntryReceived
 from tests.node.links import run, stream_pair
 from tests.node.peers import key, sync, until
 from tests.node.quiet import ProposalEnd

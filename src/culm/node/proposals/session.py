@@ -20,6 +20,7 @@ from culm.node.sessions.pointtopoint import INLINE_TURNS, PointToPointSession
 from culm.node.sessions.session import Context, Purpose
 from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
+from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 from culm.types import Log
 
 # Without anything new, before a one-time sync sends the ping that shows whether the peer is busy.
@@ -83,7 +84,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         """Parse bytes. The proposer hears of events at once, because the next bytes may depend on what it answers."""
         for event in self.connection.receive_data(data, now):
             self.asker.handle(event)
-            if isinstance(event, proposals.EntryReceived) and event.entry.size:
+            if isinstance(event, EntryReceived) and event.entry.size:
                 self._begin_fetching(event.id, event.entry)
             yield event
 
@@ -110,13 +111,13 @@ class ProposalSession(PointToPointSession[proposals.Event]):
 
     def _handle(self, event: proposals.Event) -> None:
         match event:
-            case proposals.EntryReceived():
+            case EntryReceived():
                 self._take(event)
-            case proposals.PayloadReceived():
+            case PayloadReceived():
                 self._take(event)
                 if event.complete:
                     self._end_fetching(event.id)
-            case proposals.PayloadFailed():
+            case PayloadFailed():
                 self._take(event)
                 self._end_fetching(event.id)
             case proposals.Skipped(proposal_id) | proposals.Freed(proposals.Proposal(proposal_id)):

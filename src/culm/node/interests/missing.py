@@ -67,7 +67,7 @@ def lacking(
 def lacking_members(
     store: ReadableStore, log: Log, item: Range, newest: int, least: int | None = None, greatest: int | None = None
 ) -> list[int]:
-    """The numbers of a sparse range of which something is lacking, ascending; ``newest`` ends an open range."""
+    """The numbers of a sparse range whose entry or payload is lacking, ascending; ``newest`` ends an open range."""
     singles = (replace(item, start=seq, end=seq) for seq in item.numbers(newest if item.is_open else item.last))
     return sorted(single.start for single in singles if lacking(store, log, single, 1, 1, least, greatest))
 

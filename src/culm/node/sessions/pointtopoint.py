@@ -29,7 +29,9 @@ EventT = TypeVar("EventT")
 INLINE_TURNS = 4
 """Requests or proposals that are answered on the loop: so few take less than handing them to a thread does."""
 
-_MIRRORED_LOGS = 16_384  # Logs a peer is asked for because it asked for them: so our memory of them stays bounded.
+MIRRORED_LOGS = 16_384
+"""Logs a peer is asked for because it asked for them: what such a peer can make us remember stays bounded."""
+
 _INLINE_BYTES = 4096  # Parsed on the loop: at most a few signatures, which take less than a switch of threads.
 
 
@@ -113,7 +115,7 @@ class PointToPointSession(Session[EventT]):
     def _mirror(self, log: Log) -> None:
         """The peer asks for a log: ask the peer for it, too, if that is among the session's purposes."""
         self.driver.heard_news()
-        if self._purpose.mirrors and len(self.asker.logs) < min(_MIRRORED_LOGS, self.config.limits.max_logs):
+        if self._purpose.mirrors and len(self.asker.logs) < min(MIRRORED_LOGS, self.config.limits.max_logs):
             self.asker.add([log])
 
     async def make_room(self) -> None:

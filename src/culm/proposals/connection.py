@@ -16,7 +16,7 @@ from culm.proposals.limits import Limits
 from culm.proposals.setup import Setup
 from culm.transfer import Source
 from culm.types import Buffer
-from culm.wire.bymux import INFINITE, Answered, Closed, Multiplexer, Received, Stream, Unread
+from culm.wire.bymux import INFINITE, Answered, Closed, Multiplexer, Received, Stream
 from culm.wire.connection import UNLIMITED, UntimedConnection
 
 CONTROL, DATA = 0, 1
@@ -88,8 +88,6 @@ class Connection(UntimedConnection[Event]):
                 case Closed(int()):
                     self.endpoint.expect_end()
                     self.is_closing = True
-                case Closed() | Unread():
-                    pass
         if failure is not None:
             raise failure
 

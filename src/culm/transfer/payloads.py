@@ -8,8 +8,6 @@ computed at once, without keeping any state.
 
 from culm.bamboo import Entry, PayloadHasher, yamf_hash
 
-_EMPTY = yamf_hash(b"")
-
 
 class PayloadCheck:
     """The hash of one payload so far.
@@ -43,7 +41,7 @@ class PayloadCheck:
         if not self.can_check:
             return None
         if self._hasher is None:
-            found = yamf_hash(piece) if piece else _EMPTY
+            found = yamf_hash(piece)
         else:
             self._hasher.update(piece)
             found = self._hasher.hash

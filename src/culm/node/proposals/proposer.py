@@ -311,8 +311,6 @@ class Proposer:
                 if log in self.logs and self.logs[log].open.get(proposal_id) == _FORK:
                     return
                 self.missing += (items + 1) // 2
-            case _:
-                pass
 
     def _cancelled(self, proposal: Proposal, cancel: proposals.Cancel) -> None:
         if cancel.entries:

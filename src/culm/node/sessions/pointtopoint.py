@@ -71,14 +71,13 @@ class PointToPointSession(Session[EventT]):
 
     async def change_policy(self, policy: Policy) -> None:
         """Go on with other choices: take back what is not wanted any more, and ask for what is."""
-        logs: list[Log] = []
+        logs = [log for log in policy.interests or () if isinstance(log, tuple)]
         if self._purpose.logs:
-            held = await self._share.run(self._source.ask, lambda store: list(store.logs()))
-            logs = [log for summary in held if policy.wants(log := (summary.author, summary.log_id))]
+            logs += await self._share.run(self._source.ask, lambda store: [held.log for held in store.logs()])
         async with self.driver.lock:
             self.config = replace(self.config, policy=policy)
             self.asker.reconsider(policy)
-            self.asker.add([log for log in policy.interests or () if isinstance(log, tuple)] + logs)
+            self.asker.add(logs)  # Those of them that are wanted.
         self.driver.wake()
 
     # -- reading -----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 
 from culm.errors import ConfigError
-from culm.node.settings import load
+from culm.node.settings.reading import load
 
 _SECONDS = 4.0
 _ANY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - what is listened at, to be asked from inside

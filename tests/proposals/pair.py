@@ -18,8 +18,8 @@ from culm.proposals import (
     can_rebuild,
 )
 from culm.proposals.messages import NOTHING
-from tests.memory import MemoryStore
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+from tests.memory import MemoryStore
 
 if TYPE_CHECKING:
     import random

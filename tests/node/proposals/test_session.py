@@ -20,8 +20,8 @@ from culm.proposals.states import Said
 from culm.ranges import RangeSet, read_range
 from culm.store import SQLiteStore
 from culm.testing.builders import LogBuilder, build_log
-from tests.memory import MemoryStore
 from culm.transfer import EntryReceived
+from tests.memory import MemoryStore
 from tests.node.links import run, stream_pair
 from tests.node.peers import key, sync, until
 from tests.node.quiet import ProposalEnd

@@ -17,8 +17,8 @@ from culm.bushbaby import WantItem
 from culm.bushbaby.grouping import CULM_STYLE, MAX_COVER_BYTES, Style, items_of, messages_of
 from culm.errors import RemoteProtocolError
 from culm.node.interests.policy import Policy
+from culm.ranges.runs import runs_of
 from culm.store import ReadableStore, Sendable
-from culm.store.records.runs import runs_of
 from culm.types import Log, Run
 
 Message = list[list[Sendable]]  # Items, each of one entry or of several.

@@ -27,7 +27,7 @@ ALLOWED = {
     "negentropy": {"errors", "bamboo"},
     "session": {"types", "errors", "bamboo", "ranges", "wire"},
     "store": {"types", "errors", "bamboo", "ranges", "transfer", "negentropy", "staging"},
-    "testing": {"bamboo", "errors", "store"},
+    "testing": {"bamboo", "errors", "store", "types"},
     "spark": {
         "types",
         "errors",

@@ -18,6 +18,10 @@ HOSTILE_ARGS ?=
 AUDIT_SERVICE ?= pypi
 MODELS ?= 20
 
+# Where this is set, each of the hundreds of processes that the tests start compiles all its modules again, and pytest
+# rewrites the asserts of all tests again: half of the time. `make clean` removes what is written.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready

@@ -258,6 +258,7 @@ def test_links_in_a_folder(full: Culm, tmp_path: Path) -> None:
     assert "culm.toml is a link" in refused(full, kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["objects", "texts", "lists", "long"])
 def test_a_small_archive_with_a_huge_manifest(full: Culm, tmp_path: Path, kind: str) -> None:
     """A few kilobytes that become a manifest of 45 MB are refused without making objects of it."""

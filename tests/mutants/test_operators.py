@@ -72,6 +72,7 @@ def test_a_draw_is_the_same_again() -> None:
     assert all(len(stages(mutant.module)) == 3 for mutant in drawn)
 
 
+@pytest.mark.slow
 def test_each_equivalent_mutant_has_a_reason() -> None:
     """The list names mutants that there are, and says why nothing could notice them."""
     known = equivalents()

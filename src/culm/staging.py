@@ -38,6 +38,11 @@ def staged_file(target: Path, mode: int = 0o666) -> Iterator[Path]:
         yield path
 
 
+def is_named_pipe(path: Path) -> bool:
+    """Whether opening ``path`` could wait for a writer for ever. The shell's pipes, ``<(command)``, have theirs."""
+    return path.is_fifo() and not path.is_relative_to("/dev") and not path.is_relative_to("/proc")
+
+
 def sync(path: Path) -> None:
     """Wait until a file's content is on the disk; of a folder, its list of names.
 

@@ -290,6 +290,19 @@ def test_pipes_that_nobody_writes_to(full: Culm, tmp_path: Path) -> None:
         assert "named pipe" in result.err
 
 
+def test_pipes_of_the_shell(full: Culm) -> None:
+    """A configuration can come from ``<(command)``, whose pipe has a writer already."""
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, b'clump = "observatory"\n')
+        os.close(writing)
+        result = full("--config", f"/dev/fd/{reading}", "config")
+        assert result.code == 0, result
+        assert "observatory" in result.out
+    finally:
+        os.close(reading)
+
+
 def test_backups_through_pipes(full: Culm, tmp_path: Path) -> None:
     """``backup -`` writes an archive to stdout and ``restore -`` reads one from stdin; no file is named ``-``."""
     culm = [sys.executable, "-m", "culm.cli", "--home"]

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from culm.errors import ConfigError, StoreFull
-from culm.staging import staged_file, sync
+from culm.staging import is_named_pipe, staged_file, sync
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
@@ -111,8 +111,7 @@ def open_input(name: str) -> Iterator[BinaryIO]:
         yield sys.stdin.buffer
         return
     path = Path(name)
-    # Opening a named pipe waits for a writer, perhaps for ever. Those of the shell, <(command), have theirs.
-    if path.is_fifo() and not path.is_relative_to("/dev") and not path.is_relative_to("/proc"):
+    if is_named_pipe(path):
         raise ConfigError(f"cannot read {name}: it is a named pipe; give - and read it from stdin: < {name}")
     with ExitStack() as stack:
         try:

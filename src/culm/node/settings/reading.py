@@ -23,6 +23,7 @@ from culm.node.settings.kinds import read_value, shown
 from culm.node.settings.lines import Lines
 from culm.node.settings.lines import Path as KeyPath
 from culm.node.settings.schema import LIMITS, NODE, NODE_LIMITS, PEER_LIMITS, PEERS, PROPOSALS, PROTOCOL_LIMITS, Section
+from culm.staging import is_named_pipe
 
 MAX_FILE_BYTES = 1024 * 1024  # A configuration has some kilobytes; the limit catches a wrong path before it is read.
 DEFAULT = "default"
@@ -66,8 +67,8 @@ def defaults() -> Settings:
 
 def load(path: Path, *, must_exist: bool = True) -> Settings:
     """Read a file; without ``must_exist`` a missing one means the defaults. ``ConfigError`` for any fault in it."""
-    if path.is_fifo():  # opening it would wait for a writer, perhaps for ever
-        raise ConfigError(f"cannot read {path}: it is a named pipe, not a file")
+    if is_named_pipe(path):
+        raise ConfigError(f"cannot read {path}: it is a named pipe; name a file with --config FILE")
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)

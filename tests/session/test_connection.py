@@ -294,14 +294,19 @@ def test_a_discovery(ours: set[int], theirs: set[int]) -> None:
         pair.bob_saw.clear()
 
 
-def test_names_that_do_not_fit() -> None:
-    """The listener answers with as many names as fit; the others come as offers."""
+def comparing_many() -> tuple[Pair, list[Offer]]:
+    """A comparison in which the caller has the word, and more offers than fit into a message."""
     pair = opened(limits=Limits(LEAST_MESSAGE, 10))
-    offers = [Offer(number.to_bytes(32), 1, ALL) for number in range(200)]
     pair.alice.reconcile(b"x")
     pair.carry()
     pair.bob.reconcile(b"y")
     pair.carry()
+    return pair, [Offer(number.to_bytes(32), 1, ALL) for number in range(200)]
+
+
+def test_names_that_do_not_fit() -> None:
+    """The listener answers with as many names as fit; the others come as offers."""
+    pair, offers = comparing_many()
     pair.alice.ask([bytes(32)])
     pair.carry()
     pair.bob.name(offers)
@@ -387,12 +392,7 @@ def test_any_bytes(writes: list[tuple[int, bytes]]) -> None:
 
 def test_a_caller_names_in_several_messages() -> None:
     """The caller names of its own accord, so what does not fit in one message goes in a second one, not as offers."""
-    pair = opened(limits=Limits(LEAST_MESSAGE, 10))
-    offers = [Offer(number.to_bytes(32), 1, ALL) for number in range(200)]
-    pair.alice.reconcile(b"x")
-    pair.carry()
-    pair.bob.reconcile(b"y")
-    pair.carry()
+    pair, offers = comparing_many()
     pair.bob_saw.clear()
     pair.alice.name(offers)
     pair.carry()

@@ -19,7 +19,7 @@ AUDIT_SERVICE ?= pypi
 MODELS ?= 20
 
 # Where this is set, each of the hundreds of processes that the tests start compiles all its modules again, and pytest
-# rewrites the asserts of all tests again: half of the time. `make clean` removes what is written.
+# rewrites the asserts of all tests again. `make clean` removes what is written.
 unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv

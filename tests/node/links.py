@@ -86,7 +86,7 @@ class PartyThread(Executor):
         future: Future[T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the result gets it
+        except BaseException as error:  # noqa: BLE001 - raised again where the result is awaited
             future.set_exception(error)
         return future
 

@@ -380,7 +380,7 @@ def test_a_power_cut(tmp_path: Path, *, folded: bool, least: int) -> None:
 
 
 def test_a_thread_of_a_host(tmp_path: Path) -> None:
-    """What a thread does takes simulated time, and its errors reach whoever waits."""
+    """What a thread does takes simulated time, and its errors reach the task that waits for it."""
     two = Two()
     disk = Disk(tmp_path, Random(1), lambda _: None)
     host = Host(two.loop, "c", "10.0.0.3", disk, Random(1))

@@ -133,7 +133,7 @@ class SimulatedThread(Executor):
         """Make a call; returns the function that lets its result arrive."""
         try:
             return partial(future.set_result, self._host.perform(call))
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the result gets it
+        except BaseException as error:  # noqa: BLE001 - raised again where the result is awaited
             return partial(future.set_exception, error)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -412,6 +413,53 @@ def test_both_branches_are_kept(store: SQLiteStore) -> None:
     assert {LOG.payloads[entry.hash] for entry in variants[: logview.MAX_VARIANTS]} == set(
         look(store, NAME).payloads.values()
     )
+
+
+@pytest.mark.parametrize("as_proof", [False, True])
+def test_a_lower_contradiction_always_has_room(store: SQLiteStore, as_proof: bool) -> None:
+    """Whoever signs as many entries 13 as are kept cannot hide that another one contradicts entry 4."""
+    log = build_log(13)
+    store.add(log.items())
+    full = [log.make(13, f"variant {at}".encode()) for at in range(logview.MAX_VARIANTS)]
+    store.add([(entry, None) for entry in full])
+    lower = log.make(13, b"on another branch", lipmaalink=yamf_hash(b"another entry 4"))
+    proof = ForkProof.of(log.entries[12], lower)
+    assert proof is not None
+    assert (13, 4) == (next(store.logs()).forked_at, proof.position)
+    report = store.add_proof(proof) if as_proof else store.add([(lower, None)])
+
+    assert (1, []) == (report.added, report.refused)
+    assert 4 == next(store.logs()).forked_at == next(store.fork_proofs(NAME)).position
+    again = store.add([(log.make(13, b"more", lipmaalink=yamf_hash(b"another entry 4")), None)])
+    assert [StoreFull] == [type(error) for _, error in again.refused]
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([4, 8, 9, 13]), st.integers(0, 2), st.integers(0, 2), st.booleans()),
+        min_size=3,
+        max_size=12,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_what_is_refused_hides_no_fork(extras: list[tuple[int, int, int, bool]], random: Random) -> None:
+    """With room for two entries of a number, the lowest fork is still that of everything that came, in any order."""
+    log = build_log(13)
+    entries = list(log.entries)
+    for at, (seq, back, below, is_end) in enumerate(extras):
+        links = [None if other == 0 else yamf_hash(bytes([other])) for other in (back, below)]
+        entries.append(log.make(seq, bytes([at]), backlink=links[0], lipmaalink=links[1], is_end=is_end))
+    random.shuffle(entries)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        pytest.MonkeyPatch.context() as patch,
+        SQLiteStore(Path(folder) / "store.db") as store,
+    ):
+        patch.setattr(logview, "MAX_VARIANTS", 2)
+        for entry in entries:
+            store.add([(entry, None)])
+        assert oracle.fork_position(entries) == next(store.logs()).forked_at
 
 
 def test_the_lowest_proof_is_kept_whatever_the_limit(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,8 +44,11 @@ from culm.store.schema import (
 )
 from culm.types import Log
 
-MAX_VARIANTS = 16  # entries kept of one number: two prove a fork, and a forking author must not fill the disk
-MAX_PROOFS = 1024  # fork proofs kept of one log, for the same reason; a proof of a lower position is always kept
+# Two entries of a number prove a fork, and a forking author must not fill the disk. Both limits have one exception, or
+# the author could hide a fork behind another one: what proves a fork below all that are known is always kept. Only its
+# links can be contradicted below an entry whose own number is contradicted, so that is two entries more at most.
+MAX_VARIANTS = 16  # entries kept of one number
+MAX_PROOFS = 1024  # fork proofs kept of one log
 _OPTIONAL = SEQ.or_null()
 _DIGEST_AT = len(YAMF_PREFIX)
 
@@ -94,9 +97,9 @@ class LogView:
             state = State.VERIFIED
         else:
             variant = len(self._at(seq))
-            if variant >= MAX_VARIANTS:
-                raise StoreFull(f"{MAX_VARIANTS} different entries of this number are held already: no more are kept")
             proofs = self._contradictions(entry)
+            if variant >= MAX_VARIANTS and not any(self._is_lowest(proof) for proof in proofs):
+                raise StoreFull(f"{MAX_VARIANTS} different entries of this number are held already: no more are kept")
             for proof in proofs:
                 self._record(proof)
             state = self._state_of(entry)
@@ -269,9 +272,11 @@ class LogView:
         row = first_row(self._db.execute(query, (self.id, to_sql(seq))), BYTES)
         return [] if row is None else [entry_of(row[0])]
 
+    def _is_lowest(self, proof: ForkProof) -> bool:
+        return self.forked_at is None or proof.position < self.forked_at
+
     def _record(self, proof: ForkProof) -> None:
-        lowest = self.forked_at is None or proof.position < self.forked_at
-        if lowest:
+        if lowest := self._is_lowest(proof):
             self.forked_at = proof.position
             self.invalidate_from(proof.position)
         (count,) = the_row(self._db.execute("SELECT count(*) FROM forks WHERE log = ?", (self.id,)), COUNT)

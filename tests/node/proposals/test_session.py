@@ -216,6 +216,17 @@ def test_what_is_before_a_fork_comes(peers: list[ProposalPeer]) -> None:
     assert [proof.position for proof in alice.store.fork_proofs()] == [15]
 
 
+@pytest.mark.parametrize("theirs", [0, 2, 7])
+def test_a_sync_ends_although_the_peer_cannot_fill_a_gap(peers: list[ProposalPeer], theirs: int) -> None:
+    """Entries 5 to 12 are missing between others: what the peer has of them comes, and the sync ends without the rest."""
+    alice, bob, _ = peers
+    log = build_log(13)
+    alice.store.add(log.items([*log.entries[:4], log.entries[12]]))
+    bob.store.add(log.items(log.entries[:theirs]))
+    sync(alice, bob, [key(log)])
+    assert alice.numbers(key(log)) == [*range(1, max(4, theirs) + 1), 13]
+
+
 def test_what_could_not_be_stored_is_not_waited_for(peers: list[ProposalPeer], monkeypatch: pytest.MonkeyPatch) -> None:
     """A session that ends because the disk is full leaves no payload behind that the node seems to be fetching."""
     alice, bob, _ = peers

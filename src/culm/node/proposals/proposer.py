@@ -96,13 +96,9 @@ class Proposer:
 
     @property
     def is_done(self) -> bool:
-        """Whether everything was proposed and answered, and no gap is being filled any more."""
-        if self.todo or self.ended:
-            return False
-        return not any(
-            exchange.is_ours and (not exchange.has(Said.ANSWERED) or (exchange.end is not None and exchange.may_send))
-            for exchange in self.connection.exchanges.values()
-        )
+        """Whether everything was proposed and answered. A gap may stay open, because the peer may never fill it."""
+        exchanges = self.connection.exchanges.values()
+        return not (self.todo or self.ended or any(each.is_ours and not each.has(Said.ANSWERED) for each in exchanges))
 
     def add(self, logs: Iterable[Log]) -> None:
         """Ask for these logs, too, if anything of them is wanted."""

@@ -12,6 +12,7 @@ from culm.store import PayloadState, State, View
 from culm.store.survey import Cell, Mark, Only, Order, cells_between
 from tests.bamboo import oracle
 from tests.store.dictionary import record_id, run_around, runs_of
+from tests.store.model import offer_of
 
 if TYPE_CHECKING:
     import random
@@ -101,7 +102,7 @@ def _check_gaps(store: SQLiteStore, model: LogModel, rng: random.Random) -> None
     assert store.forgotten(model.log, limit) == forgotten[:limit]
     _check_ranges(store.held(*model.log), verified, complete)
     offer = store.offer(model.log)
-    assert ((offer.newest, offer.held_back) if offer else None) == model.offer()
+    assert (offer_of(offer) if offer else None) == model.offer()
 
 
 def _check_ranges(held: RangeSet, verified: set[int], complete: set[int]) -> None:
@@ -270,7 +271,7 @@ def _check_summaries(store: SQLiteStore, models: DictionaryStore) -> None:
         )
         for log in store.logs()
     ]
-    offers = {(offer.author, offer.log_id): (offer.newest, offer.held_back) for offer in store.offers()}
+    offers = {offer.log: offer_of(offer) for offer in store.offers()}
     assert offers == {model.log: model.offer() for model in models if model.offer()}
     holdings = store.holdings()
     assert [log for log, _ in holdings] == [model.log for model in models if model.verified()]

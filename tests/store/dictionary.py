@@ -14,6 +14,7 @@ from culm.bamboo import Entry, encode_varu64, yamf_hash
 from culm.errors import BadSignature, PayloadMismatch, PayloadSizeMismatch, StoreFull
 from culm.store import PayloadState, State
 from tests.bamboo import oracle
+from tests.store.model import offered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -187,13 +188,11 @@ class LogModel:
         verified = self.verified()
         return bool(verified) and verified[-1].is_end
 
-    def offer(self) -> tuple[int, int | None] | None:
-        """How far the log can be sent with all payloads, and what holds the rest back."""
+    def offer(self) -> tuple[int, int | None, bytes, int | None] | None:
+        """How far the log can be sent with all payloads, and the rest of an offer."""
         verified, complete = self.verified(), self.complete()
-        if not verified:
-            return None
         gap = next((entry.seq for entry in verified if entry not in complete), None)
-        return max((entry.seq for entry in verified if gap is None or entry.seq < gap), default=0), gap
+        return offered(verified, gap, self.forked_at)
 
     def settled(self) -> set[int]:
         """The numbers of which nothing is missing: an entry with its payload, or without one that was forgotten."""

@@ -14,7 +14,10 @@ from culm.store import PayloadState, State
 from tests.bamboo import oracle
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from culm.store import SQLiteStore
+    from culm.store.values import Offer
     from culm.types import Log
 
 HIGHS = (0, 1, 7, 13, 50, MAX_U64)  # the numbers up to which is asked what is missing
@@ -29,16 +32,21 @@ class View:
     verified: list[Entry]
     payloads: dict[Entry, bytes]
     summary: dict[str, Any] | None
-    offer: tuple[int, int | None] | None
+    offer: tuple[int, int | None, bytes, int | None] | None
     missing: list[list[tuple[int, int]]]
     sendable: list[tuple[int, bytes]]
+
+
+def offer_of(offer: Offer) -> tuple[int, int | None, bytes, int | None]:
+    """What a store says of how far a log can be sent."""
+    return offer.newest, offer.held_back, offer.digest, offer.forked_at
 
 
 def look(store: SQLiteStore, log: Log) -> View:
     """What the store shows of a log."""
     held = list(store.entries(log, states=State))
     summaries = [found for found in store.logs() if (found.author, found.log_id) == log]
-    offers = [(found.newest, found.held_back) for found in store.offers() if (found.author, found.log_id) == log]
+    offers = [offer_of(found) for found in store.offers() if found.log == log]
     names = ("newest", "entries", "payloads", "waiting", "invalid", "forked_at", "invalid_from", "ended")
     return View(
         states={stored.entry: (stored.state, stored.payload_state) for stored in held},
@@ -112,10 +120,22 @@ class Model:
             verified=verified,
             payloads={entry: (self.payloads[entry] or b"") if entry in complete else b"" for entry in states},
             summary=summary if states else None,
-            offer=(max((at for at in numbers if gap is None or at < gap), default=0), gap) if verified else None,
+            offer=offered(verified, gap, forked_at),
             missing=[spans_missing(full, min(high, wanted_below - 1)) for high in HIGHS],
             sendable=[(entry.seq, self.payloads[entry] or b"") for entry in verified if entry in complete],
         )
+
+
+def offered(
+    verified: Collection[Entry], gap: int | None, forked_at: int | None
+) -> tuple[int, int | None, bytes, int | None] | None:
+    """How far a log can be sent, what holds the rest back, the digest of the last entry, and the lowest fork."""
+    if not verified and forked_at is None:
+        return None
+    until = max(
+        (entry for entry in verified if gap is None or entry.seq < gap), key=lambda entry: entry.seq, default=None
+    )
+    return (0, gap, b"", forked_at) if until is None else (until.seq, gap, until.hash[2:], forked_at)
 
 
 def spans_missing(full: set[int], high: int) -> list[tuple[int, int]]:

@@ -389,7 +389,7 @@ def test_a_lower_fork_found_later(store: SQLiteStore) -> None:
 
     assert [20, 20, 30, 30] == [proof.position for proof in store.fork_proofs(NAME)]
     assert list(range(1, 20)) == in_state(store, State.VERIFIED)
-    assert (19, None) == look(store, NAME).offer
+    assert (19, None, LOG.entries[18].hash[2:], 20) == look(store, NAME).offer
 
 
 def test_a_fork_among_waiting_entries(store: SQLiteStore) -> None:

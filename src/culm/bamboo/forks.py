@@ -85,6 +85,11 @@ class ForkProof:
         """The id of the forked log."""
         return self.first.log_id
 
+    @property
+    def log(self) -> tuple[bytes, int]:
+        """Author and id of the forked log."""
+        return self.first.log
+
     def encode(self) -> bytes:
         """The proof's bytes: its two entries in a row, without a separator, as each entry knows its own end."""
         return self.first.encoded + self.second.encoded

@@ -4,7 +4,15 @@ Specification: docs/specs/bushbaby.md.
 """
 
 from culm.bushbaby.connection import Connection, State
-from culm.bushbaby.events import Authenticated, BambooReceived, Event, HaveReceived, PeerIdentified, WantReceived
+from culm.bushbaby.events import (
+    Authenticated,
+    BambooReceived,
+    Event,
+    ForksReceived,
+    HaveReceived,
+    PeerIdentified,
+    WantReceived,
+)
 from culm.bushbaby.handshake import Dialect
 from culm.bushbaby.messages import BambooWriter, HaveItem, WantItem
 from culm.bushbaby.options import MAX_PLAINTEXT, Limits, Options
@@ -17,6 +25,7 @@ __all__ = [
     "Connection",
     "Dialect",
     "Event",
+    "ForksReceived",
     "HaveItem",
     "HaveReceived",
     "Limits",

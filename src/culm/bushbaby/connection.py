@@ -18,12 +18,20 @@ from typing import NamedTuple
 
 from nacl.bindings import crypto_scalarmult_base
 
-from culm.bamboo import Entry, Identity
+from culm.bamboo import Entry, ForkProof, Identity
 from culm.bushbaby import handshake, messages
 from culm.bushbaby.clump import check_clump
-from culm.bushbaby.events import Authenticated, BambooReceived, Event, HaveReceived, PeerIdentified, WantReceived
+from culm.bushbaby.events import (
+    Authenticated,
+    BambooReceived,
+    Event,
+    ForksReceived,
+    HaveReceived,
+    PeerIdentified,
+    WantReceived,
+)
 from culm.bushbaby.handshake import HELLO_BYTES, SIGNATURE_BYTES, Dialect, Hello
-from culm.bushbaby.messages import AUTH, BAMBOO, HAVE, HELLO, WANT, BambooWriter, HaveItem, WantItem
+from culm.bushbaby.messages import AUTH, BAMBOO, FORKS, HAVE, HELLO, WANT, BambooWriter, HaveItem, WantItem
 from culm.bushbaby.options import MAX_PLAINTEXT, Options
 from culm.bushbaby.outbox import Outbox
 from culm.bushbaby.secretbox import NONCE_BYTES, OVERHEAD, Boxes
@@ -66,6 +74,7 @@ _ACCEPTED: dict[State, dict[int, _Accepted]] = {
         HAVE: _Accepted(OVERHEAD + 1, None, State.REPLICATING),
         WANT: _Accepted(OVERHEAD + 1, None, State.REPLICATING),
         BAMBOO: _Accepted(OVERHEAD + 1, None, State.REPLICATING),
+        FORKS: _Accepted(OVERHEAD + 1, None, State.REPLICATING),
     },
 }
 
@@ -88,7 +97,7 @@ class Connection:
         check_clump(clump)
         self.options = options or Options()
         self.state = State.GREETING
-        self.is_culm = False
+        self.generation = 0  # Of a peer that is a Culm node: 1, or 2 if it tells of forks. 0: another peer.
         self._identity = identity
         self._clump = clump
         self._random = random_bytes
@@ -148,6 +157,8 @@ class Connection:
             elif kind == HAVE:
                 event = HaveReceived(messages.decode_have(plaintext, self.options.limits))
                 self._has_told = True
+            elif kind == FORKS:
+                event = ForksReceived(messages.decode_forks(plaintext))
             elif kind == WANT:
                 event = WantReceived(messages.decode_want(plaintext, self.options.limits))
             else:
@@ -168,7 +179,8 @@ class Connection:
     def _receive_auth(self, signature: bytes, nonce: bytes) -> Event:
         peer = self.boxes.session_keys.peer
         handshake.check_auth(signature, self._clump, self.boxes.session_keys)
-        self.is_culm = self.options.mark and nonce[16:] == handshake.mark(nonce[:16], peer.ephemeral)
+        if self.options.mark:
+            self.generation = handshake.generation_of(nonce, peer.ephemeral)
         if self.is_culm:  # the rules for the deployed peer end here
             self.boxes.odd_counter = self._outbox.paced = False
         if self._accepted:
@@ -224,14 +236,24 @@ class Connection:
             self._send_auth()
 
     def send_have(self, items: Iterable[HaveItem]) -> int:
-        """Announce logs, in as many messages as it takes; their number. An empty list is one message, too."""
-        encoded = [messages.encode_have_item(item) for item in items]
+        """Announce logs, in as many messages as it takes; their number. An empty list is one message, too.
+
+        Tips and forks are left out for a peer that does not know them.
+        """
+        short = items if self.tells_forks else (HaveItem(*item[:3]) for item in items)
+        encoded = [messages.encode_have_item(item) for item in short]
         return self._send_lists(HAVE, encoded, self.options.limits.max_have_items)
 
     def send_want(self, items: Iterable[WantItem]) -> int:
         """Ask for logs, in as many messages as it takes; their number. An empty list is one message, too."""
         encoded = [messages.encode_want_item(item) for item in items]
         return self._send_lists(WANT, encoded, self.options.limits.max_want_items)
+
+    def send_forks(self, proofs: Iterable[ForkProof]) -> None:
+        """Show fork proofs. ``LocalProtocolError`` unless the peer ``tells_forks``, too."""
+        if not self.tells_forks:
+            raise LocalProtocolError("this peer does not know how to read a fork proof")
+        self._send_lists(FORKS, map(messages.encode_fork, proofs), messages.MAX_FORKS)
 
     def _send_lists(self, kind: int, items: Iterable[bytes], most: int) -> int:
         self._check_replicating()
@@ -255,6 +277,16 @@ class Connection:
     def can_send(self, item_size: int) -> bool:
         """Whether one item of this size fits a message."""
         return messages.bamboo_size([item_size]) + OVERHEAD <= self.options.limits.max_message
+
+    @property
+    def is_culm(self) -> bool:
+        """Whether both sides recognised each other as Culm nodes."""
+        return self.generation > 0
+
+    @property
+    def tells_forks(self) -> bool:
+        """Whether tips, forks and fork proofs can be sent to the peer."""
+        return self.generation > 1
 
     @property
     def replicating(self) -> bool:
@@ -287,7 +319,7 @@ class Connection:
         self._said = _Said.PROVED
         nonce = self._random(NONCE_BYTES)
         if self.options.mark:
-            nonce = nonce[:16] + handshake.mark(nonce[:16], self._ours.ephemeral)
+            nonce = handshake.marked_nonce(nonce, self._ours.ephemeral)
         self._send_box(AUTH, handshake.make_auth(self._identity, self._clump, self.boxes.session_keys), nonce)
 
     def _send_box(self, kind: int, plaintext: bytes, nonce: bytes | None = None) -> None:

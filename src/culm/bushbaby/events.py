@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from culm.bamboo import Entry
+from culm.bamboo import Entry, ForkProof
 from culm.bushbaby.messages import HaveItem, WantItem
 
 
@@ -48,4 +48,11 @@ class BambooReceived:
     size: int
 
 
-Event: TypeAlias = PeerIdentified | Authenticated | HaveReceived | WantReceived | BambooReceived
+@dataclass(frozen=True, slots=True)
+class ForksReceived:
+    """The peer shows fork proofs; their signatures are not checked."""
+
+    proofs: list[ForkProof]
+
+
+Event: TypeAlias = PeerIdentified | Authenticated | HaveReceived | WantReceived | BambooReceived | ForksReceived

@@ -26,7 +26,7 @@ KEY_BYTES = 32
 HELLO_BYTES = 3 * KEY_BYTES
 SIGNATURE_BYTES = 64
 MARK_BYTES = 8
-_MARK_PERSON = b"culm-bushbaby-1"
+NONCE_START_BYTES = 8
 
 
 class Dialect(Enum):
@@ -102,9 +102,26 @@ def check_auth(signature: bytes, clump: bytes, keys: SessionKeys) -> None:
         raise RemoteProtocolError("the peer does not hold the key it claims") from None
 
 
-def mark(nonce_start: bytes, ephemeral: bytes) -> bytes:
-    """The last 8 bytes of the nonce by which our nodes recognise each other, after its first 16.
+def marked_nonce(start: bytes, ephemeral: bytes) -> bytes:
+    """The nonce (24 bytes) by which our nodes recognise each other: 8 random bytes, and two marks of 8 bytes each.
 
-    To everyone else the nonce looks random. The box's tag ties it to the session, ``ephemeral`` to its sender's HELLO.
+    The last mark says that the sender is a Culm node, the one before that it tells of forks. To everyone else the nonce
+    looks random. The box's tag ties it to the session, ``ephemeral`` to its sender's HELLO.
     """
-    return blake2b(nonce_start, digest_size=MARK_BYTES, key=ephemeral, person=_MARK_PERSON).digest()
+    nonce = start[:NONCE_START_BYTES]
+    for generation in (2, 1):
+        nonce += _mark(nonce, ephemeral, generation)
+    return nonce
+
+
+def generation_of(nonce: bytes, ephemeral: bytes) -> int:
+    """Which marks a nonce has: 0, none; 1, that of a Culm node; 2, that of one that tells of forks, too."""
+    if nonce[16:] != _mark(nonce[:16], ephemeral, 1):
+        return 0
+    return 2 if nonce[8:16] == _mark(nonce[:8], ephemeral, 2) else 1
+
+
+def _mark(before: bytes, ephemeral: bytes, generation: int) -> bytes:
+    return blake2b(
+        before, digest_size=MARK_BYTES, key=ephemeral, person=f"culm-bushbaby-{generation}".encode()
+    ).digest()

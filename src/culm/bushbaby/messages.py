@@ -1,4 +1,4 @@
-"""HAVE, WANT and BAMBOO: what stands in their boxes (docs/specs/bushbaby.md, "HAVE", "WANT", "BAMBOO", "CBOR").
+"""HAVE, WANT, BAMBOO, FORKS: what is in their boxes (docs/specs/bushbaby.md, "HAVE", "WANT", "BAMBOO", "Forks").
 
 Departure, ``deployed`` dialect: entries are written as CBOR text strings, although they are not text. Both kinds of
 strings are read in both dialects.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from culm.bamboo import Entry
+from culm.bamboo import Entry, ForkProof
 from culm.bushbaby.handshake import Dialect
 from culm.bushbaby.options import Limits
 from culm.bushbaby.secretbox import OVERHEAD
@@ -19,7 +19,10 @@ from culm.wire import cbor
 from culm.wire.base62 import BASE62_CHARS, decode_base62, encode_base62
 from culm.wire.stlv import encode_header
 
-HELLO, AUTH, HAVE, WANT, BAMBOO = 1, 2, 5, 6, 8
+HELLO, AUTH, HAVE, WANT, BAMBOO, FORKS = 1, 2, 5, 6, 8, 200
+TIP_BYTES = 8
+MAX_FORKS = 64
+"""Fork proofs in one message, so that what a message decodes to is bounded."""
 
 # The same few authors come again and again. Cached here and not in ``base62``, which also reads secrets.
 _AUTHORS_CACHED = 4096
@@ -28,11 +31,17 @@ _author_key = lru_cache(_AUTHORS_CACHED)(decode_base62)
 
 
 class HaveItem(NamedTuple):
-    """A log that the sender holds and shares, up to sequence number ``newest``."""
+    """A log that the sender holds and shares, up to sequence number ``newest``.
+
+    ``tip`` is the first 8 bytes of that entry's digest, ``fork`` the lowest position of a fork that the sender knows.
+    Empty and 0: the sender does not say.
+    """
 
     author: bytes
     log_id: int
     newest: int
+    tip: bytes = b""
+    fork: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +63,14 @@ def encode_have_item(item: HaveItem) -> bytes:
     if item.newest < 1:
         raise LocalProtocolError("a log without entries cannot be announced: its newest entry has number 1 or more")
     out = bytearray()
-    cbor.push_head(out, cbor.ARRAY, 3)
+    is_long = bool(item.tip or item.fork)
+    cbor.push_head(out, cbor.ARRAY, 5 if is_long else 3)
     cbor.push_string(out, _author_text(item.author), as_text=True)
     cbor.push_unsigned(out, item.log_id)
     cbor.push_unsigned(out, item.newest)
+    if is_long:
+        cbor.push_string(out, item.tip, as_text=False)
+        cbor.push_unsigned(out, item.fork)
     return bytes(out)
 
 
@@ -109,11 +122,18 @@ def decode_have(data: memoryview, limits: Limits) -> list[HaveItem]:
     count, at = cbor.pull_array(data, 0, most=limits.max_have_items)
     items: list[HaveItem] = []
     for _ in range(count):
-        _, at = cbor.pull_array(data, at, least=3, most=3)
+        start = at
+        length, at = cbor.pull_array(data, at, least=3, most=5)
         author, at = _pull_author(data, at)
         log_id, at = cbor.pull_unsigned(data, at)
         newest, at = _pull_seq(data, at)
-        items.append(HaveItem(author, log_id, newest))
+        tip, fork = b"", 0
+        if length > 3:
+            if length == 4:
+                raise EncodingError("a HAVE has 3 or 5 values for a log, not 4", start)
+            tip, at = _pull_tip(data, at)
+            fork, at = cbor.pull_unsigned(data, at)
+        items.append(HaveItem(author, log_id, newest, tip, fork))
     cbor.expect_end(data, at)
     return items
 
@@ -156,6 +176,35 @@ def _pull_seq(data: memoryview, at: int) -> tuple[int, int]:
     if number == 0:
         raise EncodingError("sequence number 0, but the first entry of a log is 1", at)
     return number, end
+
+
+def _pull_tip(data: memoryview, at: int) -> tuple[bytes, int]:
+    text, _, end = cbor.pull_string(data, at)
+    if len(text) not in (0, TIP_BYTES):
+        raise EncodingError(f"a tip of {len(text)} bytes; accepted: none or {TIP_BYTES}", at)
+    return bytes(text), end
+
+
+def encode_fork(proof: ForkProof) -> bytes:
+    """One item of a FORKS."""
+    out = bytearray()
+    cbor.push_string(out, proof.encode(), as_text=False)
+    return bytes(out)
+
+
+def decode_forks(data: memoryview) -> list[ForkProof]:
+    """The proofs of a FORKS; ``EncodingError`` where the format is broken. Signatures are not checked."""
+    count, at = cbor.pull_array(data, 0, most=MAX_FORKS)
+    proofs = []
+    for _ in range(count):
+        item, _, end = cbor.pull_string(data, at)
+        try:
+            proofs.append(ForkProof.decode(bytes(item)))
+        except EncodingError as error:
+            raise EncodingError(f"a fork proof breaks the format: {error}", at) from None
+        at = end
+    cbor.expect_end(data, at)
+    return proofs
 
 
 def decode_bamboo(data: memoryview, limits: Limits) -> Iterator[tuple[Entry, memoryview]]:

@@ -115,22 +115,24 @@ class LogQueries:
         return self._offers("change > ?", since)
 
     def offer(self, log: Log) -> Offer | None:
-        """How far one log can be sent; None if none of its entries is verified."""
+        """How far one log can be sent; None if none of its entries is verified and no fork of it is known."""
         return next(self._offers("author = ? AND log_id = ?", *log_key(log)), None)
 
     def _offers(self, where: str, *values: object) -> Iterator[Offer]:
         """The offers of some logs. Each costs a few look-ups: the first missing payload comes from a partial index."""
         query = (
-            "SELECT author, log_id, newest, gap,"
-            f" (SELECT max(seq) FROM entries WHERE log = some.id AND {IS_VERIFIED} AND seq < gap)"
-            " FROM (SELECT id, author, log_id, newest, (SELECT min(seq) FROM entries"
+            "SELECT author, log_id, until, gap, forked_at,"
+            f" (SELECT hash FROM entries WHERE log = some.id AND seq = until AND {IS_VERIFIED})"
+            " FROM (SELECT id, author, log_id, forked_at, gap, CASE WHEN gap IS NULL THEN newest ELSE"
+            f" (SELECT max(seq) FROM entries WHERE log = found.id AND {IS_VERIFIED} AND seq < gap) END AS until"
+            " FROM (SELECT id, author, log_id, newest, forked_at, (SELECT min(seq) FROM entries"
             f" WHERE log = logs.id AND {IS_VERIFIED} AND {IS_INCOMPLETE}) AS gap"
-            f" FROM logs WHERE {where} AND newest IS NOT NULL) AS some"
+            f" FROM logs WHERE {where} AND (newest IS NOT NULL OR forked_at IS NOT NULL)) AS found) AS some"
         )
-        columns = BYTES, LOG_ID, SEQ, _OPTIONAL, _OPTIONAL
-        for author, log_id, newest, gap, below in self._database.read(query, values, *columns):
-            until = optional_from_sql(newest if gap is None else below)
-            yield Offer(author, from_sql(log_id), until or 0, optional_from_sql(gap))
+        columns = BYTES, LOG_ID, *[_OPTIONAL] * 3, BYTES.or_null()
+        for author, log_id, until, gap, forked_at, digest in self._database.read(query, values, *columns):
+            newest, *rest = map(optional_from_sql, (until, gap, forked_at))
+            yield Offer(author, from_sql(log_id), newest or 0, rest[0], digest or b"", rest[1])
 
     def missing(self, log: Log, high: int, limit: int = 1000, *, low: int = 1) -> list[Run]:
         """The first ``limit`` spans from ``low`` to ``high`` whose entries or payloads are missing and wanted.

@@ -85,13 +85,16 @@ class Offer:
     """How far a log can be sent with all payloads.
 
     ``newest`` is the greatest verified number below the first payload that is missing (0: none). ``held_back`` is the
-    number of the entry with that missing payload, None if no payload is missing.
+    number of the entry with that missing payload, None if no payload is missing. ``digest`` is that of entry ``newest``
+    (64 bytes; empty if ``newest`` is 0), ``forked_at`` the lowest position of a fork.
     """
 
     author: bytes
     log_id: int
     newest: int
     held_back: int | None
+    digest: bytes
+    forked_at: int | None
 
     @property
     def log(self) -> Log:

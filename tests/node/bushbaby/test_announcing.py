@@ -41,7 +41,7 @@ class Told:
         """The entries announced, after the log was asked for and served so."""
         shares = {} if served is None else {KEY: served}
         news = self.announcing.look(self.store, shares, self.ledger)
-        return [newest for _, _, newest in self.announcing.choose(news, shares, Policy(), self.ledger)]
+        return [item.newest for item in self.announcing.choose(news, shares, Policy(), self.ledger)]
 
     def fill(self) -> None:
         """The rest of the log comes."""

@@ -218,7 +218,7 @@ def test_what_is_before_a_fork_comes(peers: list[ProposalPeer]) -> None:
 
 @pytest.mark.parametrize("theirs", [0, 2, 7])
 def test_a_sync_ends_although_the_peer_cannot_fill_a_gap(peers: list[ProposalPeer], theirs: int) -> None:
-    """Entries 5 to 12 are missing between others: what the peer has of them comes, and the sync ends without the rest."""
+    """Entries 5 to 12 are missing: what the peer has of them comes, and the sync ends without the rest."""
     alice, bob, _ = peers
     log = build_log(13)
     alice.store.add(log.items([*log.entries[:4], log.entries[12]]))

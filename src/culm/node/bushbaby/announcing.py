@@ -21,6 +21,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from culm.bushbaby import HaveItem
+from culm.bushbaby.messages import TIP_BYTES
 from culm.node.bushbaby.ledger import Ledger
 from culm.node.bushbaby.serving import Served
 from culm.node.interests.policy import Policy
@@ -45,6 +46,7 @@ class Announcing:
         self._owed: set[Log] = set()
         self._once_more: set[Log] = set()
         self._held_back: set[Log] = set()  # Logs whose gap is in the log file already.
+        self._forks: dict[Log, int] = {}  # The forks that were announced.
 
     @property
     def is_first(self) -> bool:
@@ -74,9 +76,13 @@ class Announcing:
         for offer in [*changed, *further]:
             self._tell_gap(offer)
             is_asked_for = offer.log in served or offer.log in self._once_more or offer.log in self._owed
-            is_news = is_asked_for or since < 0 or ledger.is_news(offer.log, offer.newest)
+            fork = offer.forked_at or 0
+            is_forked_lower = fork != self._forks.get(offer.log, 0)
+            is_news = is_asked_for or is_forked_lower or since < 0 or ledger.is_news(offer.log, offer.newest)
             if offer.newest and policy.shares(offer.log) and is_news:
-                items.append(HaveItem(offer.author, offer.log_id, offer.newest))
+                if fork:
+                    self._forks[offer.log] = fork
+                items.append(HaveItem(offer.author, offer.log_id, offer.newest, offer.digest[:TIP_BYTES], fork))
                 ledger.tell(offer.log, offer.newest)
         self._owed -= changed_logs
         lacking = {log for log, share in served.items() if share.is_lacking}

@@ -30,10 +30,13 @@ class Intake(Storing):
         self._group: list[tuple[Entry, Buffer | None]] = []
         self._bytes = 0
 
-    async def add(self, entry: Entry, payload: memoryview) -> None:
-        """Take an entry with its payload. Waits while a full group waits behind the one that is being stored."""
+    async def add(self, entry: Entry, payload: memoryview | None) -> None:
+        """Take an entry with its payload (None: it did not come with one).
+
+        Waits while a full group waits behind the one that is being stored.
+        """
         self._group.append((entry, payload))
-        self._bytes += len(payload)
+        self._bytes += len(payload or b"")
         self._start()
         await self._until(lambda: len(self._group) < GROUP_ENTRIES and self._bytes < _GROUP_BYTES)
 

@@ -12,14 +12,16 @@ them a one-time sync is over when it has been quiet for ``settle_seconds``.
 
 import logging
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
 from typing import ClassVar
 
 from culm import bushbaby
-from culm.bamboo import Entry
+from culm.bamboo import Entry, ForkProof
 from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, item_size
 from culm.node.bushbaby.announcing import Announcing
+from culm.node.bushbaby.doubts import Doubts
 from culm.node.bushbaby.intake import Intake
 from culm.node.bushbaby.ledger import MAX_ASKED, Ledger
 from culm.node.bushbaby.serving import PAGE_ENTRIES, Message, Server
@@ -81,6 +83,7 @@ class BushbabySession(Session[bushbaby.Event]):
         self._server = Server(config.policy, config.limits.max_wants)
         self._page: deque[Message] = deque()  # Messages that were read from the store and not sent yet.
         self._announcing = Announcing()
+        self._doubts = Doubts()
         self._answering = False  # WANTs came since our last HAVE, so the next HAVE has to end the serving of them.
         self._reconsider = False  # The operator's choices have changed.
 
@@ -147,6 +150,8 @@ class BushbabySession(Session[bushbaby.Event]):
                 await self._take_have(event.items)
             case bushbaby.WantReceived():
                 self._take_want(event.items)
+            case bushbaby.ForksReceived():
+                await self._take_forks(event.proofs)
             case bushbaby.PeerIdentified(public):
                 if not self.config.policy.admits_peer(public):
                     raise PeerRefused("the peer is not on this node's list of allowed peers")
@@ -196,7 +201,8 @@ class BushbabySession(Session[bushbaby.Event]):
     async def _was_stored(self, report: ImportReport, logs: set[Log]) -> None:
         await self._worker.run(self._ledger.stored, logs, self._missing)
         self.note_stored(report, self._name)
-        self._announcing.is_due |= bool(self._ledger.brought_by_others)
+        await self._show_forks(proof.log for proof in report.forks)
+        self._announcing.is_due |= bool(self._ledger.brought_by_others or report.forks)
         self.driver.wake()
 
     async def _take_have(self, items: list[bushbaby.HaveItem]) -> None:
@@ -206,12 +212,36 @@ class BushbabySession(Session[bushbaby.Event]):
         logs: list[Log] = []
         for at in range(0, len(items), _ITEMS_A_TURN):
             async with self._share.turn():
-                for author, log_id, newest in items[at : at + _ITEMS_A_TURN]:
-                    log = (author, log_id)
-                    self._ledger.announced(log, newest)
+                for item in items[at : at + _ITEMS_A_TURN]:
+                    log = (item.author, item.log_id)
+                    self._ledger.announced(log, item.newest)
+                    self._doubts.hear(item)
                     if self.config.policy.wants(log):
                         logs.append(log)
+        # Before the answer, because a peer that lacks nothing may hang up after it.
+        await self._show_forks((item.author, item.log_id) for item in items)
         await self._ask(logs, answer=True)
+
+    async def _take_forks(self, proofs: list[ForkProof]) -> None:
+        self.driver.heard_news()
+        for proof in proofs:
+            if self.config.policy.admits_author(proof.author):
+                self._doubts.knows(proof.log, proof.position)
+                await self._intake.add(proof.first, None)
+                await self._intake.add(proof.second, None)
+
+    async def _show_forks(self, logs: Iterable[Log]) -> None:
+        """Send the proofs of forks in these logs that the peer does not know, if it can read them."""
+        if (
+            not (self.connection.tells_forks and self.connection.replicating)
+            or self.connection.boxes.left < _BOXES_KEPT
+        ):
+            return
+        rest, shares = iter(logs), self.config.policy.shares
+        while some := list(islice(rest, _LOGS_A_TURN)):
+            if proofs := await self._worker.run(self._doubts.unknown, self._worker.store, some, shares):
+                self.connection.send_forks(proofs)
+                self.driver.wake()
 
     async def _ask_anew(self) -> None:
         self._reconsider = False
@@ -234,7 +264,9 @@ class BushbabySession(Session[bushbaby.Event]):
 
     def _missing(self, log: Log, high: int, limit: int) -> list[Run]:
         """The spans to ask for of a log; runs on the store's thread."""
-        return missing(self._worker.store, self.config.policy.interest(log), log, high, limit)
+        store = self._worker.store
+        spans = missing(store, self.config.policy.interest(log), log, high, limit)
+        return [*spans, *self._doubts.spans(store, log)][:limit]
 
     def _take_want(self, items: list[bushbaby.WantItem]) -> None:
         self.driver.heard_news()
@@ -302,6 +334,9 @@ class BushbabySession(Session[bushbaby.Event]):
         served, self._server.served = self._server.served, {}
         first = self._announcing.is_first
         news = await self._worker.run(self._announcing.look, self._worker.store, list(served), self._ledger)
+        # A log without a valid entry is not announced, so the peer would not ask for its fork.
+        forked = [each.log for each in news[2] if not each.newest or each.log in self._ledger.peer_has]
+        await self._show_forks([*forked, *(log for log, share in served.items() if share.is_lacking)])
         items = self._announcing.choose(news, served, self.config.policy, self._ledger)
         if items or (answering and self.connection.is_culm):
             self._ledger.unanswered += self.connection.send_have(items)

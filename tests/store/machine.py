@@ -262,8 +262,8 @@ class StoreMachine(RuleBasedStateMachine):
         last, told = self.any_store().changed_logs(before)
         assert last == self.change
         assert changed <= set(told) <= changed | self.touched
-        assert {(offer.author, offer.log_id) for offer in self.any_store().offers(before)} == {
-            log for log in told if self.model.of(log).verified()
+        assert {offer.log for offer in self.any_store().offers(before)} == {
+            log for log in told if self.model.of(log).offer()
         }
         assert {log for log, _ in self.any_store().holdings(before)} == {
             log for log in told if self.model.of(log).verified()

@@ -31,10 +31,11 @@ from tests.patience import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from culm.types import Log
+    from culm.types import Buffer, Log
 
 SCHEMES = [name for name, scheme in TABLE.items() if scheme.session is not None]
 Items = list[tuple[Entry, bytes]]
+Item = tuple[Entry, "Buffer | None"]
 
 
 def session_of(scheme: str, party: Party, streams: Any, purpose: Purpose) -> Any:
@@ -66,7 +67,7 @@ def lowest(party: Party) -> int | None:
 
 
 @contextmanager
-def parties_with(*held: Iterable[tuple[Entry, bytes | None]]) -> Iterator[list[Party]]:
+def parties_with(*held: Iterable[Item]) -> Iterator[list[Party]]:
     """Parties that hold some entries."""
     with tempfile.TemporaryDirectory() as folder:
         made = [Party(Path(folder), number) for number, _ in enumerate(held, 1)]
@@ -92,7 +93,7 @@ def crowded(draw: st.DrawFn) -> Items:
 
 
 @st.composite
-def holdings(draw: st.DrawFn) -> list[list[tuple[Entry, bytes | None]]]:
+def holdings(draw: st.DrawFn) -> list[list[Item]]:
     """What two parties hold of a log with contradictions: often much of one branch, some of it without payload."""
     items = draw(st.one_of(oracle.broken_logs(16, 6), crowded()))
     numbers = st.sets(st.integers(0, len(items) - 1))
@@ -131,7 +132,7 @@ def test_an_author_cannot_hide_the_lower_fork(scheme: str) -> None:
         assert (4, 4) == (lowest(one), lowest(other))
 
 
-def branches(length: int, at: int) -> list[list[tuple[Entry, bytes | None]]]:
+def branches(length: int, at: int) -> list[list[Item]]:
     """Two whole branches of a log that part at some entry, so that neither holder lacks anything."""
     one, other = build_log(length), build_log(at - 1)
     for seq in range(at, length + 1):

@@ -6,11 +6,11 @@ import os
 from contextlib import suppress
 from functools import lru_cache
 
-from culm.bamboo import MAX_U64, Identity
-from culm.bushbaby import Connection, HaveItem, WantItem
-from culm.bushbaby.messages import BAMBOO, HAVE, HELLO, WANT, encode_have_item, encode_want_item
+from culm.bamboo import MAX_U64, Entry, Identity, yamf_hash
+from culm.bushbaby import Connection, HaveItem, HaveReceived, WantItem, WantReceived
+from culm.bushbaby.messages import BAMBOO, FORKS, HAVE, HELLO, WANT, encode_have_item, encode_want_item
 from culm.testing.builders import LogBuilder
-from culm.wire.cbor import ARRAY, push_head
+from culm.wire.cbor import ARRAY, BYTES, push_head
 from culm.wire.stlv import encode_header
 from tests.hostile.attack import Attack, Field
 from tests.hostile.serving import ended_log, forked_logs, sees_the_fork
@@ -228,7 +228,75 @@ async def behind_the_end(field: Field) -> str:
     return await _are_told(field, ended_log()[0])
 
 
+@lru_cache(1)
+def _crowded_log() -> tuple[LogBuilder, list[Entry]]:
+    """A log, many further entries of its last number, and one that contradicts entry 4."""
+    log = LogBuilder(Identity(os.urandom(32)))
+    for number in range(13):
+        log.append(b"%d" % number)
+    crowd = [log.make(13, b"variant %d" % number) for number in range(20)]
+    return log, [*crowd, log.make(13, b"lower", lipmaalink=yamf_hash(b"another entry 4"))]
+
+
+async def crowds(field: Field) -> str:
+    """Sends as many entries 13 of a log as a node keeps, and then one that contradicts entry 4."""
+    log, crowd = _crowded_log()
+    gossip = await _sent(field, log)
+    for entry in crowd:
+        item = entry.encoded + log.payloads[entry.hash]
+        writer = gossip.connection.start_bamboo([len(item)])
+        writer.write(item)
+        writer.send()
+    await gossip.flush()
+    position = 13
+    while position != 4:
+        for event in gossip.connection.receive_data(await gossip.wire.read(), 0.0):
+            if isinstance(event, HaveReceived):
+                position = min([item.fork for item in event.items if item.fork], default=position)
+    gossip.wire.close()
+    return f"a fork at {position}"
+
+
+async def claims_forks(field: Field) -> str:
+    """Announces the node's own logs, each time with another tip and another fork that there is not."""
+    gossip = await Gossip.join(field.target, field.address)
+    count = 0
+    with suppress(Cut):
+        for number in field.rounds(200):
+            fork = 1 + number % 20
+            items = [HaveItem(*log, 20, os.urandom(8), fork) for log in field.target.logs]
+            await gossip.box(HAVE, _array([encode_have_item(item) for item in items]))
+            asked = None
+            while asked is None:
+                events = gossip.connection.receive_data(await gossip.wire.read(), 0.0)
+                asked = next((len(event.items) for event in events if isinstance(event, WantReceived)), None)
+            count += asked
+            if field.over.is_set():
+                break
+    gossip.wire.close()
+    return f"asked for {count}"
+
+
+async def forges_forks(field: Field) -> str:
+    """Shows 400 fork proofs with signatures that are not the author's."""
+    gossip = await Gossip.join(field.target, field.address)
+    log, wrong = _lying_log()
+    item = bytearray()
+    other = bytearray(log.make(1, b"another").encoded)
+    other[-1] ^= 1
+    both = sorted([wrong[0], bytes(other)])
+    push_head(item, BYTES, sum(map(len, both)))
+    item += b"".join(both)
+    with suppress(Cut):
+        for _ in range(10):
+            await gossip.box(FORKS, _array([bytes(item)] * 40))
+    return await _until_cut(gossip)
+
+
 ATTACKS = [
+    Attack("bushbaby", "many entries of a number", crowds, None, gets="a fork at 4"),
+    Attack("bushbaby", "forks that there are not", claims_forks, None, gets="asked for"),
+    Attack("bushbaby", "forged fork proofs", forges_forks, "wrong entries"),
     Attack("bushbaby", "two faces", two_faces, None, gets="told to others"),
     Attack("bushbaby", "behind the end", behind_the_end, None, gets="told to others"),
     Attack("bushbaby", "stalled handshake", stalls, "did not finish the handshake"),

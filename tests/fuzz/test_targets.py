@@ -22,6 +22,7 @@ def test_seeds_are_valid(name: str) -> None:
         target.run(content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_the_saved_corpus_has_no_finding(name: str) -> None:
     """Every input that once reached something new has a documented outcome."""

@@ -56,6 +56,7 @@ def test_a_logarithmic_axis() -> None:
 
 
 @settings(max_examples=50, deadline=None)
+@pytest.mark.slow
 @given(
     st.lists(st.builds(Series, NAMES, st.lists(st.tuples(NUMBERS, NUMBERS), max_size=5)), max_size=12),
     st.booleans(),

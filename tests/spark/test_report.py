@@ -180,6 +180,7 @@ def test_spark_counts_the_same(made: Made, tmp_path: Path, monkeypatch: pytest.M
     assert {"report.html", "numbers", "summary.json"} == {path.name for path in (tmp_path / "report").iterdir()}
 
 
+@pytest.mark.slow
 class TestNumbers:
     """Tests of what is counted."""
 
@@ -284,6 +285,7 @@ class TestNumbers:
         assert 300 == reasons["no entry: # at #"]
 
 
+@pytest.mark.slow
 class TestPage:
     """Tests of the page."""
 
@@ -428,6 +430,7 @@ def test_tables_that_cannot_be_read(tmp_path: Path) -> None:
         report.run(str(results), tmp_path / "report")
 
 
+@pytest.mark.slow
 class TestStates:
     """Reports on states, and on what a run with one wrote."""
 

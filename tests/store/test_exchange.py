@@ -202,7 +202,7 @@ def test_exporting_what_is_not_held(store: SQLiteStore, target: SQLiteStore) -> 
     assert (0, []) == (run(target, stream.getvalue()).added, run(target, stream.getvalue()).refused)
 
 
-@pytest.mark.parametrize("step", [1000, 100_000])
+@pytest.mark.parametrize("step", [pytest.param(1000, marks=pytest.mark.slow), 100_000])
 def test_from_a_pipe(target: SQLiteStore, large: LogBuilder, step: int) -> None:
     """A file may come through a pipe that cannot be searched and gives what it has."""
     report = run(target, cast("BinaryIO", Dripping(plain(large), step)))

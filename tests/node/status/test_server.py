@@ -286,6 +286,7 @@ def test_what_happens_is_told_at_once(store: SQLiteStore) -> None:
     run_really(main)
 
 
+@pytest.mark.slow
 def test_only_so_many_may_watch(store: SQLiteStore) -> None:
     """One viewer more than may is told to come back, and gets in once another has left."""
 

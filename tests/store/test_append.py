@@ -5,6 +5,7 @@ Specification: docs/specs/bamboo.md, "Holding and publishing".
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from culm.bamboo import MAX_U64, Entry, Identity, lipmaa, path, yamf_hash
-from culm.errors import AfterEndOfLog, ForkDetected, PayloadSizeMismatch, StoreError
+from culm.errors import AfterEndOfLog, ForkDetected, PayloadSizeMismatch, StoreError, StoreLocked
 from culm.store import PayloadState, SQLiteStore, State
 from culm.store.payloads.pieces import PIECE_BYTES
 from culm.testing import LogBuilder
 from tests.store.model import look
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 AUTHOR = Identity(bytes(32))
@@ -32,6 +34,12 @@ def other_copy(length: int) -> LogBuilder:
     for seq in range(1, length + 1):
         builder.append(b"%d" % seq)
     return builder
+
+
+def payload_files(store: SQLiteStore) -> list[str]:
+    """The names of the files beside the store, sorted."""
+    folder = store.path.with_name(store.path.name + "-payloads")
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
 def test_a_log_from_nothing(store: SQLiteStore) -> None:
@@ -86,6 +94,72 @@ def test_a_payload_that_breaks_off(store: SQLiteStore) -> None:
 
     assert before == (look(store, NAME), store.change())
     assert other_copy(2).entries[1] == store.append(AUTHOR, 7, [b"2"])
+
+
+def test_a_large_payload_that_breaks_off(store: SQLiteStore) -> None:
+    """The file that a failed append began is deleted at once; those of other payloads stay."""
+    store.append(AUTHOR, 7, [bytes(2_000_000)])
+    kept = payload_files(store)
+
+    def broken() -> Iterator[bytes]:
+        yield bytes(2_000_000)
+        assert 2 == len(payload_files(store))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.append(AUTHOR, 7, broken())
+
+    assert 1 == len(kept)
+    assert kept == payload_files(store)
+    assert (1, []) == (store.verify().payloads, store.verify().problems)
+
+
+def test_a_killed_append(place: Path) -> None:
+    """The file that a killed process began is deleted when the store is opened next, but not when it is only read."""
+    program = (
+        "import os, signal, sys\n"
+        "from culm import Identity, Store\n"
+        "def pieces():\n"
+        "    yield bytes(2_000_000)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "Store(sys.argv[1]).append(Identity(bytes(32)), 7, pieces())\n"
+    )
+    assert -signal.SIGKILL == subprocess.run([sys.executable, "-c", program, str(place)], check=False).returncode
+    with SQLiteStore(place, read_only=True) as store:
+        assert 1 == len(payload_files(store))
+    with SQLiteStore(place) as store:
+        assert [] == payload_files(store)
+        assert [] == list(store.logs())
+
+
+def test_opening_beside_an_append(place: Path) -> None:
+    """While somebody appends a large payload, opening the store does not delete the file that is being written."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> Iterator[bytes]:
+        yield bytes(2_000_000)
+        begun.set()
+        assert go_on.wait(30)
+        yield b"end"
+
+    def append() -> None:
+        with SQLiteStore(place) as store:
+            store.append(AUTHOR, 7, slow())
+
+    writer = threading.Thread(target=append)
+    SQLiteStore(place).close()
+    writer.start()
+    assert begun.wait(30)
+    with pytest.raises(StoreLocked):
+        SQLiteStore(place, lock_timeout=0.1)
+    opening = threading.Thread(target=lambda: SQLiteStore(place).close())
+    opening.start()  # waits for the append
+    go_on.set()
+    writer.join()
+    opening.join()
+    with SQLiteStore(place) as store:
+        assert 1 == len(payload_files(store))
+        assert (1, []) == (store.verify().payloads, store.verify().problems)
 
 
 def test_the_end_of_a_log(store: SQLiteStore) -> None:

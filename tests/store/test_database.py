@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from culm.bamboo import Identity
-from culm.errors import StoreDamaged, StoreError, StoreFull, StoreMissing
+from culm.errors import ConfigError, StoreDamaged, StoreError, StoreFull, StoreMissing
 from culm.store import SQLiteStore, State, opening, schema
 from culm.store.opening import open_database
 from culm.store.rows import in_order
@@ -86,6 +86,16 @@ def test_any_name(tmp_path: Path, name: str) -> None:
     assert (tmp_path / name).is_file()
     with SQLiteStore(tmp_path / name, read_only=True) as store:
         assert 1 == len(list(store.logs()))
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_no_store_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, read_only: bool) -> None:
+    """SQLite's name of a database in memory names no store: it is refused, and no file of that name is made."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="a store is a file: there is none in memory; name a file in a temp"):
+        SQLiteStore(":memory:", read_only=read_only)
+
+    assert [] == list(tmp_path.iterdir())
 
 
 def test_an_empty_file(place: Path) -> None:

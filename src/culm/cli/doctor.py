@@ -185,7 +185,11 @@ def _payload_files(database: Database) -> Iterator[Finding]:
         yield _ok("payload files", counted(len(known), "large payload"))
     left = [name for name in database.folder.names() if name not in known and name not in still]
     if left:
-        yield _note("payload files", f"{counted(len(left), 'file')} without an entry", "culm serve deletes such files")
+        yield _note(
+            "payload files",
+            f"{counted(len(left), 'file')} without an entry",
+            "the next command that writes to the store deletes such files",
+        )
 
 
 # -- identities and choices ------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from culm.errors import StoreDamaged, StoreError, StoreFull, StoreLocked, StoreMissing
+from culm.errors import ConfigError, StoreDamaged, StoreError, StoreFull, StoreLocked, StoreMissing
 from culm.store.payloads.folder import Folder
 from culm.store.rows import Column, DamagedRow, all_rows
 
@@ -83,6 +83,8 @@ class Database:
         self._lock_timeout = lock_timeout
         self._thread = 0  # the thread that runs a transaction, 0 if none does
         self._durable = True
+        if str(path) == ":memory:":  # To SQLite this names a database in memory; here it would become a file's name.
+            raise ConfigError("a store is a file: there is none in memory; name a file in a temporary folder instead")
         try:
             is_there, is_folder = path.exists(), path.is_dir()
         except OSError as error:
@@ -140,9 +142,11 @@ class Database:
                 self._durable = durable
             self.connection.execute("BEGIN IMMEDIATE")
             self._thread = threading.get_ident()
+            undone = True
             try:
                 yield self.connection
                 self._call_hooks()
+                undone = False  # A commit that fails can still be in the WAL file, and a crash would bring it back.
                 self.connection.execute("COMMIT")
             except BaseException:
                 self._afterwards.clear()
@@ -152,6 +156,7 @@ class Database:
                 raise
             finally:
                 self._thread = 0
+                self.folder.end_transaction(undone=undone)
             afterwards, self._afterwards = self._afterwards, []
             for after in afterwards:
                 after()

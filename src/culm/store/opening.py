@@ -18,7 +18,7 @@ from pathlib import Path
 from culm.errors import StoreDamaged
 from culm.store.database import LOCK_TIMEOUT, Database
 from culm.store.foreign import check_definitions
-from culm.store.payloads.pieces import LARGE_BYTES, write_file
+from culm.store.payloads.pieces import LARGE_BYTES, sweep, write_file
 from culm.store.records import index
 from culm.store.rows import BYTES, COUNT, ROW, TEXT, all_rows, each_row, entry_of
 from culm.store.schema import (
@@ -38,6 +38,8 @@ from culm.store.schema import (
 def open_database(path: Path, *, read_only: bool = False, lock_timeout: float = LOCK_TIMEOUT) -> Database:
     """Open a store's file; without ``read_only`` it is made if it is not there.
 
+    Files of payloads that a killed process began are deleted, except by a reader.
+
     ``lock_timeout`` is the time in seconds to wait for another writer. ``StoreMissing`` if there is nothing to read,
     ``StoreDamaged`` if the file is no store, has other tables or triggers than a store, or is of a version that this
     Culm does not know.
@@ -56,6 +58,7 @@ def open_database(path: Path, *, read_only: bool = False, lock_timeout: float = 
                 migrate(database)
                 if version < VERSION:
                     check_definitions(database, VERSION)
+                sweep(database)
         elif version == 0:
             raise StoreDamaged(f"{database.path}: an empty file, not a Culm store")
         elif version < VERSION:  # reading uses the newest tables, so the store is migrated first

@@ -10,8 +10,7 @@ case.
 *Folding.* From time to time the changes have to be folded into the database file, otherwise the WAL file grows without
 end. By default SQLite does that at the end of whichever writing transaction made the WAL file too large. That
 transaction then takes tens of milliseconds longer, with everybody waiting behind it. So the node switches this off and
-folds from a connection and a thread of its own, where it holds up nobody. The same thread sweeps once at the start: it
-deletes payload files that a killed process left behind.
+folds from a connection and a thread of its own, where it holds up nobody.
 """
 
 import asyncio
@@ -25,7 +24,6 @@ from culm.node.sharing.threads import Worker
 from culm.node.storage.worker import StoreWorker
 from culm.node.surroundings import clock
 from culm.store.opening import open_database
-from culm.store.payloads.pieces import sweep
 
 _POLL_SECONDS = 0.25  # The store is asked at least this often: so late is a change noticed that its file does not show.
 _LOOK_SECONDS = 0.1  # Between two looks at the size of the WAL file.
@@ -53,7 +51,7 @@ async def watch_changes(worker: StoreWorker, changed: Callable[[], None]) -> Non
 
 @asynccontextmanager
 async def folding(worker: StoreWorker) -> AsyncIterator[None]:
-    """Sweep once, and fold the store's WAL file in the background for as long as the block lasts."""
+    """Fold the store's WAL file in the background for as long as the block lasts."""
     await worker.run(worker.store.fold_elsewhere)
     async with beside(_fold(worker.store.path, Worker(worker.surroundings.thread()))):
         yield
@@ -64,8 +62,6 @@ async def _fold(path: Path, own: Worker) -> None:
     databases = ExitStack()
     try:
         database = await own.run(lambda: databases.enter_context(closing(open_database(path))))
-        with suppress(StoreError):
-            await own.run(sweep, database)
         seen = None
         while True:
             with suppress(OSError, StoreError):

@@ -2,7 +2,8 @@
 
 The database says which files belong to payloads (``payload_files``), and how many bytes of each count. A file is only
 written inside a writing transaction, and only after the bytes that count. The bytes that count therefore never change,
-whatever fails. If the transaction is rolled back, what it wrote is overwritten by the next attempt, or swept up.
+whatever fails. If the transaction is rolled back, the files that it began are deleted, and what it wrote to others is
+overwritten by the next attempt. What a killed process began is swept up when the store is opened next.
 """
 
 import errno
@@ -26,6 +27,7 @@ class Folder:
 
     def __init__(self, store: Path) -> None:
         self.path = store.with_name(store.name + "-payloads")
+        self._begun: list[str] = []  # Files that the transaction under way has made.
 
     def create(self) -> str:
         """Make an empty file; its name."""
@@ -35,7 +37,14 @@ class Folder:
                 self.path.mkdir(exist_ok=True)
                 sync(self.path.absolute().parent)
             (self.path / name).touch(exist_ok=False)
+        self._begun.append(name)
         return name
+
+    def end_transaction(self, *, undone: bool) -> None:
+        """The transaction is over. If it was undone, no row names the files that it began: delete them."""
+        if undone:
+            self.remove(self._begun)
+        self._begun.clear()
 
     def write(self, name: str, offset: int, data: Buffer) -> None:
         """Write bytes from ``offset`` on; ``FileNotFoundError`` if the file is gone."""

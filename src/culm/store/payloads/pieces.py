@@ -157,11 +157,15 @@ def drop(connection: sqlite3.Connection, entry_id: int, state: PayloadState) -> 
 
 
 def sweep(database: Database) -> int:
-    """Delete files that a process or a power cut left behind, because the database does not know them; how many."""
+    """Delete files that a killed process or a power cut left behind: the database does not know them. How many.
+
+    The transaction keeps other writers out, and a writer names its files in the database before it lets others in. So
+    no file is deleted that somebody is writing.
+    """
     found = database.folder.names()
     if not found:
         return 0
-    with database.transaction() as connection:  # keeps other writers out, so none has a file that is not yet known
+    with database.transaction() as connection:
         known = {name for (name,) in all_rows(connection.execute("SELECT name FROM payload_files"), TEXT)}
         left = [name for name in found if name not in known]
         database.folder.remove(left)

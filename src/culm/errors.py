@@ -17,7 +17,8 @@
     │   └── RemoteProtocolError    the peer broke the protocol: drop the connection
     ├── StoreError
     │   ├── StoreLocked, StoreFull, StoreDamaged, StoreMissing
-    │   └── NotHeld                the store does not have the entry or payload asked for
+    │   ├── NotHeld                the store does not have the entry or payload asked for
+    │   └── UnconfirmedLog         the store may lack the newest entries of this log, so appending could fork it
     ├── NetworkError               the peer cannot be reached, or closed the connection
     └── ConfigError                a wrong call, a wrong setting, something not installed
 
@@ -165,6 +166,22 @@ class StoreMissing(StoreError):
 
 class NotHeld(StoreError):
     """The entry, log or payload asked for is not in the store."""
+
+
+class UnconfirmedLog(StoreError):
+    """The store was restored, or its author's key came from elsewhere, so it may lack the newest entries of a log.
+
+    Nothing was published: a second entry of one number would fork the log for ever. ``place`` is that of the entry that
+    would have been next. Sync with a peer that has the log, or append with ``continue_here`` if nothing newer exists.
+    """
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(
+            "this home was restored or made anew, or this identity was imported, so the store may lack the newest"
+            " entries of this log, and the next entry could fork it: sync with a peer that has the log, or append with"
+            " --continue-here (continue_here=True) if you know that nothing newer exists anywhere"
+        )
+        self.place = place
 
 
 class NetworkError(CulmError):

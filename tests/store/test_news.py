@@ -123,7 +123,7 @@ def test_an_earlier_store(place: Path) -> None:
         numbers = sorted(read(store)[0])
     database = open_database(place)
     with database.transaction() as connection:
-        for table in ("news", "payloads_lost"):
+        for table in ("news", "payloads_lost", "unconfirmed", "confirmed"):
             connection.execute(f"DROP TABLE {table}")
         for trigger in ("news_of_entry", "news_of_release", "news_of_payload", "payload_lost"):
             connection.execute(f"DROP TRIGGER {trigger}")

@@ -9,6 +9,7 @@ lines below its own, type annotations included, so the lowest modules know nothi
     append, ingest, payloads.sink, records.views: publishing, taking in entries and payloads, sets to reconcile
     opening, logview: tables up to date and hooks in place; one log while entries are added to it
     verify, survey, lookup, news, recordindex.compare: jobs, and questions to what is held
+    confirming: authors whose newest entries the store may lack
     entries, logs, recordindex.storage: reading
     records.index, recordindex.writer: the record index, in the database and as a folder of files
     records.runs, payloads.pieces, recordindex.manifest: what is held as runs of entries; the bytes of payloads

@@ -2,7 +2,8 @@
 
 An author must never sign two entries with one number: that forks the log, for ever and for everybody. If callers chose
 the number, two processes of one author would sooner or later choose the same one. The store therefore chooses it,
-inside the transaction that also keeps every other writer out. It refuses where it may not know the newest entry.
+inside the transaction that also keeps every other writer out. It refuses where it may not know the newest entry
+(``culm.store.confirming``).
 
 Specification: docs/specs/bamboo.md, "Holding and publishing".
 """
@@ -11,7 +12,8 @@ import sqlite3
 from collections.abc import Iterable
 
 from culm.bamboo import MAX_U64, Entry, Identity, lipmaa
-from culm.errors import AfterEndOfLog, ForkDetected, Place, StoreError
+from culm.errors import AfterEndOfLog, ForkDetected, Place, StoreError, UnconfirmedLog
+from culm.store.confirming import confirm, is_confirmed
 from culm.store.database import Database
 from culm.store.logview import LogView
 from culm.store.payloads.pieces import write_stream
@@ -21,13 +23,20 @@ from culm.types import Buffer
 
 
 def append(
-    database: Database, identity: Identity, log_id: int, payload: Iterable[Buffer], *, is_end: bool = False
+    database: Database,
+    identity: Identity,
+    log_id: int,
+    payload: Iterable[Buffer],
+    *,
+    is_end: bool = False,
+    continue_here: bool = False,
 ) -> Entry:
     """Sign and store the next entry of the identity's log ``log_id``.
 
     ``payload`` is taken piece by piece. ``is_end`` ends the log for ever. Raises ``AfterEndOfLog`` if the log has
     ended, and ``ForkDetected`` if it is forked. Raises ``StoreError`` if entries wait for their certificate path,
-    because the author may then have signed newer entries than the store knows.
+    because the author may then have signed newer entries than the store knows. ``UnconfirmedLog`` if that may be so
+    because the author is marked; with ``continue_here`` the caller says that it is not, which confirms the log.
     """
     if not 0 <= log_id <= MAX_U64:
         raise ValueError(f"{log_id} is not a log id: those go from 0 to 2^64 - 1")
@@ -36,6 +45,10 @@ def append(
         seq = view.newest + 1
         place = Place(identity.public, log_id, seq)
         _check_may_append(connection, view, place)
+        if not is_confirmed(connection, (identity.public, log_id)):
+            if not continue_here:
+                raise UnconfirmedLog(place)
+            confirm(connection, (identity.public, log_id))
         entry_id = next_entry_id(connection)
         hasher = write_stream(database, entry_id, payload)
         entry = identity.create_entry(

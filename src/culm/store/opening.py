@@ -30,6 +30,7 @@ from culm.store.schema import (
     VERSION_2,
     VERSION_3,
     VERSION_4,
+    VERSION_5,
     PayloadState,
     schema_version,
 )
@@ -118,8 +119,19 @@ def _to_version_4(database: Database) -> None:
     )
 
 
+def _to_version_5(database: Database) -> None:
+    """Marks of authors. A store of an earlier version has none: its authors go on as before."""
+    _run(database.connection, VERSION_5)
+
+
 # MIGRATIONS[n] turns a store of version n into one of version n + 1, within one transaction.
-MIGRATIONS: list[Callable[[Database], None]] = [_to_version_1, _to_version_2, _to_version_3, _to_version_4]
+MIGRATIONS: list[Callable[[Database], None]] = [
+    _to_version_1,
+    _to_version_2,
+    _to_version_3,
+    _to_version_4,
+    _to_version_5,
+]
 
 
 def migrate(database: Database) -> None:

@@ -17,6 +17,8 @@ record_blocks   the sums over neighbouring records
 runs            which entries and payloads are held, as runs of neighbours; see ``culm.store.records.runs``
 news            entries in the order in which they were verified; see ``culm.store.news``
 payloads_lost   entries whose payload was complete once and is not any more: if it comes again, it is not reported again
+unconfirmed     authors whose logs the store may not hold up to their newest entry; see ``culm.store.confirming``
+confirmed       the logs of these authors that it does hold so far
 record_changes  the changes to the records that a transaction has made so far; empty between transactions
 ==============  ============================================================================================
 """
@@ -236,7 +238,16 @@ WHEN OLD.state = 2 AND OLD.payload_state = 2 AND NEW.payload_state <> 2 BEGIN
 END;
 """
 
-SCRIPTS = VERSION_1, VERSION_2, VERSION_3, VERSION_4
+VERSION_5 = """
+CREATE TABLE unconfirmed (author BLOB PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE confirmed (
+    author BLOB    NOT NULL,
+    log_id INTEGER NOT NULL,
+    PRIMARY KEY (author, log_id)
+) WITHOUT ROWID;
+"""
+
+SCRIPTS = VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5
 VERSION = len(SCRIPTS)
 
 

@@ -18,7 +18,8 @@ from typing import Self, TypeAlias
 from culm.bamboo import Entry, ForkProof, Identity, are_authentic, check_payload
 from culm.bamboo.yamf import yamf_hash
 from culm.errors import BadSignature, NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
-from culm.store import append, ingest, verify
+from culm.store import append, confirming, ingest, verify
+from culm.store.confirming import Confirmations
 from culm.store.database import LOCK_TIMEOUT, Database
 from culm.store.entries import EntryQueries, find_entry
 from culm.store.logs import LogQueries
@@ -42,7 +43,7 @@ _BATCH_BYTES = 8 * 1024 * 1024  # of payloads after which a transaction takes no
 _EMPTY_PAYLOAD = yamf_hash(b"")
 
 
-class ReadableStore(EntryQueries, LogQueries, NewsQueries, RecordSets):
+class ReadableStore(Confirmations, EntryQueries, LogQueries, NewsQueries, RecordSets):
     """Questions to a store."""
 
     def __init__(self, database: Database) -> None:
@@ -124,9 +125,28 @@ class Store(ReadableStore):
         proof.check()
         return self.add([(proof.first, None), (proof.second, None)], authenticated=True)
 
-    def append(self, identity: Identity, log_id: int, payload: Iterable[Buffer], *, is_end: bool = False) -> Entry:
+    def append(
+        self,
+        identity: Identity,
+        log_id: int,
+        payload: Iterable[Buffer],
+        *,
+        is_end: bool = False,
+        continue_here: bool = False,
+    ) -> Entry:
         """Publish the next entry of the identity's log; see ``culm.store.append``."""
-        return append.append(self._database, identity, log_id, payload, is_end=is_end)
+        return append.append(self._database, identity, log_id, payload, is_end=is_end, continue_here=continue_here)
+
+    def unconfirm(self, author: bytes) -> None:
+        """Mark an author whose logs may be longer elsewhere: the store is an old copy, or the key came from elsewhere.
+
+        ``append`` then refuses the author's logs (``UnconfirmedLog``) until each is confirmed.
+        """
+        confirming.unconfirm(self._database, author)
+
+    def confirm_by(self, entry: Entry) -> bool:
+        """A peer has sent this entry: confirm its log if that is the newest held; whether the log is confirmed."""
+        return confirming.confirm_by(self._database, entry)
 
     def payload_sink(
         self, place: Place, entry_hash: bytes | None = None, *, trusted: bool = False, durable: bool = True

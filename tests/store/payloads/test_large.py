@@ -200,7 +200,7 @@ def test_an_older_store(place: Path, log: LogBuilder, monkeypatch: pytest.Monkey
             sink.close()
             assert folder(store).names() == []
             connection = database_of(store).connection
-            for table in ("news", "payloads_lost"):
+            for table in ("news", "payloads_lost", "unconfirmed", "confirmed"):
                 connection.execute(f"DROP TABLE {table}")
             for trigger in ("news_of_entry", "news_of_release", "news_of_payload", "payload_lost"):
                 connection.execute(f"DROP TRIGGER {trigger}")

@@ -231,7 +231,7 @@ def test_an_older_store_gets_an_index(tmp_path: Path) -> None:
             "SELECT 'DROP ' || type || ' ' || name FROM sqlite_schema WHERE type IN ('trigger', 'index')"
             " AND name NOT LIKE 'sqlite_%' UNION ALL SELECT 'DROP TABLE ' || name FROM sqlite_schema"
             " WHERE type = 'table' AND (name LIKE 'record%' OR name LIKE '%_files'"
-            " OR name IN ('runs', 'news', 'payloads_lost'))"
+            " OR name IN ('runs', 'news', 'payloads_lost', 'unconfirmed', 'confirmed'))"
         ).fetchall():
             connection.execute(statement)
         for column in ("entry_count", "entry_total", "payload_count", "payload_total", "head"):

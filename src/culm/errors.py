@@ -177,9 +177,9 @@ class UnconfirmedLog(StoreError):
 
     def __init__(self, place: Place) -> None:
         super().__init__(
-            "this home was restored or made anew, or this identity was imported, so the store may lack the newest"
-            " entries of this log, and the next entry could fork it: sync with a peer that has the log, or append with"
-            " --continue-here (continue_here=True) if you know that nothing newer exists anywhere"
+            "the home was restored or made anew, or the identity imported, so the store may lack the newest entries of"
+            " this log, and the next one could fork it: sync with a peer that has the log; or, if nothing newer exists"
+            " anywhere, append with --continue-here (in Python: continue_here=True)"
         )
         self.place = place
 

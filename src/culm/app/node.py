@@ -199,7 +199,14 @@ class Node:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    async def append(self, log_id: int, payload: Payload | Iterable[Buffer], *, end: bool = False) -> Entry:
+    async def append(
+        self,
+        log_id: int,
+        payload: Payload | Iterable[Buffer],
+        *,
+        end: bool = False,
+        continue_here: bool = False,
+    ) -> Entry:
         """Publish the next entry of the node's own log, and announce it to peers. It is on disk when this returns.
 
         ``payload``: bytes; text, which becomes UTF-8; or an iterable of bytes of any length, which is read piece by
@@ -207,8 +214,17 @@ class Node:
 
         ``AfterEndOfLog`` if the log has ended, ``ForkDetected`` if it is forked. ``StoreError`` if the store has later
         entries of this log but not all before them: fetch those first, because appending could fork the log.
+
+        ``UnconfirmedLog`` if the home was restored or made anew, or the identity imported, and no peer has shown yet
+        that the store has the log's newest entry. ``continue_here`` appends all the same, because you know that
+        nothing newer exists anywhere.
         """
-        return await self._engine.append(self.identity, log_id, names.pieces_of(payload), is_end=end)
+        pieces = names.pieces_of(payload)
+        return await self._engine.append(self.identity, log_id, pieces, is_end=end, continue_here=continue_here)
+
+    async def is_confirmed(self, log_id: int) -> bool:
+        """Whether ``append`` takes the newest entry held of the node's own log for the newest that exists."""
+        return await self._read(lambda store: store.is_confirmed((self.author, log_id)))
 
     async def forget(self, entry: Entry) -> int:
         """Delete a payload to save space, and keep its entry; returns the bytes freed.

@@ -52,8 +52,7 @@ def in_home(
     home = Home.find(path)
     if create and not home.store_path.exists():
         home.create()
-    if not home.store_path.exists():
-        raise ConfigError(f"{home.path} is not a Culm home yet; make one with: culm init")
+    home.check()
     if not isinstance(identity, Identity):
         if create and not home.identity_names():
             home.add_identity(identity or DEFAULT_IDENTITY, Identity.create(), passphrase)

@@ -11,6 +11,8 @@ disk (see ``culm.staging``). A file with a backup's name is therefore always a w
 
 A restore works the same way. It unpacks beside the home, compares every checksum, verifies every signature, and
 only then renames. It never writes into an existing home, because mixing an old log with a newer one would fork it.
+For the same reason it marks the identities: they sign nothing before it is known that nothing newer exists
+(``culm.store.confirming``).
 """
 
 import argparse
@@ -77,8 +79,7 @@ def register(commands: Commands) -> None:
 
 def _backup(arguments: argparse.Namespace) -> int:
     home, target = Home.find(arguments.home), Path(arguments.target)
-    if not home.store_path.exists():
-        raise ConfigError(f"{home.path} is not a Culm home yet; make one with: culm init")
+    home.check()
     if arguments.target != "-" and os.path.lexists(target):
         raise ConfigError(f"{target} exists already, and a backup never overwrites anything: choose another name")
     config = home.path / "culm.toml" if arguments.config is None else Path(arguments.config)
@@ -204,6 +205,8 @@ def _restore(arguments: argparse.Namespace) -> int:
         (folder / "identities").mkdir(exist_ok=True, mode=0o700)
         with _opened(source, folder / "store.db") as store, progress_bar("verifying") as bar:
             report = store.verify(None, lambda entries: bar.update(entries, 0))
+            for author in Home(folder).own_authors():
+                store.unconfirm(author)
         if report.problems:
             place, reason = report.problems[0]
             raise StoreDamaged(
@@ -217,10 +220,11 @@ def _restore(arguments: argparse.Namespace) -> int:
     else:
         held = f"{counted(report.entries, 'entry')} and {counted(report.payloads, 'payload')}"
         print(f"restored {held} to {home.path} and verified all of it")
-        note(
-            "if you published after this backup was made, sync with a peer before you append;"
-            " otherwise your next entry forks your log"
-        )
+        if home.identity_names():
+            note(
+                "append refuses until you have synced with a peer that has your log, because you may have published"
+                " after this backup was made; if you have not, append with --continue-here"
+            )
     return 0
 
 

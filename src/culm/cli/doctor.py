@@ -79,13 +79,12 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 def _examined(home: Home, config: str | None, *, peers: bool) -> Iterator[Finding]:
     if not home.store_path.exists():
-        yield _problem(
-            "home", f"{home.path} is not a Culm home", "make one with culm init, or with culm restore BACKUP"
-        )
+        yield _problem("home", *home.absence())
         return
     yield from _home(home)
     yield from _store(home)
     yield from _identities(home)
+    yield from _unconfirmed(home)
     settings: Settings | None = None
     try:
         settings = home.settings(config)
@@ -216,6 +215,20 @@ def _identities(home: Home) -> Iterator[Finding]:
             yield _problem("identities", str(error), todo)
         else:
             yield _ok("identities", f"{name}{' (with a passphrase)' if is_sealed(text) else ''}")
+
+
+def _unconfirmed(home: Home) -> Iterator[Finding]:
+    with suppress(CulmError):  # A damaged store, or an identity that cannot be read, has a finding of its own.
+        with home.store(read_only=True) as store:
+            marked = store.unconfirmed_authors()
+        names = [name for name in home.identity_names() if home.identity_public(name) in marked]
+        if names:
+            yield _note(
+                "identities",
+                f"{', '.join(names)}: restored or imported, so the newest entries may be elsewhere; append refuses logs"
+                " that no peer has confirmed",
+                "sync with a peer that has these logs; or, if nothing newer exists anywhere, append with --continue-here",
+            )
 
 
 def _is_open(path: Path) -> bool:

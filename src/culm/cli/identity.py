@@ -21,6 +21,12 @@ def register(commands: Commands) -> None:
     """Add the commands of this module."""
     init = commands.add("init", _init, "make a home: a store and an identity")
     init.add_argument("--no-identity", action="store_true", help="make only the store")
+    init.add_argument(
+        "--keep-identities",
+        action="store_true",
+        help="make an empty store for identities whose store was lost; append then refuses until a peer has shown the"
+        " newest entries",
+    )
     init.add_argument("--passphrase", action="store_true", help="encrypt the identity with a passphrase")
     identity = commands.group("identity", "make, show and move identities")
     new = identity.add("new", _new, "make an identity")
@@ -44,7 +50,7 @@ def register(commands: Commands) -> None:
 
 def _init(arguments: argparse.Namespace) -> int:
     home = Home.find(arguments.home)
-    fresh = home.create()
+    fresh = home.create(keep_identities=arguments.keep_identities)
     names = home.identity_names()
     if not names and not arguments.no_identity:
         passphrase = ask_passphrase("New passphrase: ", confirm=True) if arguments.passphrase else None
@@ -106,7 +112,11 @@ def _import(arguments: argparse.Namespace) -> int:
         text = file.read(_MAX_INPUT).decode("ascii", errors="replace").strip()
     identity = _parse_identity(text)
     passphrase = ask_passphrase("New passphrase: ", confirm=True) if arguments.passphrase else None
-    home.add_identity(arguments.name, identity, passphrase)
+    if home.add_identity(arguments.name, identity, passphrase, from_elsewhere=True):
+        note(
+            "append refuses until you have synced with a peer that has this identity's logs, because their newest"
+            " entries may be missing here; if you have brought all of them, append with --continue-here"
+        )
     return _print_identity(arguments, arguments.name, identity.public, sealed=passphrase is not None)
 
 

@@ -40,6 +40,12 @@ def register(commands: Commands) -> None:
         "--identity", metavar="NAME", help="identity that signs the entry (default: the default identity)"
     )
     append.add_argument("--end", action="store_true", help="make this the last entry of the log, for ever")
+    append.add_argument(
+        "--continue-here",
+        action="store_true",
+        help="append to this log although the home was restored or the identity imported, because you know that nothing"
+        " newer exists anywhere",
+    )
     commands.add("logs", _logs, "list the logs of the store")
     show = commands.add("show", _show, "show a log's entries, or one entry")
     show.add_argument("place", metavar="AUTHOR/LOG[/SEQ]", type=parse_log_or_place, help="a log, or one entry of it")
@@ -60,7 +66,13 @@ def _append(arguments: argparse.Namespace) -> int:
     home = Home.find(arguments.home)
     with home.store() as store:
         identity = home.identity(arguments.identity, ask_passphrase)
-        entry = store.append(identity, arguments.log_id, _payload(arguments), is_end=arguments.end)
+        entry = store.append(
+            identity,
+            arguments.log_id,
+            _payload(arguments),
+            is_end=arguments.end,
+            continue_here=arguments.continue_here,
+        )
     place = place_text(entry.place)
     shown = {
         "place": place,

@@ -8,11 +8,15 @@
     HOME/culm.toml         the configuration, if there is one
 
 HOME is the directory named on the command line, otherwise ``$CULM_HOME``, otherwise ``~/.culm``.
+
+A home with identities and no store has lost its store. An empty one in its place would sign entry 1 of each log again,
+which forks the log. So the store is made anew only on request, and its identities are then marked
+(``culm.store.confirming``), as an identity is that comes from elsewhere.
 """
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +27,7 @@ from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, public_
 from culm.errors import ConfigError
 from culm.node.interests.policy import PolicyFile
 from culm.node.settings.reading import Settings, load
-from culm.staging import sync
+from culm.staging import staged_folder, sync
 from culm.store import SQLiteStore
 
 DEFAULT_IDENTITY = "default"
@@ -60,24 +64,56 @@ class Home:
         path = self.path / "culm.toml" if given is None else Path(given).expanduser()
         return load(path, must_exist=given is not None)
 
-    def create(self) -> bool:
-        """Make the directory and its store, as far as they are not there; whether there was no store before."""
+    def absence(self) -> tuple[str, str]:
+        """What is wrong with a home that has no store, and what to do about it."""
+        if self.identity_names():
+            todo = (
+                "restore a backup into another home, with culm restore; or make an empty store for these identities,"
+                " with culm init --keep-identities, and sync with a peer that has your logs"
+            )
+            return f"{self.path} has identities but no store: the store was moved or lost", todo
+        return f"{self.path} is not a Culm home yet", "make one with: culm init"
+
+    def check(self) -> None:
+        """``ConfigError`` if there is no store."""
+        if not self.store_path.exists():
+            raise ConfigError("; ".join(self.absence()))
+
+    def create(self, *, keep_identities: bool = False) -> bool:
+        """Make the directory and its store, as far as they are not there; whether there was no store before.
+
+        ``ConfigError`` if there are identities and no store, unless ``keep_identities`` allows it: they are marked.
+        """
         fresh = not self.store_path.exists()
+        names = self.identity_names() if fresh else []
+        if names and not keep_identities:
+            self.check()
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             (self.path / "identities").mkdir(exist_ok=True, mode=0o700)
         except OSError as error:
             raise ConfigError(f"cannot create the home directory {self.path}: {error.strerror}") from None
-        SQLiteStore(self.store_path).close()
+        if names:
+            # Made beside its place and renamed, so that no moment leaves an empty store without the marks.
+            with staged_folder(self.store_path) as folder:
+                self._make_marked(folder / "store.db", {self.identity_public(name) for name in names})
+        else:
+            SQLiteStore(self.store_path).close()
         if fresh:  # Sync both directories, or else a power cut could take the new home away with all that is in it.
             sync(self.path)
             sync(self.path.absolute().parent)
         return fresh
 
+    def _make_marked(self, path: Path, authors: Iterable[bytes]) -> None:
+        with SQLiteStore(path) as store:
+            for author in authors:
+                store.unconfirm(author)
+        sync(path)
+        path.rename(self.store_path)
+
     def store(self, *, read_only: bool = False) -> SQLiteStore:
         """Open the store; ``ConfigError`` if there is no home yet."""
-        if not self.store_path.exists():
-            raise ConfigError(f"{self.path} is not a Culm home yet; make one with: culm init")
+        self.check()
         return SQLiteStore(self.store_path, read_only=read_only)
 
     # -- identities --------------------------------------------------------------------------------------------
@@ -98,12 +134,21 @@ class Home:
             return []
         return sorted(file.name for file in folder.iterdir() if _NAME.fullmatch(file.name))
 
-    def add_identity(self, name: str, identity: Identity, passphrase: str | None) -> None:
-        """Write an identity's file, unencrypted if ``passphrase`` is None; ``ConfigError`` if the name is taken."""
+    def add_identity(
+        self, name: str, identity: Identity, passphrase: str | None, *, from_elsewhere: bool = False
+    ) -> bool:
+        """Write an identity's file, unencrypted if ``passphrase`` is None; ``ConfigError`` if the name is taken.
+
+        An identity ``from_elsewhere`` is marked, unless this home has it under another name; whether it was.
+        """
         path = self.identity_path(name)
-        if not self.store_path.exists():
-            raise ConfigError(f"{self.path} is not a Culm home yet; make one with: culm init")
+        self.check()
+        is_marked = from_elsewhere and identity.public not in self.own_authors()
+        if is_marked:  # Before the file is there, so that no moment leaves the identity without the mark.
+            with self.store() as store:
+                store.unconfirm(identity.public)
         write_private(path, dump_identity(identity, passphrase))
+        return is_marked
 
     def identity_public(self, name: str) -> bytes:
         """An identity's public key (32 bytes). It stands in the file in clear, so that no passphrase is needed."""

@@ -111,10 +111,17 @@ class NodeService:
             await self._stop()
 
     async def append(
-        self, identity: Identity, log_id: int, payload: Iterable[Buffer], *, is_end: bool = False
+        self,
+        identity: Identity,
+        log_id: int,
+        payload: Iterable[Buffer],
+        *,
+        is_end: bool = False,
+        continue_here: bool = False,
     ) -> Entry:
         """Publish the next entry of the identity's log, and offer it to the peers at once. See ``Store.append``."""
-        entry = await self.worker.run(self.worker.store.append, identity, log_id, payload, is_end=is_end)
+        append = self.worker.store.append
+        entry = await self.worker.run(append, identity, log_id, payload, is_end=is_end, continue_here=continue_here)
         self._tell_sessions()
         return entry
 

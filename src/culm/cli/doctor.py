@@ -227,7 +227,7 @@ def _unconfirmed(home: Home) -> Iterator[Finding]:
                 "identities",
                 f"{', '.join(names)}: restored or imported, so the newest entries may be elsewhere; append refuses logs"
                 " that no peer has confirmed",
-                "sync with a peer that has these logs; or, if nothing newer exists anywhere, append with --continue-here",
+                "sync with a peer that has them; or, if nothing newer exists anywhere, append with --continue-here",
             )
 
 

@@ -11,7 +11,7 @@ from culm.bamboo import Entry
 from culm.node.sessions.storing import Storing
 from culm.node.storage.worker import GROUP_ENTRIES, AnyWorker, group_entries
 from culm.store import ImportReport
-from culm.types import Buffer, Log
+from culm.types import Buffer
 
 _GROUP_BYTES = 4 * 1024 * 1024  # Payload bytes in a group, from which on ``add`` waits, because entries may be large.
 
@@ -19,11 +19,11 @@ _GROUP_BYTES = 4 * 1024 * 1024  # Payload bytes in a group, from which on ``add`
 class Intake(Storing):
     """Collects the entries of one session and has them stored.
 
-    ``stored`` is awaited after each group, with what became of it and the logs in it. If storing fails (the disk is
+    ``stored`` is awaited after each group, with what became of it and the entries in it. If storing fails (the disk is
     full), the next call here raises the error.
     """
 
-    def __init__(self, worker: AnyWorker, stored: Callable[[ImportReport, set[Log]], Awaitable[None]]) -> None:
+    def __init__(self, worker: AnyWorker, stored: Callable[[ImportReport, list[Entry]], Awaitable[None]]) -> None:
         super().__init__()
         self._worker = worker
         self._stored = stored
@@ -58,6 +58,5 @@ class Intake(Storing):
         group, self._group = self._group[:most], self._group[most:]
         self._bytes = sum(len(payload) for _, payload in self._group if payload is not None)
         self._moved.set()
-        logs = {entry.log for entry, _ in group}
         report = await self._worker.run(self._worker.store.add, group)
-        await self._stored(report, logs)
+        await self._stored(report, [entry for entry, _ in group])

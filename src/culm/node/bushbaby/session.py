@@ -198,8 +198,12 @@ class BushbabySession(Session[bushbaby.Event]):
         self.driver.heard_news()
         return policy.admits_author(entry.author) and (policy.curate is None or policy.curate(entry, payload))
 
-    async def _was_stored(self, report: ImportReport, logs: set[Log]) -> None:
-        await self._worker.run(self._ledger.stored, logs, self._missing)
+    async def _was_stored(self, report: ImportReport, entries: list[Entry]) -> None:
+        refused = {place for place, _ in report.refused}
+        for entry in entries:
+            if entry.place not in refused:
+                self.witness.take(entry)
+        await self._worker.run(self._ledger.stored, {entry.log for entry in entries}, self._missing)
         self.note_stored(report, self._name)
         await self._show_forks(proof.log for proof in report.forks)
         self._announcing.is_due |= bool(self._ledger.brought_by_others or report.forks)
@@ -216,6 +220,7 @@ class BushbabySession(Session[bushbaby.Event]):
                     log = (item.author, item.log_id)
                     self._ledger.announced(log, item.newest)
                     self._doubts.hear(item)
+                    self.witness.claimed(log, item.newest)
                     if self.config.policy.wants(log):
                         logs.append(log)
         # Before the answer, because a peer that lacks nothing may hang up after it.
@@ -263,10 +268,14 @@ class BushbabySession(Session[bushbaby.Event]):
             self.driver.wake()
 
     def _missing(self, log: Log, high: int, limit: int) -> list[Run]:
-        """The spans to ask for of a log; runs on the store's thread."""
+        """The spans to ask for of a log, with the entries that the peer is to show; runs on the store's thread."""
         store = self._worker.store
         spans = missing(store, self.config.policy.interest(log), log, high, limit)
-        return [*spans, *self._doubts.spans(store, log)][:limit]
+        spans += self._doubts.spans(store, log)
+        again = self.witness.asked.get(log)
+        if again == high and not any(low <= high <= last for low, last in spans):
+            spans.append((high, high))
+        return spans[:limit]
 
     def _take_want(self, items: list[bushbaby.WantItem]) -> None:
         self.driver.heard_news()
@@ -355,6 +364,8 @@ class BushbabySession(Session[bushbaby.Event]):
         quiet = clock() - self.driver.news_at > self.config.limits.settle_seconds
         content = ledger.we_lack_nothing and not ledger.unanswered
         silent = quiet and (ledger.we_lack_nothing or not ledger.heard)
+        if settled and ledger.we_lack_nothing:
+            await self.witness.settle()
         if settled and (content if self.connection.is_culm else silent):
             self.done.set()
 

@@ -60,6 +60,7 @@ class Discovery:
         self.ended = 0
         self.change = -1
         self.begun = asyncio.Event()
+        self.named: set[Log] = set()  # Our own logs that were named to the peer, because it does not hold the same.
         self._connection = connection
         self._worker = worker
         self._share = worker.share
@@ -132,6 +133,7 @@ class Discovery:
         """
         store, theirs, policy = self._worker.store, self._connection.their_interests, self.config.policy
         logs = [log for log in store.logs_of(heads) if theirs.wants(log) and policy.shares(log)]
+        self.named.update(log for log in logs if log[0] in policy.own)
         return [offer_of(store, log) for log in logs]
 
     async def _named(self, heads: list[bytes]) -> list[Offer]:

@@ -15,12 +15,12 @@ Specification: docs/specs/culm.md, "What is fetched".
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import NamedTuple
 
 from culm.errors import EncodingError, RemoteProtocolError
 from culm.node.culm.claims import STALL_SECONDS, Claims
-from culm.node.culm.offers import asked_of, doubted, knows_lower_fork, lacks, lowest_fork, newest_held
+from culm.node.culm.offers import asked_of, doubted, knows_lower_fork, lacks, lowest_fork, newest_held, offer_of
 from culm.node.intervals.session import IntervalSession
 from culm.node.sharing.turns import Share
 from culm.node.storage.source import StoreSource
@@ -98,12 +98,24 @@ class Fetching:
 
     def offered(self, offers: Iterable[Offer]) -> None:
         """Take offers of the peer. A log's later offer replaces an earlier one that still waits."""
-        policy = self._source.policy
+        policy, claimed = self._source.policy, self._transfer.witness.claimed
         for offer in offers:
             if policy.wants(offer.log):
                 earlier = self._wanted.get(offer.log)
-                self._want(offer.log, _Wish(offer, earlier is not None and earlier.in_any_case))
+                has_to_show = bool(claimed(offer.log, max((item.last for item in offer.held), default=0)))
+                self._want(offer.log, _Wish(offer, has_to_show or (earlier is not None and earlier.in_any_case)))
         self._news.set()
+
+    def compared(self, named: Container[Log], takes_part: Callable[[Log], bool]) -> None:
+        """The first comparison is over: the peer claims to hold the same as we of all logs that were not ``named``.
+
+        Of our own logs it has to show that (``culm.node.sessions.witness``).
+        """
+        for log in self._transfer.witness.unconfirmed():
+            if log in named:
+                self._transfer.witness.claimed(log, 0)  # What the peer has of it later, it may have from us.
+            elif takes_part(log):
+                self.offered([self._source.ask(offer_of, log)])
 
     def _want(self, log: Log, wish: _Wish) -> None:
         self._want_no_more(log)

@@ -76,16 +76,17 @@ class CulmSession(Session[Event]):
                 is_counted=False,
             ),
         )
-        self.stats = self._transfer.stats
+        self.stats, self.witness = self._transfer.stats, self._transfer.witness
         self._fetching = Fetching(
             context.source, context.worker.share, context.claims, self._transfer, self._fetched_some
         )
-        self.discovery = Discovery(connection, context.worker, config, self.driver.wake, self._check_settled)
+        self.discovery = Discovery(connection, context.worker, config, self.driver.wake, self._compared)
         self._opened = asyncio.Event()
         self._flushed = asyncio.Event()
         self._peer_has: dict[Log, int] = {}  # What the peer offered last of each log, as ``_mark`` gives it.
         self._changed = asyncio.Event()
         self._settled = self._peer_settled = 0
+        self._has_compared = False
 
     @property
     def peer(self) -> bytes | None:
@@ -186,6 +187,14 @@ class CulmSession(Session[Event]):
         while len(self._peer_has) > _KNOWN_OFFERS:
             del self._peer_has[next(iter(self._peer_has))]
         self._fetching.offered(offers)
+
+    def _compared(self) -> None:
+        """A discovery is over. After the first one the peer shows what it has of our own logs, before it has more."""
+        if not self._has_compared:
+            self._has_compared = True
+            theirs, policy = self.connection.their_interests, self.config.policy
+            self._fetching.compared(self.discovery.named, lambda log: theirs.wants(log) and policy.shares(log))
+        self._check_settled()
 
     # -- settling ----------------------------------------------------------------------------------------------
 

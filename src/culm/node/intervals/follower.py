@@ -19,7 +19,8 @@ bring news for as long as it stays open.
 - ``head``: is the peer's entry at our newest number the same as ours? The question names our entry's hash, so that a
   fork shows even when neither side has anything new.
 - ``shared``: the same at *the peer's* newest number, if its log ends below ours.
-- ``doubt``: send the entry of a number at which the peer seems to hold another one. (This one is eager.)
+- ``doubt``: send the entry of a number at which the peer seems to hold another one. (This one is eager.) The same
+  brings our own newest entry once more, where the peer has to show that it holds it (``culm.node.sessions.witness``).
 
 For example, we hold 1 to 7 and the peer has 1 to 12. The round asks ``newest`` and ``head``, and sends the two requests
 for 8 and up. The peer says "10 items" to the lazy one: 5 entries and 5 payloads. When the tenth item has come, the span
@@ -60,6 +61,7 @@ class Follower:
         options: FollowOptions,
         *,
         live: bool,
+        claimed: Callable[[Log, int], int] = lambda *_: 0,
     ) -> None:
         self.missing = 0  # Entries that the peer has for us, as far as it has said.
         self.proofs: list[tuple[Entry, ...]] = []  # Entries of fork proofs that came, for the session to take away.
@@ -71,6 +73,7 @@ class Follower:
         self._options = options
         self._missing = Missing(source, options, live=live)
         self._live = live
+        self._claimed = claimed  # See ``culm.node.sessions.witness``.
         self._by_id: dict[int, tuple[Followed, Span | None]] = {}  # What each request is about; None: a question.
         self._storing: list[Followed] = []  # Logs whose next round begins once all that came is stored.
 
@@ -454,6 +457,7 @@ class Follower:
             # The start is one below the newest payload, unless that is entry 1.
             pool = 0 if ours is None or ours.stream is None else len(ours.stream.before)
             followed.newest = 1 if start == 1 and items == pool + 2 else start + 1
+            followed.doubted = self._claimed(followed.log, followed.newest) or followed.doubted
         if name == "run" and start:
             followed.gap_end = start
             for span in followed.spans:  # These wait for what is in the gap, and would bring nothing behind it.
@@ -467,4 +471,5 @@ class Follower:
         name = followed.questions.pop(request_id, "")
         if name == "newest" and followed.newest is None:
             followed.newest = 0
+            self._claimed(followed.log, 0)
         self._check(followed)

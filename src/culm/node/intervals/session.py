@@ -37,6 +37,7 @@ class IntervalSession(PointToPointSession[Event]):
             purpose.interest or context.config.policy.interest,
             purpose.options or FollowOptions(),
             live=purpose.is_live,
+            claimed=self.witness.claimed,
         )
         self.asker.add(purpose.logs)
 
@@ -105,6 +106,7 @@ class IntervalSession(PointToPointSession[Event]):
 
     async def check_done(self) -> None:
         """Hand on logs that are done, if the ``Purpose`` asks for that; otherwise see whether all has come."""
+        await super().check_done()
         async with self.driver.lock:
             if self._purpose.finished is not None:
                 if finished := self.asker.release():

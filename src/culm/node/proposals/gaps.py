@@ -139,7 +139,7 @@ class Gaps:
         start, lower, value, offset, begun = low, 1 if low == 1 else None, None, None, None
         lookup = source.lookup(log)
         run = lookup.entries_around(low)
-        payload_only = run is not None and end is not None and end <= run[1] and not item.sparse
+        payload_only = run is not None and end is not None and end <= run[1] and not item.sparse and item.payloads
         if run is not None and item.payloads:  # The entry is held: its payload is missing, or a part of that.
             stored = source.get(log, low)
             if stored is None:

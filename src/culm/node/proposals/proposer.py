@@ -37,6 +37,7 @@ from culm.node.culm.offers import lowest_fork
 from culm.node.interests.policy import Policy
 from culm.node.proposals.gaps import Gap, Gaps
 from culm.node.proposals.options import ProposalOptions
+from culm.node.sessions.witness import Witness
 from culm.node.storage.source import StoreSource
 from culm.proposals import NOTHING, Proposal
 from culm.proposals.states import Said
@@ -81,6 +82,7 @@ class Proposer:
     interest: Callable[[Log], RangeSet]
     shares: Callable[[Log], bool]
     options: ProposalOptions
+    witness: Witness | None = None
     missing: int = 0  # Entries that the peer has for us, as far as it has said.
     proofs: list[tuple[Entry, ...]] = field(default_factory=list)  # Of forks; for the session to take away.
     is_ending: bool = False  # The session says farewell: the peer's proposals are refused.
@@ -166,9 +168,10 @@ class Proposer:
         """Propose what is missing of a log. False if some of it has to wait for credit or for other logs."""
         is_complete, log, begun_now = True, followed.log, 0
         skipped = islice(self._skipped(followed), _AT_ONCE)
-        for gap in chain(self.gaps.of(log, followed.interest), self._end_told(followed), skipped):
+        again = self._shown_again(log)
+        for gap in chain(again, self.gaps.of(log, followed.interest), self._end_told(followed), skipped):
             span = gap.low, gap.high
-            if span in followed.tried or self._is_asked(followed, gap):
+            if span in followed.tried or (gap not in again and self._is_asked(followed, gap)):
                 continue
             found = self.gaps.proposal(log, gap)
             if found is None:
@@ -184,6 +187,11 @@ class Proposer:
             followed.open[self.connection.propose(proposal, begun)] = span
             begun_now += 1
         return self._doubt_end(followed) and self._show_fork(followed) and is_complete
+
+    def _shown_again(self, log: Log) -> list[Gap]:
+        """Our newest entry, if the peer has to show that it holds it, too (``culm.node.sessions.witness``)."""
+        seq = self.witness.asked.get(log) if self.witness is not None else None
+        return [] if seq is None else [Gap(seq, seq, Range(seq, seq, payloads=False))]
 
     def _end_told(self, followed: _Followed) -> Iterator[Gap]:
         """The entry that ends the log, as the peer says, if we do not hold it: without it we need not believe the peer.
@@ -288,7 +296,10 @@ class Proposer:
         """Note what the peer says, and answer it."""
         match event:
             case proposals.Offered(proposal):
+                self._note_claim(proposal)
                 self._answer(proposal)
+            case proposals.Adjust():
+                self._adjusted(event)
             case proposals.Refused(proposal):
                 self._queue(proposal.log)
             case proposals.Dropped(proposal):
@@ -302,11 +313,20 @@ class Proposer:
                 if followed is not None and len(followed.skipped) < _SKIPPED:
                     followed.skipped.add(seq)
                     followed.tried.add((seq, seq))  # Do not ask at once, in vain, but after the next ``poll``.
-            case proposals.Noticed(proposal_id, items) if proposal_id in self.connection.exchanges:
-                log = self.connection.exchanges[proposal_id].proposal.log
-                if log in self.logs and self.logs[log].open.get(proposal_id) == _FORK:
-                    return
-                self.missing += (items + 1) // 2
+            case proposals.Noticed():
+                self._noticed(event)
+
+    def _noticed(self, event: proposals.Noticed) -> None:
+        exchange = self.connection.exchanges.get(event.id)
+        if exchange is not None:
+            followed = self.logs.get(exchange.proposal.log)
+            if followed is None or followed.open.get(event.id) != _FORK:
+                self.missing += (event.items + 1) // 2
+
+    def _adjusted(self, event: proposals.Adjust) -> None:
+        exchange = self.connection.exchanges.get(event.id)
+        if exchange is not None and event.eagerness not in (None, NOTHING):
+            self._note_claim(exchange.proposal)
 
     def _cancelled(self, proposal: Proposal, cancel: proposals.Cancel) -> None:
         if cancel.entries:
@@ -316,6 +336,16 @@ class Proposer:
             self.put_off.add((followed.log, followed.open[proposal.id]))
         if followed is not None and cancel.code is proposals.Code.END_OF_LOG:
             followed.end = cancel.seq
+
+    def _note_claim(self, proposal: Proposal) -> None:
+        """The peer makes a proposal for all that comes behind an entry, or wants one of ours: it claims to hold that.
+
+        Where it holds less than we do it proposes what is behind less.
+        """
+        if proposal.end is None and self.witness is not None:
+            held = proposal.start - (proposal.offset is None)
+            if self.witness.claimed(proposal.log, held):
+                self._queue(proposal.log)
 
     def _with_ours(self, proposal: Proposal, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
         """The entries of a fork proof: the peer's, with ours of the same number if the peer has shown only one."""

@@ -51,7 +51,12 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         )
         super().__init__(context, streams, connection, purpose)
         self.asker = Proposer(
-            connection.endpoint, context.source, purpose.interest or policy.interest, policy.shares, options
+            connection.endpoint,
+            context.source,
+            purpose.interest or policy.interest,
+            policy.shares,
+            options,
+            witness=self.witness,
         )
         self._endpoint = connection.endpoint
         self._fetching: dict[int, Entry] = {}  # By proposal: the entry whose payload is coming.
@@ -163,6 +168,8 @@ class ProposalSession(PointToPointSession[proposals.Event]):
 
     async def check_done(self) -> None:
         """Bring the end of a one-time sync one step further; see the module's last paragraph."""
+        if clock() - self.driver.news_at >= _QUIET_SECONDS:
+            await super().check_done()
         if self.is_live:
             return
         async with self.driver.lock:

@@ -136,6 +136,7 @@ class PointToPointSession(Session[EventT]):
         """Send an entry, or bytes of a payload, on the way to the store."""
         stats = self.stats
         if isinstance(event, EntryReceived):
+            self.witness.take(event.entry)
             stats.entries_received += 1
             self.driver.heard_news()
         elif isinstance(event, PayloadReceived):
@@ -190,6 +191,16 @@ class PointToPointSession(Session[EventT]):
         """What happened while composing."""
 
     # -- watching ----------------------------------------------------------------------------------------------
+
+    @property
+    def _has_all(self) -> bool:
+        """Whether all that was asked for has come and is stored."""
+        return self.asker.is_done and self.arrivals.idle and not self.driver.is_taking
+
+    async def check_done(self) -> None:
+        """Let the store hear what the peer has shown, once nothing more is on its way."""
+        if self._has_all:
+            await self.witness.settle()
 
     async def poll(self) -> None:
         """Ask again for what the peer did not have."""

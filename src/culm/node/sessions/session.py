@@ -18,6 +18,7 @@ from culm.node.interests.policy import Policy
 from culm.node.sessions.driver import Driver
 from culm.node.sessions.speaker import Speaker
 from culm.node.sessions.stats import SessionStats
+from culm.node.sessions.witness import Witness
 from culm.node.sharing.memory import MemoryShare
 from culm.node.sharing.rates import Streams
 from culm.node.storage.source import StoreSource
@@ -97,6 +98,7 @@ class Session(Speaker[EventT]):
         self.done = asyncio.Event()
         self.proved: bytes | None = None  # The other side's identity, once it has proved it.
         self.driver = Driver(self, streams, context.worker.share, is_counted=purpose.is_counted)
+        self.witness = Witness(context.worker, context.source, context.config.policy.own)
         self._context = context
         self._purpose = purpose
         self._share = context.worker.share

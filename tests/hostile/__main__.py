@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from culm.node.network.urls import SCHEMES
 from tests.hostile.attack import QUICK_OPTIONS
 from tests.hostile.honest import Honest
-from tests.hostile.node import Node, fill
+from tests.hostile.node import Node, fill, is_confirmed
 from tests.hostile.table import ATTACKS
 from tests.hostile.trial import endure, try_once
 
@@ -98,6 +98,8 @@ def run(attacks: list[Attack], seconds: float, tries: int) -> list[Line]:
             lines.append(_judged(line))
             _say(" | ".join(line.cells()) + (f"  WRONG: {', '.join(line.wrong)}" if line.wrong else ""))
         code, failures = node.stop(), node.failures
+        if is_confirmed(home):
+            failures.append("a peer that only claimed to hold it confirmed the node's own log")
     if code or failures:
         _say("\n".join([f"the node ended with code {code}", *failures]))
         sys.exit(1)

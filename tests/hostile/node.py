@@ -16,6 +16,8 @@ from threading import Condition, Event, Thread
 from typing import TYPE_CHECKING
 
 from culm.bamboo import Identity
+from culm.node.home import Home
+from culm.node.interests.policy import Policy
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.store import SQLiteStore
 from culm.testing.builders import build_log
@@ -27,6 +29,7 @@ CLUMP = b"hostile"
 AUTHOR_SEED = 40
 LOGS, ENTRIES, PAYLOAD = 8, 200, 200
 LARGE_LOG, LARGE_BYTES = 100, 16 * 1024 * 1024
+OWN_LOG = 200  # of the node's identity, which is marked; its one entry is given to nobody
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PIECE = 256 * 1024
 _COUNT_SECONDS = 0.05  # between two looks at how many connections are open
@@ -52,6 +55,11 @@ class Target:
         return [(self.author, log_id) for log_id in range(LOGS)]
 
     @property
+    def own_log(self) -> tuple[bytes, int]:
+        """The node's own log of one entry, which no peer has confirmed since the home was restored."""
+        return self.key, OWN_LOG
+
+    @property
     def large_log(self) -> tuple[bytes, int]:
         """The log of one large payload."""
         return self.author, LARGE_LOG
@@ -69,7 +77,10 @@ class Target:
 
 
 def fill(home: Path) -> bytes:
-    """Make a home whose store has eight logs of small entries, and one with a large payload; their author."""
+    """Make a home whose store has eight logs of small entries, and one with a large payload; their author.
+
+    The home's own identity is marked, as after a restore.
+    """
     subprocess.run(
         [sys.executable, "-m", "culm.cli", "--home", str(home), "init"], check=True, stdout=subprocess.DEVNULL
     )
@@ -80,7 +91,17 @@ def fill(home: Path) -> bytes:
             store.add(log.items(), authenticated=True, durable=False)
         pieces = (bytes([at % 251]) * _PIECE for at in range(LARGE_BYTES // _PIECE))
         store.append(author, LARGE_LOG, pieces)
+        mine = Home(home).identity(None)
+        store.append(mine, OWN_LOG, [b"mine"])
+        store.unconfirm(mine.public)
+    Home(home).policy_file.save(CLUMP, Policy(unshared=frozenset({(mine.public, OWN_LOG)})))
     return author.public
+
+
+def is_confirmed(home: Path) -> bool:
+    """Whether a peer has made the node believe that its own log has no newer entry."""
+    with SQLiteStore(home / "store.db", read_only=True) as store:
+        return store.is_confirmed((Home(home).identity_public("default"), OWN_LOG))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from culm.testing.builders import LogBuilder
 from culm.wire.cbor import ARRAY, BYTES, push_head
 from culm.wire.stlv import encode_header
 from tests.hostile.attack import Attack, Field
-from tests.hostile.serving import ended_log, forked_logs, sees_the_fork
+from tests.hostile.serving import ended_log, forged_log, forked_logs, sees_the_fork
 from tests.hostile.wires import Cut, Gossip, Wire
 
 CUT = "cut off"
@@ -293,7 +293,33 @@ async def forges_forks(field: Field) -> str:
     return await _until_cut(gossip)
 
 
+async def claims_newest(field: Field) -> str:
+    """Claims to hold the newest entry of the node's own log, and shows a forged one."""
+    gossip = await Gossip.join(field.target, field.address)
+    log = field.target.own_log
+    (forged,) = forged_log(log).entries
+    asked = 0
+    for _ in range(2):  # The second answer shows that the forged entry was looked at.
+        with suppress(Cut):
+            await gossip.box(HAVE, _array([encode_have_item(HaveItem(*log, 1))]))
+            while not (items := await _wanted(gossip)):
+                pass
+            asked += (*log, 1, 1) in [(item.author, item.log_id, item.low, item.high) for item in items]
+            writer = gossip.connection.start_bamboo([len(forged.encoded) + forged.size])
+            writer.write(forged.encoded + b"mine")
+            writer.send()
+            await gossip.flush()
+    gossip.wire.close()
+    return f"asked for it {asked} times"
+
+
+async def _wanted(gossip: Gossip) -> list[WantItem]:
+    events = gossip.connection.receive_data(await gossip.wire.read(), 0.0)
+    return [item for event in events if isinstance(event, WantReceived) for item in event.items]
+
+
 ATTACKS = [
+    Attack("bushbaby", "newest entry claimed", claims_newest, "signature", gets="asked for it [12]"),
     Attack("bushbaby", "many entries of a number", crowds, None, gets="a fork at 4"),
     Attack("bushbaby", "forks that there are not", claims_forks, None, gets="asked for"),
     Attack("bushbaby", "forged fork proofs", forges_forks, "wrong entries"),

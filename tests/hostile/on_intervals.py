@@ -12,7 +12,15 @@ from culm.intervals import At, Regular, Request
 from culm.intervals.codec import push_message
 from culm.intervals.messages import Cancel, Eager, Lazy, RequestCredit, ResponseCredit
 from tests.hostile.attack import Attack, Field
-from tests.hostile.serving import Intervals, ended_log, forked_logs, large_with_a_wrong_end, sees_the_fork
+from tests.hostile.serving import (
+    Intervals,
+    ended_log,
+    forged_log,
+    forked_logs,
+    large_with_a_wrong_end,
+    sees_the_fork,
+    served,
+)
 from tests.hostile.wires import Cut, Wire
 
 CUT = "cut off"
@@ -179,7 +187,18 @@ async def two_faces(field: Field) -> str:
     return "a fork, told to others" if told else "believed"
 
 
+async def claims_newest(field: Field) -> str:
+    """Claims to hold the newest entry of the node's own log, and shows a forged one."""
+    log = field.target.own_log
+    peer = await Intervals.join(field, served(forged_log(log)))
+    with suppress(Cut):
+        await peer.ask(log)  # So the node asks for it in turn.
+        await peer.serve()
+    return CUT
+
+
 ATTACKS = [
+    Attack("intervals", "newest entry claimed", claims_newest, "signature"),
     Attack("intervals", "too many requests", too_many, "without credit"),
     Attack("intervals", "credit that overflows", overflows_credit, "more credit than"),
     Attack("intervals", "requests that overflow", overflows_requests, "more credit than"),

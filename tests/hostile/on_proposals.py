@@ -227,7 +227,23 @@ async def bombs(field: Field) -> str:
     return CUT
 
 
+async def claims_newest(field: Field) -> str:
+    """Confirms whatever the node proposes of its own log, as if it held the newest entry, and sends nothing."""
+    log = field.target.own_log
+    peer = await Proposals.join(field)
+    peer.connection.propose(Proposal(0, *log, 1, 1, 1, 1))  # So the node proposes the log in turn.
+    await peer.answer()
+    asked = False
+    with suppress(Cut):
+        while not asked:
+            await peer.turn()
+            asked = any(not one.is_ours and one.proposal.end == 1 for one in peer.connection.exchanges.values())
+    peer.wire.close()
+    return "asked for it" if asked else "not asked"
+
+
 ATTACKS = [
+    Attack("proposals", "newest entry claimed", claims_newest, None, gets="^asked for it"),
     Attack("proposals", "half a setup", stalls, "sent nothing"),
     Attack("proposals", "too many proposals", too_many, "without credit"),
     Attack("proposals", "proposals that overflow", overflows_grant, "more credit for"),

@@ -7,8 +7,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from culm.bamboo import Identity, encode_varu64
+from culm.intervals.codec import push_message
+from culm.intervals.messages import RequestCredit
 from culm.ranges import Range, RangeSet, UnreadRanges
-from culm.session import Connection, Offer
+from culm.session import Connection, Offer, Transferred
 from culm.session.connection import CONTROL_STREAM, DISCOVERY_STREAM, TRANSFER_STREAM
 from culm.session.messages import (
     InterestsTold,
@@ -230,7 +232,24 @@ async def settles(field: Field) -> str:
     return "is heard"
 
 
+async def claims_newest(field: Field) -> str:
+    """Offers the newest entry of the node's own log, and sends nothing when it is asked for it."""
+    member = await Member.join(field.target, field.address)
+    log = field.target.own_log
+    await member.push(CONTROL_STREAM, encode(InterestsTold(reset=True, items=[])))
+    await member.push(TRANSFER_STREAM, push_message(RequestCredit(64)))
+    await member.push(CONTROL_STREAM, encode(Offered([Offer(*log, RangeSet([Range(1, 1)]))])))
+    said = b""
+    with suppress(Cut):
+        while log[0] not in said:
+            said += b"".join(event.data for event in await member.read() if isinstance(event, Transferred))
+            await member.flush()
+    member.wire.close()
+    return "asked for it" if log[0] in said else "not asked"
+
+
 ATTACKS = [
+    Attack("culm", "newest entry claimed", claims_newest, None, gets="^asked for it"),
     Attack("culm", "stalled handshake", stalls, "did not finish the handshake"),
     Attack("culm", "another clump", is_of_another_clump, "another clump", gets="no session"),
     Attack("culm", "replayed proof", replays, "does not hold the key", gets="; 0 bytes"),

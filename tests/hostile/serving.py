@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from culm.bamboo import Identity
+from culm.bamboo import Entry, Identity
 from culm.errors import RemoteProtocolError
 from culm.intervals import At, Ended, Regular
 from culm.intervals import Connection as IntervalConnection
@@ -19,7 +19,6 @@ from tests.hostile.wires import Cut, Wire
 from tests.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from culm.bamboo import Entry
     from culm.types import Log
     from tests.hostile.attack import Field
 
@@ -201,6 +200,16 @@ def forked_logs() -> tuple[list[LogBuilder], list[MemoryStore]]:
         for number in range(1, 9):
             log.append(b"entry %d of %d" % (number, branch if number >= 5 else 0))
     return logs, [served(log) for log in logs]
+
+
+def forged_log(log: Log) -> LogBuilder:
+    """A log of one entry that claims to be somebody else's."""
+    forged = LogBuilder(Identity(os.urandom(32)), log[1])
+    encoded = bytearray(forged.append(b"mine").encoded)
+    encoded[1:33] = log[0]
+    forged.entries[:] = [Entry.decode(bytes(encoded))]
+    forged.payloads[forged.entries[0].hash] = b"mine"
+    return forged
 
 
 def entry_of(log: LogBuilder, size: int, payload_hash: bytes) -> Entry:

@@ -14,7 +14,7 @@ import pytest
 from culm.store import SQLiteStore
 from tests.hostile.attack import QUICK_OPTIONS
 from tests.hostile.honest import sync_once
-from tests.hostile.node import Node, fill
+from tests.hostile.node import Node, fill, is_confirmed
 from tests.hostile.table import ATTACKS
 from tests.hostile.trial import try_once
 
@@ -43,6 +43,7 @@ ASKED = (
     "wrong at the end",
     "stalled handshake|slow TLS",
     "a thousand connections",
+    "newest entry claimed",
 )
 
 
@@ -57,6 +58,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         code = served.stop()
     assert code == 0
     assert served.failures == []
+    assert not is_confirmed(home)
     with SQLiteStore(home / "store.db") as store:
         report = store.verify()
     assert report.problems == []

@@ -6,6 +6,7 @@ Specification: docs/specs/culm.md, "What is fetched".
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -93,6 +94,7 @@ class Transfer:
     def __init__(self) -> None:
         self.asked: list[RangeSet] = []
         self.arrivals = self
+        self.witness = SimpleNamespace(concerns=lambda _: False)
         self.idle = True
         self.news_at = 0.0
 

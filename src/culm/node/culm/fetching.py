@@ -16,6 +16,7 @@ Specification: docs/specs/culm.md, "What is fetched".
 
 import asyncio
 from collections.abc import Callable, Container, Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 from culm.errors import EncodingError, RemoteProtocolError
@@ -98,13 +99,22 @@ class Fetching:
 
     def offered(self, offers: Iterable[Offer]) -> None:
         """Take offers of the peer. A log's later offer replaces an earlier one that still waits."""
-        policy, claimed = self._source.policy, self._transfer.witness.claimed
+        policy = self._source.policy
         for offer in offers:
             if policy.wants(offer.log):
                 earlier = self._wanted.get(offer.log)
-                has_to_show = bool(claimed(offer.log, max((item.last for item in offer.held), default=0)))
+                has_to_show = self._has_to_show(offer)
                 self._want(offer.log, _Wish(offer, has_to_show or (earlier is not None and earlier.in_any_case)))
         self._news.set()
+
+    def _has_to_show(self, offer: Offer) -> bool:
+        """Whether the peer has to send the newest entry of a log of our own, which we hold."""
+        witness = self._transfer.witness
+        if not witness.concerns(offer.log):  # Of the other logs no ranges are read here: that would take long.
+            return False
+        with suppress(EncodingError):  # The offer is refused when it is looked at.
+            return bool(witness.claimed(offer.log, max((item.last for item in offer.held), default=0)))
+        return False
 
     def compared(self, named: Container[Log], takes_part: Callable[[Log], bool]) -> None:
         """The first comparison is over: the peer claims to hold the same as we of all logs that were not ``named``.

@@ -36,9 +36,13 @@ class Witness:
         self.asked: dict[Log, int] = {}
         """The numbers of our newest entries that the peer is to send again, and has not sent yet."""
 
+    def concerns(self, log: Log) -> bool:
+        """Whether a log is of an author for whom the peer may be a witness."""
+        return log[0] in self._authors
+
     def claimed(self, log: Log, newest: int) -> int:
         """The peer claims to hold a log up to ``newest``. Our newest entry's number if it is to be asked for, or 0."""
-        if log[0] not in self._authors:
+        if not self.concerns(log):
             return 0
         is_first = log not in self._claims
         self._claims[log] = max(newest, self._claims.get(log, 0))

@@ -225,7 +225,7 @@ def _unconfirmed(home: Home) -> Iterator[Finding]:
         if names:
             yield _note(
                 "identities",
-                f"{', '.join(names)}: restored or imported, so the newest entries may be elsewhere; append refuses logs"
+                f"{', '.join(names)}: restored or imported, so perhaps not up to date; append refuses logs"
                 " that no peer has confirmed",
                 "sync with a peer that has them; or, if nothing newer exists anywhere, append with --continue-here",
             )

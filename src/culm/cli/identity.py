@@ -114,8 +114,8 @@ def _import(arguments: argparse.Namespace) -> int:
     passphrase = ask_passphrase("New passphrase: ", confirm=True) if arguments.passphrase else None
     if home.add_identity(arguments.name, identity, passphrase, from_elsewhere=True):
         note(
-            "append refuses until you have synced with a peer that has this identity's logs, because their newest"
-            " entries may be missing here; if you have brought all of them, append with --continue-here"
+            "append refuses until you have synced with a peer that has this identity's logs, because this home"
+            " perhaps lacks their newest entries; if you have brought all of them, append with --continue-here"
         )
     return _print_identity(arguments, arguments.name, identity.public, sealed=passphrase is not None)
 

@@ -57,7 +57,7 @@ class Witness:
         return 0
 
     def unconfirmed(self) -> list[Log]:
-        """The logs with entries of which the peer may be a witness."""
+        """The logs with entries that wait for a witness."""
         logs = [
             log for author in self._authors for log in self._source.ask(lambda store, of: store.logs_by(of), author)
         ]
@@ -73,7 +73,7 @@ class Witness:
                 self.asked.pop(entry.log, None)
 
     async def settle(self) -> None:
-        """Nothing more is on its way: confirm the logs of which the peer has sent all that it claims to hold."""
+        """Nothing more is on its way: confirm the logs that the peer has sent as far as it claims to hold them."""
         for log, entry in list(self._shown.items()):
             if entry.seq >= self._claims.get(log, 0):
                 del self._shown[log]

@@ -37,9 +37,9 @@ def test_a_marked_author(store: SQLiteStore) -> None:
     for log_id in (7, 8):
         with pytest.raises(UnconfirmedLog, match="may lack the newest entries of this log") as caught:
             store.append(ME, log_id, [b"2"])
+        assert isinstance(caught.value, StoreError)
         assert (ME.public, log_id) == (caught.value.place.author, caught.value.place.log_id)
 
-    assert isinstance(caught.value, StoreError)
     assert [1] == [log.newest for log in store.logs()]
     assert 1 == store.append(OTHER, 7, [b"1"]).seq
     assert {ME.public} == store.unconfirmed_authors()

@@ -18,6 +18,7 @@ from culm.node.interests.policy import Policy
 from culm.node.intervals.session import IntervalSession
 from culm.node.proposals.session import ProposalSession
 from culm.node.sessions.session import Context, Purpose, Session
+from culm.node.sessions.witness import Witness
 from culm.node.storage.source import StoreSource
 from culm.testing import LogBuilder
 from tests.node.links import CONFIG, Party, run, stream_pair
@@ -142,3 +143,57 @@ def test_nothing_is_asked_again_without_a_mark(parties: list[Party], scheme: str
         party.store.add(log_of(alice, LENGTH).items())
 
     assert 0 == exchange(scheme, alice, bob).stats.entries_received
+
+
+def witness_of(party: Party) -> Witness:
+    """What a session of a party would remember of a peer."""
+    source = StoreSource(party.view, Policy())
+    party.sources.append(source)
+    return Witness(party.worker, source, frozenset({party.identity.public}))
+
+
+def settles(witness: Witness) -> None:
+    """Nothing more is on its way."""
+    run(witness.settle)
+
+
+def test_a_peer_that_claims_more_than_it_sends(parties: list[Party]) -> None:
+    """While a peer has sent less than it claims to hold, it confirms nothing, however often the session settles."""
+    alice = parties[0]
+    log = log_of(alice, 9)
+    alice.store.add(log.items()[:5])
+    alice.store.unconfirm(alice.identity.public)
+    witness = witness_of(alice)
+    assert 0 == witness.claimed(name_of(alice), 9)
+    for upto, expected in ((7, False), (9, True)):
+        alice.store.add(log.items()[:upto])
+        for entry in log.entries[:upto]:
+            witness.take(entry)
+        settles(witness)
+        assert expected == alice.store.is_confirmed(name_of(alice))
+
+
+def test_only_the_first_claim_counts(parties: list[Party]) -> None:
+    """A peer that first claims less is not asked later: it may have our newest entry from us."""
+    alice = parties[0]
+    alice.store.add(log_of(alice, LENGTH).items())
+    alice.store.unconfirm(alice.identity.public)
+    assert LENGTH == witness_of(alice).claimed(name_of(alice), LENGTH)
+    late = witness_of(alice)
+    assert [0, 0] == [late.claimed(name_of(alice), newest) for newest in (LENGTH - 1, LENGTH)]
+    assert {} == late.asked
+
+
+def test_a_peer_that_claims_many_logs(parties: list[Party]) -> None:
+    """A peer that claims to hold thousands of our logs makes nobody remember them all, and confirms nothing."""
+    alice = parties[0]
+    log = log_of(alice, LENGTH)
+    alice.store.add(log.items())
+    alice.store.unconfirm(alice.identity.public)
+    witness = witness_of(alice)
+    witness.take(log.entries[-1])
+    for log_id in range(2, 5000):
+        witness.claimed((alice.identity.public, log_id), 1)
+    settles(witness)
+    assert not alice.store.is_confirmed(name_of(alice))
+    assert not witness.concerns(name_of(alice))

@@ -117,6 +117,42 @@ def test_groups_are_short_where_others_wait(
     assert (groups, 1280) == (len(sizes), sum(sizes))
 
 
+def test_nothing_is_left_of_payloads_that_break_off(parties: list[Party]) -> None:
+    """Sixty payloads break off after 50,000 of 60,000 bytes: each byte counts while it waits, and none afterwards."""
+    party, log = parties[0], build_log(60, payload_size=60_000)
+    most = 0
+
+    async def main() -> int:
+        nonlocal most
+        arrivals = Arrivals(party.worker, lambda _: None)
+        for entry in log.entries:
+            arrivals.take(EntryReceived(1, entry, verified=False))
+            begun = log.payloads[entry.hash][:50_000]
+            arrivals.take(PayloadReceived(1, entry, 0, begun, complete=False, checked=False))
+            most = max(most, arrivals.waiting)
+            await arrivals.room()
+        await arrivals.close()
+        return arrivals.waiting
+
+    assert 0 == run(main)
+    assert MIB - 60_000 < most < MIB + 60_000
+
+
+def test_proofs_count_while_they_wait(parties: list[Party]) -> None:
+    """The bytes of both entries of a fork proof count until it is stored, so that proofs cannot fill memory either."""
+    party, log = parties[0], build_log(3)
+    pair = log.entries[1], log.make(2, b"another")
+
+    async def main() -> tuple[int, int]:
+        arrivals = Arrivals(party.worker, lambda _: None)
+        arrivals.take_proof(pair)
+        waiting = arrivals.waiting
+        await arrivals.close()
+        return waiting, arrivals.waiting
+
+    assert (sum(len(entry.encoded) for entry in pair), 0) == run(main)
+
+
 def test_what_was_held_is_not_trusted(parties: list[Party], film: LogBuilder) -> None:
     """Right bytes behind wrong ones, which others have left, do not make a payload; the next time all is fetched."""
     party, (entry,) = parties[0], film.entries

@@ -26,6 +26,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from culm.bamboo import Entry, ForkProof
 from culm.errors import NotHeld, PayloadMismatch, StoreError
@@ -42,12 +43,38 @@ _WAITING_BYTES = 1024 * 1024  # Stop reading from the peer when this much waits 
 
 _Item = tuple[Entry, Buffer | None]
 _Job = PayloadReceived | PayloadFailed  # Write these bytes; or drop what was written, because it was wrong.
+WorkT = TypeVar("WorkT", _Item | ForkProof, _Job)
 
 
-def _size(item: _Item) -> int:
-    """The bytes that an entry counts for, with its payload, while it waits."""
-    entry, payload = item
-    return len(payload or b"") + len(entry.encoded)
+def _size(work: _Item | ForkProof | _Job) -> int:
+    """The bytes that something counts for while it waits."""
+    match work:
+        case PayloadReceived(data=data):
+            return len(data)
+        case PayloadFailed():
+            return 0
+        case ForkProof():
+            return len(work.encode())
+        case entry, payload:
+            return len(payload or b"") + len(entry.encoded)
+
+
+class _Queue(deque[WorkT]):
+    """What waits, and its ``size`` in bytes. Only the queue counts, so the sum cannot drift from what waits.
+
+    Only ``append`` and ``popleft`` count.
+    """
+
+    size = 0
+
+    def append(self, work: WorkT) -> None:
+        super().append(work)
+        self.size += _size(work)
+
+    def popleft(self) -> WorkT:
+        work = super().popleft()
+        self.size -= _size(work)
+        return work
 
 
 class Arrivals(Storing):
@@ -72,11 +99,10 @@ class Arrivals(Storing):
         self._grew = grew
         # By request: an entry whose payload may be the next thing that the request brings, and the bytes so far.
         self._pending: dict[int, tuple[Entry, bytearray]] = {}
-        self._items: deque[_Item | ForkProof] = deque()
-        self._jobs: deque[_Job] = deque()  # Done when no item waits.
-        self._job_bytes = 0
+        self._items: _Queue[_Item | ForkProof] = _Queue()
+        self._jobs: _Queue[_Job] = _Queue()  # Done when no item waits.
         self._jobs_due = 0  # Jobs that do not wait for more bytes: the end of a payload, or its failure.
-        self._bytes = 0  # Bytes of items and jobs together.
+        self._storing = 0  # Bytes that the store is dealing with.
         self._sinks: dict[bytes, PayloadSink] = {}  # Payloads that are being written, by the hash of their entry.
         self._unwanted: set[bytes] = set()  # Hashes of entries that ``curate`` refused; their payloads are dropped.
         self._complete: list[tuple[Entry, PayloadSink]] = []  # Large payloads that are written and have to be synced.
@@ -136,28 +162,29 @@ class Arrivals(Storing):
             self._unwanted.add(entry.hash)
             return
         self._items.append((entry, payload))
-        self._bytes += _size((entry, payload))
 
     def _add_job(self, job: _Job) -> None:
         if job.entry.hash in self._unwanted:
             return
         self._jobs.append(job)
-        if isinstance(job, PayloadReceived):
-            self._job_bytes += len(job.data)
-            self._bytes += len(job.data)
         self._jobs_due += _is_last(job)
 
     # -- storing -----------------------------------------------------------------------------------------------
 
     @property
+    def waiting(self) -> int:
+        """The bytes that are not stored yet."""
+        return self._items.size + self._jobs.size + self._storing
+
+    @property
     def _is_due(self) -> bool:
-        return bool(self._items or self._jobs_due) or self._job_bytes >= _STEP_BYTES
+        return bool(self._items or self._jobs_due) or self._jobs.size >= _STEP_BYTES
 
     async def room(self) -> None:
         """Wait until less than ``_WAITING_BYTES`` wait; raises the error that storing has failed with."""
-        if self._bytes >= _STEP_BYTES:
+        if self.waiting >= _STEP_BYTES:
             self._start()
-        await self._until(lambda: self._bytes < _WAITING_BYTES)
+        await self._until(lambda: self.waiting < _WAITING_BYTES)
 
     async def flush(self) -> None:
         """Wait until everything taken is stored, except for payloads whose next bytes have not come.
@@ -186,9 +213,11 @@ class Arrivals(Storing):
         return self._task is None and not (self._is_due or self._finishing)
 
     async def _store_some(self) -> None:
-        size, work = self._next_work()
+        before = self.waiting
+        work = self._next_work()
+        self._storing = before - self.waiting
         report = await self._worker.run(work)
-        self._bytes -= size
+        self._storing = 0
         self._finish_complete()
         for log in self._grown:
             self._grew(log)
@@ -230,20 +259,19 @@ class Arrivals(Storing):
         else:
             report.payloads += 1
 
-    def _next_work(self) -> tuple[int, Callable[[], ImportReport]]:
-        """What the store is to do next, and how many of the waiting bytes that deals with."""
+    def _next_work(self) -> Callable[[], ImportReport]:
+        """What the store is to do next."""
         if self._items:
             return self._next_items()
         jobs: list[_Job] = []
         size = 0
         while self._jobs and size < _STEP_BYTES:
             jobs.append(job := self._jobs.popleft())
-            size += len(job.data) if isinstance(job, PayloadReceived) else 0
-        self._job_bytes -= size
+            size += _size(job)
         self._jobs_due = sum(map(_is_last, self._jobs))
-        return size, partial(self._write_all, jobs)
+        return partial(self._write_all, jobs)
 
-    def _next_items(self) -> tuple[int, Callable[[], ImportReport]]:
+    def _next_items(self) -> Callable[[], ImportReport]:
         """The next proof, or a group of entries. Entries in front of a proof are stored before it."""
         store, most = self._worker.store, group_entries(self._worker)
         group: list[_Item] = []
@@ -251,11 +279,11 @@ class Arrivals(Storing):
             if isinstance(item := self._items[0], ForkProof):
                 if not group:
                     self._items.popleft()
-                    return 0, partial(store.add_proof, item)
+                    return partial(store.add_proof, item)
                 break
             group.append(item)
             self._items.popleft()
-        return sum(map(_size, group)), partial(store.add, group, authenticated=True, durable=False)
+        return partial(store.add, group, authenticated=True, durable=False)
 
     def _write_all(self, jobs: list[_Job]) -> ImportReport:
         report = ImportReport()

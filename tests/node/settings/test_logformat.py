@@ -73,3 +73,34 @@ def test_refused_entries_name_their_log(caplog) -> None:  # type: ignore[no-unty
     tell_refused(Place(b"\0" * 32, 3, 9), "the signature does not verify", "alice")
     (line,) = [record for record in caplog.records if getattr(record, "seq", None) == 9]
     assert (line.log, line.seq, line.peer) == ("0" * 43 + "/3", 9, "alice")
+
+
+@pytest.mark.parametrize("format_", ["%(message)s", "{message}"])
+def test_an_application_sees_the_reason(format_: str) -> None:
+    """A program with a plain logging of its own reads the reason and the fields, escaped, behind what happened."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(handler.format(record))  # type: ignore[method-assign]
+    handler.setFormatter(logging.Formatter(format_, style="{" if format_[0] == "{" else "%"))
+    logger = logging.getLogger("culm.node")
+    logger.addHandler(handler)
+    try:
+        extra = {"peer": "alice", "reason": "100 % wrong\nforged", "secret": "x"}
+        logger.warning("refusing %s for %.0f s", "alice", 9.6, extra=extra)
+    finally:
+        logger.removeHandler(handler)
+    assert ["refusing alice for 10 s: 100 % wrong\\nforged (peer alice)"] == lines
+
+
+def test_the_event_stays_short() -> None:
+    """In JSON the event is what happened, without the fields, which have names of their own."""
+    lines: list[dict[str, object]] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(json.loads(JsonFormatter().format(record)))  # type: ignore[method-assign]
+    logger = logging.getLogger("culm.node")
+    logger.addHandler(handler)
+    try:
+        logger.warning("dropped the peer", extra={"reason": "gone"})
+    finally:
+        logger.removeHandler(handler)
+    assert [("dropped the peer", "gone")] == [(line["event"], line["reason"]) for line in lines]

@@ -335,7 +335,7 @@ def test_addresses_are_blamed_where_nothing_is_proved(caplog: pytest.LogCaptureF
     assert "address" in str(mine.refuses_peer(b"o" * 32, ADDRESS))
     assert mine.refuses_call("198.51.100.1", proves=False) is None
     line = caplog.records[0]
-    assert (line.message, line.__dict__["reason"]) == (f"refusing address {ADDRESS} for 10 s", "nonsense")
+    assert line.message == f"refusing address {ADDRESS} for 10 s: nonsense (peer bad, seconds 10)"
     clock.now += 60
     assert mine.refuses_call(ADDRESS, proves=False) is None
 

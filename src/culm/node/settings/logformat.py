@@ -3,10 +3,14 @@
 A line has a fixed text and fields: ``peer``, ``log``, ``seq``, ``reason``, ``seconds``, ``count``. Only these fields
 are written, so that neither a payload nor a secret can get into a log file. Text that a peer can influence is escaped,
 because a line feed in it could forge a log line, and an escape sequence could control the reader's terminal.
+
+A program that uses Culm as a library has a logging of its own, whose format knows nothing of these fields. It would
+print "dropped the peer" and no reason. So the message of each record is a ``Told``: as text it has the fields, too.
 """
 
 import json
 import logging
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from traceback import extract_tb
@@ -40,19 +44,42 @@ def _failure(record: logging.LogRecord) -> str | None:
     return f"{type(error).__name__}: {str(error)[: _LONGEST // 2]}" + (f" ({places})" if places else "")
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The message of a record: its fixed text, and as text the fields behind it, everything escaped."""
+
+    text: str
+    fields: dict[str, object]
+
+    def __str__(self) -> str:
+        line, reason = harmless(self.text), self.fields.get("reason")
+        if reason is not None:
+            line += f": {harmless(reason)}"
+        others = ", ".join(f"{name} {harmless(value)}" for name, value in self.fields.items() if name != "reason")
+        return f"{line} ({others})" if others else line
+
+
+def tell_fields(record: logging.LogRecord) -> bool:
+    """A filter that lets every record pass and puts its fields into the message."""
+    if not isinstance(record.msg, Told):
+        record.msg, record.args = Told(record.getMessage(), _fields(record)), ()
+    return True
+
+
+def _text(record: logging.LogRecord) -> str:
+    """The message without the fields."""
+    return record.msg.text if isinstance(record.msg, Told) else record.getMessage()
+
+
 class TextFormatter(logging.Formatter):
     """``2026-01-01T10:00:00.000Z WARNING dropped the peer: REASON (peer alice, log AUTHOR/1)``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         fields = _fields(record)
-        reason = fields.pop("reason", None) or _failure(record)
-        line = f"{_time(record)} {record.levelname} {harmless(record.getMessage())}"
-        if reason is not None:
-            line += f": {harmless(reason)}"
-        if fields:
-            line += " (" + ", ".join(f"{name} {harmless(value)}" for name, value in fields.items()) + ")"
-        return line
+        if "reason" not in fields and (failure := _failure(record)) is not None:
+            fields["reason"] = failure
+        return f"{_time(record)} {record.levelname} {Told(_text(record), fields)}"
 
 
 class JsonFormatter(logging.Formatter):
@@ -63,7 +90,7 @@ class JsonFormatter(logging.Formatter):
         fields: dict[str, object] = {
             "time": _time(record),
             "level": record.levelname.lower(),
-            "event": record.getMessage()[:_LONGEST],
+            "event": _text(record)[:_LONGEST],
             **_fields(record),
         }
         if "reason" not in fields and (failure := _failure(record)) is not None:

@@ -77,7 +77,7 @@ def discovery(data: bytes) -> None:
 
 def stranger(data: bytes) -> None:
     """Whatever a stranger sends, it is not let in, and told nothing but the nonce, unless it sends the proof."""
-    listener = Connection(_LISTENER, _CLUMP, _NONCES[1], admits=lambda key: key == _CALLER.public)
+    listener = Connection(_LISTENER, _CLUMP, _NONCES[1], refuses=lambda key: 0.0 if key == _CALLER.public else 10.0)
     greeting = len(listener.data_to_send())
     assert greeting < 60
     told = b""

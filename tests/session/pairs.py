@@ -28,7 +28,7 @@ class Pair:
             limits=limits,
         )
         self.bob = Connection(
-            BOB, clumps[1], LISTENER_NONCE, admits=settings.get("admits", lambda _: True), limits=limits
+            BOB, clumps[1], LISTENER_NONCE, refuses=settings.get("refuses", lambda _: 0.0), limits=limits
         )
         self.alice_saw: list[Event] = []
         self.bob_saw: list[Event] = []

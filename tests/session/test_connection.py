@@ -1,11 +1,12 @@
 """Both sides of a session: the handshake, and what may be said when.
 
-Specification: docs/specs/culm.md, "Streams", "The handshake", "States", "Limits".
+Specification: docs/specs/culm.md, "Streams", "The handshake", "Penalties", "States", "Limits".
 """
 
 from __future__ import annotations
 
 import hmac
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +28,7 @@ from culm.session import (
     Offer,
     Offered,
     Reconcile,
+    Refused,
     Settled,
     Transferred,
 )
@@ -85,7 +87,6 @@ def test_what_is_proved() -> None:
     ("settings", "message"),
     [
         ({"clumps": (b"Quagga", b"Zebra")}, "another clump"),
-        ({"admits": lambda _: False}, "does not talk to the caller"),
         ({"listener": EVE.public}, "does not hold the key"),  # what was signed for Eve is worth nothing to Bob
     ],
 )
@@ -100,6 +101,26 @@ def test_strangers(settings: dict[str, Any], message: str) -> None:
         list(pair.bob.receive_data(pair.alice.data_to_send(), 0.0))
     assert pair.bob.data_to_send() == b""
     assert not pair.bob.is_open
+
+
+@pytest.mark.parametrize("clump", [b"Quagga", b"Zebra"])
+@pytest.mark.parametrize(
+    ("seconds", "told", "bytes_"), [(8.2, 9, b"\x10\x09"), (300, 300, b"\x11\x01\x2c"), (math.inf, 0, b"")]
+)
+def test_a_refused_caller(seconds: float, told: int, bytes_: bytes, clump: bytes) -> None:
+    """A caller with a penalty gets its seconds as credit for streams, one that is not allowed gets nothing.
+
+    Neither learns whether its clump is right.
+    """
+    pair = Pair(refuses=lambda _: seconds, clumps=(clump, b"Quagga"))
+    list(pair.alice.receive_data(pair.bob.data_to_send(), 0.0))
+    assert [Refused(seconds)] == list(pair.bob.receive_data(pair.alice.data_to_send(), 0.0))
+    answer = pair.bob.data_to_send()
+    assert bytes_ == answer
+    assert [] == list(pair.alice.receive_data(answer, 0.0))
+    assert (told, False, False) == (pair.alice.refused_for, pair.alice.is_open, pair.bob.is_open)
+    with pytest.raises(RemoteProtocolError, match="refused"):
+        list(pair.bob.receive_data(on_stream(0, encode(Challenge(CALLER_NONCE))), 0.0))
 
 
 def test_replayed_proof() -> None:
@@ -359,8 +380,8 @@ def test_nothing_before_it_is_open() -> None:
 
 
 def test_tables_are_closed() -> None:
-    """Every state that a table leads to is one it leads out of."""
-    assert set(Phase) == {phase for phase, _ in CONTROL}
+    """Every state that a table leads to is one it leads out of. Out of a refusal nothing leads."""
+    assert set(Phase) - {Phase.REFUSED} == {phase for phase, _ in CONTROL}
     assert set(Round) == {state for state, _ in DISCOVERY} == set(DISCOVERY.values())
 
 

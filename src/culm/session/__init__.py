@@ -6,7 +6,7 @@ fetch what is missing.
 """
 
 from culm.session.connection import Connection
-from culm.session.events import Asked, Ended, Established, Event, Named, Reconcile, Transferred
+from culm.session.events import Asked, Ended, Established, Event, Named, Reconcile, Refused, Transferred
 from culm.session.interests import Interests
 from culm.session.limits import Limits
 from culm.session.messages import InterestsTold, Offer, Offered, Settled
@@ -24,6 +24,7 @@ __all__ = [
     "Offer",
     "Offered",
     "Reconcile",
+    "Refused",
     "Settled",
     "Transferred",
 ]

@@ -9,13 +9,14 @@
     session.transfer(data)                  # bytes of the interval protocol, whose machine is the owner's
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 
 from culm.bamboo import Identity
 from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.ranges import Range, RangeSet
 from culm.session import messages
-from culm.session.events import Asked, Ended, Established, Event, Named, Reconcile, Transferred
+from culm.session.events import Asked, Ended, Established, Event, Named, Reconcile, Refused, Transferred
 from culm.session.handshake import Handshake
 from culm.session.interests import Interests, TheirInterests
 from culm.session.limits import HANDSHAKE_BYTES, ID_BYTES, INTEREST_BYTES, Limits
@@ -43,8 +44,9 @@ _ROOM = 64  # Bytes of a message that are left for what stands around its items:
 class Connection(UntimedConnection[Event]):
     """One side of a session, which proves ``identity`` and the knowledge of ``clump``. ``nonce``: 32 fresh bytes.
 
-    ``listener`` is the key (32 bytes) that TLS has proved, where we called; None where we were called. ``admits`` then
-    says whether to talk to a caller's key that was proved.
+    ``listener`` is the key (32 bytes) that TLS has proved, where we called; None where we were called. ``refuses`` then
+    says for how many seconds a caller's key that was proved is refused: 0 if it is welcome, infinite if it is not
+    allowed.
 
     ``peer`` is the other side's key: for the caller from the start, for the listener once it is proved. ``rounds``
     counts the discoveries that were begun.
@@ -57,7 +59,7 @@ class Connection(UntimedConnection[Event]):
         nonce: bytes,
         *,
         listener: bytes | None = None,
-        admits: Callable[[bytes], bool] = lambda _: True,
+        refuses: Callable[[bytes], float] = lambda _: 0.0,
         limits: Limits | None = None,
     ) -> None:
         self.calls = listener is not None
@@ -65,7 +67,7 @@ class Connection(UntimedConnection[Event]):
         self.limits = limits or Limits()
         self.their_limits = Limits(HANDSHAKE_BYTES, 1)
         self.rounds = 0
-        self._handshake = Handshake(identity, clump, nonce, admits)
+        self._handshake = Handshake(identity, clump, nonce, refuses)
         self._told = TheirInterests(self.limits.max_interests)
         self._holds = False
         self._held: dict[int, int] = {}  # bytes by stream for which the peer gets no credit yet
@@ -82,6 +84,11 @@ class Connection(UntimedConnection[Event]):
     def is_open(self) -> bool:
         """Whether both sides have proved themselves."""
         return self._phase is Phase.OPEN
+
+    @property
+    def refused_for(self) -> int:
+        """The seconds for which the listener refuses us, as it says; 0 if it has named no time."""
+        return self._mux.room(None)
 
     @property
     def their_interests(self) -> Interests:
@@ -148,7 +155,12 @@ class Connection(UntimedConnection[Event]):
                 assert self.peer is not None  # noqa: S101 - who calls knows whom
                 self._say(self._handshake.prove(self.peer, nonce, self.limits))
             case messages.Proof(key, limits=limits):
-                self._say(self._handshake.check_caller(message, self.limits))
+                answer = self._handshake.check_caller(message, self.limits)
+                if isinstance(answer, Refused):
+                    self._refuse(answer)
+                    yield answer
+                    return
+                self._say(answer)
                 self.peer, self.their_limits = key, limits
             case messages.Welcome(mac, limits):
                 self._handshake.check_listener(mac)
@@ -166,6 +178,12 @@ class Connection(UntimedConnection[Event]):
             for number, window in WINDOWS.items():
                 self._mux.grant(number, window)
             yield Established(self.peer)
+
+    def _refuse(self, refused: Refused) -> None:
+        """Tell the caller how long its penalty runs; nothing if it is not allowed, as to any stranger."""
+        self._phase = Phase.REFUSED
+        if refused.seconds < math.inf:
+            self._mux.grant(None, math.ceil(refused.seconds))
 
     def close(self) -> None:
         """The connection is over: forget what the peer told, and the parts of messages that came.

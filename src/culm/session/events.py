@@ -13,6 +13,16 @@ class Established:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """The caller has proved its key, and we refuse it, for so many ``seconds``; infinite: as long as it is not allowed.
+
+    Close the connection when what there is to send is sent: it tells the caller how long a penalty runs.
+    """
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Reconcile:
     """A negentropy message of the running discovery; ``first``: it begins one."""
 
@@ -48,4 +58,4 @@ class Transferred:
     data: bytes
 
 
-Event = Established | InterestsTold | Offered | Settled | Reconcile | Asked | Named | Ended | Transferred
+Event = Established | Refused | InterestsTold | Offered | Settled | Reconcile | Asked | Named | Ended | Transferred

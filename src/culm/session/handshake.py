@@ -1,4 +1,4 @@
-"""Who calls, and that both know the clump (docs/specs/culm.md, "The handshake").
+"""Who calls, and that both know the clump (docs/specs/culm.md, "The handshake", "Penalties").
 
 TLS proves the listener: its key is the one of the certificate, and the caller knew that key before. TLS does not prove
 the caller, because that would tell its identity to any listener. So the caller proves itself inside: it signs the
@@ -18,6 +18,7 @@ from nacl.exceptions import BadSignatureError
 
 from culm.bamboo import Identity
 from culm.errors import RemoteProtocolError
+from culm.session.events import Refused
 from culm.session.limits import Limits
 from culm.session.messages import Proof, Welcome
 
@@ -61,13 +62,13 @@ class Transcript:
 
 
 class Handshake:
-    """One side's part of the handshake. ``admits`` says whether to talk to a key that was proved."""
+    """One side's part of the handshake. ``refuses`` says for how many seconds a key that was proved is refused."""
 
-    def __init__(self, identity: Identity, clump: bytes, nonce: bytes, admits: Callable[[bytes], bool]) -> None:
+    def __init__(self, identity: Identity, clump: bytes, nonce: bytes, refuses: Callable[[bytes], float]) -> None:
         self._identity = identity
         self._clump = clump
         self._nonce = nonce
-        self._admits = admits
+        self._refuses = refuses
         self._transcript: Transcript | None = None
 
     def prove(self, listener: bytes, listener_nonce: bytes, limits: Limits) -> Proof:
@@ -76,13 +77,17 @@ class Handshake:
         transcript = self._transcript = Transcript(listener, listener_nonce, key, self._nonce)
         return Proof(key, self._nonce, transcript.sign(self._identity), transcript.caller_mac(self._clump), limits)
 
-    def check_caller(self, proof: Proof, limits: Limits) -> Welcome:
-        """The listener's answer to a caller that has proved itself; ``RemoteProtocolError`` for one that has not."""
+    def check_caller(self, proof: Proof, limits: Limits) -> Welcome | Refused:
+        """The listener's answer to a caller that has proved itself; ``RemoteProtocolError`` for one that has not.
+
+        The clump comes last. A refused caller does not learn whether it has the right one, so nobody can try clumps
+        faster than penalties run.
+        """
         transcript = Transcript(self._identity.public, self._nonce, proof.key, proof.nonce)
         if not transcript.is_signed_by_caller(proof.signature):
             raise RemoteProtocolError("the caller does not hold the key it claims")
-        if not self._admits(proof.key):
-            raise RemoteProtocolError("this node does not talk to the caller")
+        if seconds := self._refuses(proof.key):
+            return Refused(seconds)
         if not hmac.compare_digest(proof.mac, transcript.caller_mac(self._clump)):
             raise RemoteProtocolError("the caller is of another clump")
         return Welcome(transcript.listener_mac(self._clump), limits)

@@ -18,6 +18,7 @@ class Phase(Enum):
     UNGREETED = auto()  # the caller: waits for the nonce
     UNPROVED = auto()  # the listener: waits for the caller's proof
     UNWELCOME = auto()  # the caller: waits to be welcome
+    REFUSED = auto()  # the listener: talks no more to this caller
     OPEN = auto()
 
 

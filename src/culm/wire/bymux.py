@@ -271,13 +271,19 @@ class Multiplexer:
         stream = self.streams.get(stream_id)
         return stream.queued if stream is not None else 0
 
-    def room(self, stream_id: int) -> int:
-        """The number of bytes that could still be written without waiting for credit; 0 if it does not exist."""
-        stream = self.streams.get(stream_id)
+    def room(self, stream_id: int | None) -> int:
+        """The number of bytes that could still be written without waiting for credit; 0 if it does not exist.
+
+        Of the connection (None): of streams that could still be created.
+        """
+        stream = self._whole if stream_id is None else self.streams.get(stream_id)
         return 0 if stream is None or CLOSE in stream.sent else max(0, stream.credit - stream.queued)
 
-    def grant(self, stream_id: int, amount: int) -> None:
-        """Give the peer credit for ``amount`` more bytes, or ``INFINITE``, which cannot be taken back."""
+    def grant(self, stream_id: int | None, amount: int) -> None:
+        """Give the peer credit for ``amount`` more bytes, or ``INFINITE``, which cannot be taken back.
+
+        Of the connection (None): for so many new streams.
+        """
         stream = self._at(stream_id)
         if STOP_READ in stream.sent:
             raise LocalProtocolError(f"cannot give credit for stream {stream_id}: this side stopped reading it")

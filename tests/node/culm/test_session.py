@@ -74,7 +74,7 @@ class Peer:
             self.source,
             stored=self.tell,
             claims=self.claims,
-            refuses=settings.pop("refuses", lambda _: None),
+            refuses=settings.pop("refuses", lambda _: 0.0),
         )
         purpose = Purpose(key=settings.pop("peer", None), is_live=settings.pop("live", True))
         session = CulmSession(context, streams, purpose)
@@ -282,7 +282,8 @@ def test_strangers_are_refused(peers: list[Peer]) -> None:
     ):
         received, (caller, listener) = run(lambda settings=settings: main(**dict(settings)))  # type: ignore[misc]
         assert isinstance(caller, PeerRefused)
-        assert isinstance(listener, RemoteProtocolError)
+        is_offence = settings.keys() & {"clump", "peer"}  # who is only not allowed has broken no rule
+        assert isinstance(listener, RemoteProtocolError if is_offence else PeerRefused)
         assert received < 60  # the nonce
     assert alice.party.holds() == {}
 

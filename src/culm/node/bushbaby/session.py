@@ -28,7 +28,7 @@ from culm.node.bushbaby.serving import PAGE_ENTRIES, Message, Server
 from culm.node.interests.missing import missing
 from culm.node.interests.policy import Policy
 from culm.node.sessions.session import Context, Purpose, Session
-from culm.node.sessions.stats import PeerRefused
+from culm.node.sessions.stats import PeerRefused, refusal
 from culm.node.sharing.memory import MemoryBudget
 from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
@@ -155,8 +155,8 @@ class BushbabySession(Session[bushbaby.Event]):
             case bushbaby.PeerIdentified(public):
                 if not self.config.policy.admits_peer(public):
                     raise PeerRefused("the peer is not on this node's list of allowed peers")
-                if (reason := self._context.refuses(public)) is not None:
-                    raise PeerRefused(reason)
+                if seconds := self._context.refuses(public):
+                    raise PeerRefused(refusal(seconds))
                 self._peer = public
                 self.connection.accept()
             case bushbaby.Authenticated(public, is_culm):
@@ -176,6 +176,7 @@ class BushbabySession(Session[bushbaby.Event]):
     async def end_of_stream(self) -> None:
         """Store the entries that came. If that fails, the failure is the reason for the end of the session."""
         await self._intake.flush()
+        await super().end_of_stream()
 
     async def _take_entries(self, event: bushbaby.BambooReceived) -> None:
         self._ledger.heard = True

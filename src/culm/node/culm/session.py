@@ -14,6 +14,7 @@ Specification: docs/specs/culm.md, "News".
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import ClassVar, cast
@@ -28,7 +29,7 @@ from culm.node.culm.streams import TransferReader, TransferWriter
 from culm.node.interests.policy import Policy
 from culm.node.intervals.session import IntervalSession
 from culm.node.sessions.session import Context, Purpose, Session
-from culm.node.sessions.stats import PeerRefused
+from culm.node.sessions.stats import PeerRefused, refusal
 from culm.node.sharing.rates import Streams
 from culm.session import Connection, Event, Offer
 from culm.session.limits import NONCE_BYTES
@@ -53,7 +54,7 @@ class CulmSession(Session[Event]):
             config.clump,
             config.surroundings.secret_bytes(NONCE_BYTES),
             listener=purpose.key,
-            admits=lambda key: self.config.policy.admits_peer(key) and not context.refuses(key),
+            refuses=lambda key: context.refuses(key) or (0.0 if self.config.policy.admits_peer(key) else math.inf),
         )
         super().__init__(context, streams, connection, purpose)
         self._source = context.source
@@ -87,6 +88,7 @@ class CulmSession(Session[Event]):
         self._changed = asyncio.Event()
         self._settled = self._peer_settled = 0
         self._has_compared = False
+        self._refused: session.Refused | None = None  # What we have answered a caller that we do not talk to.
 
     @property
     def peer(self) -> bytes | None:
@@ -145,19 +147,30 @@ class CulmSession(Session[Event]):
         async with self._share.turn():
             for event in events:
                 self._handle(event)
+        if self._refused is not None:
+            await self.driver.send_now()
+            if self._refused.seconds == math.inf:
+                raise PeerRefused("the peer is not on this node's list of allowed peers, or is blocked")
+            raise PeerRefused(refusal(self._refused.seconds))
         self.connection.hold(holds=self._fetching.is_full)
         self.driver.wake()
 
     async def end_of_stream(self) -> None:
         """``PeerRefused`` if the peer closed the connection during the handshake.
 
-        A listener refuses a caller in no other way, so that a stranger does not learn which identities it allows.
+        A listener says for how long it punishes a caller, and nothing else. So a stranger does not learn which
+        identities it allows.
         """
-        if not self.is_open:
+        if self.is_open:
+            return
+        if seconds := self.connection.refused_for:
             raise PeerRefused(
-                "the peer closed the connection during the handshake; it may not allow this identity, or use another"
-                " clump"
+                f"the peer refuses this node for another {seconds} s, because its identity or address broke the rules"
+                " before; calling again meanwhile does not prolong that"
             )
+        raise PeerRefused(
+            "the peer closed the connection during the handshake; it may not allow this identity, or use another clump"
+        )
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -167,6 +180,8 @@ class CulmSession(Session[Event]):
                 self._opened.set()
                 self.proved = self.peer
                 self._tell_interests()
+            case session.Refused():
+                self._refused = event
             case session.InterestsTold():
                 self.discovery.interests_told()
             case session.Reconcile() | session.Asked() | session.Ended():

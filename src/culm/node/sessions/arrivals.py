@@ -43,7 +43,7 @@ _WAITING_BYTES = 1024 * 1024  # Stop reading from the peer when this much waits 
 
 _Item = tuple[Entry, Buffer | None]
 _Job = PayloadReceived | PayloadFailed  # Write these bytes; or drop what was written, because it was wrong.
-WorkT = TypeVar("WorkT", _Item | ForkProof, _Job)
+WorkT = TypeVar("WorkT", bound=_Item | ForkProof | _Job)
 
 
 def _size(work: _Item | ForkProof | _Job) -> int:

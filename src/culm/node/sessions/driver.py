@@ -86,6 +86,11 @@ class Driver(Generic[EventT]):
         """Close the connection at once; ``run`` then ends."""
         self._writer.close()
 
+    async def send_now(self) -> None:
+        """Hand the socket what the connection has to send, because the session ends now."""
+        async with self.lock:
+            self._put_out()
+
     async def end_writing(self) -> None:
         """Tell the peer that nothing more comes, and wait until it hangs up, which ends the session."""
         self._writer.write_eof()

@@ -17,7 +17,7 @@ from culm.node.culm.claims import Claims
 from culm.node.interests.policy import Policy
 from culm.node.sessions.driver import Driver
 from culm.node.sessions.speaker import Speaker
-from culm.node.sessions.stats import SessionStats
+from culm.node.sessions.stats import PeerRefused, SessionStats
 from culm.node.sessions.witness import Witness
 from culm.node.sharing.memory import MemoryShare
 from culm.node.sharing.rates import Streams
@@ -36,8 +36,8 @@ class Context:
     """What a session shares with the node that it belongs to.
 
     ``stored`` is called when entries of the peer were stored, ``grew`` when bytes of a payload came that is not
-    complete. ``refuses`` says why a peer that has proved an identity is sent away, or None. ``claims`` say which
-    session fetches which log. ``budget`` bounds the memory of unfinished messages; None: the session is alone.
+    complete. ``refuses`` says for how many seconds a peer that has proved an identity is sent away. ``claims`` say
+    which session fetches which log. ``budget`` bounds the memory of unfinished messages; None: the session is alone.
     ``identity`` is needed where a protocol proves who we are.
     """
 
@@ -47,7 +47,7 @@ class Context:
     source: StoreSource
     stored: Callable[[], None] = lambda: None
     grew: Callable[[Log], None] = lambda _: None
-    refuses: Callable[[bytes], str | None] = lambda _: None
+    refuses: Callable[[bytes], float] = lambda _: 0.0
     claims: Claims = field(default_factory=Claims)
     budget: MemoryShare | None = None
 
@@ -114,6 +114,17 @@ class Session(Speaker[EventT]):
             await self.driver.run(*self.works())
         finally:
             self.close()
+
+    async def end_of_stream(self) -> None:
+        """``PeerRefused`` if we called, and the peer has closed the connection before it took part.
+
+        Only ``culm://`` has a way to say why. The other protocols are not ours, and have no message for that.
+        """
+        if self.is_called and not (self.is_open and self.stats.bytes_received):
+            raise PeerRefused(
+                "the peer closed the connection at once; it may not allow this node, use another clump, have no room,"
+                " or refuse this address for a while because something from there broke the rules"
+            )
 
     # -- what the node tells the session -----------------------------------------------------------------------
 

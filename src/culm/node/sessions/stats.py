@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, field, fields
 
 from culm.errors import CulmError, InvalidEntry, NetworkError, Place, RemoteProtocolError
@@ -19,6 +20,11 @@ _logger = logging.getLogger("culm.node")
 
 class PeerRefused(NetworkError):
     """The node does not talk to this peer, or the peer does not talk to us. Trying again soon is of no use."""
+
+
+def refusal(seconds: float) -> str:
+    """Why a peer is sent away whose penalty still runs."""
+    return f"it or its address broke the rules: refused for another {math.ceil(seconds)} s"
 
 
 class PeerSilent(NetworkError):

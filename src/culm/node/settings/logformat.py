@@ -4,7 +4,7 @@ A line has a fixed text and fields: ``peer``, ``log``, ``seq``, ``reason``, ``se
 are written, so that neither a payload nor a secret can get into a log file. Text that a peer can influence is escaped,
 because a line feed in it could forge a log line, and an escape sequence could control the reader's terminal.
 
-A program that uses Culm as a library has a logging of its own, whose format knows nothing of these fields. It would
+A program that uses Culm as a library has a logging of its own, whose format does not know these fields. It would
 print "dropped the peer" and no reason. So the message of each record is a ``Told``: as text it has the fields, too.
 """
 

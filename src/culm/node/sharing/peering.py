@@ -141,17 +141,17 @@ class Peering:
             return f"refused for another {left:.0f} s"
         return None
 
-    def refuses_peer(self, identity: bytes, address: str | None) -> str | None:
-        """Why a peer that has proved this identity is refused, or None."""
+    def refuses_peer(self, identity: bytes, address: str | None) -> float:
+        """The seconds for which a peer that has proved this identity is still refused; 0 if it is not."""
         now = self._clock()
         if left := self._identities.refused_for(identity, now):
-            return f"it broke the rules: refused for another {left:.0f} s"
+            return left
         if address is None or identity in self._good or identity in self.config.policy.allow_peers:
-            return None
+            return 0.0
         left = self._addresses.refused_for(address, now)
         if left and not self._addresses.lets_through(address, now):
-            return f"its address is refused for another {left:.0f} s"
-        return None
+            return left
+        return 0.0
 
     def refused_for(self, address: str) -> float:
         """The seconds that are left of an address's penalty: for so long we do not call it either."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from culm.errors import ConfigError, NetworkError
+from culm.node.network.accepting import listening
 from culm.node.network.tls import calling_context, peer_key
 from culm.node.network.urls import PeerUrl
 from culm.node.sessions.stats import PeerRefused
@@ -50,8 +51,13 @@ async def listen_at(
     ``accept`` gets plain TCP connections. It starts TLS itself (``secured``), so that it can refuse a connection before
     the handshake costs anything.
     """
+    loop = asyncio.get_running_loop()
+
+    def protocol() -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(_STREAM_LIMIT, loop), accept, loop)
+
     try:
-        server = await asyncio.start_server(accept, url.host, url.port, limit=_STREAM_LIMIT)
+        server = await listening(protocol, url.host, url.port)
     except OSError as error:
         raise ConfigError(f"cannot listen at {url}: {_reason(error)}") from None
     return server, replace(url, port=server.sockets[0].getsockname()[1])
@@ -79,4 +85,4 @@ async def secured(writer: asyncio.StreamWriter, context: ssl.SSLContext, seconds
 
 def _reason(error: OSError) -> str:
     """The system's words for an error, because asyncio's own repeat the address."""
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error) or "it was closed"

@@ -13,7 +13,7 @@ import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from traceback import extract_tb
+from traceback import walk_tb
 
 FIELDS = ("peer", "log", "seq", "reason", "seconds", "count")
 _LONGEST = 500  # Characters of one field, so that a peer cannot fill the disk with long reasons.
@@ -27,7 +27,9 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 def harmless(value: object) -> str:
     """A value as one line of printable characters, everything else escaped."""
     text = str(value)[:_LONGEST]
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+    # Not the codec "unicode_escape": Python imports it when it is first used. That may be now, when no file can be
+    # opened and this is what the line says.
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -39,8 +41,8 @@ def _failure(record: logging.LogRecord) -> str | None:
     error = record.exc_info[1] if record.exc_info else None
     if error is None:
         return None
-    calls = reversed(extract_tb(error.__traceback__)[-_CALLS:])
-    places = " < ".join(f"{Path(call.filename).name}:{call.lineno} {call.name}" for call in calls)
+    calls = reversed([(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)][-_CALLS:])
+    places = " < ".join(f"{Path(code.co_filename).name}:{line} {code.co_name}" for code, line in calls)
     return f"{type(error).__name__}: {str(error)[: _LONGEST // 2]}" + (f" ({places})" if places else "")
 
 

@@ -18,6 +18,7 @@ from aiohttp.typedefs import Handler
 
 import culm
 from culm.errors import ConfigError, NotHeld, StoreError
+from culm.node.network.accepting import listening
 from culm.node.roster import Roster
 from culm.node.status import holdings, queries
 from culm.node.status.events import HEARTBEAT, Full, Hub, event
@@ -68,7 +69,7 @@ class StatusServer:
             stack.callback(self.hub.close)
             connected = partial(self._connected, cast("web.Server", runner.server))
             try:
-                listener = await asyncio.get_running_loop().create_server(connected, settings.host, settings.port)
+                listener = await listening(connected, settings.host, settings.port)
             except OSError as error:
                 reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
                 raise ConfigError(

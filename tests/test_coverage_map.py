@@ -51,7 +51,8 @@ TESTED_IN = {
     "node/sharing/test_peering": "node.network.backoff node.sharing.penalties node.sharing.rates node.sharing.slots",
     "node/sharing/test_turns": "node.sharing.memory node.sharing.threads node.storage.worker",
     "node/status/test_overview": "node.roster",
-    "node/status/test_server": "node.status.events node.status.guard node.status.queries node.status.reader",
+    "node/status/test_server": "node.status.crowd node.status.events node.status.guard node.status.queries"
+    " node.status.reader",
     "node/test_configuration": "node.config node.settings.kinds node.settings.lines node.settings.reading"
     " node.settings.schema",
     "proposals/test_consequences": "proposals.exchange proposals.register proposals.receiving"

@@ -6,7 +6,6 @@ They run really: the HTTP server and its clients are aiohttp's, and want real so
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import socket
 import sys
@@ -14,8 +13,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-import aiohttp
 import pytest
+from aiohttp.http_exceptions import BadHttpMessage
 
 from culm.bamboo import Identity
 from culm.errors import ConfigError
@@ -23,6 +22,7 @@ from culm.node.network.urls import PeerUrl
 from culm.node.roster import Roster
 from culm.node.service import NodeService
 from culm.node.status import StatusSettings, status_server
+from culm.node.status.crowd import Complaints
 from culm.node.status.events import Full, Hub, event
 from culm.node.status.guard import POLICY
 from culm.node.status.reader import Reader, TooBusy
@@ -132,33 +132,107 @@ def test_other_sites_may_only_link_to_it(store: SQLiteStore) -> None:
     run_really(main)
 
 
-async def answers(page: Served) -> bool:
-    """Whether the page answers now, and does not end the connection."""
+async def connected(page: Served, count: int, host: str = "127.0.0.1") -> list[tuple[Any, Any]]:
+    """Connections from an address that say nothing."""
+    port = urlsplit(page.server.url).port
+    return [await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0)) for _ in range(count)]
+
+
+async def has_ended(reader: asyncio.StreamReader) -> bool:
+    """Whether the server has ended a connection by now."""
     try:
-        return (await page.get("/healthz"))[0] == 200
-    except aiohttp.ClientError:
+        async with asyncio.timeout(0.05):
+            return await reader.read(1) == b""
+    except TimeoutError:
         return False
+    except ConnectionError:
+        return True
 
 
-def test_connections_are_bounded(store: SQLiteStore) -> None:
-    """Of more connections than may be open the last ones are ended; once there is room others are answered."""
+def closed(connections: list[tuple[Any, Any]]) -> None:
+    """Let go of connections."""
+    for _, writer in connections:
+        writer.close()
+
+
+def test_one_address_has_a_share(store: SQLiteStore) -> None:
+    """A fourth connection of an address with a share of three ends its first; others keep theirs, and are answered."""
 
     async def main() -> None:
-        async with served(store.path, most_connections=3) as page:
-            port = urlsplit(page.server.url).port
-            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-            reader, beyond = await asyncio.open_connection("127.0.0.1", port)
-            with contextlib.suppress(ConnectionError):
-                assert b"" == await reader.read()
-            for _, writer in (*idle, (reader, beyond)):
-                writer.close()
-                with contextlib.suppress(ConnectionError):
-                    await writer.wait_closed()
-            async with asyncio.timeout(10):
-                while not await answers(page):
-                    await asyncio.sleep(0.01)
+        async with served(store.path, most_from_address=3) as page:
+            others = await connected(page, 3, "127.0.0.2")
+            mine = await connected(page, 4)
+            assert [True, False, False, False] == [await has_ended(reader) for reader, _ in mine]
+            assert not any([await has_ended(reader) for reader, _ in others])
+            assert 200 == (await page.get("/healthz"))[0], "a caller of the crowded address is answered, too"
+            closed(mine + others)
 
     run_really(main)
+
+
+def test_the_page_always_answers(store: SQLiteStore) -> None:
+    """Where all places are taken, a caller gets one of the address that has the most, and /healthz answers."""
+
+    async def main() -> None:
+        async with served(store.path, most_connections=6, most_from_address=4) as page:
+            many = await connected(page, 4, "127.0.0.2")
+            few = await connected(page, 2, "127.0.0.3")
+            assert 200 == (await page.get("/healthz"))[0]
+            assert [True, False, False, False] == [await has_ended(reader) for reader, _ in many]
+            assert not any([await has_ended(reader) for reader, _ in few])
+            closed(many + few)
+
+    run_really(main)
+
+
+def test_who_follows_live_stays(store: SQLiteStore) -> None:
+    """Of the connections of an address those without a request go first, so that a viewer keeps following."""
+
+    async def main() -> None:
+        async with (
+            served(store.path, most_from_address=3) as page,
+            page.client.get(page.server.url + "events") as stream,
+        ):
+            await next_event(stream, "overview")
+            idle = await connected(page, 5)
+            assert [True, True, True, False, False] == [await has_ended(reader) for reader, _ in idle]
+            page.roster.began(a_talk(), "a caller", PLACE)
+            await next_event(stream, "overview")
+            closed(idle)
+
+    run_really(main)
+
+
+def test_malformed_requests_are_a_line_a_minute(store: SQLiteStore, caplog: pytest.LogCaptureFixture) -> None:
+    """Thirty requests that cannot be read are answered with 400, and are one line of the log, without a trace."""
+
+    async def main() -> None:
+        async with served(store.path) as page:
+            port = urlsplit(page.server.url).port
+            for _ in range(30):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n")
+                assert (await reader.readline()).startswith(b"HTTP/1.0 400")
+                writer.close()
+
+    run_really(main)
+    lines = [record for record in caplog.records if record.levelname != "DEBUG"]
+    (line,) = lines
+    assert "refused a request to the status page: Duplicate 'Host' header found. (peer 127.0.0.1)" == line.message
+    assert line.exc_info is None
+
+
+def test_complaints_come_back_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """What callers get wrong and what fails here are told once a minute each, so that neither hides the other."""
+    times = [0.0, 30.0, 59.9, 60.0, 61.0]
+    complaints = Complaints(lambda: times[0])
+    while times:
+        complaints.exception("Error handling request from %s", "192.0.2.1", exc_info=BadHttpMessage("a\nb"))
+        complaints.exception("Unhandled exception", exc_info=ValueError("c"))
+        del times[0]
+    theirs = "refused a request to the status page: a b (peer 192.0.2.1)"
+    assert [theirs, "failed to answer a request to the status page"] * 2 == [line.message for line in caplog.records]
+    assert [None, ValueError] * 2 == [record.exc_info and record.exc_info[0] for record in caplog.records]
 
 
 def test_nothing_can_be_changed(store: SQLiteStore) -> None:

@@ -14,13 +14,14 @@ from importlib.resources import files
 from typing import Any, Self, cast
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 
 import culm
 from culm.errors import ConfigError, NotHeld, StoreError
 from culm.node.network.accepting import listening
 from culm.node.roster import Roster
 from culm.node.status import holdings, queries
+from culm.node.status.crowd import Complaints, Crowd, Door
 from culm.node.status.events import HEARTBEAT, Full, Hub, event
 from culm.node.status.guard import Guard
 from culm.node.status.overview import NodeCollector, Rates, metrics_text, overview
@@ -35,14 +36,6 @@ _MOST_BODY = 1024  # bytes of a request's body, because no address here reads on
 _REST = 10  # The totals are computed again after 10 times as long as they took, so that they use a tenth of the thread.
 
 
-class _Refusal(asyncio.Protocol):
-    """Ends a connection at once, because the most connections are open."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close the connection without an answer."""
-        cast("asyncio.Transport", transport).abort()
-
-
 class StatusServer:
     """Serves the page while its context is open. ``url`` is its address, with the real port."""
 
@@ -53,6 +46,7 @@ class StatusServer:
         self.hub = Hub(settings.most_viewers)
         self.url = ""
         self._rates = Rates()
+        self._crowd = Crowd(settings)
         self._stack = AsyncExitStack()
         self._totals: tuple[int, dict[str, int]] = (-1, {})
         self._totals_at = 0.0  # earliest time to compute them again
@@ -63,13 +57,15 @@ class StatusServer:
         async with AsyncExitStack() as stack:
             self._store = await asyncio.to_thread(Reader, self._roster.store_path, settings.patience)
             stack.callback(self._store.close)
-            runner = web.AppRunner(self._app(), access_log=None, keepalive_timeout=30, shutdown_timeout=1)
+            runner = web.AppRunner(
+                self._app(), access_log=None, logger=Complaints(), keepalive_timeout=30, shutdown_timeout=1
+            )
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
             stack.callback(self.hub.close)
-            connected = partial(self._connected, cast("web.Server", runner.server))
+            http = cast("web.Server", runner.server)
             try:
-                listener = await listening(connected, settings.host, settings.port)
+                listener = await listening(lambda: Door(self._crowd, http), settings.host, settings.port)
             except OSError as error:
                 reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
                 raise ConfigError(
@@ -87,13 +83,9 @@ class StatusServer:
         """Stop serving and disconnect all viewers."""
         await self._stack.aclose()
 
-    def _connected(self, server: web.Server) -> asyncio.BaseProtocol:
-        """The protocol for a new connection: HTTP, or a refusal if the most connections are open."""
-        return server() if len(server.connections) < self._settings.most_connections else _Refusal()
-
     def _app(self) -> web.Application:
         guard = Guard(self._settings)
-        app = web.Application(middlewares=[guard.middleware(), _explained], client_max_size=_MOST_BODY)
+        app = web.Application(middlewares=[self._counted(), guard.middleware(), _explained], client_max_size=_MOST_BODY)
         app.on_response_prepare.append(guard.prepare)
         routes: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
             "/api/overview": self._overview,
@@ -110,6 +102,14 @@ class StatusServer:
             path = "/" if name == "index.html" else f"/{name}"
             app.router.add_get(path, partial(_file, kind=kind, content=content))
         return app
+
+    def _counted(self) -> Middleware:
+        @web.middleware
+        async def counted(request: web.Request, handler: Handler) -> web.StreamResponse:
+            with self._crowd.busy(request.transport):
+                return await handler(request)
+
+        return counted
 
     # -- the page's questions ----------------------------------------------------------------------------------
 

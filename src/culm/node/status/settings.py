@@ -18,7 +18,8 @@ class StatusSettings:
 
     ``tick``: seconds between two looks at what has changed. ``patience``: the most seconds that a request can take, and
     that a viewer can leave messages unread. ``most_viewers``: the most that follow live at once. ``most_connections``
-    limits open connections, because each takes a file descriptor that the node needs for peers.
+    limits open connections, because each takes a file descriptor that the node needs for peers; ``most_from_address``
+    those of one address.
     """
 
     host: str
@@ -28,6 +29,7 @@ class StatusSettings:
     patience: float = 10.0
     most_viewers: int = 32
     most_connections: int = 256
+    most_from_address: int = 64
 
     @classmethod
     def parse(cls, text: str, token: str | None = None) -> Self:

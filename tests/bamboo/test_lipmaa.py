@@ -207,3 +207,19 @@ def test_no_upward_paths() -> None:
     """There is no path from a number to a greater one."""
     with pytest.raises(ValueError, match="no path from 4 to 13"):
         path(4, 13)
+
+
+def test_links_at_the_end_of_all_numbers() -> None:
+    """The last entry of all links to its predecessor and four back, and nothing links to it."""
+    last = 2**64 - 1
+
+    assert [last] == linkers(last - 1)
+    assert last in linkers(last - 4)
+    assert [] == linkers(last)
+
+
+@pytest.mark.parametrize(("start", "goal"), [(5, 0), (0, 0), (4, 5), (SPINE[-1] + 1, 1)])
+def test_no_path(start: int, goal: int) -> None:
+    """There is no entry 0 and none beyond the last spine number, and links lead to lower numbers only."""
+    with pytest.raises(ValueError, match=r"sequence number|no path"):
+        path(start, goal)

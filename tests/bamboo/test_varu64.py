@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from culm.bamboo import MAX_U64, decode_varu64, encode_varu64
+from culm.bamboo.varu64 import decode_any_varu64
 from culm.errors import EncodingError, Truncated
 from tests.bamboo.oracle import vectors
 
@@ -107,3 +108,18 @@ def test_numbers_that_do_not_fit(number: int) -> None:
     """Only 0 to 2^64 - 1 can be encoded."""
     with pytest.raises(ValueError, match="unsigned 64-bit"):
         encode_varu64(number)
+
+
+@pytest.mark.parametrize(
+    ("encoded", "number"),
+    [("00", 0), ("f7", 247), ("f805", 5), ("f8f8", 248), ("f90001", 1), ("f90102", 258), ("ff00000000000000ff", 255)],
+)
+def test_any_form(encoded: str, number: int) -> None:
+    """Where longer forms are accepted, each of them is its number, wherever it stands, and is refused if it is cut."""
+    data = bytes.fromhex(encoded)
+
+    assert (number, len(data)) == decode_any_varu64(data)
+    assert (number, 2 + len(data)) == decode_any_varu64(b"\xff\xff" + data + b"\x01", 2)
+    for size in range(len(data)):
+        with pytest.raises(Truncated):
+            decode_any_varu64(data[:size])

@@ -49,6 +49,16 @@ def test_a_range_that_excludes_all_it_names_is_not_in_a_set() -> None:
     assert RangeSet.decode(found.encode()) == found
 
 
+def test_the_ends_of_ranges_belong_to_them() -> None:
+    """In a set of ranges with gaps, each number is asked for exactly if a range has it: first and last ones, too."""
+    spans = [(3, 3), (7, 9), (20, 40), (22, 23), (50, 50), (60, 61), (90, 99)]
+    found = RangeSet(Range(low, high, payloads=low % 2 == 0) for low, high in spans)
+    for seq in range(1, 110):
+        within = [(low, high) for low, high in spans if low <= seq <= high]
+        assert found.contains_metadata(seq) is bool(within), seq
+        assert found.contains_payload(seq, 2) is any(low % 2 == 0 for low, _ in within), seq
+
+
 def test_neighbours_become_one() -> None:
     """Entries one after the other are one range, however they came."""
     numbers = list(range(1, 2000))

@@ -33,6 +33,7 @@ from culm.session import (
     Transferred,
 )
 from culm.session.handshake import Transcript
+from culm.session.interests import TheirInterests
 from culm.session.limits import LEAST_MESSAGE
 from culm.session.messages import (
     Challenge,
@@ -166,6 +167,15 @@ def test_nothing_before_the_proof(number: int) -> None:
 # -- what may be said ------------------------------------------------------------------------------------------------
 
 
+def test_the_credit_of_an_open_session() -> None:
+    """Once the caller has proved itself, it may write what the page says: credit of 245,760, 262,144 and 1,048,576."""
+    pair = Pair()
+    list(pair.alice.receive_data(pair.bob.data_to_send(), 0.0))
+    list(pair.bob.receive_data(pair.alice.data_to_send(), 0.0))
+    granted = bytes.fromhex("02 00 0003c000" + "02 01 00040000" + "02 02 00100000")
+    assert granted in pair.bob.data_to_send()
+
+
 def test_interests_and_offers() -> None:
     """What each wants and has comes to the other; later interests take the place of earlier ones."""
     pair = opened()
@@ -240,6 +250,20 @@ def test_interests_of_many_bytes() -> None:
 
 
 @pytest.mark.slow
+def test_interests_up_to_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interests may take exactly the bytes that are kept, also after others were told before, and not one more."""
+    told = [((bytes([number]) * 32,), RangeSet([Range(number + 1)])) for number in range(5)]
+    size = sum(len(ranges.encode()) for _, ranges in told)
+    monkeypatch.setattr("culm.session.interests.INTEREST_BYTES", size)
+    theirs = TheirInterests(10)
+    for _ in range(3):
+        theirs.take(told, reset=True)
+        theirs.take(told[:2], reset=False)  # known already: they take the place of the same
+    monkeypatch.setattr("culm.session.interests.INTEREST_BYTES", size - 1)
+    with pytest.raises(RemoteProtocolError, match=f"more than {size - 1} bytes"):
+        theirs.take(told, reset=True)
+
+
 def test_a_peer_that_is_to_wait() -> None:
     """Who is held has no more credit than the window; when it may go on, all comes, in order."""
     pair = opened()

@@ -383,6 +383,21 @@ def test_an_exception_in_the_middle(store: SQLiteStore, monkeypatch: pytest.Monk
     assert [] == store.verify().problems
 
 
+def test_what_survives_a_power_cut(store: SQLiteStore) -> None:
+    """Entries are synced to the disk, unless the caller can get them again; afterwards they are synced as before."""
+    log = build_log(3)
+
+    def waits_for_the_disk() -> bool:
+        ((level,),) = database_of(store).read("PRAGMA synchronous")
+        return bool(level >= 2)
+
+    found = [waits_for_the_disk()]
+    for item, settings in zip(log.items(), ({}, {"durable": False}, {}), strict=True):
+        store.add([item], **settings)  # type: ignore[arg-type]
+        found.append(waits_for_the_disk())
+    assert [True, True, False, True] == found
+
+
 def test_nested_transactions_are_one(store: SQLiteStore) -> None:
     """A transaction inside another is undone with it."""
 

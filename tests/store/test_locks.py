@@ -95,7 +95,11 @@ def test_one_store_in_two_threads(place: Path) -> None:
     """
     with SQLiteStore(place) as store, ThreadPoolExecutor(1) as thread:
         with database_of(store).transaction():
-            for use in (lambda: store.append(AUTHOR, 1, [b"lost"]), lambda: list(store.logs())):
+            for use in (
+                lambda: store.append(AUTHOR, 1, [b"lost"]),
+                lambda: list(store.logs()),
+                database_of(store).snapshot().__enter__,
+            ):
                 with pytest.raises(StoreError, match="another thread is using this store"):
                     thread.submit(use).result()
         thread.submit(store.append, AUTHOR, 1, [b"kept"]).result()

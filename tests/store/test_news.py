@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
+import stat
 from typing import TYPE_CHECKING
 
 import pytest
 
+from culm.bamboo import Identity
 from culm.errors import ConfigError, StoreError
 from culm.store import BEGINNING, Position, SQLiteStore
 from culm.store.copying import copy_store
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 LOG = build_log(20, seed=1)
 OTHER = build_log(9, seed=2)
 BIG = 100_000
+MIB = 1024 * 1024
 
 
 def read(store: SQLiteStore, since: Position = BEGINNING, **settings: object) -> tuple[list[int], Position]:
@@ -31,6 +35,18 @@ def read(store: SQLiteStore, since: Position = BEGINNING, **settings: object) ->
             return found, page.end
         since = page.end
     raise AssertionError
+
+
+def test_a_copy_is_for_its_owner_alone(store: SQLiteStore, tmp_path: Path) -> None:
+    """The files of large payloads in a copy of a store can be read by its owner only, as those of the store can."""
+    store.append(Identity(bytes(32)), 1, [bytes(2 * MIB)])
+    before = os.umask(0)
+    try:
+        copy_store(store.path, tmp_path / "copy.db")
+    finally:
+        os.umask(before)
+    (file,) = (tmp_path / "copy.db-payloads").iterdir()
+    assert (0o600, 2 * MIB) == (stat.S_IMODE(file.stat().st_mode), file.stat().st_size)
 
 
 def test_each_entry_once_in_order(store: SQLiteStore) -> None:

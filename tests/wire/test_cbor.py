@@ -36,6 +36,21 @@ def test_unsigned_as_cbor2_has_them(number: int) -> None:
     assert pull_unsigned(memoryview(out), 0) == (number, len(out))
 
 
+@pytest.mark.parametrize(
+    ("number", "data"),
+    [
+        (23, "17"), (24, "1818"), (255, "18ff"), (256, "190100"), (65535, "19ffff"), (65536, "1a00010000"),
+        (2**32 - 1, "1affffffff"), (2**32, "1b0000000100000000"), (2**64 - 1, "1b" + 8 * "ff"),
+    ],
+)  # fmt: skip
+def test_the_shortest_head(number: int, data: str) -> None:
+    """RFC 8949, section 3: the last number of each width stands in so many bytes, and the next one needs more."""
+    out = bytearray()
+    push_unsigned(out, number)
+    assert (data, len(data) // 2) == (out.hex(), head_size(number))
+    assert (number, len(out)) == pull_unsigned(memoryview(out), 0)
+
+
 @given(st.binary(max_size=300), st.booleans())
 def test_strings_as_cbor2_has_them(value: bytes, as_text: bool) -> None:
     """Strings of both kinds carry raw bytes; as bytes they are what cbor2 writes."""

@@ -51,6 +51,20 @@ def test_examples(size: int, text: str, expected: bytes, cut: int | None) -> Non
     assert decode(Decoder(1024), size, bytes.fromhex(text), cut) == expected
 
 
+@pytest.mark.parametrize("cut", [None, 1, 100])
+def test_far_copies(cut: int | None) -> None:
+    """Offsets of one, two and three bytes, in the middle of a long message, each reach back exactly so far."""
+    text = random.Random(5).randbytes(600)
+    data = b"".join(b"\x64" + text[at : at + 100] for at in range(0, 600, 100))
+    expected = text
+    for head, offset in (("f7", 247), ("f8f8", 248), ("f8ff", 255), ("f90100", 256), ("f90258", 600)):
+        data += b"\x8a" + bytes.fromhex(head)
+        expected += expected[len(expected) - offset :][:10]
+    data += b"\x64" + text[:100]
+    expected += text[:100]
+    assert expected == decode(Decoder(700), 750, data, cut)
+
+
 def test_history() -> None:
     """T54, T56: copies reach into earlier messages, and no further than there was anything."""
     decoder = Decoder(1024)

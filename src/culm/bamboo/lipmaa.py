@@ -65,10 +65,8 @@ def linkers(seq: int) -> list[int]:
     for size in SPINE[1:]:
         # The end of a copy of the pattern links back by the copy's size; a spine number to the spine number before.
         for above in (seq + size, 3 * seq + 1):
-            if seq < above <= MAX_U64 and lipmaa(above) == seq:
+            if above <= MAX_U64 and lipmaa(above) == seq:
                 found.add(above)
-        if seq + size > MAX_U64:
-            break
     return sorted(found)
 
 

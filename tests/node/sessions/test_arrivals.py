@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from culm.bamboo import PayloadHasher
+from culm.errors import StoreFull
 from culm.node.sessions.arrivals import Arrivals
 from culm.node.sharing.turns import Share
 from culm.node.storage.source import StoreSource
@@ -136,6 +137,26 @@ def test_nothing_is_left_of_payloads_that_break_off(parties: list[Party]) -> Non
 
     assert 0 == run(main)
     assert MIB - 60_000 < most < MIB + 60_000
+
+
+def test_a_failure_is_raised_where_a_session_waits(parties: list[Party], monkeypatch: pytest.MonkeyPatch) -> None:
+    """If storing fails, a session that waits for it hears of that at once, and so does one that waits later."""
+    party, log = parties[0], build_log(3)
+
+    def fail(*_: object, **__: object) -> None:
+        raise StoreFull("the disk is full")
+
+    monkeypatch.setattr(party.store, "add", fail)
+
+    async def main() -> None:
+        arrivals = Arrivals(party.worker, lambda _: None)
+        for number, item in enumerate(log.items()):
+            take_entry(arrivals, number, *item)
+        for _ in range(2):
+            with pytest.raises(StoreFull):
+                await arrivals.flush()
+
+    run(main)
 
 
 def test_proofs_count_while_they_wait(parties: list[Party]) -> None:

@@ -1,4 +1,4 @@
-"""The driver of a session, with a protocol of its own: each byte that comes is an event, ``!`` breaks the rules."""
+"""The driver of a session, with a protocol of its own: each byte is an event, but ``-``, and ``!`` breaks the rules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Bytes:
         for byte in data:
             if byte == ord("!"):
                 raise RemoteProtocolError("the peer sent !")
-            yield byte
+            if byte != ord("-"):
+                yield byte
 
     def data_to_send(self, limit: int = UNLIMITED) -> bytes:
         """What is queued, as far as the limit goes."""
@@ -136,6 +137,35 @@ def test_what_comes_before_a_fault_counts() -> None:
     speaker, ended = run(lambda: driven(talk))
     assert (bytes(speaker.heard), speaker.told[-1]) == (b"abc", "flush")
     assert isinstance(ended, RemoteProtocolError)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 100])
+def test_no_event_is_left_out(batch: int) -> None:
+    """All events of a chunk are handled in order, however many a speaker takes at once."""
+
+    async def talk(speaker: Listening, _driver: Driver[int], far: Any) -> None:
+        speaker.batch = batch  # type: ignore[misc]
+        far[1].write(b"abcdefg")
+        await until(lambda: len(speaker.heard) == 7)
+
+    speaker, ended = run(lambda: driven(talk))
+    assert (b"abcdefg", None) == (bytes(speaker.heard), ended)
+
+
+@pytest.mark.parametrize(("whole", "lives"), [(False, True), (True, False)])
+def test_what_is_a_sign_of_life(whole: bool, lives: bool) -> None:
+    """Bytes that make no event keep a session alive, as the keep-alives of most protocols do, unless messages count."""
+
+    async def talk(speaker: Listening, _driver: Driver[int], far: Any) -> None:
+        if whole:
+            speaker.hears_whole_messages = True  # type: ignore[misc]
+        for _ in range(20):
+            far[1].write(b"-")
+            await asyncio.sleep(2)
+
+    _, ended = run(lambda: driven(talk))
+    assert lives is (ended is None), ended
+    assert lives or isinstance(ended, PeerSilent)
 
 
 def test_a_peer_that_does_not_read_is_not_read_from_without_end() -> None:

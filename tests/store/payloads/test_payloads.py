@@ -126,6 +126,15 @@ def test_pieces_are_stored_large(bare: SQLiteStore, log: LogBuilder) -> None:
     assert [PIECE_BYTES] * 35 + [17] == [len(piece) for piece in bare.payload(stored)]
 
 
+def test_a_mebibyte_is_held_at_once(bare: SQLiteStore, log: LogBuilder) -> None:
+    """With the last byte of a mebibyte its pieces are stored, so that a break there loses none of them."""
+    sink = bare.payload_sink(log.entries[1].place)
+    sink.write(LARGE[: COMMIT - 1])
+    assert (PayloadState.ABSENT, b"") == held(bare, log.entries[1].place)
+    sink.write(LARGE[COMMIT - 1 : COMMIT])
+    assert (PayloadState.PARTIAL, LARGE[:COMMIT]) == held(bare, log.entries[1].place)
+
+
 @pytest.mark.parametrize("offset", [0, 1, PIECE_BYTES - 1, PIECE_BYTES, COMMIT + 5, len(LARGE) - 1, len(LARGE)])
 def test_reading_from_an_offset(bare: SQLiteStore, log: LogBuilder, offset: int) -> None:
     """The bytes of a payload are given from any offset on."""

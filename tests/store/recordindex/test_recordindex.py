@@ -443,6 +443,27 @@ def test_manifests_that_make_no_sense(tmp_path: Path, change: dict[str, Any]) ->
         IndexStorage(tmp_path / "i")
 
 
+def test_a_manifest_has_a_greatest_size(tmp_path: Path) -> None:
+    """A manifest of a mebibyte is read, blanks behind it included, and one of a byte more is refused unread."""
+    make_index(tmp_path / "i", random_items(10, 8), block_records=4).close()
+    path = tmp_path / "i" / "index.json"
+    path.write_bytes(path.read_bytes().ljust(1024 * 1024))
+    IndexStorage(tmp_path / "i").close()
+    path.write_bytes(path.read_bytes() + b" ")
+    with pytest.raises(StoreDamaged, match="longer than the 1048576 bytes"):
+        IndexStorage(tmp_path / "i")
+
+
+def test_large_blocks(tmp_path: Path) -> None:
+    """Blocks of 1,024 records begin where the last ten bits of a key say so, and so have about as many."""
+    items = random_items(20_000, 9)
+    make_index(tmp_path / "i", items, block_records=1024).close()
+    (file,) = json.loads((tmp_path / "i" / "index.json").read_text())["files"]
+    marked = sum(int.from_bytes(record_key(*item)[38:], "big") % 1024 == 0 for item in sorted(items)[1:])
+    assert 10 < marked < 40
+    assert marked < file["blocks"] < marked + 12  # beside those that would be longer than four times as many
+
+
 def test_folders_that_are_no_index(tmp_path: Path) -> None:
     """Nothing there, a file, an empty folder: there is no index."""
     (tmp_path / "file").touch()

@@ -10,6 +10,7 @@ import json
 import socket
 import sys
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -21,7 +22,7 @@ from culm.errors import ConfigError
 from culm.node.network.urls import PeerUrl
 from culm.node.roster import Roster
 from culm.node.service import NodeService
-from culm.node.status import StatusSettings, status_server
+from culm.node.status import StatusSettings, holdings, status_server
 from culm.node.status.crowd import Complaints
 from culm.node.status.events import Full, Hub, event
 from culm.node.status.guard import POLICY
@@ -356,6 +357,41 @@ def test_what_happens_is_told_at_once(store: SQLiteStore) -> None:
             assert before["totals"]["entries"] + 1 == after["totals"]["entries"]
             page.roster.began(a_talk(), "a caller", PLACE)
             assert 1 == json.loads(await next_event(stream, "overview"))["session_count"]
+
+    run_really(main)
+
+
+def test_totals_are_computed_for_a_tenth_of_the_time(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the store changes each second, totals that take two seconds are computed again after 20 more, not sooner.
+
+    Without a change they are not computed again at all.
+    """
+    log = build_log(60, seed=9, log_id=9)
+    now = 0.0
+    computed: list[float] = []
+
+    def totals(view: ReadableStore) -> dict[str, int]:
+        nonlocal now
+        computed.append(now)
+        now += 2
+        return holdings.totals(view)
+
+    monkeypatch.setattr("culm.node.status.server.holdings", SimpleNamespace(totals=totals))
+    monkeypatch.setattr("culm.node.status.server.time", SimpleNamespace(monotonic=lambda: now))
+
+    async def main() -> None:
+        nonlocal now
+        async with served(store.path, tick=60) as page:
+            for entry in log.entries[:50]:
+                await asyncio.to_thread(store.add, log.items([entry]))
+                _, _, overview = await page.get("/api/overview")
+                now += 1
+            assert overview["totals"]["logs"] == 4
+            assert [0.0, 22.0, 44.0] == computed
+            for _ in range(50):
+                await page.get("/api/overview")
+                now += 1
+            assert [0.0, 22.0, 44.0, 66.0] == computed
 
     run_really(main)
 

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,14 +34,17 @@ OWN_LOG = 200  # of the node's identity, which is marked; its one entry is given
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PIECE = 256 * 1024
 _COUNT_SECONDS = 0.05  # between two looks at how many connections are open
+_SETTLE_SECONDS = 20.0
+_QUIET_CPU = 1 / _TICKS  # seconds of CPU between two such looks, of a node that does nothing: one tick, by chance
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a node listens, by protocol, who it is, and whose logs it has."""
+    """Where a node listens, by protocol, who it is, and whose logs it has. ``status``: where its status page is."""
 
     urls: dict[str, PeerUrl]
     author: bytes
+    status: str
 
     @property
     def key(self) -> bytes:
@@ -66,14 +70,15 @@ class Target:
 
     def to_json(self) -> str:
         """As text, for another process."""
-        return json.dumps({"urls": {name: str(url) for name, url in self.urls.items()}, "author": self.author.hex()})
+        urls = {name: str(url) for name, url in self.urls.items()}
+        return json.dumps({"urls": urls, "author": self.author.hex(), "status": self.status})
 
     @classmethod
     def from_json(cls, text: str) -> Target:
         """The opposite."""
         data = json.loads(text)
         urls = {name: PeerUrl.parse(url, schemes=LISTENER_SCHEMES) for name, url in data["urls"].items()}
-        return cls(urls, bytes.fromhex(data["author"]))
+        return cls(urls, bytes.fromhex(data["author"]), data["status"])
 
 
 def fill(home: Path) -> bytes:
@@ -122,7 +127,7 @@ class Node:
     def __init__(self, home: Path, author: bytes, options: tuple[str, ...] = ()) -> None:
         listen = [argument for name in LISTENER_SCHEMES for argument in ("--listen", f"{name}://127.0.0.1:0")]
         call = ["nice", "-n", "5", sys.executable, "-m", "culm.cli", "--home", str(home)]
-        call += ["serve", "--clump", CLUMP.decode(), *listen]
+        call += ["serve", "--clump", CLUMP.decode(), "--http", "127.0.0.1:0", *listen]
         self._process = subprocess.Popen(
             [*call, "--log-format", "json", "--verbose", *options],
             stdout=subprocess.PIPE,
@@ -137,10 +142,10 @@ class Node:
         self._heard = Condition()
         self._reader = Thread(target=self._read, daemon=True)
         assert self._process.stdout is not None
-        places = [self._process.stdout.readline().split()[1] for _ in LISTENER_SCHEMES]
+        status, *places = [self._process.stdout.readline().split()[1] for _ in ("status", *LISTENER_SCHEMES)]
         self._reader.start()
         urls = [PeerUrl.parse(place, schemes=LISTENER_SCHEMES) for place in places]
-        self.target = Target({url.scheme: url for url in urls}, author)
+        self.target = Target({url.scheme: url for url in urls}, author, status)
 
     def _read(self) -> None:
         assert self._process.stderr is not None
@@ -190,9 +195,24 @@ class Node:
         """Open files and connections."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))  # noqa: PTH208 - a number is enough
 
+    def _settle(self) -> None:
+        """Wait until the node has nothing left to do of an earlier attack, or its cost would count for the next one.
+
+        The attacker is gone as soon as the node has cut it off. The node then still ends the session, and stores or
+        drops what came: a hundred thousand requests, for instance.
+        """
+        deadline, before = time.monotonic() + _SETTLE_SECONDS, (-1.0, -1)
+        while self.lives and time.monotonic() < deadline:
+            now = self.cpu(), self.descriptors
+            if now[1] == before[1] and now[0] - before[0] <= _QUIET_CPU:
+                break
+            before = now
+            time.sleep(_COUNT_SECONDS)
+
     @contextmanager
     def measured(self) -> Iterator[list[Cost]]:
         """What the block costs the node; the list has it afterwards."""
+        self._settle()
         costs: list[Cost] = []
         Path(f"/proc/{self.pid}/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
         cpu, memory, before = self.cpu(), self.memory, self.descriptors

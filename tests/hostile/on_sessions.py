@@ -52,6 +52,21 @@ async def is_of_another_clump(field: Field) -> str:
     return f"{CUT}; {'a session' if session.is_open else 'no session'}"
 
 
+async def calls_while_refused(field: Field) -> str:
+    """Is of another clump, and calls again with the right one while the penalty runs."""
+    await is_of_another_clump(field)
+    told = []
+    for _ in range(3):
+        wire = await Wire.dial(field.target, "culm", field.address)
+        session = Connection(Identity(os.urandom(32)), CLUMP, os.urandom(32), listener=field.target.key)
+        with suppress(Cut):
+            while not session.is_open:
+                list(session.receive_data(await wire.read(), 0.0))
+                await wire.send(session.data_to_send())
+        told.append(session.refused_for)
+    return "a penalty that gets no longer" if 10 >= told[0] >= told[1] >= told[2] > 0 else f"told {told}"
+
+
 async def replays(field: Field) -> str:
     """Says what a member said to open its session."""
     said: list[bytes] = []
@@ -252,6 +267,9 @@ ATTACKS = [
     Attack("culm", "newest entry claimed", claims_newest, None, gets="^asked for it"),
     Attack("culm", "stalled handshake", stalls, "did not finish the handshake"),
     Attack("culm", "another clump", is_of_another_clump, "another clump", gets="no session"),
+    Attack(
+        "culm", "calls while refused", calls_while_refused, "refused for another", gets="gets no longer", is_quick=False
+    ),
     Attack("culm", "replayed proof", replays, "does not hold the key", gets="; 0 bytes"),
     Attack("culm", "reflected messages", reflects, "CHALLENGE came while"),
     Attack("culm", "size claimed by a stranger", claims_before_proof, "a message of"),

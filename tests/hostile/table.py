@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from tests.hostile import on_bushbaby, on_intervals, on_listeners, on_negentropy, on_proposals, on_sessions
+from tests.hostile import (
+    on_bushbaby,
+    on_intervals,
+    on_listeners,
+    on_negentropy,
+    on_proposals,
+    on_sessions,
+    on_status,
+)
 
 ATTACKS = [
     attack
-    for module in (on_listeners, on_sessions, on_bushbaby, on_intervals, on_proposals, on_negentropy)
+    for module in (on_listeners, on_sessions, on_bushbaby, on_intervals, on_proposals, on_negentropy, on_status)
     for attack in module.ATTACKS
 ]

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-_WAITING_CALLS = 100  # Connections that the system holds until they are accepted, as asyncio has it by default.
+_WAITING_CALLS = 1024  # Connections that the system holds until they are accepted, if it allows so many.
 _TELL_SECONDS = 60.0  # Between two lines in the log about failures to accept.
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _logger = logging.getLogger("culm.node")

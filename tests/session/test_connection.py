@@ -249,7 +249,6 @@ def test_interests_of_many_bytes() -> None:
     assert len(replaced.bob.their_interests) == 1
 
 
-@pytest.mark.slow
 def test_interests_up_to_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interests may take exactly the bytes that are kept, also after others were told before, and not one more."""
     told = [((bytes([number]) * 32,), RangeSet([Range(number + 1)])) for number in range(5)]
@@ -264,6 +263,7 @@ def test_interests_up_to_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
         theirs.take(told, reset=True)
 
 
+@pytest.mark.slow
 def test_a_peer_that_is_to_wait() -> None:
     """Who is held has no more credit than the window; when it may go on, all comes, in order."""
     pair = opened()

@@ -587,3 +587,26 @@ def test_transactions_end_when_they_hold_many_bytes(store: SQLiteStore, monkeypa
 def test_limits_are_what_the_documentation_says() -> None:
     """The holding area takes 100,000 entries or 256 MiB by default."""
     assert (100_000, 256 * 1024 * 1024) == (ingest.MAX_WAITING_ENTRIES, ingest.MAX_WAITING_BYTES)
+
+
+def test_runs_around_a_number(store: SQLiteStore) -> None:
+    """A number is in the run of entries, or of complete payloads, whose ends include it, and in none between runs.
+
+    A log is complete up to the last entry of the run that begins with entry 1 and lacks no payload.
+    """
+    log = build_log(14)
+    held, with_payload = [1, 4, 5, 6, 13, 14], {4, 5, 13}
+    store.add(
+        (log.entries[seq - 1], log.payloads[log.entries[seq - 1].hash] if seq in with_payload else None) for seq in held
+    )
+    lookup = store.lookup(log.entries[0].log)
+    entries, payloads = (
+        {1: (1, 1), 4: (4, 6), 5: (4, 6), 6: (4, 6), 13: (13, 14), 14: (13, 14)},
+        {4: (4, 5), 5: (4, 5), 13: (13, 13)},
+    )
+    for seq in range(1, 17):
+        assert (entries.get(seq), payloads.get(seq)) == (lookup.entries_around(seq), lookup.payloads_around(seq)), seq
+
+    assert [0] == [summary.complete_to for summary in store.logs()]
+    store.add(log.items(log.entries[:4]))
+    assert [5] == [summary.complete_to for summary in store.logs()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import random
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -125,6 +125,27 @@ def test_heads(store: SQLiteStore) -> None:
 
     store.add([(two.make(1, b"otherwise"), None)])
     assert in_store(store, View.HEADS) == sorted([heads[0], head(two, [], forked_at=1)])
+
+
+def test_only_logs_that_changed_are_looked_at(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of one log costs the head of that log, however many others there are; the heads are right after all."""
+    logs = [build_log(3, seed=seed) for seed in range(1, 8)]
+    for log in logs:
+        store.add(log.items(log.entries[:2]))
+    in_store(store, View.HEADS)
+    computed: list[Log] = []
+    head_id = records.head_id
+
+    def counted(log: Log, *rest: Any) -> bytes:
+        computed.append(log)
+        return head_id(log, *rest)
+
+    monkeypatch.setattr(records, "head_id", counted)
+    for log in logs[:3]:
+        store.add(log.items(log.entries[2:]))
+    assert [log.entries[0].log for log in logs[:3]] == computed
+    expected = [head(log, log.entries[: 3 if log in logs[:3] else 2]) for log in logs]
+    assert sorted(expected) == in_store(store, View.HEADS)
 
 
 def test_equal_heads_mean_equal_holdings(store: SQLiteStore, tmp_path: Path) -> None:

@@ -129,6 +129,19 @@ def test_lengths() -> None:
     assert decode(Decoder(300), 600, b"\x79\x01\x2c" + b"x" * 300 + bytes.fromhex("f9012cf9012c")) == b"x" * 600
 
 
+@pytest.mark.parametrize("length", [8, 9, 31, 32, 33, 63, 64, 65, 95, 96, 97, 118, 119, 120, 200, 247])
+def test_a_copy_is_as_long_as_what_agrees(length: int) -> None:
+    """A block that comes again is one copy of exactly its length, up to the first byte that differs."""
+    block = random.Random(length).randbytes(length)
+
+    def head(kind: int, size: int) -> bytes:
+        return bytes((kind | size,)) if size < 120 else bytes((kind | 0x78, size))
+
+    expected = head(0, length + 1) + block + b"\0" + head(0x80, length)
+    expected += (b"" if length + 1 < 248 else b"\xf8") + bytes((length + 1,)) + b"\x01\x01"
+    assert expected == encoded(Encoder(1000), block + b"\0" + block + b"\1")
+
+
 @given(texts=st.lists(TEXTS, max_size=12), window=st.sampled_from([1, 5, 64, 1000, 65536]))
 @settings(deadline=None, max_examples=150)
 def test_round_trips(texts: list[bytes], window: int) -> None:

@@ -82,6 +82,17 @@ def test_records_of_entries_and_payloads(store: SQLiteStore) -> None:
     assert in_store(store, View.PAYLOADS) == held
 
 
+def test_ids_of_a_stretch(store: SQLiteStore) -> None:
+    """The ids between any two positions are those of the records there, in their order."""
+    log = build_log(12)
+    store.add(log.items())
+    ids = [one for _, one in sorted(map(record, log.entries))]
+    with store.record_set(View.ENTRIES) as storage:
+        for low in range(13):
+            for high in range(low, 13):
+                assert b"".join(ids[low:high]) == storage.ids(low, high)
+
+
 def test_entries_that_wait_are_no_records(store: SQLiteStore) -> None:
     """An entry becomes a record when its path arrives, not before."""
     log = build_log(5)

@@ -61,7 +61,7 @@ TESTED_IN = {
     "proposals/test_rules": "proposals.bodies proposals.checks proposals.connection proposals.control proposals.data"
     " proposals.endpoint proposals.events proposals.incoming proposals.limits proposals.outgoing proposals.sending",
     "proposals/test_vectors": "proposals.messages proposals.setup",
-    "ranges/test_laws": "ranges.algebra ranges.exactness ranges.model ranges.onbytes ranges.paths ranges.runs",
+    "ranges/test_laws": "ranges.algebra ranges.exactness ranges.model ranges.onbytes ranges.paths",
     "ranges/test_vectors": "ranges.encoding",
     "session/test_connection": "session.events session.handshake session.interests session.limits session.states",
     "simulation/test_network": "testing.simulation.disk testing.simulation.host testing.simulation.loop"

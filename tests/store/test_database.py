@@ -393,7 +393,7 @@ def test_what_survives_a_power_cut(store: SQLiteStore) -> None:
 
     found = [waits_for_the_disk()]
     for item, settings in zip(log.items(), ({}, {"durable": False}, {}), strict=True):
-        store.add([item], **settings)  # type: ignore[arg-type]
+        store.add([item], **settings)
         found.append(waits_for_the_disk())
     assert [True, True, False, True] == found
 

@@ -14,7 +14,20 @@ from typing import Any
 import pytest
 
 from culm.errors import EncodingError, Truncated
-from culm.ranges import Range, decode, difference, encode, extend, hull, intersect, merge, normalise, onbytes, trim
+from culm.ranges import (
+    EMPTY,
+    Range,
+    decode,
+    difference,
+    encode,
+    extend,
+    hull,
+    intersect,
+    merge,
+    normalise,
+    onbytes,
+    trim,
+)
 from culm.ranges.encoding import VALID_FLAGS
 
 DOCUMENT = json.loads((Path(__file__).parents[1] / "vectors" / "ranges" / "examples.json").read_text())
@@ -169,3 +182,12 @@ def test_wrong_numbers(start: int, end: int | None) -> None:
     """What is no range of sequence numbers is an error, not an empty range."""
     with pytest.raises(ValueError, match="not a range"):
         Range(start, end)
+
+
+def test_nothing_is_one_value() -> None:
+    """A range that asks for neither metadata nor payloads is the empty one, whatever else it says."""
+    found = Range(3, 9, sparse=True, metadata=False, payloads=False, forbidden=(4,), head_max=1, tail_min=13)
+    assert EMPTY == found
+    assert (0, 0, False, (), 0, 0) == (
+        found.start, found.end, found.sparse, found.forbidden, found.head_max, found.tail_min,
+    )  # fmt: skip

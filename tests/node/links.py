@@ -103,11 +103,11 @@ CONFIG = NodeConfig(b"Quagga", limits=QUICK, surroundings=SURROUNDINGS)
 class Party:
     """A person with an identity and a store."""
 
-    def __init__(self, folder: Path, number: int) -> None:
+    def __init__(self, folder: Path, number: int, surroundings: Surroundings = SURROUNDINGS) -> None:
         self.identity = Identity(bytes([number]) * 32)
         self.store = SQLiteStore(folder / f"{number}.db")
         self.view = SQLiteStore(self.store.path, read_only=True)  # the sessions use the other one, in their thread
-        self.worker = StoreWorker(self.store, SURROUNDINGS)
+        self.worker = StoreWorker(self.store, surroundings)
         self.sessions: list[BushbabySession] = []
         self.sources: list[StoreSource] = []
 

@@ -39,6 +39,10 @@ class Lookup:
         """The same, counting only entries whose payload is complete."""
         return around(self._database, self._row, PAYLOADS, seq)
 
+    def entry_extent(self) -> Run | None:
+        """The lowest and the highest number of a verified entry; None if there is none."""
+        return extent(self._database, self._row, ENTRIES)
+
     def payload_extent(self) -> Run | None:
         """The lowest and the highest number of an entry with a complete payload; None if there is none."""
         return extent(self._database, self._row, PAYLOADS)

@@ -25,7 +25,7 @@ from tests.ranges import oracle as range_oracle
 from tests.store.dictionary import runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from culm.ranges import Range
     from tests.store.dictionary import LogModel
@@ -52,6 +52,23 @@ def needs(items: Iterable[Range], newest: int) -> set[int]:
     """The entries of a log of ``newest`` entries that ranges need: those of their items, and all that verifies them."""
     entries = [replace(item, metadata=True) for item in items if not item.is_empty]
     return {item[1] for entry in entries for item in range_oracle.wanted(entry, newest) if isinstance(item[1], int)}
+
+
+def held_tails(items: Iterable[Range], verified: Collection[int], newest: int) -> set[int]:
+    """The entries above the newest one held that its certificate pool needs, if a path without an end is wanted."""
+    held = max(verified, default=0)
+    if not any(item.sparse and item.is_open and item.start <= held for item in items):
+        return set()
+    spine = next(each for each in (1, 4, 13, 40, 121) if each >= held)
+    return {seq for seq in range_oracle.shortest(spine, held) if held < seq <= newest}
+
+
+def tails(items: Iterable[Range], verified: Collection[int], newest: int) -> set[int]:
+    """The entries above the ends of ranges that their pools need, in a log of ``newest`` entries."""
+    closed = [item for item in items if not item.is_open]
+    return {seq for item in closed for seq in needs([item], newest) if seq > item.last} | held_tails(
+        items, verified, newest
+    )
 
 
 def is_settled(model: LogModel, seq: int) -> bool:
@@ -92,7 +109,7 @@ def test_missing(held: tuple[list[str], int], interest: RangeSet, high: int, lim
         model = fill(store, LOG, *held)
         verified = {entry.seq: entry.size for entry in model.verified()}
         items = list(interest)
-        needed = needs(items, high)
+        needed = needs(items, high) | held_tails(items, verified, high)
 
         def asked(seq: int) -> bool:
             if seq not in needed or is_settled(model, seq):
@@ -105,6 +122,33 @@ def test_missing(held: tuple[list[str], int], interest: RangeSet, high: int, lim
     assert runs_of(seq for low, last in everything for seq in range(low, last + 1)) == spans_where(asked, 1, high)
     assert sum(last - low + 1 for low, last in everything) == sum(map(asked, range(1, high + 1)))
     assert found == everything[:limit]
+
+
+@models(120)
+@given(held=HOLDINGS, theirs=HOLDINGS, interest=interests(), newest=st.integers(0, LENGTH))
+def test_lacking_tails(
+    held: tuple[list[str], int], theirs: tuple[list[str], int], interest: RangeSet, newest: int
+) -> None:
+    """What is asked for of the tails of pools: what is not held or given up, is no item, and may be at the peer.
+
+    Each chain is a path of links without gaps, and begins above its neighbour on the way down.
+    """
+    count("plans")
+    with a_store() as store:
+        model = fill(store, LOG, *held)
+        verified = {entry.seq for entry in model.verified()}
+        ours = {entry.seq for entry in model.payloads}
+        there = {seq for seq in HERE if theirs[0][seq - 1] != NO}
+        found = unmet.lacking_tails(store, key(LOG), interest, newest, there.__contains__)
+    items = list(interest)
+    paths = [range_oracle.shortest(chain.high, chain.low) for chain in found]
+    asked = [seq for chain in paths for seq in chain]
+    assert len(asked) == len(set(asked))
+    lacking = {seq for seq in tails(items, verified, LENGTH) & there - ours if not is_settled(model, seq)}
+    assert {seq for seq in lacking if not interest.contains_metadata(seq, newest if seq <= newest else MAX_U64)} == set(
+        asked
+    )
+    assert all(range_oracle.shortest(chain.high, chain.below)[-2] == chain.low for chain in found)
 
 
 @models(120)
@@ -197,6 +241,7 @@ def test_offers(ours: tuple[list[str], int], theirs: tuple[list[str], int], inte
         of_any_size = {seq for seq in has[1] if any(asked.contains_payload(seq, size) for size in (0, 5, 30))}
         useful = (metadata | of_any_size) - held.keys()  # of what is not held it is not known how large it is
         useful |= {seq for seq in payloads if held.get(seq) in (PayloadState.ABSENT, PayloadState.PARTIAL)}
+        useful |= (tails(items, held, LENGTH) & has[0]) - {entry.seq for entry in model.payloads}
         useful = {seq for seq in useful if not is_settled(model, seq)}
         useful |= stranded(model, items, newest) & has[0] if interest != EVERYTHING else set()
         mine = next((entry for entry in model.verified() if entry.seq == newest), None)

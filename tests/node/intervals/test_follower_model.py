@@ -20,7 +20,7 @@ from culm.node.intervals.followed import FollowOptions
 from culm.store import PayloadState
 from tests.models import MARKS, count, models
 from tests.node.holdings import ALL, ENTRY, LENGTH, NO, a_store, fill, holdings, interests, key, whole_log
-from tests.node.interests.test_missing_model import needs, wants_payload
+from tests.node.interests.test_missing_model import held_tails, needs, tails, wants_payload
 from tests.node.quiet import IntervalEnd, talk
 
 if TYPE_CHECKING:
@@ -111,8 +111,9 @@ def test_from_a_peer_that_has_everything(
     metadata = {seq for seq in HERE if any(seq in _metadata(item) for item in items)}
     assert metadata <= found[0]
     assert wanted - forgotten <= found[1]
+    assert tails(items, [], LENGTH) <= found[0]
     came, fetched = ({seq for _, seq in some} for some in (asks.arriving.entries, asks.arriving.payloads))
-    assert came <= needs(items, LENGTH) | waiting
+    assert came <= needs(items, LENGTH) | waiting | held_tails(items, entries, LENGTH)
     assert came & entries <= fetched - payloads  # there is no interval of payloads alone
     check_repeated(asks, serves, len(items))
     if not any(item.is_open and not (item.payloads or item.sparse) for item in items):  # there is no such interval
@@ -148,7 +149,7 @@ def test_what_a_peer_offers(
         asks, serves = IntervalEnd(near, interest, limits=limits), IntervalEnd(far, interest, limits=limits)
         stack.callback(asks.close)
         stack.callback(serves.close)
-        asks.follower.add_offered(key(LOG), ranges)
+        asks.follower.add_offered(key(LOG), ranges, offer.held)
         talk(asks, serves)
         assert asks.is_done
         found = held(near)
@@ -163,7 +164,8 @@ def test_what_a_peer_offers(
     waiting = {entry.seq for entry in model.payloads} - entries
     # The size of a payload is not known before its entry is held.
     unknown = {seq for seq in theirs_payloads - entries if any(_may_have_payload(item, seq, newest) for item in items)}
-    assert came <= {below for seq in metadata | wanted | waiting | unknown for below in path(seq, 1)}
+    needed = metadata | wanted | waiting | unknown | (tails(items, theirs_entries | found[0], LENGTH) & theirs_entries)
+    assert came <= {below for seq in needed for below in path(seq, 1)}
     assert came & entries <= fetched - payloads  # there is no interval of payloads alone
     check_repeated(asks, serves, len(items))
     assert fetched <= (wanted - payloads) | EMPTY

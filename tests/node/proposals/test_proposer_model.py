@@ -17,7 +17,7 @@ from culm.proposals import Limits
 from culm.ranges import RangeSet, read_range
 from tests.models import MARKS, count, models
 from tests.node.holdings import ALL, ENTRY, FORGOTTEN, LENGTH, NO, a_store, fill, holdings, interests, key
-from tests.node.interests.test_missing_model import needs, wants_payload
+from tests.node.interests.test_missing_model import needs, tails, wants_payload
 from tests.node.intervals.test_follower_model import EMPTY, HERE, LOG, SIZE, before, held
 from tests.node.proposals.test_gaps import is_proposed, span
 from tests.node.quiet import ProposalEnd, talk
@@ -71,6 +71,7 @@ def test_from_a_peer_that_has_everything(
     metadata = {seq for seq in HERE if any(item.contains_metadata(seq, LENGTH) for item in items)}
     assert metadata <= found[0]
     assert wanted - forgotten <= found[1]
+    assert tails(items, [], LENGTH) <= found[0]
     came, fetched = ({seq for _, seq in some} for some in (asks.arriving.entries, asks.arriving.payloads))
     assert came <= needs(items, LENGTH) | waiting | {seq for seq in HERE if any(seq in span(item) for item in items)}
     proposed = {seq for seq in HERE if is_proposed(items, seq, SIZE[seq]) and sizes[0] <= SIZE[seq] <= sizes[1]}

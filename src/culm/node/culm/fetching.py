@@ -56,6 +56,7 @@ class _Request(NamedTuple):
 
     wish: _Wish
     ranges: RangeSet
+    held: RangeSet  # What the peer says that it holds; nothing if only the entry in doubt is asked for.
     doubted: int | None  # The number of an entry that may contradict ours.
     fork: int | None  # The lowest fork that was known when we asked; another one afterwards is a reason to ask again.
 
@@ -190,14 +191,14 @@ class Fetching:
             except TimeoutError:
                 self._waiting.clear()  # A session that holds them may have stalled, and does not tell us: try again.
 
-    def _take(self, chosen: dict[Log, _Request]) -> list[tuple[Log, RangeSet, int | None]]:
+    def _take(self, chosen: dict[Log, _Request]) -> list[tuple[Log, RangeSet, RangeSet, int | None]]:
         """Claim logs; what to ask for of those that no other session holds."""
         taken = []
         for log, request in chosen.items():
             if self._claims.take(log, self, clock()):
                 if self._wanted.get(log) is request.wish:  # Otherwise a newer offer waits for the next time.
                     self._want_no_more(log)
-                taken.append((log, request.ranges, request.doubted))
+                taken.append((log, request.ranges, request.held, request.doubted))
             else:
                 self._waiting.add(log)
                 self._busy.pop(log, None)
@@ -227,13 +228,13 @@ class Fetching:
         """What to ask for of a log; None if the peer has nothing for us."""
         offer, policy, fork = wish.offer, self._source.policy, lowest_fork(store, log)
         if wish.in_any_case:
-            return _Request(wish, RangeSet(), newest_held(store, log) or None, fork)
+            return _Request(wish, RangeSet(), RangeSet(), newest_held(store, log) or None, fork)
         if not lacks(store, policy, offer):
             return None
         doubt = doubted(store, offer)
         if knows_lower_fork(store, offer):  # Asked for its entry there, the peer answers with the proof.
             doubt = offer.fork
-        return _Request(wish, asked_of(policy, offer), doubt or None, fork)
+        return _Request(wish, asked_of(policy, offer), offer.held, doubt or None, fork)
 
     def _look_at_finished(self) -> list[tuple[Log, _Wish]]:
         """The logs to ask for again, of those that have come; see the module's last paragraph. On a thread."""

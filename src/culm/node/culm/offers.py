@@ -11,7 +11,7 @@ Specification: docs/specs/culm.md, "News".
 from culm.bamboo import MAX_U64
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import Place
-from culm.node.interests.missing import EVERYTHING, lacking, lacking_members, stranded
+from culm.node.interests.missing import EVERYTHING, lacking, lacking_members, lacking_tails, stranded
 from culm.node.interests.policy import Policy
 from culm.ranges import RangeSet
 from culm.session import Offer
@@ -78,6 +78,8 @@ def lacks(store: ReadableStore, policy: Policy, offer: Offer) -> bool:
     interest = policy.interest(offer.log)
     if interest == EVERYTHING:  # Then whatever a waiting entry needs was among what is missing above.
         return False
+    if lacking_tails(store, offer.log, interest, _newest(offer.held), offer.held.contains_metadata):
+        return True
     needed = stranded(store, offer.log, interest, _newest(offer.held))
     return any(offer.held.contains_metadata(seq) for seq in needed)
 

@@ -6,20 +6,24 @@ entries, and brings entries with their payloads (``missing``). So its filters ar
 wanted, never less. Once an entry is held, its payload's size is known, and a payload that is not wanted is not asked
 for again.
 
-The entries on the path from a wanted entry to entry 1 (its certificates) are wanted with it. Otherwise it could not be
-verified.
+The certificate pool of a wanted entry is wanted with it. The *head* of a pool, the path from the entry down to entry 1,
+is asked for together with the entry, which cannot be verified before. The *tail*, the path from the next spine number
+down to the entry, may not be written yet, so it is a question of its own (``lacking_tails``), asked again as the log
+grows. Without the tail an author's fork can stay hidden (docs/log.md, "Certificate pools").
 
-Specification: docs/specs/bushbaby.md, "WANT".
+Specification: docs/specs/bushbaby.md, "WANT"; docs/specs/ranges.md, "Certificates".
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
+from typing import NamedTuple
 
-from culm.bamboo import MAX_U64, lipmaa
+from culm.bamboo import MAX_U64, lipmaa, path, spine
 from culm.ranges import Range, RangeSet, inclusive_sizes
 from culm.ranges.runs import Runs
 from culm.store import ReadableStore
+from culm.store.lookup import Lookup
 from culm.types import Log, Run
 
 EVERYTHING = RangeSet([Range(1)])
@@ -31,7 +35,10 @@ def missing(store: ReadableStore, interest: RangeSet, log: Log, high: int, limit
     """The first ``limit`` spans to ask for of a log that the peer holds up to ``high``."""
     if interest == EVERYTHING:
         return store.missing(log, high, limit)
-    spans = (span for low, last in wanted(interest, high) for span in _pages(store, log, low, last))
+    lookup = store.lookup(log)
+    tails = (_tail(lookup, item)[1] for item in interest if item.is_open and item.sparse)
+    needed = Runs(sorted([*wanted(interest, high), *((seq, seq) for tail in tails for seq in tail if seq <= high)]))
+    spans = (span for low, last in needed for span in _pages(store, log, low, last))
     parts = (part for span in spans for part in _still_wanted(store, log, interest, span, high))
     return list(islice(parts, limit))
 
@@ -97,11 +104,79 @@ def stranded(store: ReadableStore, log: Log, interest: RangeSet, newest: int) ->
     for seq in store.waiting(log, _MOST_WAITING):
         below = lipmaa(seq)
         first = needs[seq] = needs.get(below, below)
-        if first in found or not any(item.covers(seq, max(newest, seq)) for item in interest):
+        if first in found or not any(first > item.head_max and item.covers(seq, max(newest, seq)) for item in interest):
             continue
         if lookup.entries_around(first) is None:
             found.add(first)
     return sorted(found)
+
+
+def least_certificate(interest: Iterable[Range], seq: int) -> int:
+    """The least number on the path below an entry that an interest asks for, because of its ``head_max``."""
+    return min((item.head_max for item in interest if item.start <= seq <= spine(item.last)), default=0) + 1
+
+
+class Chain(NamedTuple):
+    """Neighbours on a path of links from ``high`` down to ``low``; ``below`` is the entry that the path goes on to."""
+
+    below: int
+    low: int
+    high: int
+
+
+def lacking_tails(
+    store: ReadableStore,
+    log: Log,
+    interest: RangeSet,
+    newest: int = 0,
+    may_have: Callable[[int], bool] = lambda _: True,
+) -> list[Chain]:
+    """What is missing of the tails of an interest's certificate pools, as far as ``may_have`` says that a peer has it.
+
+    ``newest`` is the number at which the peer's log ends, as for ``stranded``. This takes a look-up for each of the
+    O(log n) members of a range's tail, however long the range is.
+    """
+    lookup = store.lookup(log)
+    chains: list[Chain] = []
+    seen: set[int] = set()
+    for item in interest:
+        below, tail = _tail(lookup, item)
+        is_next = False
+        for seq in tail:
+            is_new = seq not in seen and not interest.contains_metadata(seq, newest if seq <= newest else MAX_U64)
+            seen.add(seq)
+            if is_new and _is_absent(store, lookup, seq) and may_have(seq):
+                if is_next:
+                    chains[-1] = chains[-1]._replace(high=seq)
+                else:
+                    chains.append(Chain(below, seq, seq))
+                is_next = True
+            else:
+                is_next = False
+            below = seq
+    return chains
+
+
+def _is_absent(store: ReadableStore, lookup: Lookup, seq: int) -> bool:
+    """Whether no entry of a number is held, in whatever state, and none is unwanted because the log is forked below."""
+    if lookup.entries_around(seq) is not None or lookup.variants(seq):
+        return False
+    return bool(store.missing(lookup.log, seq, 1, low=seq))
+
+
+def _tail(lookup: Lookup, item: Range) -> tuple[int, list[int]]:
+    """Where the tail of a range's pools begins, and its members, ascending.
+
+    An open range contains the pools of its entries, as far as the log reaches. A path without an end does so only until
+    the log has grown: the path from a newer entry may pass by what the pool of the newest one held needs.
+    """
+    end = item.end
+    if item.is_open and item.sparse and (extent := lookup.entry_extent()) is not None:
+        end = extent[1]
+    if end is None or end < item.start:
+        return 0, []
+    members = reversed(path(spine(end), end)[:-1])
+    return end, [seq for seq in members if seq <= MAX_U64 and not 0 < item.tail_min <= seq]
 
 
 def _pages(store: ReadableStore, log: Log, low: int, high: int) -> Iterator[Run]:

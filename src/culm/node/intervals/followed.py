@@ -11,6 +11,7 @@ from typing import NamedTuple
 from culm.bamboo import MAX_U64
 from culm.intervals import Forks
 from culm.ranges import RangeSet
+from culm.ranges.paths import on_path
 from culm.types import Log
 
 
@@ -51,6 +52,7 @@ class Span:
     high: int | None  # None: the span has no end.
     content: Content
     descending: bool = False
+    is_chain: bool = False  # Only the numbers on the path of links from ``high`` down to ``low``.
     eager: int = -1  # The id of the eager request; -1 before it is sent.
     lazy: int = -1  # The id of the lazy request; -1 before it is sent, and after it was answered.
     announced: int | None = None  # Items of the stream that the peer has; None until it says so.
@@ -58,6 +60,8 @@ class Span:
 
     def covers(self, seq: int) -> bool:
         """Whether a number is in the span."""
+        if self.is_chain and self.high is not None:
+            return on_path(seq, self.high, self.low)
         return self.low <= seq and (self.high is None or seq <= self.high)
 
     def without(self, other: Span) -> Iterator[Span]:
@@ -87,6 +91,7 @@ class Followed:
 
     log: Log
     interest: RangeSet
+    offered: RangeSet | None = None  # What the peer holds, where it has said so.
     phase: Phase = Phase.READY
     lowest: int = 1  # Nothing below this number is missing, so that a round need not look there again.
     waiting: deque[Span] = field(default_factory=deque)  # Planned, and not asked for yet.
@@ -102,6 +107,16 @@ class Followed:
     is_last_round: bool = False  # Nothing was asked for in this round.
     brought: int = 0  # Bytes that have come.
     doubted: int | None = None  # The peer's entry of this number may differ from ours, and is to be asked for.
+
+    def may_have(self, seq: int) -> bool:
+        """Whether the peer may hold an entry that only verifies others.
+
+        What follows a missing entry was missing too, unless the peer's log goes on there.
+        """
+        if self.offered is not None and not self.offered.contains_metadata(seq):
+            return False
+        newest = self.newest or 0
+        return not any(content == METADATA and (at == seq or newest < at < seq) for at, content in self.exhausted)
 
     def exhaust(self, span: Span, seq: int) -> None:
         """Note that the peer has nothing more of a span, whose answer came as far as ``seq``.

@@ -38,6 +38,7 @@ from culm import intervals
 from culm.bamboo import MAX_U64, Entry, PayloadHasher, path
 from culm.intervals import At, FromGreatest, Interval, MetadataOnly, Regular, Single
 from culm.intervals.requester import OurRequest
+from culm.node.interests.missing import least_certificate
 from culm.node.interests.policy import Policy
 from culm.node.intervals.followed import Content, Followed, FollowOptions, Phase, Span
 from culm.node.intervals.spans import MOST_SPANS, Missing
@@ -86,14 +87,15 @@ class Follower:
                 followed = self.logs[log] = Followed(log, interest)
                 self.todo.append(followed)
 
-    def add_offered(self, log: Log, ranges: RangeSet, doubted: int | None = None) -> None:
-        """Ask for ranges of a log that the peer has offered, and for an entry that may contradict ours.
+    def add_offered(self, log: Log, ranges: RangeSet, held: RangeSet, doubted: int | None = None) -> None:
+        """Ask for ranges of a log of which the peer has offered ``held``, and for an entry that may contradict ours.
 
         The offer has answered the questions already, so none are asked.
         """
         if log not in self.logs:
             newest = max((item.last for item in ranges), default=0)
-            followed = Followed(log, ranges, newest=newest, were_asked={"newest", "head", "run"}, doubted=doubted)
+            asked = {"newest", "head", "run"}
+            followed = Followed(log, ranges, offered=held, newest=newest, were_asked=asked, doubted=doubted)
             self.logs[log] = followed
             self.todo.append(followed)
 
@@ -209,6 +211,8 @@ class Follower:
         if not span.over or span.descending or ours is None:
             return False
         stuck_at = ours.next_seq
+        if span.is_chain:
+            return stuck_at != span.high and self._source.lookup(followed.log).entries_around(stuck_at) is not None
         extent = self._source.lookup(followed.log).payload_extent()
         if extent is None or extent[1] <= stuck_at:  # Nothing came from elsewhere: the usual case, told at no cost.
             return False
@@ -228,7 +232,9 @@ class Follower:
         followed.spans = [span for span in followed.spans if self._open_request(span.eager)]
         if not followed.were_asked:
             self._question(followed, "newest", Regular(FromGreatest(1), FromGreatest(0)))
-            if (extent := self._source.lookup(followed.log).payload_extent()) is not None:
+            # The newest entry, not the newest payload: the tails of pools end at one number, so that two nodes which
+            # follow different parts of the log meet there.
+            if (extent := self._source.lookup(followed.log).entry_extent()) is not None:
                 self._compare(followed, "head", extent[1])
         if followed.newest and "shared" not in followed.were_asked:
             self._ask_at_their_newest(followed, followed.newest)
@@ -257,7 +263,7 @@ class Follower:
         """
         followed.were_asked.add("shared")
         lookup = self._source.lookup(followed.log)
-        extent = lookup.payload_extent()
+        extent = lookup.entry_extent()
         if extent is not None and extent[1] > newest and lookup.entries_around(newest) is not None:
             self._compare(followed, "shared", newest)
 
@@ -323,6 +329,8 @@ class Follower:
         """
         source, log = self._source, followed.log
         low, high = span.low, span.high
+        if span.is_chain and high is not None:
+            return MetadataOnly(low, ascending=True, dist=len(path(high, low)) - 1), None
         dist, outer = self._pool(followed, low)
         if low == high:
             followed.pools.add(low)
@@ -346,13 +354,15 @@ class Follower:
         A member that another span of this round asks for is not asked for again. Its hash is not known yet, so None.
         """
         lookup = self._source.lookup(followed.log)
-        for dist, member in enumerate(path(seq, 1)[1:]):
+        least = least_certificate(self._interest(followed.log), seq)
+        members = [member for member in path(seq, 1)[1:] if member >= least]
+        for dist, member in enumerate(members):
             if lookup.entries_around(member) is not None:
                 return dist, self._hash_of(followed.log, member)
             if member in followed.pools:
                 return dist, None
             followed.pools.add(member)
-        return len(path(seq, 1)) - 1, None
+        return len(members), None
 
     # -- what the peer says ------------------------------------------------------------------------------------
 

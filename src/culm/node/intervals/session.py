@@ -41,11 +41,11 @@ class IntervalSession(PointToPointSession[Event]):
         )
         self.asker.add(purpose.logs)
 
-    async def ask_for(self, wanted: Iterable[tuple[Log, RangeSet, int | None]]) -> None:
-        """Ask for ranges of logs that the peer has, and for entries that may contradict ours."""
+    async def ask_for(self, wanted: Iterable[tuple[Log, RangeSet, RangeSet, int | None]]) -> None:
+        """Ask for ranges of logs of which the peer has said what it holds, and for entries that may contradict ours."""
         async with self.driver.lock:
-            for log, ranges, doubted in wanted:
-                self.asker.add_offered(log, ranges, doubted)
+            for log, ranges, held, doubted in wanted:
+                self.asker.add_offered(log, ranges, held, doubted)
         self.driver.wake()
 
     # -- reading -----------------------------------------------------------------------------------------------

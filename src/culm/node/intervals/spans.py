@@ -4,6 +4,10 @@
 entry that is held but waits for its path (it cannot be verified before the entries that it links to are there) is not
 missing itself. The first entries of its path are, whether or not the interest names them.
 
+The path below a span comes with it. The other half of the certificate pool, the path from the next spine number down to
+the end of a range, is a span of its own: a *chain*, asked for as one metadata interval. It is asked for even if
+the peer's log may not be that long yet; the open request then brings its entries as they are written.
+
 An interest may be a patchwork, for instance "payloads up to 1 KB of everything, and all payloads from 1000 on". One
 request asks for one stretch of numbers and one range of sizes. The spans of one round must not overlap, because the
 overlap would come twice. So what two parts of the interest want differently is asked for in two rounds: the second
@@ -13,7 +17,7 @@ round asks for as much as is still missing then. Parts with payloads come first,
 from collections.abc import Iterable
 
 from culm.bamboo import MAX_U64
-from culm.node.interests.missing import lacking, lacking_members, stranded
+from culm.node.interests.missing import lacking, lacking_members, lacking_tails, stranded
 from culm.node.intervals.followed import METADATA, Content, Followed, FollowOptions, Span
 from culm.node.storage.source import StoreSource
 from culm.ranges import Range, RangeSet
@@ -48,10 +52,21 @@ class Missing:
         # Next, the first entries of paths that held entries wait for. They go to the front: a span behind the peer's
         # newest entry is not answered before there is such an entry, and would bring no path.
         needed = self._source.ask(stranded, followed.log, interest, followed.newest or 0)
-        alone = [seq for seq in needed if not any(span.covers(seq) for span in found)]
+        chains = self._chains(followed, interest)
+        alone = [seq for seq in needed if not any(span.covers(seq) for span in found + chains)]
         first: list[Span] = []
         _add(first, followed, (Span(seq, seq, METADATA) for seq in alone))
-        return (first + found)[:MOST_SPANS]
+        return (first + found + chains)[:MOST_SPANS]
+
+    def _chains(self, followed: Followed, interest: RangeSet) -> list[Span]:
+        """The tails of certificate pools that are missing, unless they are asked for already."""
+        tails = self._source.ask(lacking_tails, followed.log, interest, followed.newest or 0, followed.may_have)
+        open_ones = [span for span in followed.spans if span.is_chain]
+        return [
+            Span(low, high, METADATA, is_chain=True)
+            for _, low, high in tails
+            if not any(span.covers(low) for span in open_ones)
+        ]
 
     def has_holes(self, followed: Followed, span: Span) -> bool:
         """Whether what is missing of a span is more than one run of numbers, because something inside it is held."""

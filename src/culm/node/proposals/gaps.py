@@ -21,7 +21,7 @@ from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, PayloadHasher, path
-from culm.node.interests.missing import lacking, lacking_members, stranded
+from culm.node.interests.missing import lacking, lacking_members, lacking_tails, stranded
 from culm.node.proposals.options import ProposalOptions
 from culm.node.storage.source import StoreSource
 from culm.proposals import Proposal
@@ -33,11 +33,15 @@ _PAGE = 64  # Gaps looked up in the store at once: few are proposed at a time, s
 
 
 class Gap(NamedTuple):
-    """Numbers from ``low`` to ``high``, both included, with something missing, and the range that wants it."""
+    """Numbers from ``low`` to ``high``, both included, with something missing, and the range that wants it.
+
+    ``upper``: the entries of the path from this number down to ``high`` are missing, too; 0: none are.
+    """
 
     low: int
     high: int
     item: Range
+    upper: int = 0
 
 
 def parts(interest: Iterable[Range]) -> list[Range]:
@@ -98,17 +102,22 @@ class Gaps:
     def of(self, log: Log, interest: RangeSet) -> Iterator[Gap]:
         """The gaps of a log, in order of their proposing.
 
-        First come single entries that the interest does not name, but that held entries need for their path.
+        First come single entries that the interest does not name, but that held entries need for their path. The tails
+        of certificate pools go with the gap that ends below them. Last come those without one, as paths of their own.
         """
         ranges = parts(interest)
+        without_open_paths = RangeSet(replace(item, sparse=item.sparse and not item.is_open) for item in interest)
+        tails = {chain.below: chain for chain in self._source.ask(lacking_tails, log, without_open_paths)}
         for seq in self._source.ask(stranded, log, interest, 0):
             if not any(item.covers(seq) for item in ranges):
                 yield Gap(seq, seq, Range(seq, seq, payloads=False))
+        lookup = self._source.lookup(log)
         for item in ranges:
-            if item.sparse and not item.is_single:
-                yield from self._along(log, item)
-            else:
-                yield from self._spans(log, item)
+            for gap in self._along(log, item) if item.sparse and not item.is_single else self._spans(log, item):
+                has_tail = gap.high in tails and lookup.entries_around(gap.high) is None
+                yield gap._replace(upper=tails.pop(gap.high).high) if has_tail else gap
+        for _, low, high in tails.values():
+            yield Gap(low, high, Range(low, high, sparse=True, payloads=False))
 
     def _along(self, log: Log, item: Range) -> Iterator[Gap]:
         """The gaps of a path: runs of neighbouring members with something missing."""
@@ -133,7 +142,7 @@ class Gaps:
         None if the store has changed so that the gap cannot be proposed any more.
         """
         source, options = self._source, self._options
-        low, high, item = gap
+        low, high, item, _ = gap
         end = None if high == MAX_U64 else high
         least, greatest = inclusive_sizes(item) if item.payloads else (0, 0)
         start, lower, value, offset, begun = low, 1 if low == 1 else None, None, None, None
@@ -156,8 +165,9 @@ class Gaps:
             lower, value = self._pool(log, low)
         wish, least, greatest = options.eagerness, max(least, options.least_size), min(greatest, options.greatest_size)
         is_path, mandatory = item.sparse and end is not None, options.mandatory
+        upper = gap.upper or end
         proposal = Proposal(
-            0, *log, start, lower, end, end, value, offset, wish, least, greatest, payload_only, is_path, mandatory
+            0, *log, start, lower, end, upper, value, offset, wish, least, greatest, payload_only, is_path, mandatory
         )
         return proposal, begun
 

@@ -40,6 +40,7 @@ from culm.node.proposals.options import ProposalOptions
 from culm.node.sessions.witness import Witness
 from culm.node.storage.source import StoreSource
 from culm.proposals import NOTHING, Proposal
+from culm.proposals.sequence import outer_seq
 from culm.proposals.states import Said
 from culm.ranges import Range, RangeSet
 from culm.ranges.text import inclusive_sizes
@@ -61,6 +62,7 @@ class _Followed:
     interest: RangeSet
     tried: set[tuple[int, int]] = field(default_factory=set)  # Spans that were proposed and are not to be again.
     open: dict[int, tuple[int, int]] = field(default_factory=dict)  # Spans of our proposals that live, by their id.
+    unnamed: int | None = None  # Our newest entry, if no proposal names it; 0: one does; None: not looked at yet.
     shown: int | None = None  # The lowest number of a fork that this peer knows already.
     end: int | None = None  # The number at which the log ends, as the peer says.
     skipped: set[int] = field(default_factory=set)  # Entries whose payload the peer lacked when it was their turn. The
@@ -85,6 +87,7 @@ class Proposer:
     witness: Witness | None = None
     missing: int = 0  # Entries that the peer has for us, as far as it has said.
     proofs: list[tuple[Entry, ...]] = field(default_factory=list)  # Of forks; for the session to take away.
+    is_quiet: bool = False  # What was proposed has been answered, and nothing came since for a while.
     is_ending: bool = False  # The session says farewell: the peer's proposals are refused.
     logs: dict[Log, _Followed] = field(default_factory=dict)  # All that are asked for, complete ones included.
     todo: deque[Log] = field(default_factory=deque)  # Logs to plan: ``step`` may have something to say of them.
@@ -138,6 +141,14 @@ class Proposer:
                 wish = self.options.eagerness if followed.interest else NOTHING
                 connection.adjust(proposals.Adjust(exchange.id, wish))
 
+    def settle(self) -> None:
+        """It has been quiet for a while: have the newest entries compared that no proposal names."""
+        if not self.is_quiet:
+            self.is_quiet = True
+            for log, followed in self.logs.items():
+                if followed.unnamed:
+                    self._queue(log)
+
     def look_again(self) -> None:
         """Everything that came is stored: plan the logs again whose proposal has ended."""
         for log in self.ended:
@@ -186,7 +197,9 @@ class Proposer:
             followed.tried.add(span)
             followed.open[self.connection.propose(proposal, begun)] = span
             begun_now += 1
-        return self._doubt_end(followed) and self._show_fork(followed) and is_complete
+        if is_complete and followed.unnamed is None:
+            followed.unnamed = self._unnamed(followed)
+        return self._doubt_end(followed) and self._show_fork(followed) and self._show_newest(followed) and is_complete
 
     def _shown_again(self, log: Log) -> list[Gap]:
         """Our newest entry, if the peer has to show that it holds it, too (``culm.node.sessions.witness``)."""
@@ -215,6 +228,31 @@ class Proposer:
         if not self._compare(followed, stored.entry):
             return False
         followed.tried.add((seq, seq))
+        return True
+
+    def _unnamed(self, followed: _Followed) -> int:
+        """The number of our newest entry, if no proposal of ours names its hash; 0 otherwise.
+
+        Our endless proposal begins lower where payloads are missing, and there is none if the interest has an end.
+        """
+        extent = self.source.lookup(followed.log).entry_extent()
+        if extent is None:
+            return 0
+        ours = (self.connection.exchanges.get(proposal_id) for proposal_id in followed.open)
+        is_named = any(exchange is not None and outer_seq(exchange.proposal) == extent[1] for exchange in ours)
+        return 0 if is_named else extent[1]
+
+    def _show_newest(self, followed: _Followed) -> bool:
+        """Have the peer compare its entry with the one that was our newest. False if that has to wait.
+
+        Two nodes that follow different parts of a log meet there, because the pools of these parts end at one number.
+        """
+        stored = self.source.get(followed.log, followed.unnamed or 0) if self.is_quiet and followed.unnamed else None
+        if stored is None:
+            return True
+        if not self._compare(followed, stored.entry):
+            return False
+        followed.unnamed = 0
         return True
 
     def _show_fork(self, followed: _Followed) -> bool:
@@ -270,7 +308,7 @@ class Proposer:
 
     def _is_covered(self, log: Log, gap: Gap) -> bool:
         """Whether a living proposal, ours or the peer's, fills a gap already."""
-        low, high, item = gap
+        low, high, item, _ = gap
         run = self.source.lookup(log).entries_around(low)
         has_entries = run is not None and high <= run[1]
         for exchange in self.connection.exchanges.values():
@@ -279,6 +317,8 @@ class Proposer:
                 continue
             if exchange.ours.eagerness in (None, NOTHING) or (proposal.payload_only and not has_entries):
                 continue
+            if item.sparse and {low, high}.issubset(exchange.sequence.upper):
+                return True
             if proposal.sparse and not (item.sparse and _is_along(proposal, exchange.end, gap)):
                 continue
             # A proposal that begins inside a payload brings only the rest of it. Ours begins where what we hold ends,
@@ -377,7 +417,7 @@ class Proposer:
     @staticmethod
     def _try_again(followed: _Followed, span: tuple[int, int]) -> None:
         if span == _FORK:
-            followed.shown = None
+            followed.shown = followed.unnamed = None
         followed.tried.discard(span)
 
     def _answer(self, proposal: Proposal) -> None:

@@ -166,6 +166,11 @@ class ProposalSession(PointToPointSession[proposals.Event]):
 
     # -- watching ----------------------------------------------------------------------------------------------
 
+    async def settle(self) -> None:
+        """No useful message has come for a while: see whether both hold the same newest entries."""
+        async with self.driver.lock:
+            self.asker.settle()
+
     async def check_done(self) -> None:
         """Bring the end of a one-time sync one step further; see the module's last paragraph."""
         if clock() - self.driver.news_at >= _QUIET_SECONDS:
@@ -182,6 +187,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         now, quiet_since = clock(), max(self.driver.news_at, self._sent_at)
         if not (self.asker.is_done and self.arrivals.idle and now - quiet_since >= _QUIET_SECONDS):
             return
+        self.asker.settle()
         if self._asked_at is None or self._asked_at < quiet_since:
             self._asked_at, self._answers = now, self.connection.answers
             self.connection.keep_alive()

@@ -65,6 +65,10 @@ class _Locked:
     def payload_extent(self) -> Run | None:
         return self._extent
 
+    def entry_extent(self) -> Run | None:
+        with self._lock:
+            return self._lookup.entry_extent()
+
 
 class StoreSource:
     """A ``culm.transfer.Source`` over a store's file, and what a node needs to know to plan its own requests.

@@ -124,10 +124,10 @@ def _policy(plan: Plan, node: NodePlan, random: Random) -> Policy:
 
 def some_range(random: Random) -> Range:
     """What somebody may want of a log."""
-    if random.random() < 0.4:
+    if random.random() < 0.3:
         return Range(1)
     start = random.randint(1, 8)
-    end = random.choice((None, None, start, start + random.randint(1, 10)))
+    end = random.choice((None, None, start, start + random.randint(1, 3), start + random.randint(1, 10)))
     limit = random.choice((0, 0, 80, 3000))
     return Range(start, end, sparse=random.random() < 0.3, payloads=random.random() < 0.9, size_limit=limit)
 

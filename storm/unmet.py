@@ -1,13 +1,16 @@
 """Who does not have yet what they want, though a neighbour has it, by what the protocol between them promises.
 
 =========  ==================================================================================================
-culm       everything that both sides know to be wanted, whatever gaps there are; and the lowest fork
+culm       everything that both sides know to be wanted, whatever gaps there are, with the whole certificate pools;
+           and the lowest fork
 bushbaby   entries with payloads, up to the first payload that the neighbour lacks
 intervals  up to the neighbour's newest payload: in order to its first gap, and what was behind its last when the
            session began; the lowest fork
 proposals  in order up to the neighbour's first gap; the lowest fork, one that nobody knows yet if the side that holds
            less wants the log, the other one has an entry of that number, and it is not below one that both have
 =========  ==================================================================================================
+
+With all but Bushbaby, which names no hashes, two neighbours never hold certified entries of different branches.
 
 By intervals and proposals nobody is told what logs there are: what the caller holds or follows is asked for, both ways;
 by proposals, if the caller may still lack something of it.
@@ -16,9 +19,10 @@ by proposals, if the caller may still lack something of it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from culm.bamboo.lipmaa import certificate_pool
 from culm.ranges import RangeSet
 from culm.store import PayloadState
 from culm.types import Log
@@ -81,6 +85,9 @@ class _Exchange:
                 yield f"the fork at {fork}"
             return
         newest = self._offered()
+        if self._are_mixed(theirs):
+            yield "certified entries of another branch"
+        pools = self._tails(interest, newest)
         for seq, (digest, payload) in self.seen.verified.items():
             if seq > newest or (limit is not None and seq >= limit):
                 break
@@ -92,9 +99,24 @@ class _Exchange:
             size = self.world.ledger.entries[digest].size
             wants_payload = payload == PayloadState.COMPLETE and interest.contains_payload(seq, size, newest)
             lacks_payload = wants_payload and (held is None or held[1] in _MISSING)
-            lacks_entry = held is None and (wants_payload or interest.contains_metadata(seq, newest))
+            wants_entry = wants_payload or interest.contains_metadata(seq, newest) or seq in pools
+            lacks_entry = held is None and wants_entry
             if (lacks_entry or lacks_payload) and self._comes(seq, interest, theirs, newest):
                 yield f"entry {seq}" if lacks_entry else f"the payload of {seq}"
+
+    def _tails(self, interest: RangeSet, newest: int) -> set[int]:
+        """What the pools of closed ranges need above these, where the protocol asks whatever gaps the giver has."""
+        if self.scheme != "culm":
+            return set()
+        closed = [replace(item, metadata=True) for item in interest if not item.is_open]
+        return {seq for item in closed for seq in item.certificates(newest) if seq > item.last}
+
+    def _are_mixed(self, theirs: Seen | None) -> bool:
+        """Whether both hold entries with their whole pools, from different branches, and neither knows of the fork."""
+        if theirs is None or self.scheme == "bushbaby" or not self.taker.policy.shares(self.log):
+            return False
+        ours = _certified(self.seen)
+        return any(seq in ours and ours[seq] != digest for seq, digest in _certified(theirs).items())
 
     def _compares(self, theirs: Seen | None) -> bool:
         """Whether a fork shows by what each side names: with proposals the newest entry of whoever wants the log.
@@ -153,6 +175,12 @@ class _Exchange:
         """Whether the giver has every payload from a number on to its newest one, and had when the sessions began."""
         held = self.giver.held_at_calm.get(self.log, [])
         return _ends_with(held, seq) and _ends_with(self.seen.complete(), seq)
+
+
+def _certified(seen: Seen) -> dict[int, bytes]:
+    """The entries whose certificate pool is held up to the spine number above them, by number; their digests."""
+    verified = seen.verified
+    return {seq: digest for seq, (digest, _) in verified.items() if all(at in verified for at in certificate_pool(seq))}
 
 
 def _ends_with(held: list[int], seq: int) -> bool:

@@ -75,8 +75,7 @@ def exchange(protocol: str, log: Log, caller: Wants, listener: Wants) -> None:
 
     async def main() -> None:
         await _once(protocol, log, caller, listener)
-        if protocol != "bushbaby":
-            await _once(protocol, log, listener, caller)
+        await _once(protocol, log, listener, caller)
 
     run(main)
 

@@ -127,7 +127,7 @@ def test_a_fork_cannot_hide_between_parts_of_a_log(protocol: str, tmp_path: Path
         assert after.forks
 
 
-@pytest.mark.parametrize("protocol", ["culm", "intervals", "proposals"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_fork_shows_though_nothing_is_missing(protocol: str) -> None:
     """Readers who have all that they follow compare the ends of their pools, where both hold an entry."""
     one, two = branches()

@@ -118,7 +118,7 @@ async def linked(protocol: str, log: Log, caller: Wants, listener: Wants, *, liv
         tasks[0].cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         failures = [error for error in results if isinstance(error, Exception) and not isinstance(error, NetworkError)]
-        assert failures == []
+        assert failures == [], failures
 
 
 def _tell(party: Party) -> None:

@@ -25,7 +25,7 @@ from culm.proposals.sending import Sender
 from culm.proposals.setup import Setup
 from culm.proposals.states import Event as Step
 from culm.proposals.states import Said
-from culm.transfer import EntryReceived, PayloadFailed, Source, bad_entries
+from culm.transfer import EntryReceived, PayloadFailed, Source, bad_entries, entry_at
 from culm.types import Buffer, Log
 
 
@@ -313,8 +313,14 @@ class Endpoint:
     def _reply_to(self, message: Cancel, exchange: Exchange) -> Cancel:
         """How we cancel what the peer cancelled. It may not know of the lowest fork that we know of: that is told now.
 
-        It would be told otherwise only by a proposal that the peer does not cancel first, which it does at once.
+        It would be told otherwise only by a proposal that the peer does not cancel first, which it does at once. Nor
+        does it know of the fork that its own entry shows: it has seen only the hash of ours.
         """
+        if message.code is Code.HASH_DIFFERS:
+            (theirs,) = message.entries
+            ours = entry_at(self._source, theirs.log, theirs.seq)
+            if ours is not None and (proof := ForkProof.of(ours, theirs)) is not None:
+                return Cancel(exchange.id, Code.FORKED, (proof.first, proof.second))
         lower = None
         if message.code is Code.FORKED and (shown := ForkProof.of(*message.entries)) is not None:
             lower = fork_up_to(exchange.proposal, shown.position - 1, self._source)

@@ -256,9 +256,13 @@ class Incoming:
         return value
 
     def contradicts(self, entry: Entry) -> bool:
-        """Whether the peer's entries are others than this one, or than those that it links to."""
-        named = ((entry.seq, entry.hash), *entry.links)
-        return any(self._hashes.get(seq, value) != value for seq, value in named)
+        """Whether the peer's entries are others than this one, or than those that it links to.
+
+        The entry that the proposal names by its hash is one of both sides, held or not.
+        """
+        proposal, named = self._scope.proposal, ((entry.seq, entry.hash), *entry.links)
+        outer = {outer_seq(proposal): proposal.hash}
+        return any((self._hashes.get(seq) or outer.get(seq) or value) != value for seq, value in named)
 
     # -- payloads ----------------------------------------------------------------------------------------------
 

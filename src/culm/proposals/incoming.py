@@ -258,11 +258,13 @@ class Incoming:
     def contradicts(self, entry: Entry) -> bool:
         """Whether the peer's entries are others than this one, or than those that it links to.
 
-        The entry that the proposal names by its hash is one of both sides, held or not.
+        The peer links to the entry that the proposal names by its hash, whether anybody holds it or not.
         """
-        proposal, named = self._scope.proposal, ((entry.seq, entry.hash), *entry.links)
-        outer = {outer_seq(proposal): proposal.hash}
-        return any((self._hashes.get(seq) or outer.get(seq) or value) != value for seq, value in named)
+        proposal, links = self._scope.proposal, dict(entry.links)
+        if links.get(outer_seq(proposal) or 0, proposal.hash) != proposal.hash:
+            return True
+        named = ((entry.seq, entry.hash), *links.items())
+        return any(self._hashes.get(seq, value) != value for seq, value in named)
 
     # -- payloads ----------------------------------------------------------------------------------------------
 

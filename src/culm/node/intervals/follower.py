@@ -88,7 +88,7 @@ class Follower:
                 self.todo.append(followed)
 
     def add_offered(self, log: Log, ranges: RangeSet, held: RangeSet, doubted: int | None = None) -> None:
-        """Ask for ranges of a log of which the peer has offered ``held``, and for an entry that may contradict ours.
+        """Ask for ranges of a log, and for an entry that may contradict ours. The peer has offered ``held``.
 
         The offer has answered the questions already, so none are asked.
         """

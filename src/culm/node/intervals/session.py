@@ -42,7 +42,7 @@ class IntervalSession(PointToPointSession[Event]):
         self.asker.add(purpose.logs)
 
     async def ask_for(self, wanted: Iterable[tuple[Log, RangeSet, RangeSet, int | None]]) -> None:
-        """Ask for ranges of logs of which the peer has said what it holds, and for entries that may contradict ours."""
+        """Ask for ranges of logs, and for entries that may contradict ours. The peer has said what it holds."""
         async with self.driver.lock:
             for log, ranges, held, doubted in wanted:
                 self.asker.add_offered(log, ranges, held, doubted)

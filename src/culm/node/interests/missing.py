@@ -9,7 +9,7 @@ for again.
 The certificate pool of a wanted entry is wanted with it. The *head* of a pool, the path from the entry down to entry 1,
 is asked for together with the entry, which cannot be verified before. The *tail*, the path from the next spine number
 down to the entry, may not be written yet, so it is a question of its own (``lacking_tails``), asked again as the log
-grows. Without the tail an author's fork can stay hidden (docs/log.md, "Certificate pools").
+grows. Without the tail an author's fork can stay hidden (docs/specs/bamboo.md, "Certificate pools").
 
 Specification: docs/specs/bushbaby.md, "WANT"; docs/specs/ranges.md, "Certificates".
 """

@@ -1,4 +1,4 @@
-"""Why an author's fork shows to readers who hold certificate pools, on a model of sets and links.
+"""Which entries are certified, and why that makes an author's fork show, on a model of sets and links.
 
 An author writes two histories that part at entry ``fork``. One reader follows an entry of the first history, another
 reader one of the second, each with the entry's certificate pool as far as that history reaches. Then they exchange what
@@ -9,10 +9,14 @@ Specification: docs/specs/bamboo.md, "Certificate pools".
 """
 
 from collections import Counter
+from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from culm.bamboo.certified import Run, certified_runs, steps_across
 from culm.bamboo.lipmaa import certificate_pool, lipmaa, spine
 
 NEWEST = 40  # a spine number: up to here every shape of the link graph occurs three times at growing sizes
@@ -112,3 +116,70 @@ def test_without_the_upper_half_a_fork_hides() -> None:
     one, other = (bits(certificate_pool(seq, 14)) for seq in (9, 6))
     links = {(pool, 5): linked(pool, 5) for pool in (one, other)}
     assert outcome(one, other, 5, links) == "two entries of one number"
+
+
+# -- which entries are certified -------------------------------------------------------------------------------------
+
+
+def runs_of(numbers: set[int]) -> list[Run]:
+    """Numbers as runs without a gap."""
+    lows = sorted(number for number in numbers if number - 1 not in numbers)
+    highs = sorted(number for number in numbers if number + 1 not in numbers)
+    return list(zip(lows, highs, strict=True))
+
+
+def certified(held: set[int], newest: int) -> set[int]:
+    """The definition, entry by entry: everything above it in its pool is held."""
+    return {seq for seq in held if all(member in held for member in certificate_pool(seq, newest) if member > seq)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", range(1, 15))
+def test_certified_runs_of_every_holding(length: int) -> None:
+    """Whatever is held of a log of up to 14 entries, and wherever its newest entry is, the definition is met."""
+    for chosen in range(1, 1 << length):
+        held = {seq for seq in range(1, length + 1) if chosen >> seq - 1 & 1}
+        newest = max(held)
+        assert certified_runs(runs_of(held), newest) == runs_of(certified(held, newest))
+
+
+@given(st.sets(st.integers(1, 130), min_size=1), st.integers(0, 250))
+def test_certified_runs_of_larger_holdings(held: set[int], more: int) -> None:
+    """The same with gaps in logs of several hundred entries, whose newest entries are not verified."""
+    newest = max(held) + more
+    assert certified_runs(runs_of(held), newest) == runs_of(certified(held, newest))
+
+
+@given(st.sets(st.integers(1, 130), min_size=1), st.integers(0, 250), st.integers(1, 130))
+def test_certified_runs_of_a_part(held: set[int], more: int, cut: int) -> None:
+    """The runs of the lower part of a log follow from what is certified of the entries whose pools step into it."""
+    newest = max(held) + more
+    whole = certified(held, newest)
+    part = {seq for seq in held if seq <= cut}
+    end = max(part, default=cut)
+    gaps = {start for _, start in steps_across(end) if end < start <= newest and start not in whole}
+    assert certified_runs(runs_of(part), end, gaps) == runs_of({seq for seq in whole if seq <= cut})
+
+
+def test_steps_across() -> None:
+    """The steps over the end of a part are those of all pools of entries of the part, the highest first."""
+    for seq in range(1, 130):
+        pools = [certificate_pool(entry) for entry in range(1, seq + 1)]
+        steps = {(goal, start) for pool in pools for start, goal in pairwise(pool) if goal <= seq < start}
+        assert steps_across(seq) == sorted(steps, reverse=True)
+
+
+def test_what_is_held_without_a_gap_is_certified() -> None:
+    """All of a log is certified; what ends before the log's newest entry lacks what those above it would show."""
+    assert certified_runs([(1, 1000)], 1000) == [(1, 1000)]
+    assert certified_runs([(1, 10)], 60) == [(1, 4)]
+    assert certified_runs([(1, 1), (4, 10)], 60) == [(1, 1), (4, 4)]
+    assert certified_runs([(1, 1), (4, 13)], 60) == [(1, 1), (4, 13)]
+    assert certified_runs([], 7) == []
+
+
+def test_certified_runs_at_the_end_of_all_numbers() -> None:
+    """The last entries there can be need no more than there can be."""
+    last = 2**64 - 1
+    assert certified_runs([(last - 5, last)], last) == [(last - 5, last)]
+    assert (last - 5, last - 3) not in certified_runs([(last - 5, last - 3)], last)

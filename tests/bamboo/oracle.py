@@ -118,6 +118,23 @@ def verdicts(entries: Iterable[Entry], lies: Iterable[int] = ()) -> dict[Entry, 
     return {entry: INVALID if entry.seq >= limit else VERIFIED if entry in paths else WAITING for entry in held}
 
 
+@cache
+def upper_half(seq: int) -> tuple[int, ...]:
+    """The upper half of an entry's certificate pool: from the next spine number down to it, by the longest links."""
+    at = next(number for k in range(1, 64) if (number := (3**k - 1) // 2) >= seq)
+    found = []
+    while at > seq:
+        found.append(at)
+        at = lipmaa(at) if lipmaa(at) >= seq else at - 1
+    return tuple(found)
+
+
+def certified(verified: Iterable[int], newest: int) -> set[int]:
+    """The verified numbers whose whole pool is verified, as far as a log with this newest entry reaches."""
+    held = set(verified)
+    return {seq for seq in held if held.issuperset(member for member in upper_half(seq) if member <= newest)}
+
+
 # -- logs with defects -----------------------------------------------------------------------------------------
 
 

@@ -41,6 +41,7 @@ def test_the_first_commands(culm: Culm, tmp_path: Path) -> None:
             "newest": 2,
             "entries": 2,
             "payloads": 2,
+            "certified": 2,
             "waiting": 0,
             "invalid": 0,
             "forked_at": None,
@@ -54,6 +55,22 @@ def test_the_first_commands(culm: Culm, tmp_path: Path) -> None:
     report = culm("verify", "--json").json
     assert report["entries"] == report["verified"] == 2
     assert (report["unverified"], report["invalid"], report["forks"]) == (0, 0, 0)
+
+
+def test_what_is_verified_but_not_certified(culm: Culm, tmp_path: Path) -> None:
+    """Entries without the upper half of their pool are counted apart, where there are any."""
+    log = build_log(9)
+    for seq in (1, 4, 5, 6, 8):
+        (tmp_path / "file").write_bytes(log.entries[seq - 1].encoded + log.payloads[log.entries[seq - 1].hash])
+        culm("import", tmp_path / "file")
+    report = culm("verify", "--json").json
+    assert (report["verified"], report["certified"], report["problems"]) == (5, 3, [])
+    assert "5 verified (3 certified), 0 unverified" in culm("verify").out
+    assert culm("logs", "--json").json[0]["certified"] == 3
+    assert culm("logs").out.rstrip().endswith("3 certified")
+    (tmp_path / "file").write_bytes(log.entries[6].encoded + log.payloads[log.entries[6].hash])
+    culm("import", tmp_path / "file")
+    assert "certified" not in culm("verify").out + culm("logs").out
 
 
 def test_log_ids_up_to_the_greatest(culm: Culm) -> None:

@@ -100,6 +100,7 @@ def _check_gaps(store: SQLiteStore, model: LogModel, rng: random.Random) -> None
         entry.seq for entry in model.verified() if model.payloads[entry].state is PayloadState.FORGOTTEN
     )
     assert store.forgotten(model.log, limit) == forgotten[:limit]
+    assert store.certified(model.log) == runs_of(model.certified())
     _check_ranges(store.held(*model.log), verified, complete)
     offer = store.offer(model.log)
     assert (offer_of(offer) if offer else None) == model.offer()
@@ -179,7 +180,7 @@ def _check_survey(store: SQLiteStore, model: LogModel, rng: random.Random) -> No
         "ended": line.ended,
         "forked": line.forked_at,
         "invalid": line.invalid_from,
-        "counts": (line.entries, line.payloads, line.waiting, line.invalid),
+        "counts": (line.entries, line.payloads, line.certified, line.waiting, line.invalid),
         "missing": line.missing,
     } == {
         "log": model.log,
@@ -188,7 +189,7 @@ def _check_survey(store: SQLiteStore, model: LogModel, rng: random.Random) -> No
         "ended": model.is_ended,
         "forked": model.forked_at,
         "invalid": model.invalid_from,
-        "counts": (len(model.verified()), len(model.complete()), len(waiting), len(invalid)),
+        "counts": tuple(map(len, (model.verified(), model.complete(), model.certified(), waiting, invalid))),
         "missing": sum(at not in seen for at in range(1, model.newest)),
     }
     # Behind the position of a fork nothing is asked for, and so nobody minds what is missing there.
@@ -258,7 +259,7 @@ def _check_summaries(store: SQLiteStore, models: DictionaryStore) -> None:
         (
             *model.log,
             model.newest,
-            *(len(some) for some in (model.verified(), model.complete())),
+            *(len(some) for some in (model.verified(), model.complete(), model.certified())),
             *(len(model.in_state(state)) for state in (State.WAITING, State.INVALID)),
             *(model.forked_at, model.invalid_from, model.is_ended),
         )
@@ -266,7 +267,7 @@ def _check_summaries(store: SQLiteStore, models: DictionaryStore) -> None:
     ]
     assert expected == [
         (
-            *(log.author, log.log_id, log.newest, log.entries, log.payloads),
+            *(log.author, log.log_id, log.newest, log.entries, log.payloads, log.certified),
             *(log.waiting, log.invalid, log.forked_at, log.invalid_from, log.ended),
         )
         for log in store.logs()

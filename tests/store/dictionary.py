@@ -156,6 +156,10 @@ class LogModel:
         """The verified entries."""
         return self.in_state(State.VERIFIED)
 
+    def certified(self) -> set[int]:
+        """The numbers of the verified entries whose whole certificate pool is verified."""
+        return oracle.certified((entry.seq for entry in self.verified()), self.greatest)
+
     def complete(self) -> list[Entry]:
         """The verified entries with all of their payload."""
         return [entry for entry in self.verified() if self.payloads[entry].state is PayloadState.COMPLETE]

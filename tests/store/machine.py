@@ -319,6 +319,7 @@ class StoreMachine(RuleBasedStateMachine):
             payload.state is PayloadState.COMPLETE for model in self.model for payload in model.payloads.values()
         )
         assert report.problems == []
+        assert report.certified == sum(len(model.certified()) for model in self.model)
         assert (report.entries, report.verified, report.unverified, report.invalid, report.forks, report.payloads) == (
             len(states),
             *(states.count(state) for state in (State.VERIFIED, State.WAITING, State.INVALID)),

@@ -9,7 +9,7 @@ import pytest
 
 from culm.bamboo import MAX_U64
 from culm.errors import StoreError
-from culm.store import LogSummary, PayloadState, State
+from culm.store import LogSummary, PayloadState, State, survey
 from culm.store.survey import Cell, Only, Order, cells_between
 from culm.testing.builders import build_log
 from tests.store.below import database_of
@@ -55,6 +55,17 @@ def test_cells_are_what_the_entries_make_of_them(store: SQLiteStore, seed: int) 
     for most in (1, 7, 30, 90, 1000):
         spans = cells_between(1, line.greatest, most)
         assert [expected_cell(store, key, *span) for span in spans] == store.survey().cells(line, spans)
+
+
+def test_certified_entries_are_counted_in_few_runs(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page counts the certified entries of a log whose verified ones lie in few runs; ``logs`` always counts them."""
+    log = build_log(30)
+    held = [entry for entry in log.entries if entry.seq in (1, 4, 5, 6, 8, 12, 13, 17)]
+    store.add([(entry, None) for entry in held])
+    for most, expected in ((5, 6), (4, None)):  # 5 and 6 lack 7
+        monkeypatch.setattr(survey, "MOST_RUNS", most)
+        assert (8, expected) == (line_of(store, held[0].log).entries, line_of(store, held[0].log).certified)
+    assert [6] == [found.certified for found in store.logs()]
 
 
 def test_cells_share_numbers_out_evenly() -> None:

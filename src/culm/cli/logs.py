@@ -27,7 +27,8 @@ from culm.wire.places import (
 )
 
 _PIECE = 64 * 1024  # bytes of a payload read at once, so that a large file is never in memory as a whole
-_FIELDS = ("log_id", "newest", "entries", "payloads", "waiting", "invalid", "forked_at", "ended")  # in a list as JSON
+# Of a log in a list as JSON.
+_FIELDS = ("log_id", "newest", "entries", "payloads", "certified", "waiting", "invalid", "forked_at", "ended")
 
 
 def register(commands: Commands) -> None:
@@ -117,6 +118,8 @@ def _remark(log: LogSummary) -> str:
     remarks = []
     if log.forked_at is not None:
         remarks.append(f"forked at {log.forked_at}")
+    if log.certified != log.entries:
+        remarks.append(f"{log.certified} certified")
     if log.waiting:
         remarks.append(f"{log.waiting} waiting")
     if log.ended:
@@ -194,10 +197,11 @@ def _verify(arguments: argparse.Namespace) -> int:
     if log is not None and not report.entries:
         raise NotHeld(f"the store has no entries of {log_text(log)}")
     problems = [{"place": place_text(place) if place else None, "reason": reason} for place, reason in report.problems]
+    certified = "" if report.certified == report.verified else f" ({report.certified} certified)"
     print_result(
         arguments,
         asdict(report) | {"problems": problems},
-        f"{counted(report.entries, 'entry')}: {report.verified} verified, {report.unverified} unverified,"
+        f"{counted(report.entries, 'entry')}: {report.verified} verified{certified}, {report.unverified} unverified,"
         f" {report.invalid} invalid; {counted(report.payloads, 'payload')}; {counted(report.forks, 'forked log')}",
         *(f"{problem['place']}: {problem['reason']}" for problem in problems),
     )

@@ -1,9 +1,11 @@
 """Questions about logs: what is held of each, how far it can be sent, what is missing, how it forks."""
 
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 
 from culm.bamboo import ForkProof
+from culm.bamboo.certified import certified_runs
 from culm.ranges import RangeSet
 from culm.ranges.runs import runs_of
 from culm.store.database import Database
@@ -40,7 +42,7 @@ from culm.store.values import LogSummary, Offer
 from culm.types import Log, Run
 
 _OPTIONAL = SEQ.or_null()
-SUMMARY_ROW = BYTES, LOG_ID, _OPTIONAL, _OPTIONAL, AT, *[_OPTIONAL] * 3, *[COUNT] * 6
+SUMMARY_ROW = ROW, BYTES, LOG_ID, _OPTIONAL, _OPTIONAL, AT, *[_OPTIONAL] * 3, *[COUNT] * 6
 """What the columns of ``summary_columns`` hold."""
 
 
@@ -51,15 +53,22 @@ def summary_columns(most: int) -> str:
     """
     counted = "(SELECT count(*) FROM (SELECT {} FROM entries WHERE log = logs.id AND {} LIMIT {}))"
     return (
-        "author, log_id, newest, greatest, contiguous, ended_at, forked_at, invalid_from, entry_count, payload_count,"
-        f" change, {counted.format(1, IS_WAITING, most)}, {counted.format(1, IS_INVALID, most)},"
+        "id, author, log_id, newest, greatest, contiguous, ended_at, forked_at, invalid_from, entry_count,"
+        f" payload_count, change, {counted.format(1, IS_WAITING, most)}, {counted.format(1, IS_INVALID, most)},"
         f" {counted.format('DISTINCT seq', f'{IS_WAITING} AND seq < newest', most)}"
     )
 
 
-def summary_of(row: Row) -> LogSummary:
-    """The summary that a row of ``summary_columns`` holds."""
-    author, log_id, *numbers = row
+def summaries(connection: sqlite3.Connection, rows: Iterable[Row], most_runs: int = -1) -> list[LogSummary]:
+    """The summaries that rows of ``summary_columns`` hold.
+
+    The certified entries of a log with more than ``most_runs`` runs of verified entries are not counted; -1 counts all.
+    """
+    return [_summary(connection, row, most_runs) for row in rows]
+
+
+def _summary(connection: sqlite3.Connection, row: Row, most_runs: int) -> LogSummary:
+    log_row, author, log_id, *numbers = row
     newest, greatest, contiguous, ended_at, forked_at, invalid_from = map(optional_from_sql, numbers[:6])
     entries, payloads, changed, waiting, invalid, waiting_below = numbers[6:]
     return LogSummary(
@@ -70,6 +79,7 @@ def summary_of(row: Row) -> LogSummary:
         complete_to=contiguous or 0,
         entries=entries,
         payloads=payloads,
+        certified=_count_certified(connection, log_row, entries, greatest or 0, most_runs),
         waiting=waiting,
         invalid=invalid,
         missing=max((newest or 0) - entries - waiting_below, 0),
@@ -80,6 +90,17 @@ def summary_of(row: Row) -> LogSummary:
     )
 
 
+def _count_certified(
+    connection: sqlite3.Connection, log_row: int, entries: int, greatest: int, most_runs: int
+) -> int | None:
+    if entries in (0, greatest):  # nothing is verified, or all numbers are: no run has to be read
+        return entries
+    verified = runs.of_log(connection, log_row, runs.ENTRIES, most_runs + 1 if most_runs >= 0 else -1)
+    if 0 <= most_runs < len(verified):
+        return None
+    return sum(high - low + 1 for low, high in certified_runs(verified, greatest))
+
+
 class LogQueries:
     """The questions to a store about logs."""
 
@@ -88,7 +109,8 @@ class LogQueries:
     def logs(self) -> Iterator[LogSummary]:
         """What is held of each log, by author and log id."""
         query = f"SELECT {summary_columns(-1)} FROM logs WHERE greatest IS NOT NULL ORDER BY author, log_id"
-        yield from map(summary_of, self._database.read(query, (), *SUMMARY_ROW))
+        with self._database.snapshot() as connection:
+            return iter(summaries(connection, all_rows(connection.execute(query), *SUMMARY_ROW)))
 
     def logs_by(self, author: bytes) -> list[Log]:
         """The logs of an author that have verified entries."""
@@ -180,6 +202,16 @@ class LogQueries:
         query = f"SELECT kind, first, last FROM runs WHERE {OF_LOG} ORDER BY kind, first"
         with self._database.snapshot() as connection:
             return runs.set_of(all_rows(connection.execute(query, log_key((author, log_id))), FLAG, AT, AT))
+
+    def certified(self, log: Log) -> list[Run]:
+        """The runs of entries whose whole certificate pool is verified, as far as the greatest number held reaches.
+
+        Ascending. Costs the log's gaps, not its length.
+        """
+        query = "SELECT id, greatest FROM logs WHERE author = ? AND log_id = ? AND greatest IS NOT NULL"
+        with self._database.snapshot() as connection:
+            row = first_row(connection.execute(query, log_key(log)), ROW, SEQ)
+            return certified_runs(runs.of_log(connection, row[0], runs.ENTRIES), from_sql(row[1])) if row else []
 
     def holdings(self, since: int = -1) -> list[tuple[Log, RangeSet]]:
         """``held`` for each log that changed after change number ``since`` and has verified entries."""

@@ -53,10 +53,12 @@ class LogSummary:
 
     ``newest`` is the newest verified sequence number, ``greatest`` the greatest one held in any state; nothing is
     missing up to ``complete_to`` (each 0: none). ``entries`` counts the verified entries, ``payloads`` those of them
-    whose payload is complete, ``waiting`` those that are held until their certificate path arrives, ``invalid`` those
-    at or after ``invalid_from``. ``missing`` counts the numbers below ``newest`` without any entry. ``forked_at`` is
-    the lowest position of a fork, None if the log is not forked. ``ended`` says whether the newest verified entry ends
-    the log. ``changed`` is the number of the log's last change.
+    whose payload is complete, ``certified`` those whose whole certificate pool is verified, as far as a log up to
+    ``greatest`` has one (None where they were not counted: see ``culm.store.survey``). ``waiting`` counts those that
+    are held until their certificate path arrives, ``invalid`` those at or after ``invalid_from``. ``missing`` counts
+    the numbers below ``newest`` without any entry. ``forked_at`` is the lowest position of a fork, None if the log is
+    not forked. ``ended`` says whether the newest verified entry ends the log. ``changed`` is the number of the log's
+    last change.
     """
 
     author: bytes
@@ -66,6 +68,7 @@ class LogSummary:
     complete_to: int
     entries: int
     payloads: int
+    certified: int | None
     waiting: int
     invalid: int
     missing: int
@@ -132,12 +135,15 @@ class ImportReport:
 class VerifyReport:
     """The verdicts over everything held, computed from the bytes alone. ``forks`` counts forked logs.
 
+    ``certified`` counts the verified entries whose whole certificate pool is verified, as far as the log reaches.
+
     ``problems`` lists place and reason wherever the stored bytes contradict what the store says of them. The place is
     None if the problem is not one of a single entry.
     """
 
     entries: int = 0
     verified: int = 0
+    certified: int = 0
     unverified: int = 0
     invalid: int = 0
     forks: int = 0

@@ -15,8 +15,10 @@ from collections.abc import Callable
 from itertools import compress, islice
 
 from culm.bamboo import MAX_U64, Entry, ForkProof, LogAuditor, are_authentic
+from culm.bamboo.certified import certified_runs
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import InvalidEntry, Place, StoreDamaged
+from culm.ranges.runs import runs_of
 from culm.store.database import Database
 from culm.store.entries import entry_rows
 from culm.store.payloads.pieces import hash_held
@@ -67,6 +69,9 @@ def _verify_log(database: Database, log: Log, report: VerifyReport, progress: Ca
             progress(report.entries)
     limit = min((at for at in (auditor.invalid_from, lied_at) if at is not None), default=None)
     limit = _with_proofs(database, log, limit, report)
+    verified = runs_of(seq for seq, has_path, _ in connected if has_path and (limit is None or seq < limit))
+    newest = max((seq for seq, _, _ in connected), default=0)
+    report.certified += sum(high - low + 1 for low, high in certified_runs(list(verified), newest))
     for seq, has_path, state in connected:
         found = State.INVALID if limit is not None and seq >= limit else State.VERIFIED if has_path else State.WAITING
         report.verified += found is State.VERIFIED

@@ -32,8 +32,10 @@ def test_a_page_of_logs(store: SQLiteStore) -> None:
     gappy = found[log_text(GAPPY)]
     assert "ffff" + 8 * "n" + "f" + 17 * "n" + "w" + 8 * "n" + "f" == gappy["cells"]
     assert ("40", 6, "33", 1) == (gappy["newest"], gappy["entries"], gappy["missing"], gappy["waiting"])
+    assert 6 == gappy["certified"], "each is on the spine, or is reached from 4 over entries held"
     forked = found[log_text(FORKED)]
     assert 7 * "f" + 5 * "x" == forked["cells"]
+    assert (7, 4) == (forked["entries"], forked["certified"]), "the pools of 5, 6 and 7 step down over invalid entries"
     assert ("8", "7", "7") == (forked["forked_at"], forked["newest"], forked["complete_to"])
 
 
@@ -71,6 +73,7 @@ def test_the_link_graph(store: SQLiteStore, chosen: int) -> None:
     assert [str(seq) for seq in path(chosen, 1)] == drawing["path"]
     assert {tuple(map(int, pair)) for pair in drawing["pool_links"]} <= links
     assert drawing["path_held"]
+    assert drawing["certified"]
     assert len(drawing["pool"]) == drawing["pool_held"]
     assert str(chosen) == drawing["entry"]["seq"]
 
@@ -84,6 +87,17 @@ def test_the_link_graph_of_a_log_with_gaps(store: SQLiteStore) -> None:
     assert not drawing["path_held"]
     assert "verified" == drawing["held"]["13"]["state"], "pool members outside of the window are told of, too"
     assert holdings.links(store, GAPPY, 30, 9)["entry"] is None
+
+
+def test_a_path_without_the_upper_half(store: SQLiteStore) -> None:
+    """Of a partly held log it is told which entries are verified, but not certified."""
+    partly = build_log(9, seed=4)
+    store.add([item for item in partly.items() if item[0].seq in (1, 4, 5, 6, 8, 9)])
+    log = (partly.identity.public, 0)
+    found = {seq: holdings.links(store, log, seq, 9) for seq in (1, 4, 5, 6, 7, 8, 9)}
+    assert [1, 4, 5, 6, 8, 9] == [seq for seq, drawing in found.items() if drawing["path_held"]]
+    assert [1, 4, 8, 9] == [seq for seq, drawing in found.items() if drawing["certified"]]
+    assert (6, 4) == tuple(holdings.log(store, log)[name] for name in ("entries", "certified"))
 
 
 def test_the_window_stays_inside(store: SQLiteStore) -> None:

@@ -68,6 +68,7 @@ def described(line: LogSummary) -> Plain:
         "invalid_from": None if line.invalid_from is None else str(line.invalid_from),
         "entries": line.entries,
         "payloads": line.payloads,
+        "certified": line.certified,
         "missing": str(line.missing),
         "waiting": line.waiting,
         "invalid": line.invalid,
@@ -106,6 +107,7 @@ def links(store: ReadableStore, which: Log, chosen: int, most: int, low: int | N
 
     ``links`` are those of the entries in the window. ``pool_links`` are those that verify the pool: from the spine down
     to the entry, and from the entry down to entry 1. ``path_held``: all entries of the second path are verified.
+    ``certified``: all of the pool is, as far as the greatest entry held reaches.
     """
     line = _line(store, which)
     most = max(1, min(most, MOST_LINKED))
@@ -132,6 +134,7 @@ def links(store: ReadableStore, which: Log, chosen: int, most: int, low: int | N
         "path": [str(seq) for seq in down],
         "pool_links": [[str(one), str(other)] for one, other in pairwise(pool)],
         "path_held": verified.issuperset(down),
+        "certified": verified.issuperset(pool),
         "pool_held": len(verified.intersection(pool)),
         "changed": line.changed,
         "entry": _entry(store, Place(*which, chosen)),

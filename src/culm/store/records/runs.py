@@ -60,6 +60,13 @@ def spread(connection: sqlite3.Connection, log: int | None, kind: int, spans: Se
     return found[::-1]
 
 
+def of_log(connection: sqlite3.Connection, log: int, kind: int, limit: int = -1) -> list[Run]:
+    """The runs of a log, ascending; only the first ``limit``, -1 for all of them."""
+    query = "SELECT first, last FROM runs WHERE log = ? AND kind = ? ORDER BY first LIMIT ?"
+    rows = all_rows(connection.execute(query, (log, kind, limit)), AT, AT)
+    return [(from_sql(first) + 1, from_sql(last) + 1) for first, last in rows]
+
+
 def set_of(rows: list[Row]) -> RangeSet:
     """The runs of a log as a set of ranges; a row holds the kind of the run, the first and the last position."""
     if any(first > last for _, first, last in rows):

@@ -16,9 +16,13 @@ const KINDS = {
 export function entryFacts(links, choose) {
   const kind = letter(links.held[links.chosen]);
   const entry = links.entry;
-  const state = links.path_held
+  const down = links.path_held
     ? `The path from here down to entry 1 (${count(links.path.length, "entry", "entries")}) is complete: entry ${number(links.chosen)} can be verified without the rest of the log.`
     : "The path from here down to entry 1 is not complete.";
+  const up = links.certified
+    ? "The path from above down to here is complete, too, as far as the log is held: the entry is certified."
+    : "The path from above down to here is not complete: the entry is not certified.";
+  const state = links.path_held ? `${down} ${up}` : down;
   const chip = (seq) =>
     h(
       "li",

@@ -17,6 +17,8 @@ export function badges(log) {
   if (log.forked_at !== null) add("bad", `forked at ${number(log.forked_at)}`);
   else if (log.invalid_from !== null) add("bad", `not trusted from ${number(log.invalid_from)}`);
   if (log.waiting) add("warn", `${number(log.waiting)} waiting`);
+  if (log.certified !== null && log.certified < log.entries)
+    add("gap", `${number(log.entries - log.certified)} not certified`);
   if (log.missing !== "0") add("gap", `${count(log.missing, "entry", "entries")} missing`);
   if (log.entries > log.payloads) add("gap", `${count(log.entries - log.payloads, "payload")} missing`);
   if (log.ended) add("plain", "ended");

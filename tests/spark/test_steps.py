@@ -77,6 +77,7 @@ class TestAnyBlocks:
     def test_random_logs(self, tmp_path: Path, signatures: Signatures, seed: int) -> None:
         """For many logs with anything wrong in them the verdicts are the definition's, whatever else is in the inputs.
 
+        So is what is certified.
         A payload is held if there is a good copy of it anywhere; what cannot be read is told with its place.
         """
         logs = WorseLogs(seed=seed, count=60)
@@ -87,7 +88,13 @@ class TestAnyBlocks:
             assert ("invalid", "bad signature") == tuple(found[entry.hash][name] for name in ("verdict", "reason"))
         for of_log in logs.by_log():
             lies = [entry.seq for entry, data in of_log.items() if data is not None and len(data) != entry.size]
-            for entry, state in oracle.verdicts(of_log, lies).items():
+            verdicts = oracle.verdicts(of_log, lies)
+            certified = oracle.certified(
+                (entry.seq for entry, state in verdicts.items() if state == oracle.VERIFIED),
+                max(entry.seq for entry in of_log),
+            )
+            for entry, state in verdicts.items():
+                assert found[entry.hash]["certified"] == (state == oracle.VERIFIED and entry.seq in certified)
                 row, data = found[entry.hash], of_log[entry]
                 assert (state if state != oracle.WAITING else "unverified") == row["verdict"], row
                 known = None if data is None else states.HELD if len(data) == entry.size else states.SIZE_MISMATCH

@@ -5,6 +5,10 @@ whether other segments contradict it. Here the summaries of its log pass by, fro
 later segment may link to, the digest found or expected there is remembered, with whether it has a path to entry 1.
 Each segment is compared with that, and then adds its exports.
 
+The other half of the certificate pools is settled afterwards, from the highest segment down: a segment's risers are
+certified if all that their pools have in the segment is verified, and the numbers above that these pools step down from
+are certified.
+
 A number is forgotten once no later link can lead to it, which leaves some thirty numbers of the longest log
 (``links_across``). The summaries themselves stay in memory until the log has ended, because a fork between the last
 segments decides about all of them. That is a few kilobytes for every 4,096 entries.
@@ -18,6 +22,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from culm.bamboo.certified import steps_across
 from culm.bamboo.lipmaa import links_across
 from culm.spark.segment import ROOT, Summary
 from culm.store.schema import to_sql
@@ -25,7 +30,7 @@ from culm.store.schema import to_sql
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_OUTCOME = struct.Struct("<QQBII")  # limit, forked_at, forked, then how many pieces and externals follow
+_OUTCOME = struct.Struct("<QQBIII")  # limit, forked_at, forked, then how many pieces, externals and gaps follow
 
 # Forget numbers only once this many are remembered beyond those that links can still lead to. Doing it after each
 # segment would walk the same thirty numbers again and again; a larger value only costs memory.
@@ -39,7 +44,8 @@ class Outcome:
     From ``limit`` on the whole log is invalid (0: it is not). ``forked`` says why: True for a fork, False for a payload
     that has another size than its entry claims. ``forked_at`` is the lowest fork (0: none); it is above ``limit`` if
     such a payload lies below it. ``connected`` says of each piece whether it has a path to entry 1, ``held`` of each
-    external whether an authentic entry of that number is held.
+    external whether an authentic entry of that number is held. ``gaps`` are the numbers above the segment from which
+    certificate pools step down into it, and that are not certified, as far as the log reaches.
     """
 
     limit: int
@@ -47,18 +53,22 @@ class Outcome:
     forked: bool
     connected: tuple[bool, ...]
     held: tuple[bool, ...]
+    gaps: tuple[int, ...]
 
     def encode(self) -> bytes:
         """The outcome as bytes. Equal outcomes have equal bytes: a state compares them to find what has changed."""
-        head = _OUTCOME.pack(self.limit, self.forked_at, self.forked, len(self.connected), len(self.held))
-        return head + bytes(self.connected) + bytes(self.held)
+        counts = len(self.connected), len(self.held), len(self.gaps)
+        head = _OUTCOME.pack(self.limit, self.forked_at, self.forked, *counts)
+        return head + bytes(self.connected) + bytes(self.held) + struct.pack(f"<{len(self.gaps)}Q", *self.gaps)
 
     @classmethod
     def decode(cls, data: bytes) -> Outcome:
         """Read what ``encode`` wrote."""
-        limit, forked_at, forked, pieces, externals = _OUTCOME.unpack_from(data)
-        flags = [bool(flag) for flag in data[_OUTCOME.size : _OUTCOME.size + pieces + externals]]
-        return cls(limit, forked_at, bool(forked), tuple(flags[:pieces]), tuple(flags[pieces:]))
+        limit, forked_at, forked, pieces, externals, count = _OUTCOME.unpack_from(data)
+        at = _OUTCOME.size + pieces + externals
+        flags = [bool(flag) for flag in data[_OUTCOME.size : at]]
+        gaps = struct.unpack_from(f"<{count}Q", data, at)
+        return cls(limit, forked_at, bool(forked), tuple(flags[:pieces]), tuple(flags[pieces:]), gaps)
 
     @property
     def cause(self) -> str:
@@ -81,9 +91,31 @@ class _Passed:
 def merge(summaries: Iterable[Summary]) -> list[Outcome]:
     """The outcomes of all segments of one log, which must ascend, in the same order."""
     log = _Log()
-    reached = [log.add(summary) for summary in summaries]
+    reached = [(summary, *log.add(summary)) for summary in summaries]
     limit, forked = log.limit()
-    return [Outcome(limit, log.forked_at, forked, connected, held) for connected, held in reached]
+    gaps = _gaps([(summary, connected) for summary, connected, _ in reached], limit, log.greatest)
+    return [
+        Outcome(limit, log.forked_at, forked, connected, held, of_segment)
+        for (_, connected, held), of_segment in zip(reached, gaps, strict=True)
+    ]
+
+
+def _gaps(segments: list[tuple[Summary, tuple[bool, ...]]], limit: int, newest: int) -> list[tuple[int, ...]]:
+    """The ``gaps`` of each segment's outcome, given what of each is connected."""
+    certified: set[int] = set()  # of the risers seen so far
+    found = []
+    for summary, connected in reversed(segments):
+        steps = dict(steps_across(summary.greatest)) if summary.greatest else {}
+        gaps = tuple(
+            start for goal, start in steps.items() if goal >= summary.low and start <= newest and start not in certified
+        )
+        certified.update(
+            start
+            for start, top, pieces in summary.risers
+            if (not limit or top < limit) and all(connected[piece] for piece in pieces) and steps.get(top) not in gaps
+        )
+        found.append(gaps)
+    return found[::-1]
 
 
 class _Log:
@@ -93,14 +125,14 @@ class _Log:
         self._passed: dict[int, _Passed] = {}
         self._prune_at = _PRUNE_FROM
         self._end_at = 0
-        self._greatest = 0
+        self.greatest = 0
         self._lied_at = 0
         self.forked_at = 0
 
     def add(self, summary: Summary) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
         if self._end_at == 0:
             self._end_at = summary.end_at
-        self._greatest = max(self._greatest, summary.greatest)
+        self.greatest = max(self.greatest, summary.greatest)
         self._lied_at = _lower(self._lied_at, summary.lied_at)
         self.forked_at = _lower(self.forked_at, summary.forked_at)
         reachable, held = self._follow(summary.externals)
@@ -131,7 +163,7 @@ class _Log:
 
     def limit(self) -> tuple[int, bool]:
         # An entry above an end-of-log entry contradicts it, even if no link does.
-        if self._end_at and self._greatest > self._end_at:
+        if self._end_at and self.greatest > self._end_at:
             self.forked_at = _lower(self.forked_at, self._end_at)
         if self.forked_at and (not self._lied_at or self.forked_at <= self._lied_at):
             return self.forked_at, True

@@ -9,7 +9,9 @@ the rest of the log is, but then some worker would need the whole log. Instead t
 - ``externals``: the numbers below the segment that its entries link to, and the hashes expected there;
 - ``exports``: the numbers in the segment that entries above can link to, and the hashes found there;
 - ``pieces``: which externals an entry can reach by links within the segment. Entries that reach the same ones are one
-  piece.
+  piece;
+- ``risers``: the numbers in the segment from which certificate pools step down to below it, and the pieces of all that
+  these pools have in the segment. ``culm.bamboo.certified`` says why they are few.
 
 The summary is small because links never cross (``culm.bamboo.lipmaa``). Take blocks of 8 numbers: the segment of the
 entries 8 to 15 links to 4 and 7 and to nothing else below, and entries above it can link to 13 and 15 only. If 10 is
@@ -33,7 +35,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from culm.bamboo import LogAuditor
+from culm.bamboo import LogAuditor, path, spine
+from culm.bamboo.certified import steps_across
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.bamboo.lipmaa import links_across
 from culm.bamboo.verification import is_signed
@@ -53,7 +56,8 @@ if TYPE_CHECKING:
 ROOT = 1
 """The bit of a piece that reaches entry 1 within the segment; external number j has the bit 2 << j."""
 
-_SUMMARY = struct.Struct("<QQQQQQIII")  # six positions, then how many externals, exports and pieces follow
+_RISER = struct.Struct("<QQH")  # where it begins, where it ends, and how many pieces follow
+_SUMMARY = struct.Struct("<QQQQQQIIII")  # six positions, then how many externals, exports, pieces and risers follow
 
 
 class Signatures(Enum):
@@ -72,7 +76,9 @@ class Summary:
     entries can expect different things of it. ``lied_at`` is the lowest entry whose payload has another size than the
     entry claims. ``externals`` are pairs: a number below the segment and the digest expected there. An export is a
     number, the digest found or expected there, whether an authentic entry of that number is held, and the index of its
-    piece. ``pieces`` are masks of bits (``ROOT``).
+    piece. ``pieces`` are masks of bits (``ROOT``). A riser is a number from which a certificate pool steps down to
+    below the segment, the greatest number of that pool in the segment, and the indexes of the pieces that the pool has
+    between the two. It is left out if an entry of the pool is missing there.
     """
 
     low: int
@@ -84,6 +90,7 @@ class Summary:
     externals: list[tuple[int, bytes]]
     exports: list[tuple[int, bytes, bool, int]]
     pieces: list[int]
+    risers: list[tuple[int, int, tuple[int, ...]]]
 
     def encode(self) -> bytes:
         """The summary as bytes; ``decode`` reads them. All numbers are little-endian."""
@@ -98,6 +105,7 @@ class Summary:
             len(self.externals),
             len(self.exports),
             len(self.pieces),
+            len(self.risers),
         )
         parts = [head]
         parts += [seq.to_bytes(8, "little") + digest for seq, digest in self.externals]
@@ -106,12 +114,16 @@ class Summary:
             for seq, digest, held, piece in self.exports
         ]
         parts += [mask.to_bytes(width, "little") for mask in self.pieces]
+        parts += [
+            _RISER.pack(start, top, len(pieces)) + struct.pack(f"<{len(pieces)}H", *pieces)
+            for start, top, pieces in self.risers
+        ]
         return b"".join(parts)
 
     @classmethod
     def decode(cls, data: bytes) -> Summary:
         """Read what ``encode`` wrote."""
-        *positions, externals, exports, pieces = _SUMMARY.unpack_from(data)
+        *positions, externals, exports, pieces, risers = _SUMMARY.unpack_from(data)
         at = _SUMMARY.size
         below = []
         for _ in range(externals):
@@ -125,8 +137,15 @@ class Summary:
             at += 3
         width = cls._mask_bytes(externals)
         masks = [int.from_bytes(data[at + width * n : at + width * (n + 1)], "little") for n in range(pieces)]
+        at += width * pieces
+        steps = []
+        for _ in range(risers):
+            start, top, count = _RISER.unpack_from(data, at)
+            at += _RISER.size
+            steps.append((start, top, struct.unpack_from(f"<{count}H", data, at)))
+            at += 2 * count
         low, high, greatest, end_at, forked_at, lied_at = positions
-        return cls(low, high, greatest, end_at, forked_at, lied_at, below, above, masks)
+        return cls(low, high, greatest, end_at, forked_at, lied_at, below, above, masks, steps)
 
     @staticmethod
     def _mask_bytes(externals: int) -> int:
@@ -359,6 +378,7 @@ class _Judge:
             externals=[(target, self._expected[target]) for target in self._externals],
             exports=self._exports(authentic, piece),
             pieces=pieces,
+            risers=self._risers(authentic, piece),
         )
 
     def _exports(self, authentic: Flags, piece: npt.NDArray[np.uint16]) -> list[tuple[int, bytes, bool, int]]:
@@ -366,14 +386,33 @@ class _Judge:
         for target in links_across(self._high):
             if target < self._low:
                 break
-            row = int(np.searchsorted(records.seq, np.uint64(target)))
-            while row < len(records) and records.seq[row] == target and not authentic[row]:
-                row += 1
-            if row < len(records) and records.seq[row] == target:
+            row = self._row(target, authentic)
+            if row is not None:
                 found.append((target, records.digest[row].tobytes(), True, int(piece[row])))
             elif target in self._expected:
                 found.append((target, self._expected[target], False, 0))
         return found
+
+    def _risers(self, authentic: Flags, piece: npt.NDArray[np.uint16]) -> list[tuple[int, int, tuple[int, ...]]]:
+        if self._low == 1:
+            return []
+        greatest, found = _first(self._records.seq[::-1], authentic[::-1]), []
+        for _, start in steps_across(self._low - 1):
+            pool = [seq for seq in path(spine(start), start) if seq <= greatest] if start <= greatest else []
+            rows = [row for seq in pool if (row := self._row(seq, authentic)) is not None]
+            if pool and len(rows) == len(pool):
+                found.append((start, pool[0], tuple(sorted({int(piece[row]) for row in rows}))))
+        return found
+
+    def _row(self, seq: int, authentic: Flags) -> int | None:
+        """The first authentic entry of a number."""
+        numbers = self._records.seq
+        row = int(np.searchsorted(numbers, np.uint64(seq)))
+        while row < len(numbers) and numbers[row] == seq:
+            if authentic[row]:
+                return row
+            row += 1
+        return None
 
 
 def _first(seq: Numbers, rows: Flags) -> int:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from culm.spark.segment import Signatures
 
-FORMAT = 1  # of the files; a state of another format is refused, because old and new segments would not fit together
+FORMAT = 2  # of the files; a state of another format is refused, because old and new segments would not fit together
 INDEX = Columns(
     author="BINARY",
     log="BIGINT",

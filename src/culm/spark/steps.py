@@ -73,6 +73,7 @@ VERDICTS = Columns(
     is_end="BOOLEAN",
     payload="STRING",
     verdict="STRING",
+    certified="BOOLEAN",
     reason="STRING",
     copies="BIGINT",
 )

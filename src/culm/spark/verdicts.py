@@ -2,11 +2,13 @@
 
 The rules, in this order: an entry with a bad signature is invalid; an entry at or above the limit of its log (a fork,
 or a payload of a wrong size) is invalid; an entry whose piece is connected to entry 1 is verified; any other entry is
-unverified, and the reason names the entries that would connect it.
+unverified, and the reason names the entries that would connect it. A verified entry is certified, too, if the rest of
+its certificate pool is verified (``culm.bamboo.certified``).
 
 A run on top of a state writes only what changed. So what is said of an entry is kept with it as one byte: 0 for an
-entry that was not there, else 1 + 8 * verdict + payload (a rank). Reasons are not compared, because keeping them would
-cost more than writing an unchanged row again: an entry that is not verified is therefore always written.
+entry that was not there, else 1 + 8 * verdict + payload (a rank), and 32 more if the entry is certified. Reasons are
+not compared, because keeping them would cost more than writing an unchanged row again: an entry that is not verified is
+therefore always written.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from culm.bamboo import lipmaa
+from culm.bamboo.certified import certified_runs
 from culm.spark.arrays import decimals, fixed_binary, hashes, names
 from culm.spark.pack import Signature
 from culm.spark.payload import MISMATCH, SIZE_MISMATCH, STATES, rank
@@ -44,6 +47,7 @@ class JudgedSegment:
         self._summary = summary
         self._outcome = outcome
         self.verdict = self._verdicts()
+        self.certified = self._certified()
 
     def _verdicts(self) -> npt.NDArray[np.int8]:
         found, outcome = self._findings, self._outcome
@@ -53,10 +57,21 @@ class JudgedSegment:
             verdict[found.seq >= np.uint64(outcome.limit)] = 2
         return verdict
 
+    def _certified(self) -> Flags:
+        seq, verified = self._findings.seq, self.verdict == 0
+        numbers = seq[verified]
+        parts = np.split(numbers, (np.diff(numbers) != 1).nonzero()[0] + 1)
+        runs = [(int(part[0]), int(part[-1])) for part in parts if len(part)]
+        certified = np.zeros(len(seq), np.bool_)
+        for low, high in certified_runs(runs, self._summary.greatest, self._outcome.gaps):
+            certified[np.searchsorted(seq, np.uint64(low)) : np.searchsorted(seq, np.uint64(high), "right")] = True
+        found: Flags = certified & verified
+        return found
+
     @property
     def said(self) -> Bytes:
         """What is said of each entry, as one byte."""
-        codes: Bytes = (1 + 8 * self.verdict + self._findings.payload).astype(np.uint8)
+        codes: Bytes = (1 + 8 * self.verdict + self._findings.payload + 32 * self.certified).astype(np.uint8)
         return codes
 
     def changed(self, before: Bytes) -> Flags:
@@ -90,6 +105,7 @@ class JudgedSegment:
                 pa.array(found.is_end[rows]),
                 names(STATES, payload),
                 names(VERDICTS, verdict),
+                pa.array(self.certified[rows]),
                 self._reasons(seq, verdict, found.signature[rows]),
                 pa.array(found.copies[rows].astype(np.int64)),
             ],
@@ -145,6 +161,7 @@ COLUMNS = (
     "is_end",
     "payload",
     "verdict",
+    "certified",
     "reason",
     "copies",
 )

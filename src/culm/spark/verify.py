@@ -62,6 +62,7 @@ def verify(entries: DataFrame, *, signatures: str = "all") -> DataFrame:
     is_end        BOOLEAN        whether the entry ends its log
     payload       STRING         what is known of the payload from all copies (``culm.spark.payload.STATES``)
     verdict       STRING         ``verified``, ``unverified`` or ``invalid``
+    certified     BOOLEAN        whether all of the entry's certificate pool is verified, as far as the log reaches
     reason        STRING         why not verified; null if it is
     copies        BIGINT         how many rows held this entry
     ============  =============  ==================================================================================

@@ -107,7 +107,7 @@ class Parts:
         for table in (self.together, found):
             assert expected.keys() == table.keys()
             for key, row in expected.items():
-                for name in ("seqnum", "size", "payload_hash", "is_end", "payload", "verdict"):
+                for name in ("seqnum", "size", "payload_hash", "is_end", "payload", "verdict", "certified"):
                     assert row[name] == table[key][name], row
         assert {key: row["reason"] for key, row in expected.items()} == {
             key: row["reason"] for key, row in found.items()
@@ -198,13 +198,14 @@ class TestFolders:
         with pytest.raises(ConfigError, match=r"manifest.json: cannot be read"):
             State.open(tmp_path, Signatures.STRICT)
 
-    def test_another_format(self, tmp_path: Path) -> None:
-        """State of a later format is refused."""
+    @pytest.mark.parametrize("other", [1, 3])
+    def test_another_format(self, tmp_path: Path, other: int) -> None:
+        """State of a later format is refused, and of the earlier one, which does not know what is certified."""
         state = State.open(tmp_path / "state", Signatures.STRICT)
         state.begin()
         state.commit({})
         manifest = state.folder / "manifest.json"
-        manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+        manifest.write_text(manifest.read_text().replace('"format": 2', f'"format": {other}'))
         with pytest.raises(ConfigError, match="another format"):
             State.open(state.folder, Signatures.STRICT)
 

@@ -79,10 +79,13 @@ class Made:
 
 
 def add_rows(folder: Path, rows: Sequence[Mapping[str, Any]], rejects: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Add rows to the folder of a verification, or make it; with a summary of other counts, as of runs with a state."""
+    """Add rows to the folder of a verification, or make it; with a summary of other counts, as of runs with a state.
+
+    The file of verdicts is one of an earlier version, without the column ``certified``.
+    """
     for name, columns, given_rows in (("verdicts", VERDICTS, rows), ("rejects", REJECTS, rejects)):
         (folder / name).mkdir(parents=True, exist_ok=True)
-        schema = pa.schema(list(columns.arrow.items()))
+        schema = pa.schema([(column, kind) for column, kind in columns.arrow.items() if column != "certified"])
         arrays = [pa.array([row.get(field.name) for row in given_rows], field.type) for field in schema]
         pq.write_table(pa.Table.from_arrays(arrays, schema=schema), folder / name / "more.parquet")
     stages = [{"name": HOSTILE, "seconds": 1.5, "cpu_seconds": 3}, {"name": "b"}, "no stage"]

@@ -27,11 +27,11 @@ class WorseLogs(RandomLogs):
     of what is to be said of it.
     """
 
-    def __init__(self, seed: int, count: int) -> None:
-        super().__init__(seed, count)
+    def __init__(self, seed: int, count: int, share_unsigned: float = 0) -> None:
+        super().__init__(seed, count, share_unsigned)
         draw = self._random
         self.logs += [self._far(count + 1 + number, top) for number, top in enumerate(TOPS)]
-        entries = [entry for of_log in self.logs for entry in of_log]
+        entries = [entry for of_log in self.logs for entry in of_log if entry not in self.unsigned]
         chosen = draw.sample(entries, len(entries) // 20)
         self.forged = [Entry.decode(tampered(entry, -draw.randint(1, 64))) for entry in chosen]
         self.rejects: dict[str, tuple[int, int, str]] = {}

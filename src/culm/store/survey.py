@@ -36,7 +36,7 @@ MOST_COUNTED = 10_000
 """Waiting and invalid entries of one log are counted up to here, because the count reads each of them."""
 
 
-MOST_RUNS = 300
+MOST_RUNS = 100
 """Certified entries of a log are counted if its verified ones lie in at most so many runs, because the count takes
 some 30 microseconds of Python for each of them, and a page lists a hundred logs."""
 

@@ -9,7 +9,7 @@ Specification: docs/specs/bamboo.md, "Certificate pools".
 """
 
 from collections import Counter
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import pytest
@@ -176,6 +176,28 @@ def test_what_is_held_without_a_gap_is_certified() -> None:
     assert certified_runs([(1, 1), (4, 10)], 60) == [(1, 1), (4, 4)]
     assert certified_runs([(1, 1), (4, 13)], 60) == [(1, 1), (4, 13)]
     assert certified_runs([], 7) == []
+
+
+@pytest.mark.slow
+def test_certified_entries_are_of_one_history() -> None:
+    """Where a store cannot see the fork in what it holds of two histories, it has certified entries of one at most.
+
+    Each history is held as a path, or with some of the upper half of a pool. However long the log is does not matter.
+    """
+    found = {holding.pool for holding in holdings() if holding.newest <= 27}
+    found |= {bits([member for member in certificate_pool(seq) if member <= seq]) for seq in range(1, 28)}
+    known: dict[int, int] = {}
+    hidden = mixed = 0
+    for fork in range(1, 28):
+        links = {(pool, fork): linked(pool, fork) for pool in found}
+        for one, other in combinations(sorted(found), 2):
+            if outcome(one, other, fork, links) == "hidden":
+                both = one | other
+                held = {seq for seq in range(1, 28) if both >> seq & 1}
+                certain = known.setdefault(both, bits(sorted(certified(held, max(held)))))
+                hidden += 1
+                mixed += bool(certain >> fork << fork & one and certain >> fork << fork & other)
+    assert (hidden > 1000, mixed) == (True, 0)
 
 
 def test_certified_runs_at_the_end_of_all_numbers() -> None:

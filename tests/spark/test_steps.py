@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from culm.bamboo import MAX_U64, Entry, Identity, yamf_hash
+from culm.bamboo import MAX_U64, Entry, Identity, certificate_pool, path, yamf_hash
 from culm.errors import ConfigError
 from culm.spark import gather, pack, read
 from culm.spark import payload as states
@@ -16,6 +16,7 @@ from culm.spark.columns import Columns
 from culm.spark.inputs import plan
 from culm.spark.payload import PayloadFrame
 from culm.spark.segment import Signatures
+from culm.store import SQLiteStore
 from culm.testing import LogBuilder, build_log, tampered
 from tests.bamboo import oracle
 from tests.spark import local
@@ -101,9 +102,9 @@ class TestAnyBlocks:
                 assert row["payload"] == known or (known is None and row["payload"] in NOBODY_HAS), row
         rejects = {row[0]: (row[1], row[5]) for row in rows if row[5] is not None}
         assert rejects.keys() == logs.rejects.keys()
-        for path, (begin, end, reason) in logs.rejects.items():
-            assert begin <= rejects[path][0] <= end
-            assert reason in rejects[path][1]
+        for name, (begin, end, reason) in logs.rejects.items():
+            assert begin <= rejects[name][0] <= end
+            assert reason in rejects[name][1]
 
     def test_the_end_of_the_numbers(self) -> None:
         """Entries up to 2^64 - 1 are told apart and keep their numbers; the lowest fork is found."""
@@ -114,6 +115,28 @@ class TestAnyBlocks:
         assert {MAX_U64 - n for n in range(9)} == {int(row["seqnum"]) for row in found.values()}
         assert {Decimal(MAX_U64)} == {row["log_id"] for row in found.values()}
         assert {"fork at 18446744073709551607"} == {row["reason"] for row in found.values()}
+
+
+def test_a_mixture_of_two_histories(tmp_path: Path) -> None:
+    """Paths of two histories that part at 5 lie in one log unnoticed, but not certified. With whole pools they show."""
+    one, other = build_log(4), build_log(4)
+    for seq in range(5, 15):
+        one.append(b"one %d" % seq)
+        other.append(b"other %d" % seq)
+    paths = [one.entries[seq - 1] for seq in path(9, 1)] + [other.entries[seq - 1] for seq in path(6, 5)]
+    pools = [one.entries[seq - 1] for seq in certificate_pool(9, 14)]
+    pools += [other.entries[seq - 1] for seq in certificate_pool(6, 14)]
+    for entries, verified, certified, forked in (
+        (paths, [1, 4, 5, 6, 8, 9], [1, 4, 8, 9], False),
+        (pools, [1, 4, 5, 6], [1, 4], True),
+    ):
+        with SQLiteStore(tmp_path / str(forked)) as store:
+            store.add([(entry, None) for entry in entries])
+            (log,) = store.logs()
+            assert (log.entries, log.certified, log.forked_at is not None) == (len(verified), len(certified), forked)
+        rows = sorted(local.verdicts(local.found_rows(entry.encoded for entry in entries)).values(), key=_seq)
+        assert verified == [_seq(row) for row in rows if row["verdict"] == "verified"]
+        assert certified == [_seq(row) for row in rows if row["certified"]]
 
 
 def test_heads_stop_at_a_bad_signature() -> None:

@@ -3,7 +3,7 @@
 An entry is verified when the lower half of its certificate pool is held: the path from it down to entry 1. It is
 *certified* when the upper half is verified as well: the path from the next spine number down to it, as far as the log
 reaches. Verified entries of two histories of one log can lie side by side in a store without touching each other.
-Certified ones cannot, once the log reaches the spine: their pools meet in an entry or in a link.
+Certified ones cannot: from every later entry that is verified a path leads down to them over entries that are held.
 
 None of this is stored, because it follows from what is held. The upper halves of all pools form a tree: each number
 but those of the spine has one number above it, from which its pool steps down to it. So an entry is certified if the

@@ -99,8 +99,8 @@ export function logView(root, [author, id], query) {
         { class: "tiles" },
         figure(number(found.newest), "newest verified entry"),
         figure(number(found.entries), "entries held and verified"),
-        figure(found.certified === null ? "–" : number(found.certified), "of them certified"),
         figure(number(found.payloads), "with their payload"),
+        figure(found.certified === null ? "–" : number(found.certified), "with their whole pool: certified"),
         figure(number(found.complete_to), "nothing missing up to"),
       ),
     );

@@ -6,6 +6,7 @@ Specification: docs/specs/proposals.md, "Data channel", "Markers", "Compression"
 from collections import deque
 from collections.abc import Iterable
 
+from culm.bamboo import MAX_U64
 from culm.proposals.checks import fork_up_to, objection
 from culm.proposals.data import Compressed, Metadata, Raw, Switch, push_data
 from culm.proposals.exchange import Exchange
@@ -106,12 +107,14 @@ class Sender:
             self._register.cancel(exchange, Cancel(exchange.id, Code.END_OF_RANGE))
 
     def _show_fork(self, exchange: Exchange) -> None:
-        """Nothing more can be sent: if that is because the log is forked here, say so."""
-        log, at = exchange.proposal.log, exchange.outgoing.target
-        if at >= exchange.total or not self._source.held(log).is_forked:
+        """Nothing more can be sent: if the log is forked here or further on, say so.
+
+        The peer must not wait for what we lack below the fork to hear of it. It proposes anew what is below the fork.
+        """
+        proposal = exchange.proposal
+        if exchange.outgoing.target >= exchange.total or not self._source.held(proposal.log).is_forked:
             return
-        seq = exchange.sequence.item(at).seq
-        fork = fork_up_to(exchange.proposal, seq, self._source)
+        fork = fork_up_to(proposal, MAX_U64 if exchange.end is None else exchange.end, self._source)
         if fork is not None:
             self._register.cancel(exchange, fork)
 

@@ -136,10 +136,13 @@ def lacking_tails(
     ``newest`` is the number at which the peer's log ends, as for ``stranded``. This takes a look-up for each of the
     O(log n) members of a range's tail, however long the range is.
     """
+    with_tails = [item for item in interest if item.sparse or not item.is_open]
+    if not with_tails:  # The usual interest, everything: nothing is read for it.
+        return []
     lookup = store.lookup(log)
     chains: list[Chain] = []
     seen: set[int] = set()
-    for item in interest:
+    for item in with_tails:
         below, tail = _tail(lookup, item)
         is_next = False
         for seq in tail:

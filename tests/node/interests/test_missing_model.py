@@ -248,7 +248,8 @@ def test_offers(ours: tuple[list[str], int], theirs: tuple[list[str], int], inte
         differs = mine is not None and mine not in other.verified()
         assert doubted(near, offer) == (newest if differs else None)
         lower = bool(offer.fork) and offer.fork < (model.forked_at or MAX_U64)
-        assert lacks(near, policy, offer) == (bool(useful) or differs or lower), (useful, differs, lower)
+        is_useful = len(interest) > 0 and (bool(useful) or differs or lower)
+        assert lacks(near, policy, offer) == is_useful, (useful, differs, lower)
 
 
 @pytest.mark.parametrize(

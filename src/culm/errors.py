@@ -16,7 +16,9 @@
     │   ├── LocalProtocolError     the caller did something that the protocol's state forbids
     │   └── RemoteProtocolError    the peer broke the protocol: drop the connection
     ├── StoreError
-    │   ├── StoreLocked, StoreFull, StoreDamaged, StoreMissing
+    │   ├── StoreLocked, StoreFull, StoreMissing
+    │   ├── StoreDamaged
+    │   │   └── PayloadDamaged     a payload's bytes changed on the disk (carries its place)
     │   ├── NotHeld                the store does not have the entry or payload asked for
     │   └── UnconfirmedLog         the store may lack the newest entries of this log, so appending could fork it
     ├── NetworkError               the peer cannot be reached, or closed the connection
@@ -158,6 +160,20 @@ class StoreFull(StoreError):
 
 class StoreDamaged(StoreError):
     """The file is not a Culm store, or is one that this version cannot read, or is damaged."""
+
+
+class PayloadDamaged(StoreDamaged):
+    """The bytes of a payload on the disk are not those that its author signed, so they are not handed out.
+
+    ``entry_hash`` (66 bytes) tells apart the entries of a forked number. ``file`` is the name of the payload's file,
+    None if the payload lies in the database: it tells these bytes from those that may replace them meanwhile.
+    """
+
+    def __init__(self, message: str, place: Place, entry_hash: bytes, file: str | None) -> None:
+        super().__init__(message)
+        self.place = place
+        self.entry_hash = entry_hash
+        self.file = file
 
 
 class StoreMissing(StoreError):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
+
+from culm.store.schema import SCRIPTS
 
 if TYPE_CHECKING:
     from culm.store import SQLiteStore
@@ -16,3 +20,30 @@ def database_of(store: SQLiteStore) -> Database:
     it neither shares the store's transaction nor holds what the store has switched off or bounded for itself.
     """
     return store._database
+
+
+_OURS = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'"
+
+
+def age(connection: sqlite3.Connection, version: int) -> None:
+    """Give a store the tables, indexes and triggers of an earlier version. Rows of tables that stay are kept."""
+    with closing(sqlite3.connect(":memory:")) as earlier:
+        for script in SCRIPTS[:version]:
+            earlier.executescript(script)
+        kept = {(kind, name): sql for kind, name, sql in earlier.execute(_OURS)}
+        columns = {
+            name: {row[1] for row in earlier.execute(f"PRAGMA table_info({name})")}
+            for kind, name in kept
+            if kind == "table"
+        }
+    for kind, name, _ in sorted(connection.execute(_OURS), key=lambda row: str(row[0]) == "table"):
+        if kind != "table" or (kind, name) not in kept:
+            connection.execute(f"DROP {kind} {name}")
+    for table, names in columns.items():
+        for row in connection.execute(f"PRAGMA table_info({table})").fetchall():
+            if row[1] not in names:
+                connection.execute(f"ALTER TABLE {table} DROP COLUMN {row[1]}")
+    for (kind, _), sql in kept.items():
+        if kind != "table":
+            connection.execute(sql)
+    connection.execute(f"PRAGMA user_version = {version}")

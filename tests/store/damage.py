@@ -21,6 +21,26 @@ def put(path: Path, table: str, column: str, value: str, where: str = "1") -> bo
             return False
 
 
+def flip(place: Path, seq: int, at: int = 0) -> None:
+    """Change one bit of a stored payload, as a disk does: nobody is told."""
+    with closing(sqlite3.connect(place, isolation_level=None)) as connection:
+        number = f"(SELECT id FROM entries WHERE seq = {seq - 2**63})"
+        row = connection.execute(f"SELECT name FROM payload_files WHERE entry = {number}").fetchone()
+        if row is not None:
+            with (place.with_name(place.name + "-payloads") / row[0]).open("r+b") as file:
+                file.seek(at)
+                byte = file.read(1)[0]
+                file.seek(at)
+                file.write(bytes([byte ^ 4]))
+            return
+        first, piece = connection.execute(
+            f"SELECT at, piece FROM payloads WHERE entry = {number} AND at <= ? ORDER BY at DESC LIMIT 1", (at,)
+        ).fetchone()
+        changed = bytearray(piece)
+        changed[at - first] ^= 4
+        connection.execute(f"UPDATE payloads SET piece = ? WHERE entry = {number} AND at = ?", (bytes(changed), first))
+
+
 _INDEX = re.compile(r"(CREATE (?:UNIQUE )?INDEX \w+ ON \w+ )\((.*?)\)(.*)", re.DOTALL)
 
 

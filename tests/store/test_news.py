@@ -16,6 +16,7 @@ from culm.store.copying import copy_store
 from culm.store.opening import migrate, open_database
 from culm.store.schema import VERSION
 from culm.testing import build_log
+from tests.store.below import age
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,11 +140,7 @@ def test_an_earlier_store(place: Path) -> None:
         numbers = sorted(read(store)[0])
     database = open_database(place)
     with database.transaction() as connection:
-        for table in ("news", "payloads_lost", "unconfirmed", "confirmed"):
-            connection.execute(f"DROP TABLE {table}")
-        for trigger in ("news_of_entry", "news_of_release", "news_of_payload", "payload_lost"):
-            connection.execute(f"DROP TRIGGER {trigger}")
-        connection.execute("PRAGMA user_version = 3")
+        age(connection, 3)
     with database.transaction() as connection:
         migrate(database)
         assert (VERSION,) == connection.execute("PRAGMA user_version").fetchone()

@@ -12,6 +12,7 @@ lines below its own, type annotations included, so the lowest modules know nothi
     confirming: authors whose newest entries the store may lack
     entries, logs, recordindex.storage: reading
     records.index, recordindex.writer: the record index, in the database and as a folder of files
+    payloads.checked: the bytes of complete payloads, compared on their way out
     records.runs, payloads.pieces, recordindex.manifest: what is held as runs of entries; the bytes of payloads
     foreign: whether a file has the tables of a store and no others
     database: one connection, its transactions, hooks before each commit

@@ -11,6 +11,7 @@ registered by the layer above as a hook; ``culm.store.opening`` does that for ev
 import sqlite3
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,6 +80,9 @@ class Database:
         self.folder = Folder(path)
         self.read_only = read_only
         self.hooks: list[Hook] = []
+        # For ``culm.store.payloads.checked``: bytes that were compared last, and checksums that the store lacks.
+        self.stretches: OrderedDict[tuple[bytes, int], bytes] = OrderedDict()
+        self.sums: dict[bytes, bytes] = {}
         self._afterwards: list[Callable[[], object]] = []  # what the hooks of this transaction returned
         self._lock_timeout = lock_timeout
         self._thread = 0  # the thread that runs a transaction, 0 if none does

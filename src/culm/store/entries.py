@@ -8,12 +8,12 @@ file grow without bound.
 import sqlite3
 from collections.abc import Iterable, Iterator
 
-from culm.bamboo import MAX_U64, Entry, PayloadHasher
+from culm.bamboo import MAX_U64, Entry, PayloadHasher, yamf_hash
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import InvalidEntry, Place, StoreDamaged
 from culm.store.database import Database
-from culm.store.payloads import pieces
-from culm.store.rows import BYTES, COUNT, PAYLOAD_STATE, ROW, SEQ, STATE, Row, all_rows, first_row, in_order
+from culm.store.payloads import checked, pieces
+from culm.store.rows import BYTES, COUNT, PAYLOAD_STATE, ROW, SEQ, STATE, Row, all_rows, entry_of, first_row, in_order
 from culm.store.schema import IS_COMPLETE, IS_VERIFIED, OF_LOG, PayloadState, State, from_sql, log_key, to_sql
 from culm.store.values import Sendable, StoredEntry
 from culm.types import Log
@@ -85,7 +85,10 @@ class EntryQueries:
         return map(stored_of_row, entry_rows(self._database, log, low, high, states))
 
     def sendables(self, log: Log, low: int, high: int, limit: int) -> list[Sendable]:
-        """The first ``limit`` verified entries from ``low`` to ``high`` whose payload is held, ascending."""
+        """The first ``limit`` verified entries from ``low`` to ``high`` whose payload is held, ascending.
+
+        ``PayloadDamaged`` if one of the payloads lies whole in its ``Sendable``, and is wrong.
+        """
         query = (
             "SELECT seq, encoded, payload_held, CAST(coalesce(piece, x'') AS BLOB), entries.id FROM entries"
             f" LEFT JOIN payloads ON entry = entries.id AND at = 0 WHERE {OF_LOG}"
@@ -96,24 +99,60 @@ class EntryQueries:
             rows = all_rows(cursor, SEQ, BYTES, COUNT, BYTES, ROW)
             if rows:
                 in_order(to_sql(low) - 1, rows[-1][0])
-        return [Sendable(from_sql(seq), *rest) for seq, *rest in rows]
+        found = [Sendable(from_sql(seq), *rest) for seq, *rest in rows]
+        return [sendable for sendable in found if len(sendable.start) < sendable.size or self._is_sound(sendable)]
+
+    def _is_sound(self, sendable: Sendable) -> bool:
+        """Whether the start of a payload is the whole of it; ``PayloadDamaged`` if it is not, or was deleted since."""
+        entry = entry_of(sendable.encoded)
+        if yamf_hash(sendable.start) == entry.payload_hash:
+            return True
+        checked.check_complete(self._database, sendable.id, entry)
+        return False
 
     def payload_rest(self, sendable: Sendable) -> Iterator[bytes]:
-        """The payload's pieces after ``sendable.start``."""
-        return pieces.read_pieces(self._database, sendable.id, len(sendable.start))
+        """The payload's pieces after ``sendable.start``, as ``payload`` gives them. The start is checked with them."""
+        return checked.read_rest(self._database, sendable.id, entry_of(sendable.encoded), sendable.start)
 
     def payload(self, stored: StoredEntry, offset: int = 0) -> Iterator[bytes]:
         """The payload's bytes held, from ``offset`` on, in pieces of at most ``pieces.PIECE_BYTES``.
 
-        ``StoreDamaged`` if the payload counts as complete, but bytes are missing.
+        The bytes of a complete payload are compared on the way: ``PayloadDamaged``, at the latest in place of the last
+        piece, if they are not those that the author signed.
         """
         if stored.payload_complete:
-            return pieces.read_complete(self._database, stored.id, stored.entry.size, offset)
+            return checked.read_checked(self._database, stored.id, stored.entry, offset)
         return pieces.read_pieces(self._database, stored.id, offset)
 
     def payload_slice(self, entry_id: int, offset: int, size: int) -> bytes:
-        """At most ``size`` bytes of the payload of the entry with this row id, from ``offset`` on; none at its end."""
-        return pieces.read_slice(self._database, entry_id, offset, size)
+        """At most ``size`` bytes of the payload of the entry with this row id, from ``offset`` on; none at its end.
+
+        ``PayloadDamaged`` if the payload is complete and these bytes are wrong.
+        """
+        return checked.read_part(self._database, entry_id, offset, size)
+
+    def payloads_to_check(self, after: int, limit: int, *, without_sums: bool = False) -> list[StoredEntry]:
+        """The next complete payloads with any bytes, by the rows of their entries; see ``check_payload``.
+
+        ``without_sums``: only large ones whose checksums the store does not know yet.
+        """
+        query = f"SELECT {ENTRY_COLUMNS} FROM entries WHERE id > ? AND {IS_COMPLETE} AND payload_held > 0"
+        if without_sums:
+            query += " AND id IN (SELECT entry FROM payload_files WHERE sums IS NULL)"
+        rows = self._database.read(f"{query} ORDER BY id LIMIT ?", (after, limit), *ENTRY_ROW)
+        return [stored_of_row(row) for row in rows]
+
+    def check_payload(self, stored: StoredEntry) -> bytes | None:
+        """Read a complete payload whole and compare its hash; ``PayloadDamaged`` if the bytes are wrong.
+
+        Returns the checksums for ``Store.keep_sums``; None if the payload is small and needs none.
+        """
+        return checked.check_complete(self._database, stored.id, stored.entry)
+
+    def damaged_payloads(self, limit: int = _PAGE) -> list[StoredEntry]:
+        """Entries whose payload was damaged on the disk and has not come again, at most ``limit``."""
+        query = f"SELECT {ENTRY_COLUMNS} FROM damaged JOIN entries ON entries.id = entry LIMIT ?"
+        return [stored_of_row(row) for row in self._database.read(query, (limit,), *ENTRY_ROW)]
 
     def payload_begun(self, stored: StoredEntry) -> PayloadHasher:
         """The hash of the payload bytes that were held when ``stored`` was read, to continue with further bytes.

@@ -4,7 +4,7 @@ A node answers its peers' requests from here, and composes its own. A peer can a
 a hundred million entries, so no answer may read the log.
 """
 
-from culm.bamboo import Entry
+from culm.bamboo import Entry, yamf_hash
 from culm.store.database import Database
 from culm.store.records.runs import ENTRIES, PAYLOADS, around, extent
 from culm.store.rows import BYTES, COUNT, FLAG, PAYLOAD_STATE, ROW, SEQ, entry_of
@@ -62,9 +62,11 @@ class Lookup:
         )
         found = []
         for row, encoded, state, held, piece in rows:
-            complete = state == PayloadState.COMPLETE
-            small = b"" if complete and not held else piece
-            found.append(Kept(entry_of(encoded), held, complete, small, row))
+            entry, complete = entry_of(encoded), state == PayloadState.COMPLETE
+            small = b"" if complete and not entry.size else piece
+            if small is not None and yamf_hash(small) != entry.payload_hash:
+                small = None  # Whoever reads this payload gets the error then, and not all readers of the page.
+            found.append(Kept(entry, held, complete, small, row))
         return found
 
     def misfit(self, low: int, high: int, least: int | None, greatest: int | None, *, ascending: bool) -> int | None:

@@ -31,6 +31,7 @@ from culm.store.schema import (
     VERSION_3,
     VERSION_4,
     VERSION_5,
+    VERSION_6,
     PayloadState,
     schema_version,
 )
@@ -124,6 +125,14 @@ def _to_version_5(database: Database) -> None:
     _run(database.connection, VERSION_5)
 
 
+def _to_version_6(database: Database) -> None:
+    """Checksums of large payloads. They are computed when a payload is next read whole, because reading all takes long.
+
+    A store may hold hundreds of gigabytes, and nobody can use it during a migration.
+    """
+    _run(database.connection, VERSION_6)
+
+
 # MIGRATIONS[n] turns a store of version n into one of version n + 1, within one transaction.
 MIGRATIONS: list[Callable[[Database], None]] = [
     _to_version_1,
@@ -131,6 +140,7 @@ MIGRATIONS: list[Callable[[Database], None]] = [
     _to_version_3,
     _to_version_4,
     _to_version_5,
+    _to_version_6,
 ]
 
 

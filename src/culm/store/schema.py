@@ -4,7 +4,7 @@ SQLite has signed integers only, but an author may sign any sequence number up t
 therefore stored 2^63 lower (``to_sql``, ``from_sql``). This keeps their order, so indexes, ``min`` and ``BETWEEN`` are
 right up to the last number.
 
-==============  ============================================================================================
+==============  ========================================================================================================
 logs            a row for each log: the sums of its entries, so that no session has to read them all
 entries         the entries; ``variant`` numbers different entries of one sequence number (a fork) as they came, from 0
 payloads        pieces of small payloads: ``at`` is the offset of the piece's first byte
@@ -19,8 +19,9 @@ news            entries in the order in which they were verified; see ``culm.sto
 payloads_lost   entries whose payload was complete once and is not any more: if it comes again, it is not reported again
 unconfirmed     authors whose logs the store may not hold up to their newest entry; see ``culm.store.confirming``
 confirmed       the logs of these authors that it does hold so far
+damaged         entries whose payload was damaged on the disk and has not come again
 record_changes  the changes to the records that a transaction has made so far; empty between transactions
-==============  ============================================================================================
+==============  ========================================================================================================
 """
 
 import sqlite3
@@ -247,7 +248,15 @@ CREATE TABLE confirmed (
 ) WITHOUT ROWID;
 """
 
-SCRIPTS = VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5
+VERSION_6 = """
+ALTER TABLE payload_files ADD COLUMN sums BLOB;  -- CRC-32 of each MiB, 4 bytes each; NULL: not computed yet
+CREATE TABLE damaged (entry INTEGER PRIMARY KEY REFERENCES entries (id));
+CREATE TRIGGER payload_mended AFTER UPDATE OF payload_state ON entries WHEN NEW.payload_state IN (2, 3) BEGIN
+    DELETE FROM damaged WHERE entry = NEW.id;
+END;
+"""
+
+SCRIPTS = VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6
 VERSION = len(SCRIPTS)
 
 

@@ -17,7 +17,7 @@ from typing import Self, TypeAlias
 
 from culm.bamboo import Entry, ForkProof, Identity, are_authentic, check_payload
 from culm.bamboo.yamf import yamf_hash
-from culm.errors import BadSignature, NotHeld, PayloadMismatch, PayloadSizeMismatch, Place
+from culm.errors import BadSignature, NotHeld, PayloadDamaged, PayloadMismatch, PayloadSizeMismatch, Place
 from culm.store import append, confirming, ingest, verify
 from culm.store.confirming import Confirmations
 from culm.store.database import LOCK_TIMEOUT, Database
@@ -27,7 +27,7 @@ from culm.store.logview import LogView
 from culm.store.lookup import Lookup
 from culm.store.news import NewsQueries
 from culm.store.opening import open_database
-from culm.store.payloads import pieces
+from culm.store.payloads import checked, pieces
 from culm.store.payloads.sink import PayloadSink
 from culm.store.records.views import RecordSets
 from culm.store.rows import COUNT, next_change, next_entry_id, the_row
@@ -165,9 +165,7 @@ class Store(ReadableStore):
             if stored.payload_state is not PayloadState.FORGOTTEN:
                 return False
             connection.execute("UPDATE entries SET payload_state = ? WHERE id = ?", (PayloadState.ABSENT, stored.id))
-            view = LogView(connection, stored.entry.log, next_change(connection))
-            view.contiguous = min(view.contiguous, stored.entry.seq - 1)
-            view.flush()
+            _begin_again(connection, stored.entry)
         return True
 
     def forget(self, place: Place) -> int:
@@ -186,6 +184,36 @@ class Store(ReadableStore):
             view.payload_settled(stored.entry.seq)
             view.flush()
         return stored.payload_held
+
+    def drop_damaged(self, damage: PayloadDamaged) -> bool:
+        """Count a damaged payload as missing, so that it is fetched again; whether its bytes were held still.
+
+        The bytes are deleted, because a transfer has to begin at the first byte. ``damaged_payloads`` lists the entry
+        until the payload has come again.
+        """
+        with self._database.transaction() as connection:
+            stored = find_entry(connection, damage.place, damage.entry_hash)
+            if stored is None or not stored.payload_complete or not self._has_damage(stored, damage):
+                return False
+            connection.execute("INSERT OR IGNORE INTO damaged VALUES (?)", (stored.id,))
+            pieces.drop(connection, stored.id, PayloadState.ABSENT)
+            _begin_again(connection, stored.entry)
+        return True
+
+    def _has_damage(self, stored: StoredEntry, damage: PayloadDamaged) -> bool:
+        """Whether the bytes that were found damaged are still held, and not others that came since."""
+        if damage.file is not None:
+            return pieces.file_of(self._database, stored.id) == damage.file
+        try:
+            checked.check_complete(self._database, stored.id, stored.entry)
+        except PayloadDamaged:
+            return True
+        return False
+
+    def keep_sums(self, stored: StoredEntry, sums: bytes) -> None:
+        """Store the checksums of a large payload that ``check_payload`` has computed."""
+        with self._database.transaction(durable=False) as connection:
+            pieces.keep_sums(connection, stored.id, sums)
 
 
 class SQLiteStore(Store):
@@ -235,6 +263,13 @@ def _held(connection: sqlite3.Connection, place: Place) -> StoredEntry:
     if stored is None:
         raise NotHeld("the entry is not held")
     return stored
+
+
+def _begin_again(connection: sqlite3.Connection, entry: Entry) -> None:
+    """The payload of an entry is missing from now on, so the log has a gap there."""
+    view = LogView(connection, entry.log, next_change(connection))
+    view.contiguous = min(view.contiguous, entry.seq - 1)
+    view.flush()
 
 
 def _authentic(batch: list[Item], report: ImportReport) -> list[Item]:

@@ -16,7 +16,7 @@ from culm.store import PayloadState, SQLiteStore, opening
 from culm.store.payloads import pieces
 from culm.store.payloads.folder import Folder
 from culm.testing import LogBuilder
-from tests.store.below import database_of
+from tests.store.below import age, database_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -163,7 +163,7 @@ def test_a_file_that_is_gone(place: Path, log: LogBuilder) -> None:
     with SQLiteStore(place) as store:
         store.add(log.items())
         folder(store).remove(folder(store).names())
-        with pytest.raises(StoreDamaged, match=r"a payload of [0-9]+ bytes ends after 0"):
+        with pytest.raises(StoreDamaged, match=r"entry 3 was damaged on the disk: it ends after 0 of [0-9]+ bytes"):
             held(store, log, 3)
         ((at, problem),) = store.verify().problems
         assert at == log.entries[2].place
@@ -199,14 +199,7 @@ def test_an_older_store(place: Path, log: LogBuilder, monkeypatch: pytest.Monkey
             sink.write(LARGE[:300_000])
             sink.close()
             assert folder(store).names() == []
-            connection = database_of(store).connection
-            for table in ("news", "payloads_lost", "unconfirmed", "confirmed"):
-                connection.execute(f"DROP TABLE {table}")
-            for trigger in ("news_of_entry", "news_of_release", "news_of_payload", "payload_lost"):
-                connection.execute(f"DROP TRIGGER {trigger}")
-            connection.execute("DROP TABLE payload_files")
-            connection.execute("DROP TABLE dropped_files")
-            connection.execute("PRAGMA user_version = 2")
+            age(database_of(store).connection, 2)
     with SQLiteStore(place, read_only=True) as store:
         assert len(folder(store).names()) == 2
         assert [held(store, log, seq)[1] for seq in (1, 2, 3)] == [b"small", LIMIT, LARGE]

@@ -19,9 +19,8 @@ from culm.negentropy.codec import INFINITY
 from culm.ranges import Range, RangeSet
 from culm.store import SQLiteStore, View
 from culm.store.records import index as records
-from culm.store.schema import VERSION_1
 from culm.testing import LogBuilder, build_log
-from tests.store.below import database_of
+from tests.store.below import age, database_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -259,20 +258,8 @@ def test_an_older_store_gets_an_index(tmp_path: Path) -> None:
         store.forget(logs[1].entries[30].place)
         before = [in_store(store, view) for view in View]
         connection = database_of(store).connection
-        for (statement,) in connection.execute(
-            "SELECT 'DROP ' || type || ' ' || name FROM sqlite_schema WHERE type IN ('trigger', 'index')"
-            " AND name NOT LIKE 'sqlite_%' UNION ALL SELECT 'DROP TABLE ' || name FROM sqlite_schema"
-            " WHERE type = 'table' AND (name LIKE 'record%' OR name LIKE '%_files'"
-            " OR name IN ('runs', 'news', 'payloads_lost', 'unconfirmed', 'confirmed'))"
-        ).fetchall():
-            connection.execute(statement)
-        for column in ("entry_count", "entry_total", "payload_count", "payload_total", "head"):
-            connection.execute(f"ALTER TABLE logs DROP COLUMN {column}")
-        for statement in VERSION_1.split(";"):
-            if "INDEX" in statement:
-                connection.execute(statement)
         connection.execute("DELETE FROM counters WHERE name = 'unsettled'")
-        connection.execute("PRAGMA user_version = 1")
+        age(connection, 1)
     with SQLiteStore(place, read_only=True) as store:
         assert [in_store(store, view) for view in View] == before
         assert store.verify().problems == []

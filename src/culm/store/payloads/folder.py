@@ -61,10 +61,17 @@ class Folder:
             sync(self.path)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """Bytes of a file; fewer at its end, none if it is gone."""
-        with suppress(FileNotFoundError), self._translated_errors(name), self._file(name).open("rb", 0) as file:
-            return os.pread(file.fileno(), size, offset)
-        return b""
+        """Bytes of a file; fewer at its end, none if it is gone or the disk cannot read them."""
+        try:
+            with self._translated_errors(name), self._file(name).open("rb", 0) as file:
+                return os.pread(file.fileno(), size, offset)
+        except FileNotFoundError:
+            return b""
+        except StoreError as error:
+            # A sector that cannot be read is damage like any other: the payload is missing then, and comes again.
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EIO:
+                return b""
+            raise
 
     def size(self, name: str) -> int:
         """The bytes in a file, counted or not; 0 if it is gone."""

@@ -8,41 +8,34 @@ database, because a file for each would cost more than it saves: a directory ent
 
 import sqlite3
 from collections.abc import Iterable, Iterator
+from zlib import crc32
 
 from culm.bamboo import PayloadHasher
 from culm.errors import StoreDamaged
 from culm.store.database import Database, translated_errors
-from culm.store.rows import COUNT, PAYLOAD_STATE, TEXT, all_rows
+from culm.store.rows import COUNT, TEXT, all_rows
 from culm.store.schema import PayloadState
 from culm.types import Buffer
 
 PIECE_BYTES = 64 * 1024  # the most that is read or stored at once, so that no payload is in memory as a whole
 LARGE_BYTES = 1024 * 1024  # larger payloads are files: from here on writing twice costs more than opening a file
+SUMMED_BYTES = LARGE_BYTES
+"""The bytes of a large payload that have one checksum. Smaller payloads need none: their hash covers as few bytes."""
+SUM_BYTES = 4
+"""Of a checksum."""
 
 
 # -- reading -----------------------------------------------------------------------------------------------------
 
 
 def read_pieces(database: Database, entry_id: int, offset: int = 0) -> Iterator[bytes]:
-    """The bytes held of an entry's payload from ``offset`` on, in pieces of at most ``PIECE_BYTES``."""
+    """The bytes held of an entry's payload from ``offset`` on, in pieces of at most ``PIECE_BYTES``.
+
+    They are as the disk gives them. ``culm.store.payloads.checked`` compares them.
+    """
     while piece := read_slice(database, entry_id, offset, PIECE_BYTES):
         offset += len(piece)
         yield piece
-
-
-def read_complete(database: Database, entry_id: int, size: int, offset: int = 0) -> Iterator[bytes]:
-    """The same for a payload that is held complete, with ``size`` bytes.
-
-    ``StoreDamaged`` at the end if bytes are missing, unless the payload was forgotten while it was read.
-    """
-    reached = offset
-    for piece in read_pieces(database, entry_id, offset):
-        reached += len(piece)
-        yield piece
-    if reached != max(size, offset):
-        rows = database.read("SELECT payload_state FROM entries WHERE id = ?", (entry_id,), PAYLOAD_STATE)
-        if rows and rows[0][0] == PayloadState.COMPLETE:
-            raise StoreDamaged(f"{database.path}: a payload of {size} bytes ends after {reached}")
 
 
 def read_slice(database: Database, entry_id: int, offset: int, size: int) -> bytes:
@@ -72,11 +65,16 @@ def read_slice(database: Database, entry_id: int, offset: int, size: int) -> byt
     return database.folder.read(name, offset, min(size, held - offset))
 
 
-def hash_held(database: Database, entry_id: int, most: int | None = None) -> PayloadHasher:
-    """The hash of the bytes held of a payload, or of the first ``most`` of them."""
+def hash_held(
+    database: Database, entry_id: int, most: int | None = None, sums: "PieceSums | None" = None
+) -> PayloadHasher:
+    """The hash of the bytes held of a payload, or of the first ``most`` of them; ``sums`` takes the same bytes."""
     hasher = PayloadHasher()
-    for piece in read_pieces(database, entry_id):
-        hasher.update(piece if most is None else piece[: most - hasher.size])
+    for held in read_pieces(database, entry_id):
+        piece = held if most is None else held[: most - hasher.size]
+        hasher.update(piece)
+        if sums is not None:
+            sums.update(piece)
         if hasher.size == most:
             break
     return hasher
@@ -86,6 +84,32 @@ def file_of(database: Database, entry_id: int) -> str | None:
     """The name of the file that holds a payload or the beginning of it, None if there is no such file."""
     rows = database.read("SELECT name FROM payload_files WHERE entry = ?", (entry_id,), TEXT)
     return str(rows[0][0]) if rows else None
+
+
+class PieceSums:
+    """The checksums of a payload that comes in pieces: CRC-32 of each ``SUMMED_BYTES``."""
+
+    def __init__(self) -> None:
+        self._closed = bytearray()
+        self._open = 0
+        self._size = 0
+
+    def update(self, piece: Buffer) -> None:
+        """Add the next bytes."""
+        rest = memoryview(piece)
+        while rest:
+            part = rest[: SUMMED_BYTES - self._size % SUMMED_BYTES]
+            self._open = crc32(part, self._open)
+            self._size += len(part)
+            rest = rest[len(part) :]
+            if self._size % SUMMED_BYTES == 0:
+                self._closed += self._open.to_bytes(SUM_BYTES)
+                self._open = 0
+
+    @property
+    def encoded(self) -> bytes:
+        """All checksums, as ``payload_files`` has them."""
+        return bytes(self._closed) + (self._open.to_bytes(SUM_BYTES) if self._size % SUMMED_BYTES else b"")
 
 
 # -- writing: inside a transaction -------------------------------------------------------------------------------
@@ -105,12 +129,17 @@ def write_file(database: Database, entry_id: int, offset: int, data: Buffer) -> 
     name = file_of(database, entry_id)
     if name is None:
         name = database.folder.create()
-        database.connection.execute("INSERT INTO payload_files VALUES (?, ?)", (entry_id, name))
+        database.connection.execute("INSERT INTO payload_files (entry, name) VALUES (?, ?)", (entry_id, name))
     try:
         database.folder.write(name, offset, data)
     except FileNotFoundError as error:
         raise StoreDamaged(f"{database.folder.path / name}: the payload's file is gone") from error
     return name
+
+
+def keep_sums(connection: sqlite3.Connection, entry_id: int, sums: bytes) -> None:
+    """Store the checksums of a large payload whose hash was compared."""
+    connection.execute("UPDATE payload_files SET sums = ? WHERE entry = ?", (sums, entry_id))
 
 
 def write_payloads(database: Database, payloads: list[tuple[int, Buffer]]) -> None:
@@ -120,13 +149,16 @@ def write_payloads(database: Database, payloads: list[tuple[int, Buffer]]) -> No
     for entry_id, data in payloads:
         if len(data) > LARGE_BYTES:
             database.folder.sync(write_file(database, entry_id, 0, data))
+            sums = PieceSums()
+            sums.update(data)
+            keep_sums(database.connection, entry_id, sums.encoded)
         elif len(data) > PIECE_BYTES:
             write_pieces(database.connection, entry_id, 0, data)
 
 
 def write_stream(database: Database, entry_id: int, payload: Iterable[Buffer]) -> PayloadHasher:
     """Store a whole payload whose size is only known at its end, as ``write_payloads`` does; its hash."""
-    hasher = PayloadHasher()
+    hasher, sums = PayloadHasher(), PieceSums()
     name: str | None = None
     start = bytearray()
     for piece in payload:
@@ -137,10 +169,12 @@ def write_stream(database: Database, entry_id: int, payload: Iterable[Buffer]) -
         else:
             database.folder.write(name, hasher.size, piece)
         hasher.update(piece)
+        sums.update(piece)
     if name is None:
         write_payloads(database, [(entry_id, start)])
     else:
         database.folder.sync(name)
+        keep_sums(database.connection, entry_id, sums.encoded)
     return hasher
 
 

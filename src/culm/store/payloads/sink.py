@@ -76,8 +76,10 @@ class PayloadSink:
         self._name = pieces.file_of(database, self._id) if self.is_large else None
         self._begun = pieces.hash_held(database, self._id) if not self.is_large else PayloadHasher()
         self._hasher: PayloadHasher | None = None  # of all bytes so far; None: a trusted writer has hashed them
+        # The checksums of all bytes so far; None: the beginning was held before, and nobody has read it again.
+        self._sums = pieces.PieceSums() if not (trusted and self._stored) else None
         if not trusted:
-            self._hasher = pieces.hash_held(self._database, self._id)
+            self._hasher = pieces.hash_held(self._database, self._id, sums=self._sums)
 
     @property
     def offset(self) -> int:
@@ -99,6 +101,8 @@ class PayloadSink:
             )
         if self._hasher is not None:
             self._hasher.update(piece)
+        if self._sums is not None and self.is_large:
+            self._sums.update(piece)
         self._pending += piece
         if len(self._pending) >= _COMMIT_BYTES:
             # Whole pieces only: a peer that sends a few bytes at a time must not cause a row for each of them.
@@ -193,6 +197,8 @@ class PayloadSink:
                 # The view first: the trigger that writes the news reads the new change number.
                 view = LogView(connection, self._entry.log, next_change(connection))
                 self._set_held(connection, PayloadState.COMPLETE, self._entry.size)
+                if self.is_large and self._sums is not None:
+                    pieces.keep_sums(connection, self._id, self._sums.encoded)
                 view.payload_settled(self._entry.seq)
                 view.flush()
         except PayloadMismatch as error:
@@ -210,8 +216,10 @@ class PayloadSink:
             with self._database.snapshot() as connection:
                 if self._is_complete(connection):
                     return
-            self._hasher = pieces.hash_held(self._database, self._id, self._stored)
+            self._sums = pieces.PieceSums()
+            self._hasher = pieces.hash_held(self._database, self._id, self._stored, self._sums)
             self._hasher.update(self._pending)
+            self._sums.update(self._pending)
         self._hasher.check(self._entry)
 
     def abandon(self) -> None:

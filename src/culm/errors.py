@@ -169,8 +169,9 @@ class PayloadDamaged(StoreDamaged):
     None if the payload lies in the database: it tells these bytes from those that may replace them meanwhile.
     """
 
-    def __init__(self, message: str, place: Place, entry_hash: bytes, file: str | None) -> None:
-        super().__init__(message)
+    def __init__(self, reason: str, place: Place, entry_hash: bytes, file: str | None) -> None:
+        super().__init__(f"the payload of entry {place.seq} was damaged on the disk: {reason}")
+        self.reason = reason
         self.place = place
         self.entry_hash = entry_hash
         self.file = file

@@ -9,12 +9,15 @@ import sys
 from typing import BinaryIO
 
 from culm.cli.command import Commands
+from culm.cli.damage import count_as_missing
 from culm.cli.output import counted, note, open_input, open_output, print_json
 from culm.cli.progress import progress_bar
-from culm.errors import ConfigError, NotHeld, Place
+from culm.errors import ConfigError, NotHeld, PayloadDamaged, Place, StoreError
 from culm.node.home import Home
 from culm.store import ImportReport, ReadableStore
+from culm.store.entries import Damaged
 from culm.store.exchange import Importer, export_bundle, export_plain
+from culm.types import Log
 from culm.wire.places import author_text, log_text, parse_log, place_text
 
 _SHOWN_REFUSALS = 20  # A damaged file can have thousands, all for the same reason.
@@ -42,26 +45,33 @@ def _export(arguments: argparse.Namespace) -> int:
     output = arguments.output
     if output is None and sys.stdout.isatty():
         raise ConfigError("not writing binary data to a terminal: give -o FILE (or -o - to do it all the same)")
-    with Home.find(arguments.home).store(read_only=True) as store:
+    home = Home.find(arguments.home)
+    damaged: list[tuple[Place, StoreError]] = []
+    with home.store(read_only=True) as store:
         held = {(log.author, log.log_id) for log in store.logs()}
         logs = arguments.logs or sorted(held)
         for log in logs:
             if log not in held:
                 raise NotHeld(f"the store has no entries of {log_text(log)}")
         with open_output(output or "-") as stream:
-            count = _write(arguments, store, logs, stream)
+            count = _write(arguments, store, logs, stream, lambda *damage: damaged.append(damage))
+    for place, error in damaged:
+        note(f"left out {place_text(place)}: {error}")
+    count_as_missing(home, (error for _, error in damaged if isinstance(error, PayloadDamaged)))
     if arguments.json and output not in (None, "-"):
-        print_json({"entries": count, "logs": len(logs)})
+        print_json({"entries": count, "logs": len(logs), "damaged": [place_text(place) for place, _ in damaged]})
     else:
         note(f"exported {counted(count, 'entry')} of {counted(len(logs), 'log')}")
-    return 0
+    return 1 if damaged else 0
 
 
-def _write(arguments: argparse.Namespace, store: ReadableStore, logs: list[tuple[bytes, int]], stream: BinaryIO) -> int:
+def _write(
+    arguments: argparse.Namespace, store: ReadableStore, logs: list[Log], stream: BinaryIO, damaged: Damaged
+) -> int:
     if arguments.bundle:
-        return export_bundle(store, logs, stream)
+        return export_bundle(store, logs, stream, damaged)
     left_out: list[Place] = []
-    count = export_plain(store, logs, stream, left_out.append)
+    count = export_plain(store, logs, stream, left_out.append, damaged)
     if left_out:
         note(
             f"left out {counted(len(left_out), 'entry')}, the first {place_text(left_out[0])}: the store does not have"

@@ -3,17 +3,18 @@
 import argparse
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from culm.bamboo import lipmaa
 from culm.bamboo.decimal import size_text
 from culm.cli.command import Commands
+from culm.cli.damage import count_as_missing
 from culm.cli.identity import ask_passphrase
 from culm.cli.nodeoptions import number
 from culm.cli.output import counted, note, open_input, print_json, print_result, print_table
 from culm.cli.progress import progress_bar
-from culm.errors import ConfigError, NotHeld, Place
+from culm.errors import ConfigError, NotHeld, PayloadDamaged, Place
 from culm.node.home import Home
 from culm.store import LogSummary, ReadableStore, State, StoredEntry
 from culm.types import Log
@@ -181,9 +182,13 @@ def _show_entry(arguments: argparse.Namespace, store: ReadableStore, place: Plac
             raise NotHeld(
                 f"the store does not have the payload of {place_text(place)} ({stored.payload_state.name.lower()})"
             )
-        for piece in store.payload(stored):
-            sys.stdout.buffer.write(piece)
-        sys.stdout.buffer.flush()
+        try:
+            sys.stdout.buffer.writelines(store.payload(stored))
+        except PayloadDamaged as damage:
+            count_as_missing(Home.find(arguments.home), [damage])
+            raise
+        finally:
+            sys.stdout.buffer.flush()
         return 0
     described = _described(stored)
     print_result(arguments, described, *(f"{key.replace('_', ' '):13} {value}" for key, value in described.items()))
@@ -191,20 +196,22 @@ def _show_entry(arguments: argparse.Namespace, store: ReadableStore, place: Plac
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    log = arguments.log
-    with Home.find(arguments.home).store(read_only=True) as store, progress_bar("verifying") as bar:
+    log, home = arguments.log, Home.find(arguments.home)
+    with home.store(read_only=True) as store, progress_bar("verifying") as bar:
         report = store.verify(log, lambda entries: bar.update(entries, 0))
     if log is not None and not report.entries:
         raise NotHeld(f"the store has no entries of {log_text(log)}")
+    damaged = [damage.place for damage in report.damaged]
     problems = [{"place": place_text(place) if place else None, "reason": reason} for place, reason in report.problems]
     certified = "" if report.certified == report.verified else f" ({report.certified} certified)"
     print_result(
         arguments,
-        asdict(report) | {"problems": problems},
+        asdict(replace(report, damaged=[])) | {"problems": problems, "damaged": list(map(place_text, damaged))},
         f"{counted(report.entries, 'entry')}: {report.verified} verified{certified}, {report.unverified} unverified,"
         f" {report.invalid} invalid; {counted(report.payloads, 'payload')}; {counted(report.forks, 'forked log')}",
         *(f"{problem['place']}: {problem['reason']}" for problem in problems),
     )
+    count_as_missing(home, report.damaged)
     return 1 if problems or report.invalid or report.forks else 0
 
 

@@ -18,6 +18,7 @@ from culm.bamboo.decimal import size_text
 from culm.bamboo.keyfile import read_private
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.cli.command import Commands
+from culm.cli.damage import count_as_missing
 from culm.cli.identity import ask_passphrase
 from culm.cli.memory import free_memory_given_back
 from culm.cli.nodeoptions import (
@@ -34,7 +35,7 @@ from culm.cli.nodeoptions import (
 )
 from culm.cli.output import counted, note, print_json
 from culm.cli.progress import sync_progress
-from culm.errors import ConfigError
+from culm.errors import ConfigError, PayloadDamaged
 from culm.intervals import Forks
 from culm.node.config import NodeConfig
 from culm.node.home import Home
@@ -51,7 +52,7 @@ from culm.node.status import StatusSettings, status_server
 from culm.node.sync import SyncSummary, sync
 from culm.ranges import Range, RangeSet
 from culm.ranges.text import read_size
-from culm.store import PayloadState
+from culm.store import PayloadState, StoredEntry, ToolStore
 from culm.types import Log
 from culm.wire.places import log_text, parse_log
 
@@ -271,13 +272,8 @@ def _fetch(arguments: argparse.Namespace) -> int:
     with home.store() as store, sync_progress(arguments, f"fetching from {url}") as progress:
         for log, ranges in wanted.items():
             for item in ranges:
-                forgotten = [
-                    stored.entry.place
-                    for stored in store.entries(log, item.start, item.last)
-                    if stored.payload_state is PayloadState.FORGOTTEN
-                ]
-                for place in forgotten:
-                    store.want_again(place)
+                for stored in list(store.entries(log, item.start, item.last)):
+                    _want_again(home, store, stored)
         purpose = Purpose(
             is_live=False, mirrors=False, logs=tuple(wanted), interest=lambda log: wanted.get(log, RangeSet())
         )
@@ -292,6 +288,17 @@ def _fetch(arguments: argparse.Namespace) -> int:
     for text in lacking:
         note(f"the peer does not have {text}")
     return 1 if lacking or summary.refused else 0
+
+
+def _want_again(home: Home, store: ToolStore, stored: StoredEntry) -> None:
+    """Let a payload be fetched that was deleted, or that turns out to be damaged."""
+    if stored.payload_state is PayloadState.FORGOTTEN:
+        store.want_again(stored.entry.place)
+    elif stored.payload_complete:
+        try:
+            store.check_payload(stored)
+        except PayloadDamaged as damage:
+            count_as_missing(home, [damage])
 
 
 def _wanted_entries(texts: Sequence[str]) -> dict[Log, RangeSet]:

@@ -6,11 +6,11 @@ file grow without bound.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from culm.bamboo import MAX_U64, Entry, PayloadHasher, yamf_hash
+from culm.bamboo import MAX_U64, PayloadHasher, yamf_hash
 from culm.bamboo.yamf import YAMF_PREFIX
-from culm.errors import InvalidEntry, Place, StoreDamaged
+from culm.errors import Place, StoreDamaged, StoreError
 from culm.store.database import Database
 from culm.store.payloads import checked, pieces
 from culm.store.rows import BYTES, COUNT, PAYLOAD_STATE, ROW, SEQ, STATE, Row, all_rows, entry_of, first_row, in_order
@@ -20,18 +20,17 @@ from culm.types import Log
 
 _PAGE = 500  # rows of one snapshot: milliseconds, so that no reader holds up the folding of the WAL file
 _MAX_VARIANT = 2**31  # greater than every variant, so that (number, _MAX_VARIANT) stands after all entries of a number
-ENTRY_COLUMNS = "entries.id, encoded, state, payload_state, payload_held"
-ENTRY_ROW = ROW, BYTES, STATE, PAYLOAD_STATE, COUNT
+ENTRY_COLUMNS = "entries.id, encoded, state, payload_state, payload_held, hash"
+ENTRY_ROW = ROW, BYTES, STATE, PAYLOAD_STATE, COUNT, BYTES
 """What these columns hold."""
+Damaged = Callable[[Place, StoreError], None]
+"""Is told of an entry that is left out, or whose payload is, because it is damaged; and how."""
 
 
 def stored_of_row(row: Row) -> StoredEntry:
-    """The entry of a checked row that begins with ``ENTRY_COLUMNS``; ``StoreDamaged`` if its bytes are no entry."""
-    entry_id, encoded, state, payload_state, held, *_ = row
-    try:
-        return StoredEntry(Entry.decode(encoded), State(state), PayloadState(payload_state), held, entry_id)
-    except InvalidEntry as error:
-        raise StoreDamaged(f"the store is damaged: row {entry_id} of its entries: {error}") from None
+    """The entry of a checked row that begins with ``ENTRY_COLUMNS``; ``StoreDamaged`` if its bytes have changed."""
+    entry_id, encoded, state, payload_state, held, digest, *_ = row
+    return StoredEntry(entry_of(encoded, digest, entry_id), State(state), PayloadState(payload_state), held, entry_id)
 
 
 def find_entry(connection: sqlite3.Connection, place: Place, entry_hash: bytes | None = None) -> StoredEntry | None:
@@ -50,10 +49,10 @@ def find_entry(connection: sqlite3.Connection, place: Place, entry_hash: bytes |
 
 
 def entry_rows(database: Database, log: Log, low: int, high: int, states: Iterable[State]) -> Iterator[Row]:
-    """The entries of a log as rows that may be damaged: ``ENTRY_COLUMNS``, number and variant as stored, hash."""
+    """The entries of a log as rows that may be damaged: ``ENTRY_COLUMNS``, number and variant as stored."""
     wanted = ", ".join(str(int(state)) for state in states)
     query = (
-        f"SELECT {ENTRY_COLUMNS}, seq, variant, hash FROM entries WHERE {OF_LOG} AND (seq, variant) > (?, ?)"
+        f"SELECT {ENTRY_COLUMNS}, seq, variant FROM entries WHERE {OF_LOG} AND (seq, variant) > (?, ?)"
         f" AND seq <= ? AND state IN ({wanted}) ORDER BY seq, variant LIMIT {_PAGE}"
     )
     place = to_sql(max(low, 1)) - 1, _MAX_VARIANT
@@ -61,11 +60,11 @@ def entry_rows(database: Database, log: Log, low: int, high: int, states: Iterab
     while rows is None or len(rows) == _PAGE:
         with database.snapshot() as connection:
             values = (*log_key(log), *place, to_sql(min(high, MAX_U64)))
-            rows = all_rows(connection.execute(query, values), *ENTRY_ROW, SEQ, COUNT, BYTES)
+            rows = all_rows(connection.execute(query, values), *ENTRY_ROW, SEQ, COUNT)
             if rows:
-                in_order(place, rows[-1][5:7])
+                in_order(place, rows[-1][6:8])
         yield from rows
-        place = rows[-1][5:7] if rows else place
+        place = rows[-1][6:8] if rows else place
 
 
 class EntryQueries:
@@ -79,10 +78,27 @@ class EntryQueries:
             return find_entry(connection, place)
 
     def entries(
-        self, log: Log, low: int = 1, high: int = MAX_U64, *, states: Iterable[State] = (State.VERIFIED,)
+        self,
+        log: Log,
+        low: int = 1,
+        high: int = MAX_U64,
+        *,
+        states: Iterable[State] = (State.VERIFIED,),
+        damaged: Damaged | None = None,
     ) -> Iterator[StoredEntry]:
-        """The entries of a log from ``low`` to ``high`` in one of ``states``, ascending."""
-        return map(stored_of_row, entry_rows(self._database, log, low, high, states))
+        """The entries of a log from ``low`` to ``high`` in one of ``states``, ascending.
+
+        An entry whose bytes changed on the disk is left out and told to ``damaged``, or raises ``StoreDamaged``.
+        """
+        for row in entry_rows(self._database, log, low, high, states):
+            try:
+                stored = stored_of_row(row)
+            except StoreDamaged as error:
+                if damaged is None:
+                    raise
+                damaged(Place(*log, from_sql(row[6])), error)
+            else:
+                yield stored
 
     def sendables(self, log: Log, low: int, high: int, limit: int) -> list[Sendable]:
         """The first ``limit`` verified entries from ``low`` to ``high`` whose payload is held, ascending.
@@ -90,25 +106,23 @@ class EntryQueries:
         ``PayloadDamaged`` if one of the payloads lies whole in its ``Sendable``, and is wrong.
         """
         query = (
-            "SELECT seq, encoded, payload_held, CAST(coalesce(piece, x'') AS BLOB), entries.id FROM entries"
+            "SELECT seq, encoded, payload_held, CAST(coalesce(piece, x'') AS BLOB), entries.id, hash FROM entries"
             f" LEFT JOIN payloads ON entry = entries.id AND at = 0 WHERE {OF_LOG}"
             f" AND seq BETWEEN ? AND ? AND {IS_VERIFIED} AND {IS_COMPLETE} ORDER BY seq LIMIT ?"
         )
         with self._database.snapshot() as connection:
             cursor = connection.execute(query, (*log_key(log), to_sql(low), to_sql(high), limit))
-            rows = all_rows(cursor, SEQ, BYTES, COUNT, BYTES, ROW)
+            rows = all_rows(cursor, SEQ, BYTES, COUNT, BYTES, ROW, BYTES)
             if rows:
                 in_order(to_sql(low) - 1, rows[-1][0])
-        found = [Sendable(from_sql(seq), *rest) for seq, *rest in rows]
-        return [sendable for sendable in found if len(sendable.start) < sendable.size or self._is_sound(sendable)]
-
-    def _is_sound(self, sendable: Sendable) -> bool:
-        """Whether the start of a payload is the whole of it; ``PayloadDamaged`` if it is not, or was deleted since."""
-        entry = entry_of(sendable.encoded)
-        if yamf_hash(sendable.start) == entry.payload_hash:
-            return True
-        checked.check_complete(self._database, sendable.id, entry)
-        return False
+        found = []
+        for seq, encoded, size, start, entry_id, digest in rows:
+            entry = entry_of(encoded, digest, entry_id)
+            if len(start) >= size and yamf_hash(start) != entry.payload_hash:
+                checked.check_complete(self._database, entry_id, entry)
+                continue  # it was deleted since, or there would be an error
+            found.append(Sendable(from_sql(seq), encoded, size, start, entry_id))
+        return found
 
     def payload_rest(self, sendable: Sendable) -> Iterator[bytes]:
         """The payload's pieces after ``sendable.start``, as ``payload`` gives them. The start is checked with them."""

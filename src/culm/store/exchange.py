@@ -8,7 +8,17 @@ from collections.abc import Callable, Iterable
 from typing import BinaryIO
 
 from culm.bamboo import MAX_U64, Entry
-from culm.errors import BadSignature, EncodingError, NotHeld, PayloadMismatch, Place
+from culm.errors import (
+    BadSignature,
+    EncodingError,
+    NotHeld,
+    PayloadDamaged,
+    PayloadMismatch,
+    Place,
+    StoreDamaged,
+    StoreError,
+)
+from culm.store.entries import Damaged
 from culm.store.files import (
     BundleWriter,
     EntryRecord,
@@ -137,37 +147,78 @@ class Importer:
             self._progress(self._entries, self._bytes)
 
 
-def export_plain(store: ReadableStore, logs: Iterable[Log], stream: BinaryIO, left_out: Callable[[Place], None]) -> int:
+def export_plain(
+    store: ReadableStore,
+    logs: Iterable[Log],
+    stream: BinaryIO,
+    left_out: Callable[[Place], None],
+    damaged: Damaged | None = None,
+) -> int:
     """Write verified entries, each directly followed by its payload; how many were written.
 
-    ``left_out`` is called for each entry whose payload is not held, because this format cannot carry it.
+    ``left_out`` is called for each entry whose payload is not held, because this format cannot carry it. ``damaged`` is
+    called for each that is left out because it, or its payload, changed on the disk. Without it, ``StoreDamaged``.
     """
     count = 0
     for log in logs:
-        for stored in store.entries(log):
+        for stored in store.entries(log, damaged=damaged):
             if not stored.payload_complete:
                 left_out(stored.entry.place)
-                continue
-            stream.write(stored.entry.encoded)
-            stream.writelines(store.payload(stored))
-            count += 1
+            elif (payload := _sound(store, stored, damaged)) is not None:
+                stream.write(stored.entry.encoded)
+                stream.writelines(payload)
+                count += 1
     return count
 
 
-def export_bundle(store: ReadableStore, logs: Iterable[Log], stream: BinaryIO) -> int:
-    """Write everything held of the logs as a bundle, including entries that wait and both branches of forks."""
+def export_bundle(store: ReadableStore, logs: Iterable[Log], stream: BinaryIO, damaged: Damaged | None = None) -> int:
+    """Write everything held of the logs as a bundle, including entries that wait and both branches of forks.
+
+    ``damaged`` is called for each entry or proof that changed on the disk, which is left out, and for each payload that
+    did. Its entry is written without it. Without ``damaged``, an error is raised instead.
+    """
     writer = BundleWriter(stream)
     count = 0
     for log in logs:
         for proof in store.fork_proofs(log):
-            writer.proof(proof)
-        for stored in store.entries(log, 1, MAX_U64, states=State):
+            try:
+                proof.check()
+            except BadSignature as error:
+                reason = f"the store is damaged: the proof of the fork: {error}"
+                _tell(Place(*log, proof.position), StoreDamaged(reason), damaged)
+            else:
+                writer.proof(proof)
+        for stored in store.entries(log, 1, MAX_U64, states=State, damaged=damaged):
             writer.entry(stored.entry)
             if stored.payload_complete and stored.entry.size:
-                writer.payload(stored.entry.place, stored.entry.size, store.payload(stored))
+                payload = _sound(store, stored, damaged)
+                if payload is not None:
+                    writer.payload(stored.entry.place, stored.entry.size, payload)
             count += 1
     writer.close()
     return count
+
+
+def _tell(place: Place, error: StoreError, damaged: Damaged | None) -> None:
+    if damaged is None:
+        raise error
+    damaged(place, error)
+
+
+def _sound(store: ReadableStore, stored: StoredEntry, damaged: Damaged | None) -> Iterable[bytes] | None:
+    """The pieces of a complete payload; None if it is damaged or was deleted meanwhile, which ``damaged`` is told.
+
+    A file cannot take back what was written to it, so the payload is checked before. A large one is read twice for
+    that, because it does not fit into memory. If it changes in between, its stream raises ``PayloadDamaged``.
+    """
+    try:
+        if stored.entry.size <= _WHOLE_BYTES:
+            return list(store.payload(stored))
+        store.check_payload(stored)
+    except (PayloadDamaged, NotHeld) as error:
+        _tell(stored.entry.place, error, damaged)
+        return None
+    return store.payload(stored)
 
 
 def transfer(source: ReadableStore, target: ToolStore, entries: Iterable[StoredEntry]) -> ImportReport:

@@ -15,7 +15,7 @@ from culm.types import Log, Run
 SMALL_BYTES = 4096  # payloads up to this size are read together with their entries, which saves a query for each
 _MOST = 2**63 - 1  # the greatest number that SQLite takes; no payload is as large
 _SEQ = SEQ.or_null()
-_ENTRY_ROW = ROW, BYTES, PAYLOAD_STATE, COUNT, BYTES.or_null()
+_ENTRY_ROW = ROW, BYTES, BYTES, PAYLOAD_STATE, COUNT, BYTES.or_null()
 
 
 class Lookup:
@@ -51,7 +51,7 @@ class Lookup:
         """The first ``limit`` verified entries from ``seq`` on, in either direction."""
         beyond, order = (">=", "ASC") if ascending else ("<=", "DESC")
         rows = self._database.read(
-            f"SELECT id, encoded, payload_state, payload_held, CASE WHEN {IS_COMPLETE} AND payload_held <= ?"
+            f"SELECT id, hash, encoded, payload_state, payload_held, CASE WHEN {IS_COMPLETE} AND payload_held <= ?"
             " THEN (SELECT CAST(piece AS BLOB) FROM payloads"
             # A payload that arrived in parts lies in several pieces, even if it is small.
             " WHERE entry = entries.id AND at = 0 AND length(piece) = payload_held)"
@@ -61,8 +61,8 @@ class Lookup:
             *_ENTRY_ROW,
         )
         found = []
-        for row, encoded, state, held, piece in rows:
-            entry, complete = entry_of(encoded), state == PayloadState.COMPLETE
+        for row, digest, encoded, state, held, piece in rows:
+            entry, complete = entry_of(encoded, digest, row), state == PayloadState.COMPLETE
             small = b"" if complete and not entry.size else piece
             if small is not None and yamf_hash(small) != entry.payload_hash:
                 small = None  # Whoever reads this payload gets the error then, and not all readers of the page.

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from culm.bamboo import Entry, ForkProof
+from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import InvalidEntry, StoreDamaged
 from culm.store.schema import PayloadState, State, log_key
 from culm.types import Log
@@ -179,12 +180,20 @@ def find_log(connection: sqlite3.Connection, log: Log) -> int | None:
     return None if row is None else int(row[0])
 
 
-def entry_of(encoded: bytes) -> Entry:
-    """The entry that a row holds; ``StoreDamaged`` if the bytes are none."""
+def entry_of(encoded: bytes, digest: bytes | None = None, row: int | None = None) -> Entry:
+    """The entry that a row holds; ``StoreDamaged`` if the bytes are none, or have another ``digest`` than the row says.
+
+    Entries that leave the store are compared with their digest, as they may have changed on the disk. ``row`` is the
+    number to name in the error.
+    """
+    where = "an entry" if row is None else f"row {row} of its entries"
     try:
-        return Entry.decode(encoded)
+        entry = Entry.decode(encoded)
     except InvalidEntry as error:
-        raise StoreDamaged(f"the store is damaged: the bytes of an entry cannot be read: {error}") from error
+        raise StoreDamaged(f"the store is damaged: the bytes of {where} cannot be read: {error}") from error
+    if digest is not None and entry.hash != YAMF_PREFIX + digest:
+        raise StoreDamaged(f"the store is damaged: the bytes of {where} have changed")
+    return entry
 
 
 def proof_of(first: bytes, second: bytes) -> ForkProof:

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import NamedTuple, Self
 
 from culm.bamboo import Entry, ForkProof
-from culm.errors import ConfigError, CulmError, Place, StoreError
+from culm.errors import ConfigError, CulmError, PayloadDamaged, Place, StoreError
 from culm.store.schema import PayloadState, State, to_sql
 from culm.types import Log
 
@@ -138,7 +138,8 @@ class VerifyReport:
     ``certified`` counts the verified entries whose whole certificate pool is verified, as far as the log reaches.
 
     ``problems`` lists place and reason wherever the stored bytes contradict what the store says of them. The place is
-    None if the problem is not one of a single entry.
+    None if the problem is not one of a single entry. ``damaged`` has those among them that are damaged payloads, for
+    ``Store.drop_damaged``.
     """
 
     entries: int = 0
@@ -149,6 +150,7 @@ class VerifyReport:
     forks: int = 0
     payloads: int = 0
     problems: list[tuple[Place | None, str]] = field(default_factory=list)
+    damaged: list[PayloadDamaged] = field(default_factory=list)
 
 
 class Overtaken(StoreError):

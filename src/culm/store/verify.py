@@ -17,11 +17,11 @@ from itertools import compress, islice
 from culm.bamboo import MAX_U64, Entry, ForkProof, LogAuditor, are_authentic
 from culm.bamboo.certified import certified_runs
 from culm.bamboo.yamf import YAMF_PREFIX
-from culm.errors import InvalidEntry, Place, StoreDamaged
+from culm.errors import InvalidEntry, PayloadDamaged, Place, StoreDamaged
 from culm.ranges.runs import runs_of
 from culm.store.database import Database
 from culm.store.entries import entry_rows
-from culm.store.payloads.pieces import hash_held
+from culm.store.payloads.checked import check_complete
 from culm.store.records import index
 from culm.store.rows import BYTES, COUNT, LOG_ID, SEQ, Row, the_row
 from culm.store.schema import OF_LOG, SCRIPTS, PayloadState, State, from_sql, log_key
@@ -56,7 +56,7 @@ def _verify_log(database: Database, log: Log, report: VerifyReport, progress: Ca
     lied_at: int | None = None
     rows = entry_rows(database, log, 1, MAX_U64, State)
     while batch := list(islice(rows, _BATCH)):
-        for (entry_id, _, state, payload_state, held, _, _, digest), entry in _authentic_entries(log, batch, report):
+        for (entry_id, _, state, payload_state, held, digest, _, _), entry in _authentic_entries(log, batch, report):
             if entry.hash != YAMF_PREFIX + digest:
                 report.problems.append((entry.place, "the stored hash is not the entry's"))
             connected.append((entry.seq, auditor.add(entry), state))
@@ -106,7 +106,7 @@ def _authentic_entries(log: Log, batch: list[Row], report: VerifyReport) -> list
     decoded: list[tuple[Row, Entry]] = []
     wrong: list[tuple[Place, str]] = []
     for row in batch:
-        place = Place(*log, from_sql(row[5]))
+        place = Place(*log, from_sql(row[6]))
         try:
             entry = Entry.decode(row[1])
         except InvalidEntry as error:
@@ -127,9 +127,10 @@ def _authentic_entries(log: Log, batch: list[Row], report: VerifyReport) -> list
 
 def _check_payload(database: Database, entry: Entry, held: int, entry_id: int, report: VerifyReport) -> None:
     try:
-        hash_held(database, entry_id).check(entry)
-    except InvalidEntry as error:
-        report.problems.append((entry.place, f"payload: {error}"))
+        check_complete(database, entry_id, entry)
+    except PayloadDamaged as error:
+        report.problems.append((entry.place, f"payload: {error.reason}"))
+        report.damaged.append(error)
     else:
         report.payloads += 1
     if held != entry.size:

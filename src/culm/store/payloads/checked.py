@@ -52,8 +52,8 @@ _KEPT = 8  # Stretches in memory, each of up to 1 MiB: enough for so many reader
 def read_checked(database: Database, entry_id: int, entry: Entry, offset: int = 0) -> Iterator[bytes]:
     """The bytes of a complete payload from ``offset`` on, in pieces of at most ``PIECE_BYTES``.
 
-    ``PayloadDamaged`` in place of the last piece, or of an earlier one, if the bytes are wrong. If the payload was
-    forgotten since it was looked up, nothing comes, or ``NotHeld`` if that happened while it was read.
+    ``PayloadDamaged`` in place of the last piece, or of an earlier one, if the bytes are wrong. ``NotHeld`` if the
+    payload was deleted since it was looked up.
     """
     if not offset:
         yield from read_rest(database, entry_id, entry, b"")
@@ -61,6 +61,8 @@ def read_checked(database: Database, entry_id: int, entry: Entry, offset: int = 
     while piece := read_part(database, entry_id, offset, PIECE_BYTES):
         offset += len(piece)
         yield piece
+    if offset < entry.size:
+        raise _gone(database, entry)
 
 
 def read_rest(database: Database, entry_id: int, entry: Entry, start: bytes) -> Iterator[bytes]:
@@ -69,11 +71,10 @@ def read_rest(database: Database, entry_id: int, entry: Entry, start: bytes) -> 
     A caller that has all of a payload as its start must not hand out that start before this function has returned.
     """
     file = file_of(database, entry_id)
-    hasher, last, was_given = PayloadHasher(), b"", bool(start)
+    hasher, last = PayloadHasher(), b""
     hasher.update(start)
     for piece in read_pieces(database, entry_id, len(start)):
         if last:
-            was_given = True
             yield last
         hasher.update(piece)
         last = piece
@@ -83,9 +84,7 @@ def read_rest(database: Database, entry_id: int, entry: Entry, start: bytes) -> 
         hasher.check(entry)
     except InvalidEntry:
         _raise_damage(database, entry_id, entry, file, hasher.size)
-        if was_given:
-            raise NotHeld(f"{database.path}: the payload of entry {entry.seq} was deleted while it was read") from None
-        return
+        raise _gone(database, entry) from None
     if last:
         yield last
 
@@ -147,7 +146,10 @@ def _stretch(database: Database, entry_id: int, entry: Entry, number: int) -> by
 def _compared(database: Database, entry_id: int, entry: Entry, number: int) -> bytes:
     file = file_of(database, entry_id)
     if entry.size <= LARGE_BYTES:
-        return b"".join(read_checked(database, entry_id, entry))
+        try:
+            return b"".join(read_checked(database, entry_id, entry))
+        except NotHeld:
+            return b""
     expected = _sum(database, entry_id, entry, number)
     begin = number * SUMMED_BYTES
     stretch = read_slice(database, entry_id, begin, SUMMED_BYTES)
@@ -171,10 +173,13 @@ def _sum(database: Database, entry_id: int, entry: Entry, number: int) -> bytes:
     return sums[at : at + SUM_BYTES]
 
 
+def _gone(database: Database, entry: Entry) -> NotHeld:
+    return NotHeld(f"{database.path}: the payload of entry {entry.seq} was deleted while it was read")
+
+
 def _raise_damage(database: Database, entry_id: int, entry: Entry, file: str | None, reached: int) -> None:
     """Raise ``PayloadDamaged`` unless the payload was deleted or replaced while it was read up to ``reached``."""
     rows = database.read("SELECT payload_state FROM entries WHERE id = ?", (entry_id,), PAYLOAD_STATE)
     if rows and rows[0][0] == PayloadState.COMPLETE and file_of(database, entry_id) == file:
         reason = f"it ends after {reached} of {entry.size} bytes" if reached < entry.size else "its bytes have changed"
-        text = f"{database.path}: the payload of entry {entry.seq} was damaged on the disk: {reason}"
-        raise PayloadDamaged(text, entry.place, entry.hash, file) from None
+        raise PayloadDamaged(reason, entry.place, entry.hash, file) from None

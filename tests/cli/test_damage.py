@@ -1,0 +1,137 @@
+"""A byte of a stored payload, or entry, has changed on the disk: the commands do not give it away as genuine."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from culm import SQLiteStore
+from culm.bamboo import Identity
+from culm.store.exchange import Importer
+from culm.testing import LogBuilder
+from culm.wire.places import log_text
+from tests.cli.test_intervals import serving
+from tests.store.damage import flip, put
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.culm import Culm
+
+LARGE = random.Random(4).randbytes(1_500_000).hex().encode()
+LOG = LogBuilder(Identity(bytes(32)), 1)
+for _payload in (b"first", LARGE, b"third", b"fourth"):
+    LOG.append(_payload)
+NAME = log_text(LOG.entries[0].log)
+
+
+def fill(culm: Culm) -> Path:
+    """Give a home the log; the file of its store."""
+    with SQLiteStore(culm.home / "store.db") as store:
+        store.add(LOG.items())
+    return culm.home / "store.db"
+
+
+def damaged(culm: Culm) -> list[int]:
+    """The entries that wait for their payload to come again."""
+    with SQLiteStore(culm.home / "store.db") as store:
+        return sorted(stored.entry.seq for stored in store.damaged_payloads())
+
+
+def forge(path: Path, seq: int) -> None:
+    """Change the last bit of an entry's signature."""
+    with closing(sqlite3.connect(path)) as connection:
+        ((encoded,),) = connection.execute("SELECT encoded FROM entries WHERE seq = ?", (seq - 2**63,)).fetchall()
+    put(path, "entries", "encoded", f"x'{encoded[:-1].hex()}{encoded[-1] ^ 1:02x}'", f"seq = {seq - 2**63}")
+
+
+@pytest.mark.parametrize(("seq", "at"), [(1, 0), (2, 2_999_999), (2, 5)])
+def test_showing_a_payload(culm: Culm, seq: int, at: int) -> None:
+    """``culm show --payload`` ends with exit code 1 and never prints all bytes; the payload counts as missing."""
+    flip(fill(culm), seq, at)
+    shown = culm("show", f"{NAME}/{seq}", "--payload")
+
+    assert 1 == shown.code
+    assert f"payload of entry {seq} was damaged on the disk" in shown.err
+    assert "counts as missing now" in shown.err
+    assert len(shown.out) < LOG.entries[seq - 1].size
+    assert [seq] == damaged(culm)
+    again = culm("show", f"{NAME}/{seq}", "--payload")
+    assert (1, "", True) == (again.code, again.out, "does not have the payload" in again.err)
+
+
+@pytest.mark.parametrize("options", [[], ["--bundle"]])
+def test_exporting(culm: Culm, tmp_path: Path, options: list[str]) -> None:
+    """``culm export`` leaves out what is damaged, names each, ends with exit code 1, and the rest can be imported."""
+    path = fill(culm)
+    flip(path, 2, 1_500_000)
+    flip(path, 4)
+    forge(path, 3)
+    exported = culm("export", "-o", tmp_path / "out", *options)
+
+    assert 1 == exported.code
+    for seq, words in (
+        (2, "the payload of entry 2 was damaged"),
+        (3, "have changed"),
+        (4, "the payload of entry 4 was"),
+    ):
+        assert any(f"left out {NAME}/{seq}: " in line and words in line for line in exported.err.splitlines())
+    assert [2, 4] == damaged(culm)
+    with SQLiteStore(tmp_path / "copy.db") as copy, (tmp_path / "out").open("rb") as stream:
+        report = Importer(copy).run(stream)
+        assert [] == report.refused
+        stored = {one.entry.seq: one.payload_complete for one in copy.entries(LOG.entries[0].log)}
+    assert stored == ({1: True, 2: False, 4: False} if options else {1: True})
+
+
+def test_export_as_json(culm: Culm, tmp_path: Path) -> None:
+    """The list of what is damaged is in the JSON, too; it is empty where nothing is."""
+    flip(fill(culm), 1)
+    assert [f"{NAME}/1"] == culm("export", "-o", tmp_path / "one", "--bundle", "--json").json["damaged"]
+    whole = culm("export", "-o", tmp_path / "two", "--bundle", "--json")
+    assert (0, []) == (whole.code, whole.json["damaged"])
+
+
+def test_verifying(culm: Culm) -> None:
+    """``culm verify`` names a damaged payload, which counts as missing from then on."""
+    flip(fill(culm), 2, 9)
+    report = culm("verify", "--json")
+
+    assert (1, [f"{NAME}/2"], 3) == (report.code, report.json["damaged"], report.json["payloads"])
+    assert [2] == damaged(culm)
+    assert 0 == culm("verify").code
+
+
+def test_a_home_that_cannot_be_written(culm: Culm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the bytes cannot be marked, the command says so and refuses them all the same."""
+    flip(fill(culm), 1)
+    with SQLiteStore(culm.home / "store.db") as store, monkeypatch.context() as patch:
+        patch.setitem(SQLiteStore.__init__.__kwdefaults__, "lock_timeout", 0.0)
+        with closing(sqlite3.connect(store.path)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            shown = culm("show", f"{NAME}/1", "--payload")
+
+    assert (1, "") == (shown.code, shown.out)
+    assert "stays as it is" in shown.err
+    assert [] == damaged(culm)
+
+
+@pytest.mark.slow
+def test_fetching_it_again(culm: Culm) -> None:
+    """``culm fetch`` checks what is held of the entries named, and gets what is damaged from the peer."""
+    bob = culm.at("bob")
+    bob("init")
+    fill(culm)
+    path = fill(bob)
+    flip(path, 1)
+    flip(path, 2, 2_000_000)
+    with serving(culm.home) as url:
+        assert bob("fetch", url, f"{NAME}/1..4").code == 0
+
+    assert [] == damaged(bob)
+    assert "first" == bob("show", f"{NAME}/1", "--payload").out
+    assert 0 == bob("verify").code

@@ -19,7 +19,7 @@ from culm.app.names import AuthorName, LogName, Payload, followed, make_range, u
 from culm.app.opening import Quarters
 from culm.app.subscription import Subscription
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity
-from culm.errors import ConfigError, NotHeld, StoreError
+from culm.errors import ConfigError, NotHeld, PayloadDamaged, StoreError
 from culm.node.config import NodeConfig
 from culm.node.interests.choices import ChoicesWatch
 from culm.node.interests.policy import Policy
@@ -178,7 +178,11 @@ class Node:
     async def _read(self, function: Callable[Concatenate[ToolStore, _P], _T], *args: _P.args, **named: _P.kwargs) -> _T:
         """Call a function with the reader's store, on the reader's thread, so that the event loop never waits."""
         reader = self._open.reader
-        return await reader.run(function, reader.store, *args, **named)
+        try:
+            return await reader.run(function, reader.store, *args, **named)
+        except PayloadDamaged as damage:
+            await self._engine.healing.drop(damage)
+            raise
 
     # -- who this is -----------------------------------------------------------------------------------------------
 
@@ -279,7 +283,10 @@ class Node:
     async def verify(self, log: LogName | None = None) -> VerifyReport:
         """Check the whole store, or one log, again from its bytes: signatures, links, paths and payloads."""
         which = None if log is None else names.log_of(log, self.author)
-        return await self._read(lambda store: store.verify(which))
+        report = await self._read(lambda store: store.verify(which))
+        for damage in report.damaged:
+            await self._engine.healing.drop(damage)
+        return report
 
     # -- news --------------------------------------------------------------------------------------------------------
 

@@ -84,10 +84,10 @@ class NodeConfig:
     """Everything that a node is told.
 
     ``interval``: seconds between two contacts with a configured peer, and between two questions to a peer for what it
-    lacked. ``wait_for_hello``, ``wait_for_auth``: whether a ``bushbaby://`` listener lets the caller speak, or prove
-    itself, first; None: only where there is a list of allowed peers. ``download``, ``upload``: bytes a second of all
-    peers together, 0: unlimited. ``peers``: what differs for single peers. ``surroundings``: the real world, except in
-    simulations.
+    lacked. ``scrub_days``: in which all payloads are read once, to find damage; 0: never. ``wait_for_hello``,
+    ``wait_for_auth``: whether a ``bushbaby://`` listener lets the caller speak, or prove itself, first; None: only
+    where there is a list of allowed peers. ``download``, ``upload``: bytes a second of all peers together, 0:
+    unlimited. ``peers``: what differs for single peers. ``surroundings``: the real world, except in simulations.
     """
 
     clump: bytes
@@ -98,6 +98,7 @@ class NodeConfig:
     wait_for_hello: bool | None = None
     wait_for_auth: bool | None = None
     interval: float = 30.0
+    scrub_days: float = 0.0
     proposals: ProposalOptions = field(default_factory=ProposalOptions)
     download: int = 0
     upload: int = 0

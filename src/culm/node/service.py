@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from culm.bamboo import Entry, Identity
-from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
+from culm.errors import ConfigError, CulmError, LocalProtocolError, NetworkError, PayloadDamaged, Place, ProtocolError
 from culm.node.config import NodeConfig
 from culm.node.culm.claims import Claims
 from culm.node.interests.policy import Policy
@@ -35,6 +35,7 @@ from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import PeerRefused, SessionStats
 from culm.node.sharing.memory import MemoryBudget
 from culm.node.sharing.peering import Peering, address_of, network_of, place_of
+from culm.node.storage.healing import Healing
 from culm.node.storage.source import StoreSource
 from culm.node.storage.wal import folding, watch_changes
 from culm.node.storage.worker import StoreWorker
@@ -53,6 +54,8 @@ let the same peer cost us a look at all objects each time.
 
 def _event_of(error: CulmError) -> tuple[int, str]:
     """The level and the event of the line in the log about a session that has failed."""
+    if isinstance(error, PayloadDamaged):
+        return logging.INFO, "ended the session"  # Healing writes the line about the payload, once.
     if isinstance(error, PeerRefused):
         return logging.WARNING, "refused the peer"
     if isinstance(error, NetworkError | ProtocolError):
@@ -81,6 +84,7 @@ class NodeService:
         self._unproved: dict[asyncio.StreamWriter, None] = {}  # Incoming connections whose protocol proves no identity.
         self._source = StoreSource(store, config.policy)
         self._budget = MemoryBudget(config.limits.max_unfinished)
+        self.healing = Healing(self.worker, self._lost, config.scrub_days)
         self._failed = 0  # Sessions that failed since garbage was collected last.
 
     async def run(
@@ -101,6 +105,8 @@ class NodeService:
             for url in listen:
                 listening(await self.listen(url))
             self._start(watch_changes(self.worker, self._tell_sessions))
+            self._start(self.healing.watch())
+            self._start(self._search())
             if beside is not None:
                 self._start(beside())
             for url in peers:
@@ -253,6 +259,8 @@ class NodeService:
             self.sessions.pop(session, None)
             self.roster.ended(session, sys.exception())
             self._peering.ended(name, address, session.proved, session.stats, failure)
+            if isinstance(failure, PayloadDamaged):
+                await self.healing.drop(failure)
 
     async def _keep_contact(self, url: PeerUrl) -> None:
         config, peer = self.config.for_peer(url)
@@ -295,7 +303,19 @@ class NodeService:
         purpose = Purpose(called=True, key=url.key, logs=tuple(logs))
         return scheme.session(self._context_of(streams[1], config), streams, purpose)
 
+    async def _search(self) -> None:
+        try:
+            await self.healing.search()
+        except CulmError as error:
+            _logger.warning("stopped looking for damaged payloads", extra={"reason": str(error)})
+
+    async def _lost(self, place: Place) -> None:
+        for session in list(self.sessions):
+            with suppress(LocalProtocolError):  # A session that is just ending cannot ask any more.
+                await session.lost((place.author, place.log_id), place.seq)
+
     def _tell_sessions(self) -> None:
+        self.healing.store_changed()
         for session in self.sessions:
             session.store_changed()
         for watcher in self.watchers:

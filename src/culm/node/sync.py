@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from culm.bamboo import Identity
-from culm.errors import NetworkError
+from culm.errors import NetworkError, PayloadDamaged
 from culm.node.config import NodeConfig
 from culm.node.network.transport import connect
 from culm.node.network.urls import PeerUrl
@@ -20,6 +20,7 @@ from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import SessionStats
 from culm.node.sessions.tasks import beside
 from culm.node.sharing.peering import Peering
+from culm.node.storage.healing import tell_damage
 from culm.node.storage.source import StoreSource
 from culm.node.storage.wal import folding, watch_changes
 from culm.node.storage.worker import StoreWorker
@@ -67,7 +68,7 @@ async def sync(
                 streams = Peering(config).paced(await connect(url), config.for_peer(url)[1])
                 session = scheme.session(context, streams, purpose)
                 async with beside(watch_changes(worker, session.store_changed)) if is_watched else nullcontext():
-                    is_over = await _until_over(session, summary, progress)
+                    is_over = await _until_over(session, worker, summary, progress)
                 summary.add(session.stats)
     finally:
         summary.seconds = clock() - started
@@ -76,8 +77,13 @@ async def sync(
     return summary
 
 
-async def _until_over(session: Session[Any], before: SessionStats, progress: Callable[[SessionStats], None]) -> bool:
-    """Run a session until it is done; False if its connection is worn out and another one has to go on."""
+async def _until_over(
+    session: Session[Any], worker: StoreWorker, before: SessionStats, progress: Callable[[SessionStats], None]
+) -> bool:
+    """Run a session until it is done; False if its connection is worn out and another one has to go on.
+
+    Also False if the peer asked for a payload that was damaged on our disk: the next session asks for that payload.
+    """
     running = asyncio.create_task(session.run())
     done = asyncio.create_task(session.done.wait())
     try:
@@ -93,6 +99,9 @@ async def _until_over(session: Session[Any], before: SessionStats, progress: Cal
             "the peer ended the connection before everything was exchanged; sync again for the rest"
         )
         if session.worn_out and isinstance(error, NetworkError):
+            return False
+        if isinstance(error, PayloadDamaged) and await worker.run(worker.store.drop_damaged, error):
+            tell_damage(error.place)
             return False
         raise error
     finally:

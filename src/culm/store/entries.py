@@ -150,10 +150,13 @@ class EntryQueries:
 
         ``without_sums``: only large ones whose checksums the store does not know yet.
         """
-        query = f"SELECT {ENTRY_COLUMNS} FROM entries WHERE id > ? AND {IS_COMPLETE} AND payload_held > 0"
-        if without_sums:
-            query += " AND id IN (SELECT entry FROM payload_files WHERE sums IS NULL)"
-        rows = self._database.read(f"{query} ORDER BY id LIMIT ?", (after, limit), *ENTRY_ROW)
+        # CROSS JOIN keeps SQLite from reading all entries where few have a file.
+        files, order = ("payload_files CROSS JOIN", "entry") if without_sums else ("", "id")
+        query = (
+            f"SELECT {ENTRY_COLUMNS} FROM {files} entries WHERE {order} > ? AND {IS_COMPLETE} AND payload_held > 0"
+            f"{' AND entries.id = entry AND sums IS NULL' if without_sums else ''} ORDER BY {order} LIMIT ?"
+        )
+        rows = self._database.read(query, (after, limit), *ENTRY_ROW)
         return [stored_of_row(row) for row in rows]
 
     def check_payload(self, stored: StoredEntry) -> bytes | None:
@@ -162,6 +165,11 @@ class EntryQueries:
         Returns the checksums for ``Store.keep_sums``; None if the payload is small and needs none.
         """
         return checked.check_complete(self._database, stored.id, stored.entry)
+
+    def scrubbed(self) -> int:
+        """The row behind which the search for damaged payloads goes on; see ``culm.node.storage.healing``."""
+        rows = self._database.read("SELECT value FROM counters WHERE name = 'scrubbed'", (), COUNT)
+        return int(rows[0][0]) if rows else 0
 
     def damaged_payloads(self, limit: int = _PAGE) -> list[StoredEntry]:
         """Entries whose payload was damaged on the disk and has not come again, at most ``limit``."""

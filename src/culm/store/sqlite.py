@@ -210,6 +210,11 @@ class Store(ReadableStore):
             return True
         return False
 
+    def keep_scrubbed(self, row: int) -> None:
+        """Store what ``scrubbed`` gives."""
+        with self._database.transaction(durable=False) as connection:
+            connection.execute("INSERT OR REPLACE INTO counters VALUES ('scrubbed', ?)", (row,))
+
     def keep_sums(self, stored: StoredEntry, sums: bytes) -> None:
         """Store the checksums of a large payload that ``check_payload`` has computed."""
         with self._database.transaction(durable=False) as connection:

@@ -121,6 +121,11 @@ class BushbabySession(Session[bushbaby.Event]):
         self._reconsider = True
         self.driver.wake()
 
+    async def lost(self, log: Log, seq: int) -> None:
+        """The payload of an entry was damaged on our disk: ask the peer for it again, if it has announced as much."""
+        if self._ledger.peer_has.get(log, 0) >= seq and self.config.policy.wants(log):
+            await self._ask([log], answer=False)
+
     async def flush(self) -> None:
         """Store the entries that came before the connection ended."""
         await self._intake.flush()

@@ -125,6 +125,11 @@ class CulmSession(Session[Event]):
         self._changed.set()
         self._transfer.store_changed()
 
+    async def lost(self, log: Log, seq: int) -> None:  # noqa: ARG002 - the comparison finds what differs
+        """A payload was damaged on our disk: compare with the peer again, which then names the log."""
+        if self.is_open:
+            self.discovery.again()
+
     async def change_policy(self, policy: Policy) -> None:
         """Go on with other choices of the operator. The connection is closed if they do not allow the peer."""
         if self.peer is not None and not policy.admits_peer(self.peer):

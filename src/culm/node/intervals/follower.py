@@ -152,15 +152,25 @@ class Follower:
                 followed.phase = Phase.READY
                 self.todo.append(followed)
 
+    def lost(self, log: Log, seq: int) -> None:  # noqa: ARG002 - a round finds all that is missing
+        """The payload of an entry that was held is missing now: look for it in another round."""
+        followed = self.logs.get(log)
+        if followed is not None and followed.phase is Phase.DONE:
+            self._begin_anew(followed)
+
     def poll(self) -> None:
         """Ask again for logs without an open request: the peer answers and closes, so that it brings no news."""
         for followed in self.logs.values():
             if followed.phase is Phase.DONE and not any(self._open_request(span.eager) for span in followed.spans):
-                followed.exhausted.clear()
-                followed.were_asked.clear()
-                followed.lowest = 1
-                followed.phase = Phase.READY
-                self.todo.append(followed)
+                self._begin_anew(followed)
+
+    def _begin_anew(self, followed: Followed) -> None:
+        """Ask for a log as if nothing had been asked before."""
+        followed.exhausted.clear()
+        followed.were_asked.clear()
+        followed.lowest = 1
+        followed.phase = Phase.READY
+        self.todo.append(followed)
 
     def settle(self) -> None:
         """It has been quiet for long. Take lazy requests without an answer as answered with "nothing".

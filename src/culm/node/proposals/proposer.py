@@ -155,6 +155,16 @@ class Proposer:
             self._queue(log)
         self.ended.clear()
 
+    def lost(self, log: Log, seq: int) -> None:
+        """The payload of an entry that was held is missing now: propose it on its own.
+
+        The proposal that brought it is past it, as one is that has skipped a payload.
+        """
+        if (followed := self.logs.get(log)) is not None:
+            followed.skipped.add(seq)
+            followed.tried.discard((seq, seq))
+            self._queue(log)
+
     def poll(self) -> None:
         """Try again all that was tried, because the peer may have more now."""
         for log, followed in self.logs.items():

@@ -80,6 +80,12 @@ class PointToPointSession(Session[EventT]):
             self.asker.add(logs)  # Those of them that are wanted.
         self.driver.wake()
 
+    async def lost(self, log: Log, seq: int) -> None:
+        """The payload of an entry was damaged on our disk: ask the peer for it again."""
+        async with self.driver.lock:
+            self.asker.lost(log, seq)
+        self.driver.wake()
+
     # -- reading -----------------------------------------------------------------------------------------------
 
     @abstractmethod

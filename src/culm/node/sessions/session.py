@@ -135,6 +135,9 @@ class Session(Speaker[EventT]):
     def log_grew(self, log: Log) -> None:
         """More bytes of a payload that is being fetched are there, or it is not being fetched any more."""
 
+    async def lost(self, log: Log, seq: int) -> None:
+        """The payload of an entry was damaged on our disk: ask the peer for it again."""
+
     @abstractmethod
     async def change_policy(self, policy: Policy) -> None:
         """Go on with other choices of the operator."""

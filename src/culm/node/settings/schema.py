@@ -85,6 +85,7 @@ NODE = Section(
         Key("interval", kinds.INTERVAL, 30.0, "seconds between connections to a peer, if they end without an error"),
         Key("download", kinds.RATE, 0, "bytes a second received from all peers together; 0: no limit"),
         Key("upload", kinds.RATE, 0, "bytes a second sent to all peers together; 0: no limit"),
+        Key("scrub_days", kinds.DAYS, 0.0, "days in which the node reads all payloads once, to find damage; 0: never"),
         Key("hoard", kinds.FLAG, False, "ask for everything that peers announce, not only for what you follow"),
         Key("promote", kinds.LOGS, (), "logs that are sent to every peer, even unasked"),
         Key("dialect", kinds.choice(*(dialect.value for dialect in Dialect)), Dialect.DEPLOYED.value,

@@ -121,6 +121,7 @@ OPENS_STORES = {  # where ``SQLiteStore`` is named, because a store is opened th
     "cli.backup",
     "cli.reconcile",
     "node.home",
+    "node.storage.healing",
     "node.storage.source",
     "node.status.reader",
 }

@@ -110,7 +110,7 @@ def test_a_home_that_cannot_be_written(culm: Culm, monkeypatch: pytest.MonkeyPat
     """Where the bytes cannot be marked, the command says so and refuses them all the same."""
     flip(fill(culm), 1)
     with SQLiteStore(culm.home / "store.db") as store, monkeypatch.context() as patch:
-        patch.setitem(SQLiteStore.__init__.__kwdefaults__, "lock_timeout", 0.0)
+        patch.setitem(SQLiteStore.__init__.__kwdefaults__ or {}, "lock_timeout", 0.0)
         with closing(sqlite3.connect(store.path)) as other:
             other.execute("BEGIN IMMEDIATE")
             shown = culm("show", f"{NAME}/1", "--payload")
@@ -135,3 +135,32 @@ def test_fetching_it_again(culm: Culm) -> None:
     assert [] == damaged(bob)
     assert "first" == bob("show", f"{NAME}/1", "--payload").out
     assert 0 == bob("verify").code
+
+
+def test_repairing(culm: Culm) -> None:
+    """``culm doctor --repair`` finds what nobody reads; until the payloads have come again ``doctor`` tells of them."""
+    path = fill(culm)
+    assert 0 == culm("doctor", "--repair").code
+    flip(path, 2, 1_234_567)
+    flip(path, 3)
+    assert 0 == culm("doctor").code
+    repaired = culm("doctor", "--repair")
+
+    assert 1 == repaired.code
+    for seq in (2, 3):
+        assert f"problem  payloads: the payload of {NAME}/{seq} was damaged" in repaired.out
+    assert [2, 3] == damaged(culm)
+    told = culm("doctor")
+    assert (1, True) == (told.code, "2 payloads damaged on the disk and deleted" in told.out)
+    with SQLiteStore(path) as store:
+        store.add(LOG.items())
+    assert 0 == culm("doctor", "--repair").code
+
+
+def test_repairing_an_older_store(culm: Culm) -> None:
+    """``culm doctor --repair`` gives large payloads of earlier versions their checksums."""
+    with closing(sqlite3.connect(fill(culm))) as connection, connection:
+        connection.execute("UPDATE payload_files SET sums = NULL")
+    assert 0 == culm("doctor", "--repair").code
+    with SQLiteStore(culm.home / "store.db") as store:
+        assert [] == store.payloads_to_check(0, 9, without_sums=True)

@@ -252,14 +252,20 @@ def test_unverified_prefixes() -> None:
     assert pair.a.items == [("m", 1), ("p", 1)]
 
 
-def test_bad_payload_without_verification() -> None:
-    """A payload that is not the entry's is reported, and the response goes on."""
-    log = build_log(2, payload_size=300)
-    pair = holders(log, b=2)
-    pair.b.store.bytes[log.entries[0].hash] = bytes(300)
-    pair.a.connection.request(*key(log), EVERYTHING, verified=False)
+@pytest.mark.parametrize("verified", [False, True])
+@pytest.mark.parametrize("size", [0, 300])
+def test_a_wrong_payload(verified: bool, size: int) -> None:
+    """A payload that is not the entry's is reported, and the response goes on (D19, D20): a disk may be damaged."""
+    log = LogBuilder(build_log(1).identity)
+    first = log.make(1, b"x" * 300, size=size)
+    log.entries.append(first)
+    second = log.append(b"second")
+    pair = holders(log, b=0)
+    pair.b.put(first, bytes(size))
+    pair.b.put(second, b"second")
+    pair.a.connection.request(*key(log), EVERYTHING, verified=verified)
     pair.settle()
-    assert PayloadFailed(0, log.entries[0]) in pair.a.events
+    assert PayloadFailed(0, first) in pair.a.events
     assert pair.a.items[-1] == ("p", 2)
 
 

@@ -144,11 +144,9 @@ RULES: dict[str, Callable[[], Victim]] = {
     "an item of another author": lambda: (
         Victim().asks().gets(eager(encode_item(stranger().entries[0], lambda _: True)))
     ),
-    "a payload of another hash": lambda: Victim().asks().gets(eager(item(1) + b"x" * 20)),
     "a payload of a size that was not asked for": lambda: (
         Victim().asks(greatest_size=5).gets(eager(item(1) + payload(1)))
     ),
-    "an empty payload of another hash": lambda: Victim().asks().gets(eager(_empty_lie())),
     "two links of one response that contradict each other": lambda: (
         Victim().asks(Regular(At(5, 0), At(2, 0))).gets(eager(_contradiction()))
     ),
@@ -218,12 +216,6 @@ def _no_requests() -> Limits:
 
 def _one_request() -> Limits:
     return Limits(requests=1)
-
-
-def _empty_lie() -> bytes:
-    """An entry that claims an empty payload of another hash."""
-    liar = LogBuilder(log().identity)
-    return encode_item(liar.make(1, b"not empty", size=0), lambda _: True)
 
 
 def _contradiction() -> bytes:

@@ -21,7 +21,8 @@ from pathlib import Path
 from culm.bamboo.keyfile import is_sealed, load_identity, public_key, read_private
 from culm.cli.command import Commands
 from culm.cli.output import counted, print_result
-from culm.errors import ConfigError, CulmError
+from culm.cli.progress import progress_bar
+from culm.errors import ConfigError, CulmError, PayloadDamaged
 from culm.node.config import PeerSettings
 from culm.node.home import Home
 from culm.node.network.transport import connect
@@ -30,8 +31,9 @@ from culm.node.settings.reading import Settings
 from culm.store.database import Database
 from culm.store.opening import open_database
 from culm.store.schema import IS_COMPLETE, IS_INVALID, IS_VERIFIED, IS_WAITING, from_sql
-from culm.wire.places import log_text
+from culm.wire.places import log_text, place_text
 
+_PAGE = 64  # Payloads looked up at once.
 _LEAST_FREE = 100 * 1024 * 1024  # Bytes free; below this the next large payload or database checkpoint can fail.
 _LITTLE_FREE = 0.05  # Part of the disk; below this a note warns before it is urgent.
 _EARLIEST = 1_735_689_600  # Seconds since 1970: the start of 2025. An earlier clock was never set.
@@ -61,11 +63,18 @@ def register(commands: Commands) -> None:
         "check a home: store, identities, configuration, disk, clock; exit code 1 if there is a problem",
     )
     doctor.add_argument("--peers", action="store_true", help="also try to connect to each configured peer")
+    doctor.add_argument(
+        "--repair",
+        action="store_true",
+        help="also read all payloads; delete those that are damaged, so that they are fetched from peers again",
+    )
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
     home = Home.find(arguments.home)
     findings = list(_examined(home, arguments.config, peers=arguments.peers))
+    if arguments.repair and home.store_path.exists():
+        findings += _repaired(home)
     sick = sum(finding.level == "problem" for finding in findings)
     lines = []
     for finding in findings:
@@ -141,10 +150,45 @@ def _store(home: Home) -> Iterator[Finding]:
             )
         yield from _forks(home, database)
         yield from _payload_files(database)
+        yield from _damaged(database)
     except CulmError as error:
         yield _problem("store", str(error), rescue)
     finally:
         database.close()
+
+
+def _damaged(database: Database) -> Iterator[Finding]:
+    ((count,),) = database.read("SELECT count(*) FROM damaged")
+    if count:
+        yield _problem(
+            "payloads",
+            f"{counted(count, 'payload')} damaged on the disk and deleted: another copy is needed",
+            "sync with a peer that has them, or import a file that has them",
+        )
+
+
+def _repaired(home: Home) -> Iterator[Finding]:
+    """Read all payloads, and have the damaged ones fetched again."""
+    count, after = 0, 0
+    try:
+        with home.store() as store, progress_bar("checking payloads") as bar:
+            while page := store.payloads_to_check(after, _PAGE):
+                for stored in page:
+                    after, count = stored.id, count + 1
+                    try:
+                        sums = store.check_payload(stored)
+                    except PayloadDamaged as damage:
+                        store.drop_damaged(damage)
+                        what = f"the payload of {place_text(damage.place)} was damaged: {damage.reason}; it is deleted"
+                        yield _problem("payloads", what, "sync with a peer that has it, or import a file that has it")
+                    else:
+                        if sums is not None:
+                            store.keep_sums(stored, sums)
+                    bar.update(count, 0)
+    except CulmError as error:
+        yield _problem("payloads", str(error), "free the disk, or stop what uses the store, and repeat this")
+    else:
+        yield _ok("payloads", f"read all bytes of {counted(count, 'payload')}")
 
 
 def _forks(home: Home, database: Database) -> Iterator[Finding]:
@@ -178,7 +222,7 @@ def _payload_files(database: Database) -> Iterator[Finding]:
         yield _problem(
             "payload files",
             f"{counted(len(short), 'file')} missing or too short in {database.folder.path}, for example {short[0]}",
-            "find the entries with culm verify; then culm forget them and culm fetch them from a peer",
+            "culm doctor --repair has them fetched again",
         )
     else:
         yield _ok("payload files", counted(len(known), "large payload"))

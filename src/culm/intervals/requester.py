@@ -230,8 +230,6 @@ class OurRequest(Progress):
     def _fail(self, entry: Entry, events: list[Event]) -> None:
         began_elsewhere = self.index == self.begin.at and self.begin.offset > 0
         events.append(PayloadFailed(self.request.id, entry, is_theirs=not began_elsewhere))
-        if self.request.verified and not began_elsewhere:
-            raise RemoteProtocolError(f"the payload of entry {entry.seq} is not the one that the entry names")
 
     # -- announcements and confirmations -----------------------------------------------------------------------
 

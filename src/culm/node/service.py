@@ -35,6 +35,7 @@ from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import PeerRefused, SessionStats
 from culm.node.sharing.memory import MemoryBudget
 from culm.node.sharing.peering import Peering, address_of, network_of, place_of
+from culm.node.sharing.wrong import WrongPayloads
 from culm.node.storage.healing import Healing
 from culm.node.storage.source import StoreSource
 from culm.node.storage.wal import folding, watch_changes
@@ -80,6 +81,7 @@ class NodeService:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._tls: ssl.SSLContext | None = None
         self._claims = Claims()
+        self._wrong = WrongPayloads()
         self._peering = Peering(config)
         self._unproved: dict[asyncio.StreamWriter, None] = {}  # Incoming connections whose protocol proves no identity.
         self._source = StoreSource(store, config.policy)
@@ -221,8 +223,8 @@ class NodeService:
             _logger.warning("dropped a negentropy caller", extra={"peer": place, "reason": str(error)})
             self._peering.ended(place, address, None, SessionStats(), error)
 
-    def _context_of(self, writer: asyncio.StreamWriter, config: NodeConfig) -> Context:
-        """What a session on this connection shares with the node."""
+    def _context_of(self, writer: asyncio.StreamWriter, config: NodeConfig, *, called: bool = False) -> Context:
+        """What a session on this connection shares with the node. ``called``: we opened the connection."""
         address = address_of(writer)
         return Context(
             self._identity,
@@ -233,6 +235,8 @@ class NodeService:
             grew=self._tell_of_growth,
             refuses=lambda identity: self._peering.refuses_peer(identity, address),
             claims=self._claims,
+            wrong=self._wrong,
+            address=(None if called else address) or place_of(writer),  # The port of a caller changes with each call.
             budget=self._budget.share(address),
         )
 
@@ -301,7 +305,7 @@ class NodeService:
         if scheme.asks_by_log:
             logs = await self.worker.run(logs_to_ask_for, self.worker.store, self.config.policy)
         purpose = Purpose(called=True, key=url.key, logs=tuple(logs))
-        return scheme.session(self._context_of(streams[1], config), streams, purpose)
+        return scheme.session(self._context_of(streams[1], config, called=True), streams, purpose)
 
     async def _search(self) -> None:
         try:

@@ -20,6 +20,7 @@ from typing import ClassVar
 from culm import bushbaby
 from culm.bamboo import Entry, ForkProof
 from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, item_size
+from culm.errors import PayloadMismatch
 from culm.node.bushbaby.announcing import Announcing
 from culm.node.bushbaby.doubts import Doubts
 from culm.node.bushbaby.intake import Intake
@@ -206,6 +207,9 @@ class BushbabySession(Session[bushbaby.Event]):
 
     async def _was_stored(self, report: ImportReport, entries: list[Entry]) -> None:
         refused = {place for place, _ in report.refused}
+        for place, error in report.refused:
+            if place is not None and isinstance(error, PayloadMismatch):
+                self.note_wrong(place)
         for entry in entries:
             if entry.place not in refused:
                 self.witness.take(entry)
@@ -276,7 +280,8 @@ class BushbabySession(Session[bushbaby.Event]):
     def _missing(self, log: Log, high: int, limit: int) -> list[Run]:
         """The spans to ask for of a log, with the entries that the peer is to show; runs on the store's thread."""
         store = self._worker.store
-        spans = missing(store, self.config.policy.interest(log), log, high, limit)
+        interest = self.worth_asking(log, self.config.policy.interest(log))
+        spans = missing(store, interest, log, high, limit)
         spans += self._doubts.spans(store, log)
         again = self.witness.asked.get(log)
         if again == high and not any(low <= high <= last for low, last in spans):

@@ -183,7 +183,7 @@ class CulmSession(Session[Event]):
                 self._incoming.feed_data(data)
             case session.Established():
                 self._opened.set()
-                self.proved = self.peer
+                self.proved = self._transfer.proved = self.peer
                 self._tell_interests()
             case session.Refused():
                 self._refused = event

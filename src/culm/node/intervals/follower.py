@@ -52,7 +52,10 @@ Begun = tuple[Entry, PayloadHasher]
 
 
 class Follower:
-    """Asks one peer for logs. ``live``: requests without an end stay open when all has come, for news."""
+    """Asks one peer for logs. ``live``: requests without an end stay open when all has come, for news.
+
+    ``worth_asking`` takes out of an interest what this peer has sent wrong.
+    """
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class Follower:
         *,
         live: bool,
         claimed: Callable[[Log, int], int] = lambda *_: 0,
+        worth_asking: Callable[[Log, RangeSet], RangeSet] = lambda _, ranges: ranges,
     ) -> None:
         self.missing = 0  # Entries that the peer has for us, as far as it has said.
         self.proofs: list[tuple[Entry, ...]] = []  # Entries of fork proofs that came, for the session to take away.
@@ -75,6 +79,7 @@ class Follower:
         self._missing = Missing(source, options, live=live)
         self._live = live
         self._claimed = claimed  # See ``culm.node.sessions.witness``.
+        self._worth_asking = worth_asking
         self._by_id: dict[int, tuple[Followed, Span | None]] = {}  # What each request is about; None: a question.
         self._storing: list[Followed] = []  # Logs whose next round begins once all that came is stored.
 
@@ -233,6 +238,7 @@ class Follower:
     def _plan(self, followed: Followed) -> None:
         """Begin a round: ask the questions that are open, and plan the spans to ask for."""
         followed.phase = Phase.ASKING
+        followed.interest = self._worth_asking(followed.log, followed.interest)
         followed.pools.clear()  # What was asked for in the round before has come, or will not come.
         for span in followed.spans:
             if self._is_split(followed, span):  # End the request, and plan its parts as if nothing had been asked.

@@ -38,6 +38,7 @@ class IntervalSession(PointToPointSession[Event]):
             purpose.options or FollowOptions(),
             live=purpose.is_live,
             claimed=self.witness.claimed,
+            worth_asking=self.worth_asking,
         )
         self.asker.add(purpose.logs)
 

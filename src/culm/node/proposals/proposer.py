@@ -85,6 +85,7 @@ class Proposer:
     shares: Callable[[Log], bool]
     options: ProposalOptions
     witness: Witness | None = None
+    worth_asking: Callable[[Log, RangeSet], RangeSet] = lambda _, ranges: ranges  # Not for what this peer sent wrong.
     missing: int = 0  # Entries that the peer has for us, as far as it has said.
     proofs: list[tuple[Entry, ...]] = field(default_factory=list)  # Of forks; for the session to take away.
     is_quiet: bool = False  # What was proposed has been answered, and nothing came since for a while.
@@ -188,6 +189,7 @@ class Proposer:
     def _plan(self, followed: _Followed) -> bool:
         """Propose what is missing of a log. False if some of it has to wait for credit or for other logs."""
         is_complete, log, begun_now = True, followed.log, 0
+        followed.interest = self.worth_asking(log, followed.interest)
         skipped = islice(self._skipped(followed), _AT_ONCE)
         again = self._shown_again(log)
         for gap in chain(again, self.gaps.of(log, followed.interest), self._end_told(followed), skipped):

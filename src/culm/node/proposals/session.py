@@ -57,6 +57,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
             policy.shares,
             options,
             witness=self.witness,
+            worth_asking=self.worth_asking,
         )
         self._endpoint = connection.endpoint
         self._fetching: dict[int, Entry] = {}  # By proposal: the entry whose payload is coming.

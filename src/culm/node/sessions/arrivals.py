@@ -129,7 +129,9 @@ class Arrivals(Storing):
                     self._settle(request_id)
                     self._add_job(event)
             case PayloadFailed(request_id):
-                self._pending.pop(request_id, None)
+                before, _ = self._pending.pop(request_id, (None, b""))
+                if before is not None:  # The entry is right, whatever was sent as its payload.
+                    self._add_item(before, None)
                 self._add_job(event)
 
     def take_proof(self, entries: tuple[Entry, ...]) -> None:

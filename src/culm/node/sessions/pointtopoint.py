@@ -153,6 +153,8 @@ class PointToPointSession(Session[EventT]):
         self.arrivals.take(event)
 
     def _refuse(self, entry: Entry, *, is_theirs: bool) -> None:
+        if is_theirs:
+            self.note_wrong(entry.place)
         reason = "the payload does not match the hash in its entry"
         if not is_theirs:
             reason += "; its beginning was held before, so either that or what the peer sent is wrong"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from culm.bamboo import Identity
-from culm.errors import ConfigError
+from culm.errors import ConfigError, Place
 from culm.node.config import NodeConfig
 from culm.node.culm.claims import Claims
 from culm.node.interests.policy import Policy
@@ -21,8 +21,10 @@ from culm.node.sessions.stats import PeerRefused, SessionStats
 from culm.node.sessions.witness import Witness
 from culm.node.sharing.memory import MemoryShare
 from culm.node.sharing.rates import Streams
+from culm.node.sharing.wrong import WrongPayloads
 from culm.node.storage.source import StoreSource
 from culm.node.storage.worker import AnyWorker
+from culm.node.surroundings import clock
 from culm.ranges import RangeSet
 from culm.store import ImportReport
 from culm.types import Log
@@ -37,8 +39,9 @@ class Context:
 
     ``stored`` is called when entries of the peer were stored, ``grew`` when bytes of a payload came that is not
     complete. ``refuses`` says for how many seconds a peer that has proved an identity is sent away. ``claims`` say
-    which session fetches which log. ``budget`` bounds the memory of unfinished messages; None: the session is alone.
-    ``identity`` is needed where a protocol proves who we are.
+    which session fetches which log, ``wrong`` which payloads a peer sent wrong; ``address`` stands for a peer without a
+    proved identity. ``budget`` bounds the memory of unfinished messages; None: the session is alone. ``identity`` is
+    needed where a protocol proves who we are.
     """
 
     identity: Identity | None
@@ -49,6 +52,8 @@ class Context:
     grew: Callable[[Log], None] = lambda _: None
     refuses: Callable[[bytes], float] = lambda _: 0.0
     claims: Claims = field(default_factory=Claims)
+    wrong: WrongPayloads = field(default_factory=WrongPayloads)
+    address: str = ""
     budget: MemoryShare | None = None
 
     def needed_identity(self) -> Identity:
@@ -146,6 +151,17 @@ class Session(Speaker[EventT]):
     def worn_out(self) -> bool:
         """Whether the connection carried all that a connection may, so that a new one has to go on."""
         return False
+
+    # -- what the peer sent wrong ------------------------------------------------------------------------------
+
+    def worth_asking(self, log: Log, interest: RangeSet) -> RangeSet:
+        """What to ask this peer for of an interest: not for payloads that it has sent wrong just now."""
+        return self._context.wrong.without(self.proved or self._context.address, log, interest, clock())
+
+    def note_wrong(self, place: Place) -> None:
+        """The peer sent the payload of an entry wrong."""
+        log = place.author, place.log_id
+        self._context.wrong.note(self.proved or self._context.address, log, place.seq, clock())
 
     # -- life --------------------------------------------------------------------------------------------------
 

@@ -79,7 +79,8 @@ class Healing:
     async def search(self) -> None:
         """Read the payloads without checksums once, and then, if ``scrub_days`` says so, all, until cancelled."""
         store = self._worker.store
-        if not (self._scrub_days or await self._worker.run(store.payloads_to_check, 0, 1, without_sums=True)):
+        older = await self._worker.run(store.payloads_to_check, 0, 1, without_sums=True)
+        if not (older or self._scrub_days):
             return
         own = Worker(self._worker.surroundings.thread())
         reader = await own.run(SQLiteStore, store.path, read_only=True)
@@ -107,7 +108,7 @@ class Healing:
 
     async def _step(self, own: Worker, reader: SQLiteStore, after: int, *, without_sums: bool) -> int | None:
         """Check some payloads behind a row; the row of the last one, None if there are no more."""
-        page = await own.run(reader.payloads_to_check, after, _STEP_PAYLOADS, without_sums=without_sums)
+        page = await own.run(lambda: reader.payloads_to_check(after, _STEP_PAYLOADS, without_sums=without_sums))
         size = 0
         for stored in page:
             try:

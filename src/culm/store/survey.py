@@ -72,7 +72,10 @@ class Only(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What is held in all logs. ``gaps`` counts the logs that lack an entry or payload below their newest entry."""
+    """What is held in all logs. ``gaps`` counts the logs that lack an entry or payload below their newest entry.
+
+    ``damaged`` counts the payloads that were damaged on the disk and have not come again.
+    """
 
     logs: int
     entries: int
@@ -82,6 +85,7 @@ class Totals:
     gaps: int
     forked: int
     proofs: int
+    damaged: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +141,11 @@ class Survey:
             "SELECT count(*), coalesce(sum(entry_count), 0), coalesce(sum(payload_count), 0),"
             f" (SELECT count(*) FROM entries WHERE {IS_WAITING}),"
             f" (SELECT count(*) FROM entries WHERE {IS_INVALID}),"
-            f" coalesce(sum({_HAS_GAPS}), 0), count(forked_at), (SELECT count(*) FROM forks)"
+            f" coalesce(sum({_HAS_GAPS}), 0), count(forked_at), (SELECT count(*) FROM forks),"
+            " (SELECT count(*) FROM damaged)"
             " FROM logs WHERE greatest IS NOT NULL"
         )
-        return Totals(*self._database.read(query, (), *[COUNT] * 8)[0])
+        return Totals(*self._database.read(query, (), *[COUNT] * 9)[0])
 
     def logs(
         self,

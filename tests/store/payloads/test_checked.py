@@ -289,9 +289,11 @@ def test_a_damaged_payload_is_missing(place: Path, log: LogBuilder, seq: int) ->
         assert [(seq, seq)] == store.missing(entry.log, 3, 9)
         assert seq - 1 == next(iter(store.logs())).complete_to
         assert store.verify().problems == []
+        assert 1 == store.survey().totals().damaged
 
         assert 1 == store.add([(entry, log.payloads[entry.hash])]).payloads
         assert [] == store.damaged_payloads()
+        assert 0 == store.survey().totals().damaged
         assert not store.drop_damaged(damage)
         assert log.payloads[entry.hash] == b"".join(store.payload(stored_at(store, log, seq)))
 

@@ -24,7 +24,6 @@ from culm.node.sharing.rates import Streams
 from culm.node.sharing.wrong import WrongPayloads
 from culm.node.storage.source import StoreSource
 from culm.node.storage.worker import AnyWorker
-from culm.node.surroundings import clock
 from culm.ranges import RangeSet
 from culm.store import ImportReport
 from culm.types import Log
@@ -107,6 +106,7 @@ class Session(Speaker[EventT]):
         self._context = context
         self._purpose = purpose
         self._share = context.worker.share
+        self._now = asyncio.get_running_loop().time  # Callable on the threads where sessions compute, unlike ``clock``.
 
     @property
     def peer(self) -> bytes | None:
@@ -156,12 +156,12 @@ class Session(Speaker[EventT]):
 
     def worth_asking(self, log: Log, interest: RangeSet) -> RangeSet:
         """What to ask this peer for of an interest: not for payloads that it has sent wrong just now."""
-        return self._context.wrong.without(self.proved or self._context.address, log, interest, clock())
+        return self._context.wrong.without(self.proved or self._context.address, log, interest, self._now())
 
     def note_wrong(self, place: Place) -> None:
         """The peer sent the payload of an entry wrong."""
         log = place.author, place.log_id
-        self._context.wrong.note(self.proved or self._context.address, log, place.seq, clock())
+        self._context.wrong.note(self.proved or self._context.address, log, place.seq, self._now())
 
     # -- life --------------------------------------------------------------------------------------------------
 

@@ -123,6 +123,7 @@ _HELD = {
     "logs_with_gaps": "Logs that lack an entry or a payload below their newest entry.",
     "forked_logs": "Logs that their author has forked.",
     "fork_proofs": "Fork proofs in the store.",
+    "damaged_payloads": "Payloads that were damaged on the disk and have not come again.",
 }
 
 
@@ -150,7 +151,7 @@ class NodeCollector(Collector):
         held = self.held
         states = {"verified": held["entries"], "waiting": held["waiting"], "invalid": held["invalid"]}
         yield _labelled(_Gauge, "entries", "Entries in the store, by state.", states, "state")
-        names = {"logs_with_gaps": "gaps", "forked_logs": "forked", "fork_proofs": "proofs"}
+        names = {"logs_with_gaps": "gaps", "forked_logs": "forked", "fork_proofs": "proofs", "damaged_payloads": "damaged"}
         for name, meaning in _HELD.items():
             yield _Gauge(f"culm_{name}", meaning, held[names.get(name, name)])
 

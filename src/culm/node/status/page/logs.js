@@ -76,6 +76,14 @@ function tiles(totals) {
       totals.forked ? "bad" : "",
       "Their author signed entries that contradict each other",
     ),
+    totals.damaged
+      ? tile(
+          totals.damaged,
+          totals.damaged === 1 ? "damaged payload" : "damaged payloads",
+          "bad",
+          "Changed on this node's disk, so deleted, and asked for again",
+        )
+      : "",
   );
 }
 

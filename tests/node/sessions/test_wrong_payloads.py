@@ -17,6 +17,7 @@ from tests.node.peers import key, until
 from tests.node.storage.test_healing import (
     DAMAGED_AT,
     LARGE,
+    MIB,
     SCHEMES,
     all_stats,
     config_for,
@@ -104,3 +105,31 @@ def test_wrong_bytes(parties: list[Party], scheme: str, payload: bytes) -> None:
 
     run(main)
     assert held(asking, log) is None
+
+
+@pytest.mark.parametrize("scheme", ["culm", "intervals", "proposals"])
+def test_pieces_of_several_peers(parties: list[Party], scheme: str) -> None:
+    """A payload goes on behind a wrong beginning: all of it is dropped, nobody is blamed, and it comes whole."""
+    one, other, asking = parties
+    log = log_with(LARGE)
+    for party in (one, other):
+        party.store.add(log.items())
+    asking.store.add([(entry, None) for entry in log.entries[:DAMAGED_AT]])
+    begun = asking.store.payload_sink(log.entries[DAMAGED_AT - 1].place, trusted=True)
+    begun.write(bytes(MIB))
+    begun.close()
+    config = config_for(log)
+
+    async def main() -> None:
+        async with (
+            node_of(one, config, scheme=scheme) as first,
+            node_of(other, config, scheme=scheme) as second,
+            node_of(asking, config, first.url, second.url) as client,
+        ):
+            await until(lambda: len(numbers(asking, key(log))) == 12)
+            assert 0 == all_stats(client).offences
+            assert 2 == len(client.service.sessions)
+            assert all_stats(client).payload_bytes < 4 * len(LARGE)
+
+    run(main)
+    assert LARGE == held(asking, log)

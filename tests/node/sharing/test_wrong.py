@@ -55,3 +55,23 @@ def test_bounded_memory() -> None:
     assert EVERYTHING == wrong.without("peer 0", LOG, EVERYTHING, 1.0)
     assert EVERYTHING != wrong.without("peer 1000", LOG, EVERYTHING, 1.0)
     assert next(iter(wrong.without("peer 4999", LOG, EVERYTHING, 1.0))).start == 257
+
+
+def test_fetching_alone() -> None:
+    """One session fetches a payload alone; it stays with the first, until that fails, leaves, or takes too long."""
+    wrong, one, other = WrongPayloads(), object(), object()
+    wrong.fetch_alone(one, LOG, 7, 0.0)
+    wrong.fetch_alone(other, LOG, 7, 1.0)
+
+    assert "RangeSet(1..6; 8..)" == str(wrong.without("peer", LOG, EVERYTHING, 1.0, other))
+    assert EVERYTHING == wrong.without("peer", LOG, EVERYTHING, 1.0, one)
+    assert (True, False) == (wrong.is_for_another(other, LOG, 7, 1.0), wrong.is_for_another(one, LOG, 7, 1.0))
+    assert not wrong.is_for_another(other, LOG, 8, 1.0)
+    assert not wrong.is_for_another(other, LOG, 7, 601.0)
+    wrong.leave(other)
+    assert wrong.is_for_another(other, LOG, 7, 1.0)
+    wrong.leave(one, LOG, 7)
+    wrong.fetch_alone(other, LOG, 7, 2.0)
+    assert wrong.is_for_another(one, LOG, 7, 2.0)
+    wrong.leave(other)
+    assert not wrong.is_for_another(one, LOG, 7, 2.0)

@@ -106,6 +106,7 @@ class Followed:
     fork_seen: bool = False  # The peer has shown a fork, so that requests ask for what is before it.
     is_last_round: bool = False  # Nothing was asked for in this round.
     brought: int = 0  # Bytes that have come.
+    whole: RangeSet | None = None  # The interest with what is not worth asking for just now; None before any round.
     doubted: int | None = None  # The peer's entry of this number may differ from ours, and is to be asked for.
 
     def may_have(self, seq: int) -> bool:

@@ -126,7 +126,7 @@ class Follower:
         self._interest = policy.interest
         for log, followed in list(self.logs.items()):
             wanted = policy.interest(log)
-            if wanted == followed.interest:
+            if wanted == (followed.whole or followed.interest):
                 continue
             for request_id in [at for at, (of, _) in self._by_id.items() if of is followed]:
                 self._drop(request_id)
@@ -238,7 +238,8 @@ class Follower:
     def _plan(self, followed: Followed) -> None:
         """Begin a round: ask the questions that are open, and plan the spans to ask for."""
         followed.phase = Phase.ASKING
-        followed.interest = self._worth_asking(followed.log, followed.interest)
+        followed.whole = followed.whole or followed.interest
+        followed.interest = self._worth_asking(followed.log, followed.whole)
         followed.pools.clear()  # What was asked for in the round before has come, or will not come.
         for span in followed.spans:
             if self._is_split(followed, span):  # End the request, and plan its parts as if nothing had been asked.

@@ -65,8 +65,12 @@ class _Followed:
     unnamed: int | None = None  # Our newest entry, if no proposal names it; 0: one does; None: not looked at yet.
     shown: int | None = None  # The lowest number of a fork that this peer knows already.
     end: int | None = None  # The number at which the log ends, as the peer says.
+    whole: RangeSet = field(init=False)  # The interest with what is not worth asking for just now.
     skipped: set[int] = field(default_factory=set)  # Entries whose payload the peer lacked when it was their turn. The
     # proposal that skipped them does not come back to them.
+
+    def __post_init__(self) -> None:
+        self.whole = self.interest
 
 
 def _is_along(proposal: Proposal, end: int | None, gap: Gap) -> bool:
@@ -119,8 +123,8 @@ class Proposer:
         self.interest, self.shares = policy.interest, policy.shares
         for log, followed in list(self.logs.items()):
             wanted = policy.interest(log)
-            if wanted != followed.interest:
-                followed.interest = wanted
+            if wanted != followed.whole:
+                followed.interest = followed.whole = wanted
                 self._take_back(followed)
                 if wanted:
                     self._queue(log)
@@ -157,14 +161,15 @@ class Proposer:
         self.ended.clear()
 
     def lost(self, log: Log, seq: int) -> None:
-        """The payload of an entry that was held is missing now: propose it on its own.
+        """The payload of an entry that was held is missing now, or proved wrong with its beginning: propose it alone.
 
-        The proposal that brought it is past it, as one is that has skipped a payload.
+        The proposal that brought it is past it, as one is that has skipped a payload. It is planned once everything
+        that came is stored, because a wrong beginning has to be dropped before.
         """
         if (followed := self.logs.get(log)) is not None:
             followed.skipped.add(seq)
             followed.tried.discard((seq, seq))
-            self._queue(log)
+            self.ended.append(log)
 
     def poll(self) -> None:
         """Try again all that was tried, because the peer may have more now."""
@@ -189,7 +194,7 @@ class Proposer:
     def _plan(self, followed: _Followed) -> bool:
         """Propose what is missing of a log. False if some of it has to wait for credit or for other logs."""
         is_complete, log, begun_now = True, followed.log, 0
-        followed.interest = self.worth_asking(log, followed.interest)
+        followed.interest = self.worth_asking(log, followed.whole)
         skipped = islice(self._skipped(followed), _AT_ONCE)
         again = self._shown_again(log)
         for gap in chain(again, self.gaps.of(log, followed.interest), self._end_told(followed), skipped):

@@ -46,6 +46,10 @@ _Job = PayloadReceived | PayloadFailed  # Write these bytes; or drop what was wr
 WorkT = TypeVar("WorkT", bound=_Item | ForkProof | _Job)
 
 
+class PiecesMixed(StoreError):
+    """A payload of which a part was held before proved wrong. All of it was dropped, and nobody is to blame."""
+
+
 def _size(work: _Item | ForkProof | _Job) -> int:
     """The bytes that something counts for while it waits."""
     match work:
@@ -83,6 +87,7 @@ class Arrivals(Storing):
     ``stored`` is called on the event loop with what became of each group or step. ``curate`` is asked before an entry
     is kept, with its payload if that is small and came whole, otherwise with an empty one; what it refuses is dropped.
     ``grew`` is called when more bytes of a large payload were written, so that greedy sessions can pass them on.
+    ``is_for_another`` says of an entry that only another session may write its payload now.
     """
 
     def __init__(
@@ -91,12 +96,14 @@ class Arrivals(Storing):
         stored: Callable[[ImportReport], None],
         curate: Callable[[Entry, memoryview], bool] | None = None,
         grew: Callable[[Log], None] = lambda _: None,
+        is_for_another: Callable[[Entry], bool] = lambda _: False,
     ) -> None:
         super().__init__()
         self._worker = worker
         self._stored = stored
         self._curate = curate
         self._grew = grew
+        self._is_for_another = is_for_another
         # By request: an entry whose payload may be the next thing that the request brings, and the bytes so far.
         self._pending: dict[int, tuple[Entry, bytearray]] = {}
         self._items: _Queue[_Item | ForkProof] = _Queue()
@@ -255,7 +262,7 @@ class Arrivals(Storing):
             pass
         except PayloadMismatch as error:
             # No offence of this peer: the connection has checked its bytes, unless the beginning came from elsewhere.
-            report.refused.append((entry.place, StoreError(str(error))))
+            report.refused.append((entry.place, PiecesMixed(str(error))))
         except StoreError as error:
             report.refused.append((entry.place, error))
         else:
@@ -290,7 +297,9 @@ class Arrivals(Storing):
     def _write_all(self, jobs: list[_Job]) -> ImportReport:
         report = ImportReport()
         for job in jobs:
-            if isinstance(job, PayloadReceived):
+            if self._is_for_another(job.entry):
+                self._sinks.pop(job.entry.hash, None)
+            elif isinstance(job, PayloadReceived):
                 self._write(job, report)
             else:
                 self._sink(job.entry, abandon=True)

@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import TypeVar
 
 from culm.bamboo import Entry
-from culm.errors import PayloadMismatch, StoreError
+from culm.errors import PayloadMismatch, Place, StoreError
 from culm.node.interests.policy import Policy
 from culm.node.intervals.follower import Follower
 from culm.node.proposals.proposer import Proposer
-from culm.node.sessions.arrivals import Arrivals
+from culm.node.sessions.arrivals import Arrivals, PiecesMixed
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sharing.rates import Streams
 from culm.store import ImportReport
@@ -44,8 +44,11 @@ class PointToPointSession(Session[EventT]):
         self, context: Context, streams: Streams, connection: ProtocolConnection[EventT], purpose: Purpose
     ) -> None:
         super().__init__(context, streams, connection, purpose)
-        self.arrivals = Arrivals(context.worker, self._was_stored, context.config.policy.curate, context.grew)
+        self.arrivals = Arrivals(
+            context.worker, self._was_stored, context.config.policy.curate, context.grew, self._is_for_another
+        )
         self._source = context.source
+        self._mixed: list[Place] = []  # Payloads whose pieces from several peers proved wrong together.
         self._change = -1  # The store's change that the peer has been served up to; -1: nobody waits for anything yet.
         self._has_changed = True
 
@@ -155,12 +158,24 @@ class PointToPointSession(Session[EventT]):
     def _refuse(self, entry: Entry, *, is_theirs: bool) -> None:
         if is_theirs:
             self.note_wrong(entry.place)
+        else:
+            self._ask_whole(entry.place)
         reason = "the payload does not match the hash in its entry"
         if not is_theirs:
             reason += "; its beginning was held before, so either that or what the peer sent is wrong"
         self.stats.note_refused(entry.place, PayloadMismatch(reason, entry.place) if is_theirs else StoreError(reason))
 
+    def _ask_whole(self, place: Place) -> None:
+        """The pieces of a payload proved wrong together: have it fetched whole from one peer. Holds the lock."""
+        self.note_wrong(place, is_theirs=False)
+        self.asker.lost((place.author, place.log_id), place.seq)
+
+    def _is_for_another(self, entry: Entry) -> bool:
+        """Whether another session fetches a payload alone, so that bytes which still come here are of no use."""
+        return self._context.wrong.is_for_another(self, entry.log, entry.seq, self._now())
+
     def _was_stored(self, report: ImportReport) -> None:
+        self._mixed += [place for place, error in report.refused if place and isinstance(error, PiecesMixed)]
         self.note_stored(report)
         if report.added or report.payloads:
             self.store_changed()
@@ -171,6 +186,9 @@ class PointToPointSession(Session[EventT]):
     async def compose(self) -> bool:
         """Ask for what is missing, and answer what the peer asked for; whether there is more at once."""
         async with self.driver.lock:
+            for place in self._mixed:
+                self._ask_whole(place)
+            self._mixed.clear()
             if self.arrivals.idle and not self.driver.is_taking:
                 self._look_again()
             if self._is_small_work:

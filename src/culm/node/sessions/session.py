@@ -118,6 +118,7 @@ class Session(Speaker[EventT]):
         try:
             await self.driver.run(*self.works())
         finally:
+            self._context.wrong.leave(self)
             self.close()
 
     async def end_of_stream(self) -> None:
@@ -155,13 +156,17 @@ class Session(Speaker[EventT]):
     # -- what the peer sent wrong ------------------------------------------------------------------------------
 
     def worth_asking(self, log: Log, interest: RangeSet) -> RangeSet:
-        """What to ask this peer for of an interest: not for payloads that it has sent wrong just now."""
-        return self._context.wrong.without(self.proved or self._context.address, log, interest, self._now())
+        """What to ask this peer for of an interest; see ``culm.node.sharing.wrong``."""
+        return self._context.wrong.without(self.proved or self._context.address, log, interest, self._now(), self)
 
-    def note_wrong(self, place: Place) -> None:
-        """The peer sent the payload of an entry wrong."""
-        log = place.author, place.log_id
-        self._context.wrong.note(self.proved or self._context.address, log, place.seq, self._now())
+    def note_wrong(self, place: Place, *, is_theirs: bool = True) -> None:
+        """The payload of an entry is wrong. ``is_theirs``: all of it came from this peer."""
+        log, wrong, now = (place.author, place.log_id), self._context.wrong, self._now()
+        if is_theirs:
+            wrong.note(self.proved or self._context.address, log, place.seq, now)
+            wrong.leave(self, log, place.seq)
+        else:
+            wrong.fetch_alone(self, log, place.seq, now)
 
     # -- life --------------------------------------------------------------------------------------------------
 

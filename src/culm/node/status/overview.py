@@ -151,7 +151,12 @@ class NodeCollector(Collector):
         held = self.held
         states = {"verified": held["entries"], "waiting": held["waiting"], "invalid": held["invalid"]}
         yield _labelled(_Gauge, "entries", "Entries in the store, by state.", states, "state")
-        names = {"logs_with_gaps": "gaps", "forked_logs": "forked", "fork_proofs": "proofs", "damaged_payloads": "damaged"}
+        names = {
+            "logs_with_gaps": "gaps",
+            "forked_logs": "forked",
+            "fork_proofs": "proofs",
+            "damaged_payloads": "damaged",
+        }
         for name, meaning in _HELD.items():
             yield _Gauge(f"culm_{name}", meaning, held[names.get(name, name)])
 

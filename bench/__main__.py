@@ -18,6 +18,7 @@ from bench import (
     ranges,
     replication,
     select,
+    serving,
     sessions,
     steps,
     verification,
@@ -40,6 +41,7 @@ BENCHMARKS = {
     "fingerprint": fingerprint.run,
     "select": select.run,
     "sessions": sessions.run,
+    "serving": serving.run,
 }
 
 

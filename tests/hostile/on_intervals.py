@@ -154,12 +154,13 @@ async def mirrored(field: Field) -> str:
 
 
 async def wrong_at_the_end(field: Field) -> str:
-    """Serves a large payload whose last byte is wrong."""
+    """Serves a large payload whose last byte is wrong, as often as it is asked for it."""
     log, store = large_with_a_wrong_end(16_000_000)
+    entry = log.entries[0]
     peer = await Intervals.join(field, store)
     await peer.ask((log.identity.public, log.log_id))
     await peer.serve()
-    return CUT
+    return "asked once" if peer.wire.sent < 2 * entry.size else f"asked for {peer.wire.sent} bytes"
 
 
 async def behind_the_end(field: Field) -> str:
@@ -210,7 +211,7 @@ ATTACKS = [
     Attack("intervals", "everything unread", unread, "has not read|sent nothing", cpu=5.0),
     Attack("intervals", "the same again", same_again, None, gets="bytes", memory=40.0, cpu=6.0, is_quick=False),
     Attack("intervals", "logs that there are not", mirrored, None, gets="logs", cpu=6.0, is_quick=False),
-    Attack("intervals", "wrong at the end", wrong_at_the_end, "not the one that the entry names"),
+    Attack("intervals", "wrong again and again", wrong_at_the_end, "does not match the hash", gets="asked once"),
     Attack("intervals", "behind the end", behind_the_end, "."),
     Attack("intervals", "two faces", two_faces, None, gets="told to others"),
 ]

@@ -41,6 +41,7 @@ ASKED = (
     "behind the end",
     "two faces",
     "wrong at the end",
+    "wrong again and again",
     "stalled handshake|slow TLS",
     "a thousand connections",
     "newest entry claimed",

@@ -13,7 +13,7 @@ from culm.bamboo import Identity
 from culm.errors import AfterEndOfLog, ForkDetected, StoreError, UnconfirmedLog
 from culm.store import SQLiteStore
 from culm.testing import LogBuilder
-from tests.store.below import database_of
+from tests.store.below import age, database_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,9 +168,7 @@ def test_an_earlier_store(place: Path) -> None:
     with SQLiteStore(place) as store:
         store.append(ME, 7, [b"1"])
         with database_of(store).transaction() as connection:
-            for table in ("unconfirmed", "confirmed"):
-                connection.execute(f"DROP TABLE {table}")
-            connection.execute("PRAGMA user_version = 4")
+            age(connection, 4)
     with SQLiteStore(place) as store:
         assert frozenset() == store.unconfirmed_authors()
         assert 2 == store.append(ME, 7, [b"2"]).seq

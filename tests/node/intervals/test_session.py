@@ -66,6 +66,18 @@ def test_gaps_are_filled(peers: list[Peer]) -> None:
     assert alice.numbers(key(log)) == bob.numbers(key(log)) == [*range(1, 41), *range(44, 61)]
 
 
+def test_what_waits_on_both_sides_is_not_asked_for_without_end(peers: list[Peer]) -> None:
+    """Both hold entries that wait for one which neither has: each asks for it once, and the sync ends."""
+    alice, bob, _ = peers
+    log = build_log(13)
+    alice.store.add(log.items([log.entries[seq - 1] for seq in (1, 2, 3, 4, 5, 6, 9, 10, 13)]))
+    bare = [(log.entries[seq - 1], None) for seq in (3, 9)]
+    bob.store.add([*log.items([log.entries[seq - 1] for seq in (1, 4, 5, 10, 13)]), *bare])
+    session = sync(alice, bob, [key(log)])
+    assert alice.numbers(key(log)) == bob.numbers(key(log)) == [1, 2, 3, 4, 5, 6, 13]
+    assert session.stats.bytes_received + session.stats.bytes_sent < 6000
+
+
 def test_a_gap_of_the_peer_is_filled_later(peers: list[Peer]) -> None:
     """Who stays connected gets what the peer lacked at first, and meanwhile what is behind that."""
     alice, bob, _ = peers

@@ -19,6 +19,8 @@ bring news for as long as it stays open.
 - ``head``: is the peer's entry at our newest number the same as ours? The question names our entry's hash, so that a
   fork shows even when neither side has anything new.
 - ``shared``: the same at *the peer's* newest number, if its log ends below ours.
+- ``fork``: which is the lowest fork that the peer knows? Asked of a log that we know to be forked, because all else
+  about it is asked for with local forks, which are shown only where they lie.
 - ``doubt``: send the entry of a number at which the peer seems to hold another one. (This one is eager.) The same
   brings our own newest entry once more, where the peer has to show that it holds it (``culm.node.sessions.witness``).
 
@@ -228,6 +230,8 @@ class Follower:
         stuck_at = ours.next_seq
         if span.is_chain:
             return stuck_at != span.high and self._source.lookup(followed.log).entries_around(stuck_at) is not None
+        if stuck_at < span.low:  # A member of the pool in front. If it is held now, less is to be asked for.
+            return self._source.lookup(followed.log).entries_around(stuck_at) is not None
         extent = self._source.lookup(followed.log).payload_extent()
         if extent is None or extent[1] <= stuck_at:  # Nothing came from elsewhere: the usual case, told at no cost.
             return False
@@ -253,6 +257,9 @@ class Follower:
             # follow different parts of the log meet there.
             if (extent := self._source.lookup(followed.log).entry_extent()) is not None:
                 self._compare(followed, "head", extent[1])
+            if self._source.lookup(followed.log).is_forked:  # All else is asked for with local forks.
+                interval = MetadataOnly(1, ascending=True, dist=0, own=self._hash_of(followed.log, 1))
+                self._question(followed, "fork", interval, forks=intervals.Forks.DEFAULT)
         if followed.newest and "shared" not in followed.were_asked:
             self._ask_at_their_newest(followed, followed.newest)
         if followed.doubted is not None:
@@ -301,8 +308,16 @@ class Follower:
         stored = self._source.get(log, seq)
         return None if stored is None else stored.entry.hash
 
-    def _question(self, followed: Followed, name: str, interval: Interval, *, lazy: bool = True) -> None:
-        followed.questions[self._request(followed, None, interval, lazy=lazy)] = name
+    def _question(
+        self,
+        followed: Followed,
+        name: str,
+        interval: Interval,
+        *,
+        lazy: bool = True,
+        forks: intervals.Forks | None = None,
+    ) -> None:
+        followed.questions[self._request(followed, None, interval, lazy=lazy, forks=forks)] = name
         followed.were_asked.add(name)
 
     # -- asking ------------------------------------------------------------------------------------------------
@@ -315,14 +330,21 @@ class Follower:
         followed.spans.append(span)
 
     def _request(
-        self, followed: Followed, span: Span | None, interval: Interval, begun: Begun | None = None, *, lazy: bool
+        self,
+        followed: Followed,
+        span: Span | None,
+        interval: Interval,
+        begun: Begun | None = None,
+        *,
+        lazy: bool,
+        forks: intervals.Forks | None = None,
     ) -> int:
         """Send a request for a span, or a question (None); its id."""
         content = Content() if span is None else span.content
         request_id = self._connection.request(
             *followed.log,
             interval,
-            forks=self._forks(followed.log),
+            forks=self._forks(followed.log) if forks is None else forks,
             anchor=self._options.anchor,
             least_size=content.least_size,
             greatest_size=content.greatest_size,

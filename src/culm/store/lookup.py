@@ -65,7 +65,7 @@ class Lookup:
             entry, complete = entry_of(encoded, digest, row), state == PayloadState.COMPLETE
             small = b"" if complete and not entry.size else piece
             if small is not None and yamf_hash(small) != entry.payload_hash:
-                small = None  # Whoever reads this payload gets the error then, and not all readers of the page.
+                small = None  # A reader of this payload gets the error then, and not all readers of the page.
             found.append(Kept(entry, held, complete, small, row))
         return found
 

@@ -53,10 +53,12 @@ def before(model: LogModel) -> tuple[set[int], set[int], set[int]]:
 
 
 def _certificates(interval: Interval) -> int:
-    """How many entries below its own an interval asks for."""
+    """How many entries of certificate pools an interval asks for."""
     match interval:
         case Regular(At(seq, dist)) | Single(seq, dist) | MetadataOnly(seq, False, dist):
             return min(dist, len(path(seq, 1)) - 1)
+        case MetadataOnly(_, True, dist):  # a path that ends a pool
+            return dist + 1
         case _:
             return 0
 

@@ -47,7 +47,7 @@ WorkT = TypeVar("WorkT", bound=_Item | ForkProof | _Job)
 
 
 class PiecesMixed(StoreError):
-    """A payload of which a part was held before proved wrong. All of it was dropped, and nobody is to blame."""
+    """A payload proved wrong, and a part of it was held before. All of it was dropped, and nobody is to blame."""
 
 
 def _size(work: _Item | ForkProof | _Job) -> int:

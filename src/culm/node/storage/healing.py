@@ -1,9 +1,9 @@
 """Healing: payloads that were damaged on the disk count as missing, are fetched again, and are looked for.
 
-*Finding.* Whoever reads a payload compares its bytes (``culm.store.payloads.checked``). The finder, a session or
-another process, has the store count the payload as missing. The store lists such payloads until they have come again.
-So the node learns of each of them in one place, when the store has changed: here. It writes one line in the log, and
-its sessions ask their peers.
+*Finding.* The bytes of a payload are compared when it is read (``culm.store.payloads.checked``). The session or
+process that reads damaged ones has the store count the payload as missing. The store lists such payloads until they
+have come again. So the node learns of each of them in one place, when the store has changed: here. It writes one line
+in the log, and its sessions ask their peers.
 
 *Searching.* Payloads that nobody reads are read here, slowly: each of them once in ``scrub_days``. The share of the
 store's rows that a step covers is the share of that time that passes before the next step. So the pace needs no sum

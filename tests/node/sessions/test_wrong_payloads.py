@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from culm.transfer import Kept
     from tests.node.links import Party
 
+pytestmark = pytest.mark.slow
+
 OTHERS = [seq for seq in range(1, 13) if seq != DAMAGED_AT]
 
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from culm.types import Log
     from tests.node.links import Party
 
+pytestmark = pytest.mark.slow
+
 MIB = 1024 * 1024
 LARGE = random.Random(5).randbytes(3 * MIB)
 SCHEMES = ["bushbaby", "culm", "intervals", "proposals"]

@@ -65,12 +65,22 @@ def test_a_claim_is_looked_into_once(store: SQLiteStore) -> None:
 
 
 def test_a_fork_that_we_know_is_asked_for_no_more(store: SQLiteStore) -> None:
-    """Once we know a fork as low as the peer's, or hold the entry as invalid, there is no doubt left."""
+    """Once we know a fork as low as the peer's, and the peer ours, there is no doubt left."""
     doubts = Doubts()
     doubts.hear(said(6, WRONG, 7))
     assert [(7, 7)] == doubts.spans(store, NAME)
     store.add([(LOG.make(6, b"another"), None)])
+    doubts.hear(said(5, TIPS[5], 6))
     assert [] == doubts.spans(store, NAME)
+
+
+def test_who_goes_on_behind_a_fork_is_asked_before_it(store: SQLiteStore) -> None:
+    """A peer whose log goes on behind a fork as if nothing were may hold another branch: our newest is compared."""
+    store.add([(LOG.make(8, b"another"), None)])
+    for item, spans in ((said(12, WRONG), [(7, 7)]), (said(7, TIPS[7]), []), (said(7, TIPS[7], 8), [])):
+        doubts = Doubts()
+        doubts.hear(item)
+        assert spans == doubts.spans(store, NAME)
 
 
 def test_a_peer_is_shown_each_lower_fork_once(store: SQLiteStore) -> None:

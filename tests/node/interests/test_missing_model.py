@@ -216,7 +216,8 @@ def _payloads_at_all(item: Range, least: int | None, greatest: int | None) -> bo
 def test_offers(ours: tuple[list[str], int], theirs: tuple[list[str], int], interest: RangeSet) -> None:
     """An offer says what is held; what is asked of it is what it has and we want; it is of use if we lack any of that.
 
-    Beyond items an offer is of use if it tells of another newest entry than ours, or of a fork at a lower place.
+    Beyond items an offer is of use if it tells of another newest entry than ours, of a fork at a lower place, or of
+    entries behind a fork that we know.
     """
     count("plans")
     policy = Policy(interests={key(LOG): interest})
@@ -246,10 +247,13 @@ def test_offers(ours: tuple[list[str], int], theirs: tuple[list[str], int], inte
         useful |= stranded(model, items, newest) & has[0] if interest != EVERYTHING else set()
         mine = next((entry for entry in model.verified() if entry.seq == newest), None)
         differs = mine is not None and mine not in other.verified()
-        assert doubted(near, offer) == (newest if differs else None)
         lower = bool(offer.fork) and offer.fork < (model.forked_at or MAX_U64)
-        is_useful = len(interest) > 0 and (bool(useful) or differs or lower)
-        assert lacks(near, policy, offer) == is_useful, (useful, differs, lower)
+        goes_on = model.forked_at is not None and model.forked_at <= newest and offer.fork != model.forked_at
+        valid = max(held, default=0) if goes_on else 0
+        expected = offer.fork if lower else newest if differs else valid if valid in has[0] else None
+        assert doubted(near, offer) == expected
+        is_useful = len(interest) > 0 and (bool(useful) or expected is not None)
+        assert lacks(near, policy, offer) == is_useful, (useful, expected)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import asyncio
 import os
 import tempfile
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from culm.bamboo import Entry, yamf_hash
 from culm.bushbaby import handshake
+from culm.node.interests.policy import Policy
 from culm.node.schemes import TABLE
 from culm.node.sessions.session import Context, Purpose
 from culm.node.storage.source import StoreSource
@@ -38,22 +40,24 @@ Items = list[tuple[Entry, bytes]]
 Item = tuple[Entry, "Buffer | None"]
 
 
-def session_of(scheme: str, party: Party, streams: Any, purpose: Purpose) -> Any:
+def session_of(scheme: str, party: Party, streams: Any, purpose: Purpose, policy: Policy) -> Any:
     """A session of a party."""
-    source = StoreSource(party.view, CONFIG.policy)
+    source = StoreSource(party.view, policy)
     party.sources.append(source)
     make = TABLE[scheme].session
     assert make is not None
-    return make(Context(party.identity, CONFIG, party.worker, source), streams, purpose)
+    return make(Context(party.identity, replace(CONFIG, policy=policy), party.worker, source), streams, purpose)
 
 
-async def exchanges(scheme: str, one: Party, other: Party, log: Log) -> None:
-    """Each calls the other once and asks for a log, as two nodes do that follow it."""
+async def exchanges(scheme: str, one: Party, other: Party, log: Log, unshared: Party | None = None) -> None:
+    """Each calls the other once and asks for a log, as two nodes do that follow it; one may keep it for itself."""
+    policies = {party: Policy(unshared=frozenset([log] if party is unshared else [])) for party in (one, other)}
     for caller, listener in ((one, other), (other, one)):
         near, far = await stream_pair()
         purpose = Purpose(True, listener.identity.public, is_live=False, logs=(log,), mirrors=False)
-        asking = session_of(scheme, caller, near, purpose)
-        running = [asyncio.create_task(each.run()) for each in (asking, session_of(scheme, listener, far, Purpose()))]
+        asking = session_of(scheme, caller, near, purpose, policies[caller])
+        answering = session_of(scheme, listener, far, Purpose(), policies[listener])
+        running = [asyncio.create_task(each.run()) for each in (asking, answering)]
         try:
             await asyncio.wait_for(asking.done.wait(), PATIENCE)
         finally:
@@ -145,6 +149,18 @@ def test_two_whole_branches_show_where_they_part(scheme: str, at: int) -> None:
         for _ in range(3 if scheme == "intervals" else 1):  # A session of intervals compares at one number only.
             run(lambda: exchanges(scheme, one, other, held[0][0][0].log))
         assert (at, at) == (lowest(one), lowest(other))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_fork_below_the_known_one_shows_though_ours_is_not_shared(scheme: str) -> None:
+    """We know a fork at 2 and do not share the log; the peer holds another branch from entry 1 on, and no fork."""
+    (ours, _), (_, theirs) = branches(3, 2), branches(3, 1)
+    third = build_log(3)
+    forked = [*ours, (third.make(2, b"another entry 2"), b"another entry 2")]
+    with parties_with(forked, theirs) as (one, other):
+        assert (2, None) == (lowest(one), lowest(other))
+        run(lambda: exchanges(scheme, one, other, ours[0][0].log, unshared=one))
+        assert 1 == lowest(one)
 
 
 def test_a_peer_of_the_version_before_is_spoken_to_as_before(monkeypatch: pytest.MonkeyPatch) -> None:

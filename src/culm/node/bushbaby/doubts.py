@@ -1,15 +1,7 @@
-"""Doubts: what two Culm nodes that hold a log differently do to find its lowest fork.
+"""The doubts of a session: what a Culm peer says of its logs, and what is asked and shown because of that.
 
-Bushbaby names only how far a node holds a log. Two nodes with different branches of one length would both be content.
-So a HAVE among Culm nodes also has the *tip*, the beginning of the newest entry's digest, and the lowest *fork* that
-the sender knows. Three cases follow:
-
-- *The peer knows a lower fork.* It is asked for the entry there. It does not send that entry, as nothing at or after a
-  fork is sent; it answers with the proof.
-- *We know a lower fork.* The proof is sent at once.
-- *The tips differ.* The peer is asked for its newest entry, which contradicts ours. From then on both know a fork, and
-  announce the log again, up to an entry before it. If the tips there differ, too, this goes on. An entry's links reach
-  back further with each step, so there are few.
+``culm.node.interests.doubts`` says when a peer is asked for an entry that it may hold differently. If we know a lower
+fork than the peer, the proof is sent at once.
 
 A doubt lasts until the peer announces the same once more, which ends its answer: a peer that only claims to know a fork
 is asked once.
@@ -21,10 +13,9 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from culm.bamboo import MAX_U64, ForkProof
-from culm.bamboo.yamf import YAMF_PREFIX
 from culm.bushbaby import HaveItem
-from culm.errors import Place
-from culm.store import ReadableStore, State
+from culm.node.interests.doubts import doubted
+from culm.store import ReadableStore
 from culm.types import Log, Run
 
 
@@ -56,15 +47,8 @@ class Doubts:
         if log not in self._open:
             return []
         item = self._said[log]
-        ours = _lowest(store, log)
-        if item.fork and (ours is None or item.fork < ours.position):
-            return [(item.fork, item.fork)]
-        stored = store.get(Place(*log, item.newest))
-        if item.tip and stored is not None and stored.state is State.VERIFIED:
-            digest = stored.entry.hash[len(YAMF_PREFIX) :]
-            if not digest.startswith(item.tip):
-                return [(item.newest, item.newest)]
-        return []
+        seq = doubted(store, log, item.newest, item.tip, item.fork)
+        return [] if seq is None else [(seq, seq)]
 
     def unknown(self, store: ReadableStore, logs: Iterable[Log], shares: Callable[[Log], bool]) -> list[ForkProof]:
         """The proofs of lower forks in these logs than the peer knows. It knows them from now on."""

@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 from culm.errors import EncodingError, RemoteProtocolError
 from culm.node.culm.claims import STALL_SECONDS, Claims
-from culm.node.culm.offers import asked_of, doubted, knows_lower_fork, lacks, lowest_fork, newest_held, offer_of
+from culm.node.culm.offers import asked_of, doubted, lacks, newest_held, offer_of
+from culm.node.interests.doubts import lowest_fork
 from culm.node.intervals.session import IntervalSession
 from culm.node.sharing.turns import Share
 from culm.node.storage.source import StoreSource
@@ -231,10 +232,7 @@ class Fetching:
             return _Request(wish, RangeSet(), RangeSet(), newest_held(store, log) or None, fork)
         if not lacks(store, policy, offer):
             return None
-        doubt = doubted(store, offer)
-        if knows_lower_fork(store, offer):  # Asked for its entry there, the peer answers with the proof.
-            doubt = offer.fork
-        return _Request(wish, asked_of(policy, offer), offer.held, doubt or None, fork)
+        return _Request(wish, asked_of(policy, offer), offer.held, doubted(store, offer), fork)
 
     def _look_at_finished(self) -> list[tuple[Log, _Wish]]:
         """The logs to ask for again, of those that have come; see the module's last paragraph. On a thread."""

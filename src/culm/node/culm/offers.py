@@ -8,36 +8,21 @@ position of a fork that is known: a peer that knows a lower one has a proof whic
 Specification: docs/specs/culm.md, "News".
 """
 
-from culm.bamboo import MAX_U64
-from culm.bamboo.yamf import YAMF_PREFIX
-from culm.errors import Place
+from culm.node.interests import doubts
 from culm.node.interests.missing import EVERYTHING, lacking, lacking_members, lacking_tails, stranded
 from culm.node.interests.policy import Policy
 from culm.ranges import RangeSet
 from culm.session import Offer
 from culm.session.messages import TIP_BYTES
-from culm.store import ReadableStore, State
+from culm.store import ReadableStore
 from culm.types import Log
 
 
 def offer_of(store: ReadableStore, log: Log) -> Offer:
     """What the store holds of a log, as it is offered to peers."""
     held = store.held(*log)
-    tip = _tip(store, log, _newest(held))
-    return Offer(*log, held, tip, lowest_fork(store, log) or 0)
-
-
-def lowest_fork(store: ReadableStore, log: Log) -> int | None:
-    """The lowest position of a fork for which a proof is held; None if there is none."""
-    return min((proof.position for proof in store.fork_proofs(log)), default=None)
-
-
-def _tip(store: ReadableStore, log: Log, newest: int) -> bytes:
-    """The beginning of the digest of entry ``newest``; empty if it is not verified or there is none (0)."""
-    stored = store.get(Place(*log, newest)) if newest else None
-    if stored is None or stored.state is not State.VERIFIED:
-        return b""
-    return stored.entry.hash[len(YAMF_PREFIX) :][:TIP_BYTES]
+    tip = doubts.digest_at(store, log, _newest(held))[:TIP_BYTES]
+    return Offer(*log, held, tip, doubts.lowest_fork(store, log) or 0)
 
 
 def asked_of(policy: Policy, offer: Offer) -> RangeSet:
@@ -50,15 +35,9 @@ def asked_of(policy: Policy, offer: Offer) -> RangeSet:
 
 
 def doubted(store: ReadableStore, offer: Offer) -> int | None:
-    """The number of an entry that the peer holds differently; None if the tips agree, or if one is missing."""
-    newest = _newest(offer.held)
-    tip = _tip(store, offer.log, newest)
-    return newest if tip and offer.tip and tip != offer.tip else None
-
-
-def knows_lower_fork(store: ReadableStore, offer: Offer) -> bool:
-    """Whether the peer knows of a fork at a lower number than we do, or of any if we know none."""
-    return bool(offer.fork) and offer.fork < (lowest_fork(store, offer.log) or MAX_U64)
+    """The number of an entry of the peer's that may contradict ours, as far as the peer holds it; None if none does."""
+    seq = doubts.doubted(store, offer.log, _newest(offer.held), offer.tip, offer.fork)
+    return seq if seq is not None and (seq == offer.fork or offer.held.contains_metadata(seq)) else None
 
 
 def newest_held(store: ReadableStore, log: Log) -> int:
@@ -70,7 +49,7 @@ def lacks(store: ReadableStore, policy: Policy, offer: Offer) -> bool:
     """Whether a peer's offer has something for us: entries, payloads, or a fork that we do not know of."""
     if not policy.wants(offer.log):
         return False
-    if knows_lower_fork(store, offer) or doubted(store, offer) is not None:
+    if doubted(store, offer) is not None:
         return True
     for item in asked_of(policy, offer):
         if lacking_members(store, offer.log, item, 0) if item.sparse else lacking(store, offer.log, item, 1, 1):

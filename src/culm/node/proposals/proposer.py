@@ -33,7 +33,7 @@ from itertools import chain, islice
 
 from culm import proposals
 from culm.bamboo import MAX_U64, Entry
-from culm.node.culm.offers import lowest_fork
+from culm.node.interests.doubts import lowest_fork
 from culm.node.interests.policy import Policy
 from culm.node.proposals.gaps import Gap, Gaps
 from culm.node.proposals.options import ProposalOptions

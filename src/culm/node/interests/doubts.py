@@ -1,0 +1,49 @@
+"""Doubts: which entry to ask a peer for because it may hold another branch of a log than we do.
+
+Two nodes with different branches of one length have nothing new for each other. So peers that can say more than "up to
+entry 12" also say the *tip*, the beginning of that entry's digest, and the lowest *fork* that they know. Three cases follow:
+
+- The peer knows a lower fork: its entry there. It answers with the proof instead.
+- The peer's newest entry is not ours of that number: that entry.
+- We know a fork, and the peer's log goes on behind it as if nothing were. It is perhaps of another branch, and may part
+  from ours before the fork: its entry at our newest valid number. We may not be allowed to show it our proof, so only
+  asking brings this to light.
+
+Specification: docs/specs/culm.md, "News"; docs/specs/bushbaby.md, "Forks".
+"""
+
+from culm.bamboo import MAX_U64
+from culm.bamboo.yamf import YAMF_PREFIX
+from culm.errors import Place
+from culm.store import ReadableStore, State
+from culm.types import Log
+
+
+def lowest_fork(store: ReadableStore, log: Log) -> int | None:
+    """The lowest position of a fork for which a proof is held; None if there is none."""
+    return next((proof.position for proof in store.fork_proofs(log)), None)
+
+
+def doubted(store: ReadableStore, log: Log, newest: int, tip: bytes, fork: int) -> int | None:
+    """The number of the peer's entry to ask for; None without a reason to.
+
+    ``newest``, ``tip`` and ``fork`` are what the peer says of the log; 0 and nothing where it does not.
+    """
+    ours = lowest_fork(store, log)
+    if fork and fork < (ours or MAX_U64):
+        return fork
+    digest = digest_at(store, log, newest)
+    if tip and digest and not digest.startswith(tip):
+        return newest
+    if ours is not None and newest >= ours and fork != ours:
+        held = store.held(*log)
+        return max((item.last for item in held), default=0) or None
+    return None
+
+
+def digest_at(store: ReadableStore, log: Log, seq: int) -> bytes:
+    """The digest (64 bytes) of our entry of a number; empty if it is not verified, or the number is 0."""
+    stored = store.get(Place(*log, seq)) if seq else None
+    if stored is None or stored.state is not State.VERIFIED:
+        return b""
+    return stored.entry.hash[len(YAMF_PREFIX) :]

@@ -1,8 +1,8 @@
 """Doubts: which entry to ask a peer for because it may hold another branch of a log than we do.
 
 Two nodes with different branches of one length have nothing new for each other. So peers that can say more than "up to
-entry 12" also say the *tip*, the beginning of that entry's digest, and the lowest *fork* that they know. There are three
-cases, with the entry to ask for:
+entry 12" also say the *tip*, the beginning of that entry's digest, and the lowest *fork* that they know. Of three
+cases each has an entry to ask for:
 
 - The peer knows a lower fork: its entry there. It answers with the proof instead.
 - The peer's newest entry is not ours of that number: that entry.

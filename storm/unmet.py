@@ -36,6 +36,7 @@ from storm.ledger import log_name
 
 _MISSING = (PayloadState.ABSENT, PayloadState.PARTIAL)
 _IN_ORDER = ("intervals", "proposals")
+_ROOMY = 100  # Entries that may wait: more than any storm needs.
 
 
 def unmet(world: World) -> list[str]:
@@ -81,6 +82,8 @@ class _Exchange:
         interest = self.taker.policy.interest(self.log)
         fork = self.seen.limit
         if fork is not None and (limit is None or limit > fork):
+            if self.taker.plan.waiting_room < _ROOMY:
+                return  # Where no more may wait, an entry of another branch may have no room.
             if self.scheme == "culm" or (self.scheme in _IN_ORDER and any(item.last >= fork for item in interest)):
                 yield f"the fork at {fork}"
             return

@@ -111,7 +111,7 @@ class World:
             return
         host = member.host
         is_hurt = host is not None and host.disk is not None and host.disk.was_hurt
-        if isinstance(error, StoreError) and (is_hurt or member.plan.waiting_room < 100):
+        if isinstance(error, StoreError) and is_hurt:
             return
         if isinstance(error, CulmError) and "10.8." in name:
             return  # a stranger

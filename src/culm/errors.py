@@ -16,7 +16,9 @@
     │   ├── LocalProtocolError     the caller did something that the protocol's state forbids
     │   └── RemoteProtocolError    the peer broke the protocol: drop the connection
     ├── StoreError
-    │   ├── StoreLocked, StoreFull, StoreMissing
+    │   ├── StoreLocked, StoreMissing
+    │   ├── StoreFull
+    │   │   └── HoldingAreaFull    an entry would have to wait for its certificate path, and too many wait already
     │   ├── StoreDamaged
     │   │   └── PayloadDamaged     a payload's bytes changed on the disk (carries its place)
     │   ├── NotHeld                the store does not have the entry or payload asked for
@@ -156,6 +158,10 @@ class StoreLocked(StoreError):
 
 class StoreFull(StoreError):
     """No space is left, on the disk or in a bounded area of the store."""
+
+
+class HoldingAreaFull(StoreFull):
+    """An entry would have to wait for its certificate path, and as many wait already as are allowed."""
 
 
 class StoreDamaged(StoreError):

@@ -6,12 +6,12 @@ definitions (``tests.bamboo.oracle``) whenever somebody asks, and every answer i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from culm.bamboo import Entry, encode_varu64, yamf_hash
-from culm.errors import BadSignature, PayloadMismatch, PayloadSizeMismatch, StoreFull
+from culm.errors import BadSignature, HoldingAreaFull, PayloadMismatch, PayloadSizeMismatch, StoreFull
 from culm.store import PayloadState, State
 from tests.bamboo import oracle
 from tests.store.model import offered
@@ -45,6 +45,15 @@ class Report:
     known: int = 0
     payloads: int = 0
     refused: list[tuple[Place, type[CulmError]]] = field(default_factory=list)
+    transactions: int = 0  # that were kept
+
+    def take(self, part: Report) -> None:
+        """Take in what a transaction has done."""
+        self.added |= part.added
+        self.known += part.known
+        self.payloads += part.payloads
+        self.refused += part.refused
+        self.transactions += part.transactions
 
 
 class _Found:
@@ -282,18 +291,26 @@ class DictionaryStore:
         """The entry that came first to a place."""
         return self.of((place.author, place.log_id)).first_at(place.seq)
 
-    def add(self, items: Iterable[Item], forged: Iterable[Entry] = ()) -> Report | None:
-        """Take items in one transaction; None if more would wait then than may, and nothing was taken."""
-        kept, report, bad = self.copy().logs, Report(), set(forged)
+    def add(self, items: Iterable[Item], forged: Iterable[Entry] = ()) -> Report:
+        """Take items in one transaction, or in several where those without room are looked for by halves."""
+        report, bad = Report(), set(forged)
         report.refused += [(entry.place, BadSignature) for entry, _ in items if entry in bad]
-        for entry, payload in items:
-            if entry not in bad:
-                model = self.logs.setdefault(entry.log, LogModel(entry.log, self.max_variants))
-                model.add(entry, payload, report)
-        if self.waiting() > self._max_waiting:
-            self.logs = kept
-            return None
+        self._add([item for item in items if item[0] not in bad], report)
         return report
+
+    def _add(self, items: list[Item], report: Report) -> None:
+        kept, part = self.copy().logs, Report()
+        for entry, payload in items:
+            self.logs.setdefault(entry.log, LogModel(entry.log, self.max_variants)).add(entry, payload, part)
+        if self.waiting() <= self._max_waiting:
+            report.take(replace(part, transactions=1))
+            return
+        self.logs = kept
+        if half := len(items) // 2:
+            self._add(items[:half], report)
+            self._add(items[half:], report)
+        else:
+            report.refused += [*part.refused, (items[0][0].place, HoldingAreaFull)]
 
     def waiting(self) -> int:
         """How many entries wait for their path."""

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity, certificate_pool, lipmaa, path, yamf_hash
-from culm.errors import BadSignature, PayloadMismatch, PayloadSizeMismatch, StoreFull
+from culm.errors import BadSignature, HoldingAreaFull, PayloadMismatch, PayloadSizeMismatch, StoreFull
 from culm.store import SQLiteStore, State, ingest, logview
 from culm.store import sqlite as store_module
 from culm.testing import LogBuilder, build_log, tampered
@@ -288,17 +288,20 @@ def test_at_the_end_of_all_numbers(store: SQLiteStore) -> None:
     assert [] == store.verify().problems
 
 
-@pytest.mark.parametrize("limits", [{"max_waiting_entries": 3}, {"max_waiting_bytes": 1200}])
+@pytest.mark.parametrize("limits", [{"max_waiting_entries": 3}, {"max_waiting_bytes": 1000}])
 def test_the_holding_area_is_bounded(place: Path, limits: dict[str, int]) -> None:
-    """More waiting entries than may be held are refused as a whole; nothing is lost, and paths still can come."""
+    """Entries that would wait and have no room are refused, and only these; their paths still can come."""
     with SQLiteStore(place, **limits) as store:  # type: ignore[arg-type]
         store.add(LOG.items()[5:8])
-        before, change = look(store, NAME), store.change()
-        with pytest.raises(StoreFull, match="the holding area is full"):
-            store.add([*LOG.items()[8:10], *build_log(1, seed=2).items()])
+        before, other = look(store, NAME), build_log(1, seed=2)
+        report = store.add([*LOG.items()[8:10], *other.items()])
 
-        assert (before, change) == (look(store, NAME), store.change())
-        assert 1 == len(list(store.logs()))
+        assert [LOG.entries[8].place, LOG.entries[9].place] == [place for place, _ in report.refused]
+        assert all("the holding area is full" in str(error) for _, error in report.refused)
+        assert all(isinstance(error, HoldingAreaFull) for _, error in report.refused)
+        assert (1, 0) == (report.added, report.waiting)
+        assert before == look(store, NAME)
+        assert other.entries[0] == store.get(other.entries[0].place).entry  # type: ignore[union-attr]
         store.add(LOG.items()[:4])
         assert [1, 2, 3, 4, 8] == in_state(store, State.VERIFIED)
         store.add(LOG.items()[4:])
@@ -313,15 +316,15 @@ def test_a_whole_group_in_any_order_needs_no_room(place: Path) -> None:
         assert list(range(1, 41)) == in_state(store, State.VERIFIED)
 
 
-def test_groups_before_the_one_that_was_too_much_are_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a long list the transactions done before the store was full stay done."""
+def test_groups_around_the_one_that_was_too_much_are_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list goes on behind a transaction in which some had no room."""
     monkeypatch.setattr(store_module, "_BATCH_ENTRIES", 4)
     with SQLiteStore(place, max_waiting_entries=2) as store:
-        with pytest.raises(StoreFull):
-            store.add([*LOG.items()[:4], *LOG.items()[24:28], *LOG.items()[4:8]])
+        report = store.add([*LOG.items()[:4], *LOG.items()[24:28], *LOG.items()[4:8]])
 
-        assert [1, 2, 3, 4] == in_state(store, State.VERIFIED)
-        assert [] == in_state(store, State.WAITING)
+        assert 2 == len(report.refused)
+        assert list(range(1, 9)) == in_state(store, State.VERIFIED)
+        assert [25, 26] == in_state(store, State.WAITING)
 
 
 # -- forks -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ Specification: docs/specs/bamboo.md, "Holding and publishing".
 """
 
 from culm.bamboo import Entry
-from culm.errors import StoreFull
+from culm.errors import HoldingAreaFull, StoreFull
 from culm.store.database import Database
 from culm.store.logview import LogView
 from culm.store.payloads.pieces import write_payloads
@@ -72,7 +72,7 @@ class Ingestion:
     def finish(self, max_entries: int, max_bytes: int) -> None:
         """Write the rows and payloads that are still in memory.
 
-        ``StoreFull`` if more entries wait now than the limits allow, so that the transaction is rolled back.
+        ``HoldingAreaFull`` if more entries wait now than the limits allow, so that the transaction is rolled back.
         """
         for view in self._views.values():
             view.flush()
@@ -81,7 +81,7 @@ class Ingestion:
             query = f"SELECT count(*), coalesce(sum(length(encoded) + payload_held), 0) FROM entries WHERE {IS_WAITING}"
             count, size = the_row(self._db.execute(query), COUNT, COUNT)
             if count > max_entries or size > max_bytes:
-                raise StoreFull(
+                raise HoldingAreaFull(
                     f"the holding area is full: {count} entries ({size} bytes) would wait for entries on their"
                     f" certificate path; allowed: {max_entries} ({max_bytes} bytes)"
                 )

@@ -2,8 +2,8 @@
 
 A line is a command, its parts parted by commas: ``item,TIMESTAMP,ID``, ``seal``, ``initiate``, ``msg,HEX``. Answers are
 ``have,ID``, ``need,ID``, ``msg,HEX`` and ``done``. ``FRAMESIZELIMIT`` in the environment is the frame limit in bytes,
-``NEGENTROPY_REFERENCE_BYTES=1`` asks for the references' bytes. An error ends the process: exit code 1, a line on
-stderr. The reference implementations have the same kind of harness, so that all of them can be run against each other.
+``NEGENTROPY_CPP_RUST_0_5_2_BYTES=1`` (or ``NEGENTROPY_REFERENCE_BYTES=1``, as it was called before Rust 0.5.3) asks for
+the bytes of C++, and of Rust up to 0.5.2. An error ends the process: exit code 1, a line on stderr. The reference implementations have the same kind of harness, so that all of them can be run against each other.
 
 Specification: docs/specs/negentropy.md, "Harness".
 """
@@ -18,13 +18,16 @@ from culm.negentropy.array import ArrayStorage
 from culm.negentropy.reconciler import Negentropy
 
 
+_REFERENCE_BYTES = ("NEGENTROPY_CPP_RUST_0_5_2_BYTES", "NEGENTROPY_REFERENCE_BYTES")
+
+
 class Harness:
     """The commands of one session."""
 
     def __init__(self, out: TextIO, environment: Mapping[str, str]) -> None:
         self._out = out
         self._limit = int(environment.get("FRAMESIZELIMIT") or 0)
-        self._reference_bytes = environment.get("NEGENTROPY_REFERENCE_BYTES") == "1"
+        self._reference_bytes = any(environment.get(name) == "1" for name in _REFERENCE_BYTES)
         self._items: list[tuple[int, bytes]] = []
         self._session: Negentropy | None = None
         self._initiated = False

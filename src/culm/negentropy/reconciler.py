@@ -10,10 +10,11 @@ With 16 buckets a single difference among a million records is found in about si
 save round trips but send more fingerprints of ranges that agree.
 
 With a frame limit a message may be cut. A fingerprint of everything from there on then closes it, so that the rest is
-compared in the next round. All reference implementations compute that fingerprint from the end of the range that did
-not fit, while on the wire it begins at the last bound that was written. The records between are compared with nothing,
-and their differences are lost. Here the fingerprint begins where the wire says. ``reference_bytes=True`` writes the
-references' messages instead, so that the two can be compared byte by byte.
+compared in the next round. The reference implementations (C++, JavaScript, and Rust up to 0.5.2) compute that
+fingerprint from the end of the range that did not fit, while on the wire it begins at the last bound that was written.
+The records between are compared with nothing, and their differences are lost. Here, and in Rust since 0.5.3, the
+fingerprint begins where the wire says. ``reference_bytes=True`` writes the messages of C++ and of Rust 0.5.2 instead,
+so that the two can be compared byte by byte.
 
 Specification: docs/specs/negentropy.md, "Reconciliation", "Splitting", "Frame limits".
 """

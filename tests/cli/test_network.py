@@ -189,8 +189,9 @@ def test_comparing_a_store_with_a_node(culm: Culm) -> None:
     culm("append", 1, "--text", "more from alice")
     with serving(bob.home, "--listen", "negentropy://127.0.0.1:0") as (_, process):
         assert process.stdout is not None
-        url = process.stdout.readline().split()[1].replace("negentropy", "tcp")
+        url = process.stdout.readline().split()[1]
         result = culm("reconcile", culm.home, url, "--json").json
+        assert culm("reconcile", url.replace("negentropy", "tcp"), culm.home, "--json").json == result
         assert set(result["views"]) == {"entries", "payloads", "heads"}
         (log,) = result["logs"]
         assert (log["peer_lacks_entries"], log["peer_lacks_payloads"], log["heads_differ"]) == (1, 1, True)
@@ -201,9 +202,34 @@ def test_comparing_a_store_with_a_node(culm: Culm) -> None:
         assert "peer lacks entries" in text
         assert "the peer has everything" in bob("reconcile", bob.home, url).out
         refused = culm("reconcile", culm.home, url, "--apply")
-        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert (refused.code, refused.err.count("\n")) == (3, 1)
+        assert "compares and moves nothing" in refused.err
+        both = culm("reconcile", url, url)
+        assert (both.code, "at most one side" in both.err) == (2, True)
     gone = culm("reconcile", culm.home, url)
     assert (gone.code, gone.err.count("\n")) == (3, 1)
+
+
+def test_moving_what_a_node_lacks_and_has(culm: Culm) -> None:
+    """``culm reconcile --apply`` with a node that listens at intervals://, too, moves what differs, both ways.
+
+    What the home at hand does not share stays there, and the comparison does not show it either.
+    """
+    bob = culm.at("bob")
+    bob("init")
+    culm("append", 1, "--text", "from alice")
+    culm("append", 2, "--text", "alice keeps this")
+    bob("append", 1, "--text", "from bob")
+    culm("unshare", culm("identity", "show").out.strip() + "/2", "--clump", "")
+    with serving(bob.home, "--listen", "negentropy://127.0.0.1:0", "--listen", "intervals://127.0.0.1:0") as (_, node):
+        assert node.stdout is not None
+        url = node.stdout.readline().split()[1]
+        result = culm("reconcile", url, culm.home, "--apply", "--json").json
+        assert result["applied"] == {"received": 1, "sent": 1}
+        assert (result["store_lacks"]["entries"], len(result["logs"])) == (1, 1)
+        assert "received 0 entries, sent 0" in culm("reconcile", culm.home, url, "--apply").out
+    assert {row["log_id"] for row in culm("logs", "--json").json} == {1, 2}
+    assert [row["log_id"] for row in bob("logs", "--json").json] == [1, 1]
 
 
 def test_a_listener_that_cannot_know_its_callers(culm: Culm) -> None:

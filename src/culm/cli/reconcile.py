@@ -1,4 +1,4 @@
-"""``culm reconcile``: what one store has and another lacks. Either can be a record index, the second also a peer.
+"""``culm reconcile``: what one store has and another lacks. Either can be a record index, and one of them a peer.
 
 The two are compared by negentropy (``culm.negentropy``), as nodes do it, in three views: entries, payloads, and heads
 (the newest entry of each log). Two local stores could be compared entry by entry instead. But the command also shows
@@ -11,6 +11,7 @@ import argparse
 import asyncio
 from collections import Counter
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,23 @@ from culm.cli.command import Commands
 from culm.cli.output import counted, print_json, print_table
 from culm.errors import ConfigError, NetworkError, StoreMissing
 from culm.negentropy import Split, Storage, even, newest_listed
-from culm.node.negentropy.comparison import Differences, compare, compare_records, compare_sets, compare_stores
-from culm.node.network.transport import connect
+from culm.node.config import NodeConfig
+from culm.node.home import Home
+from culm.node.interests.missing import EVERYTHING
+from culm.node.interests.policy import Policy
+from culm.node.negentropy.comparison import (
+    Differences,
+    ask_logs,
+    begin_transfer,
+    compare,
+    compare_records,
+    compare_sets,
+    compare_stores,
+)
+from culm.node.network.transport import Streams, connect
 from culm.node.network.urls import PeerUrl
+from culm.node.sessions.session import Purpose
+from culm.node.sync import SyncSummary, sync
 from culm.store import ReadableStore, SQLiteStore, ToolStore, View
 from culm.store.exchange import transfer
 from culm.store.recordindex.manifest import is_index
@@ -39,11 +54,15 @@ def register(commands: Commands) -> None:
     reconcile = commands.add(
         "reconcile", _reconcile, "show, log by log, which entries and payloads one store has and another lacks"
     )
-    reconcile.add_argument("a", metavar="STORE_A", help="a home, a store's file, or a record index's folder")
     reconcile.add_argument(
-        "b", metavar="STORE_B", help="another store or index, or tcp://HOST:PORT of a negentropy:// listener"
+        "a", metavar="STORE_A", help="a home, a store's file, a record index's folder, or negentropy://HOST:PORT"
     )
-    reconcile.add_argument("--apply", action="store_true", help="also copy what is missing, both ways")
+    reconcile.add_argument("b", metavar="STORE_B", help="another one; at most one of the two is an address")
+    reconcile.add_argument(
+        "--apply",
+        action="store_true",
+        help="also copy what is missing, both ways; a peer takes part if it listens at intervals://, too",
+    )
     reconcile.add_argument(
         "--split",
         choices=sorted(_SPLITS),
@@ -55,15 +74,22 @@ def register(commands: Commands) -> None:
 def _open(name: str, *, read_only: bool = True) -> ToolStore:
     path = Path(name) / "store.db" if Path(name).is_dir() else Path(name)
     if not path.exists():
-        raise StoreMissing(f"{path} does not exist; name a home, a store file or a record index")
+        raise StoreMissing(
+            f"{name} does not exist; name a home, a store file, a record index or negentropy://HOST:PORT"
+        )
     return SQLiteStore(path, read_only=read_only)
 
 
 def _reconcile(arguments: argparse.Namespace) -> int:
+    peers = ["://" in name for name in (arguments.a, arguments.b)]
+    if all(peers):
+        raise ConfigError(
+            "at most one side can be an address: name a home, a store file or a record index as the other"
+        )
     if is_index(Path(arguments.a)) or is_index(Path(arguments.b)):
         return _with_index(arguments)
-    if "://" in arguments.b:
-        return _with_peer(arguments)
+    if any(peers):
+        return _with_peer(arguments, *((arguments.b, arguments.a) if peers[0] else (arguments.a, arguments.b)))
     split = _SPLITS[arguments.split]
     with (
         _open(arguments.a, read_only=not arguments.apply) as a,
@@ -97,42 +123,83 @@ def _apply(source: ReadableStore, target: ToolStore, ids: list[list[bytes]]) -> 
 # -- a peer ---------------------------------------------------------------------------------------------------------
 
 
-def _with_peer(arguments: argparse.Namespace) -> int:
-    url = PeerUrl.parse(arguments.b, schemes=("tcp",))
-    if arguments.apply:
-        raise ConfigError("--apply works with two stores only; to fetch from a peer, use: culm sync")
-    with _open(arguments.a) as store:
-        found = asyncio.run(_compare_with(store, url, _SPLITS[arguments.split]))
+def peer_address(name: str) -> PeerUrl:
+    """The address of a listener to compare with. ``tcp://`` says the same as ``negentropy://``."""
+    return PeerUrl.parse(name, schemes=("negentropy", "tcp"))
+
+
+def _with_peer(arguments: argparse.Namespace, name: str, address: str) -> int:
+    url = peer_address(address)
+    policy = _policy_of(arguments, name)
+    with _open(name, read_only=not arguments.apply) as store:
+        found, logs = asyncio.run(_compare_with(store, url, policy, arguments))
         lacking = _Lacking()
         for view, differences in found.items():
             if view in _OF_ENTRIES:
                 lacking.count("peer", view, store, differences.have)
             else:
                 lacking.heads(store.logs_of(differences.have))
-    we_lack = {view.value: len(differences.need) for view, differences in found.items()}
+        we_lack = {view.value: len(differences.need) for view, differences in found.items()}
+        if not arguments.json:
+            lacking.print(("peer",), "the peer has everything that the store has")
+            lacked = {"entry": we_lack.get(View.ENTRIES.value), "payload": we_lack.get(View.PAYLOADS.value)}
+            counts = [counted(count, noun) for noun, count in lacked.items() if count]
+            print(f"the store lacks {' and '.join(counts) or 'nothing'} that the peer has")
+            _print_costs(found)
+        moved = asyncio.run(_move(store, url, policy, logs)) if logs else SyncSummary()
     if arguments.json:
         ids = {view.value: [identity.hex() for identity in differences.need] for view, differences in found.items()}
-        rows = lacking.rows(("peer",))
-        print_json({"views": _costs(found), "logs": rows, "store_lacks": we_lack, "store_lacks_ids": ids})
-        return 0
-    lacking.print(("peer",), "the peer has everything that the store has")
-    lacked = {"entry": we_lack.get(View.ENTRIES.value), "payload": we_lack.get(View.PAYLOADS.value)}
-    counts = [counted(count, noun) for noun, count in lacked.items() if count]
-    print(f"the store lacks {' and '.join(counts) or 'nothing'} that the peer has")
-    _print_costs(found)
+        counted_moves = {"received": moved.entries_received, "sent": moved.entries_sent}
+        seen = {"views": _costs(found), "logs": lacking.rows(("peer",)), "store_lacks": we_lack, "store_lacks_ids": ids}
+        print_json({**seen, "applied": counted_moves} if arguments.apply else seen)
+    elif arguments.apply:
+        print(f"received {counted(moved.entries_received, 'entry')}, sent {moved.entries_sent}")
     return 0
 
 
-async def _compare_with(store: ToolStore, url: PeerUrl, split: Split) -> dict[View, Differences]:
-    reader, writer = await connect(url)
+def _policy_of(arguments: argparse.Namespace, name: str) -> Policy:
+    """What the owner of a home shares and takes; a store's file alone shares and takes everything."""
+    home = Home(Path(name))
+    return home.policy_file.load(home.settings(arguments.config).clump or b"") if home.path.is_dir() else Policy()
+
+
+async def _compare_with(
+    store: ToolStore, url: PeerUrl, policy: Policy, arguments: argparse.Namespace
+) -> tuple[dict[View, Differences], list[Log]]:
+    """What differs in each view, and with ``--apply`` the logs in which it does."""
+    split, only = _SPLITS[arguments.split], policy.shares if policy.hides_logs else None
+    streams = await connect(url)
     found: dict[View, Differences] = {}
-    with closing(writer):
+    with closing(streams[1]):
         for view in View:
-            differences = await compare(store, view, (reader, writer), split=split)
+            differences = await compare(store, view, streams, only=only, split=split)
             if differences is None:
                 break  # The peer is another program, which offers only entries.
             found[view] = differences
-    return found
+        if not arguments.apply:
+            return found, []
+        if View.HEADS not in found:
+            raise NetworkError(f"{url} is another program than Culm: it compares entries, and moves nothing")
+        heads = found[View.HEADS]
+        theirs = await ask_logs(heads.need, streams) if heads.need else []
+    return found, [log for log in dict.fromkeys(store.logs_of(heads.have) + theirs) if policy.admits_author(log[0])]
+
+
+async def _move(store: ToolStore, url: PeerUrl, policy: Policy, logs: list[Log]) -> SyncSummary:
+    """Ask the peer for the logs that differ, over a connection of their own. It asks for them in turn."""
+
+    async def dial(_: PeerUrl) -> Streams:
+        streams = await connect(url)
+        try:
+            await begin_transfer(streams)
+        except BaseException:
+            streams[1].close()
+            raise
+        return streams
+
+    purpose = Purpose(is_live=False, mirrors=False, logs=tuple(logs), interest=lambda _: EVERYTHING)
+    config = NodeConfig(b"", policy=policy)
+    return await sync(None, config, store, replace(url, scheme="intervals"), purpose, dial=dial)
 
 
 async def ask_peer(records: Storage, view: View, url: PeerUrl, split: Split = even) -> Differences:
@@ -154,12 +221,12 @@ def _with_index(arguments: argparse.Namespace) -> int:
         raise ConfigError("--apply works with two stores only: a record index holds no entries to copy")
     from culm.store.recordindex import IndexStorage  # noqa: PLC0415 - numpy takes long to load
 
-    split = _SPLITS[arguments.split]
-    url = PeerUrl.parse(arguments.b, schemes=("tcp",)) if "://" in arguments.b else None
+    names = [arguments.a, arguments.b]
     with ExitStack() as stack:
         sides: list[ToolStore | IndexStorage] = [
             stack.enter_context(IndexStorage(name)) if is_index(Path(name)) else stack.enter_context(_open(name))
-            for name in ((arguments.a, arguments.b) if url is None else (arguments.a,))
+            for name in names
+            if "://" not in name
         ]
         indexes = [side for side in sides if isinstance(side, IndexStorage)]
         view, *others = (index.view for index in indexes)
@@ -168,12 +235,12 @@ def _with_index(arguments: argparse.Namespace) -> int:
         sets = [
             side if isinstance(side, IndexStorage) else stack.enter_context(side.record_set(view)) for side in sides
         ]
-        if url is not None:
-            found = asyncio.run(ask_peer(sets[0], view, url, split))
+        if len(sides) < len(names):
+            found = _with_peers_records(sets[0], view, names, _SPLITS[arguments.split])
         elif others:
             found = _compare_indexes(indexes)
         else:
-            found = compare_sets(sets[0], sets[1], split)
+            found = compare_sets(sets[0], sets[1], _SPLITS[arguments.split])
         lacking = _Lacking()
         for other, side, ids in zip(("b", "a"), sides, (found.have, found.need), strict=False):
             if not isinstance(side, IndexStorage):
@@ -185,11 +252,17 @@ def _with_index(arguments: argparse.Namespace) -> int:
         return 0
     if lacking.rows(()):
         lacking.print(("a", "b"), "")
-    names = arguments.a, arguments.b
     for lacks, has, count in ((*names, len(found.need)), (*reversed(names), len(found.have))):
         print(f"{lacks} lacks {count} {view.value} that {has} has")
     _print_costs({view: found})
     return 0
+
+
+def _with_peers_records(records: Storage, view: View, names: list[str], split: Split) -> Differences:
+    """What differs between an index and a peer, seen from the first of the two names."""
+    is_first = "://" in names[0]
+    found = asyncio.run(ask_peer(records, view, peer_address(names[0] if is_first else names[1]), split))
+    return replace(found, have=found.need, need=found.have) if is_first else found
 
 
 def _compare_indexes(indexes: list[IndexStorage]) -> Differences:

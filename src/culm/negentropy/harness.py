@@ -1,9 +1,10 @@
 """``python -m culm.negentropy.harness``: one side of a session over stdin and stdout.
 
 A line is a command, its parts parted by commas: ``item,TIMESTAMP,ID``, ``seal``, ``initiate``, ``msg,HEX``. Answers are
-``have,ID``, ``need,ID``, ``msg,HEX`` and ``done``. ``FRAMESIZELIMIT`` in the environment is the frame limit in bytes,
-``NEGENTROPY_CPP_RUST_0_5_2_BYTES=1`` (or ``NEGENTROPY_REFERENCE_BYTES=1``, as it was called before Rust 0.5.3) asks for
-the bytes of C++, and of Rust up to 0.5.2. An error ends the process: exit code 1, a line on stderr. The reference implementations have the same kind of harness, so that all of them can be run against each other.
+``have,ID``, ``need,ID``, ``msg,HEX`` and ``done``. ``FRAMESIZELIMIT`` in the environment is the frame limit in bytes.
+``NEGENTROPY_CPP_RUST_0_5_2_BYTES=1`` asks for the bytes of C++, and of Rust up to 0.5.2; ``NEGENTROPY_REFERENCE_BYTES``
+is an older name of that. An error ends the process: exit code 1, a line on stderr. The reference implementations have
+the same kind of harness, so that all of them can be run against each other.
 
 Specification: docs/specs/negentropy.md, "Harness".
 """
@@ -16,7 +17,6 @@ from typing import TextIO
 from culm.errors import CulmError
 from culm.negentropy.array import ArrayStorage
 from culm.negentropy.reconciler import Negentropy
-
 
 _REFERENCE_BYTES = ("NEGENTROPY_CPP_RUST_0_5_2_BYTES", "NEGENTROPY_REFERENCE_BYTES")
 

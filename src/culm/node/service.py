@@ -30,7 +30,7 @@ from culm.node.network.tls import listening_context
 from culm.node.network.transport import Streams, connect, listen_at, secured
 from culm.node.network.urls import PeerUrl
 from culm.node.roster import Roster
-from culm.node.schemes import scheme_of
+from culm.node.schemes import TABLE, scheme_of
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import PeerRefused, SessionStats
 from culm.node.sharing.memory import MemoryBudget
@@ -217,11 +217,17 @@ class NodeService:
     async def _compare(self, streams: Streams) -> None:
         """Serve a ``negentropy://`` caller until the connection ends."""
         place, address = place_of(streams[1]), address_of(streams[1])
+        worker, budget = self.worker.shared(address), self._budget.share(address)
+        moving = TABLE["intervals"].session
+        moves = any(scheme_of(url).session is moving for url in self.roster.listeners)
         try:
-            await Listening(self.worker.shared(address), self.config, streams, self._budget.share(address)).run()
+            goes_on = await Listening(worker, self.config, streams, budget, moves=moves).run()
         except CulmError as error:
             _logger.warning("dropped a negentropy caller", extra={"peer": place, "reason": str(error)})
             self._peering.ended(place, address, None, SessionStats(), error)
+            return
+        if goes_on and moving is not None:
+            await self._run(moving(self._context_of(streams[1], self.config), streams, Purpose()), streams[1])
 
     def _context_of(self, writer: asyncio.StreamWriter, config: NodeConfig, *, called: bool = False) -> Context:
         """What a session on this connection shares with the node. ``called``: we opened the connection."""

@@ -5,7 +5,7 @@ There is no node behind it. One session runs over one connection, with the same 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +20,7 @@ from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import SessionStats
 from culm.node.sessions.tasks import beside
 from culm.node.sharing.peering import Peering
+from culm.node.sharing.rates import Streams
 from culm.node.storage.healing import tell_damage
 from culm.node.storage.source import StoreSource
 from culm.node.storage.wal import folding, watch_changes
@@ -45,13 +46,15 @@ async def sync(
     url: PeerUrl,
     purpose: Purpose = _ONCE,
     progress: Callable[[SessionStats], None] = lambda _: None,
+    *,
+    dial: Callable[[PeerUrl], Awaitable[Streams]] = connect,
 ) -> SyncSummary:
     """Exchange with a peer, by the protocol of its address, everything both sides are willing to.
 
     ``identity`` is needed only where the protocol proves who we are. ``purpose`` says what to ask for, where the
     protocol asks by log, and whether to stay for what is new until cancelled. ``progress`` is called several times a
-    second. ``NetworkError`` if the connection breaks off before everything was exchanged. A connection that has carried
-    all the messages it may is followed by another one.
+    second. ``dial`` opens a connection. ``NetworkError`` if it breaks off before everything was exchanged. A connection
+    that has carried all the messages it may is followed by another one.
     """
     started = clock()
     summary = SyncSummary()
@@ -65,7 +68,7 @@ async def sync(
     try:
         async with folding(worker):
             while not is_over:
-                streams = Peering(config).paced(await connect(url), config.for_peer(url)[1])
+                streams = Peering(config).paced(await dial(url), config.for_peer(url)[1])
                 session = scheme.session(context, streams, purpose)
                 async with beside(watch_changes(worker, session.store_changed)) if is_watched else nullcontext():
                     is_over = await _until_over(session, worker, summary, progress)

@@ -19,7 +19,7 @@ from culm.errors import CulmError, NetworkError, RemoteProtocolError
 from culm.negentropy import Negentropy
 from culm.node.interests.policy import Policy
 from culm.node.negentropy import comparison
-from culm.node.negentropy.comparison import Differences, Listening, compare, compare_stores, read_message
+from culm.node.negentropy.comparison import Differences, Listening, ask_logs, compare, compare_stores, read_message
 from culm.node.surroundings import Surroundings
 from culm.store import View
 from culm.testing import build_log
@@ -146,6 +146,74 @@ def test_a_listener_without_views(parties: list[Party]) -> None:
     assert entries is not None
     assert len(entries.need) == 7
     assert heads is None
+
+
+def test_a_caller_may_ask_for_logs_and_go_on_by_intervals(parties: list[Party]) -> None:
+    """Of heads a listener names the logs, in order, none it does not share; ``00 transfer`` ends the comparison.
+
+    A listener that only compares hangs up at both.
+    """
+    _, bob, _ = parties
+    bob.store.add(build_log(3, log_id=300).items())
+    (log,) = [(summary.author, summary.log_id) for summary in bob.store.logs()]
+    with bob.store.record_set(View.HEADS) as heads:
+        head = heads.ids(0, 1)
+    named = b"\x28\x00logs" + log[0] + b"\xf9\x01\x2c"
+    cases = [
+        (True, b"\x25\x00logs" + head, frozenset(), named),
+        (True, b"\x25\x00logs" + bytes(32), frozenset(), b"\x05\x00logs"),
+        (True, b"\x25\x00logs" + head, frozenset({log}), b"\x05\x00logs"),
+        (True, b"\x06\x00logs\x01", frozenset(), b""),
+        (False, b"\x25\x00logs" + head, frozenset(), b""),
+        (False, b"\x09\x00transfer", frozenset(), b""),
+    ]
+
+    async def ask(question: bytes, unshared: frozenset[Any], *, moves: bool) -> bytes:
+        near, far = await stream_pair()
+        config = replace(CONFIG, policy=Policy(unshared=unshared))
+        listening = asyncio.create_task(Listening(bob.worker, config, far, moves=moves).run())
+        near[1].write(question)
+        near[1].write_eof()
+        answer = await near[0].read()
+        near[1].close()
+        with suppress(RemoteProtocolError):
+            assert await listening is False
+        return answer
+
+    for moves, question, unshared, answer in cases:
+        assert run(lambda q=question, u=unshared, m=moves: ask(q, u, moves=m)) == answer  # type: ignore[misc]
+
+    async def transfer() -> tuple[bool, bytes]:
+        near, far = await stream_pair()
+        listening = asyncio.create_task(Listening(bob.worker, CONFIG, far, moves=True).run())
+        near[1].write(b"\x09\x00transfer" + b"what follows is not read")
+        goes_on = await listening
+        found = await near[0].readexactly(10), await far[0].readexactly(24)
+        near[1].close()
+        far[1].close()
+        return goes_on, b"".join(found)
+
+    assert run(transfer) == (True, b"\x09\x00transferwhat follows is not read")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"\x00logs" + bytes(33) * 2, b"\x00logs" + bytes(32), b"\x00logs" + bytes(32) + b"\xf8\x01", b"\x00log", b"\x61"],
+)
+def test_a_wrong_answer_about_logs(answer: bytes) -> None:
+    """More logs than heads, a log that is cut, or other bytes: the caller says that it cannot use them."""
+
+    async def call() -> None:
+        near, far = await stream_pair()
+        far[1].write(bytes([len(answer)]) + answer)
+        try:
+            with pytest.raises(RemoteProtocolError, match="about logs"):
+                await ask_logs([bytes(32)], near, idle_seconds=5)
+        finally:
+            near[1].close()
+            far[1].close()
+
+    run(call)
 
 
 # -- peers that do not behave ---------------------------------------------------------------------------------------

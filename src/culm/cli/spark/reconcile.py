@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from culm.bamboo.decimal import size_text
 from culm.cli.command import Commands
 from culm.cli.output import print_result
-from culm.cli.reconcile import ask_peer
+from culm.cli.reconcile import ask_peer, peer_address
 from culm.cli.spark.options import add_place, job_options
 from culm.node.network.urls import PeerUrl
 
@@ -24,7 +24,7 @@ def register(spark: Commands) -> None:
     add_place(fingerprint)
     reconcile = spark.add("reconcile", _reconcile, "show which entries one table or record index has and another lacks")
     reconcile.add_argument("a", metavar="A", help="results of culm spark verify, a table of verdicts, a record index")
-    reconcile.add_argument("b", metavar="B", help="another of these, or tcp://HOST:PORT of a negentropy:// listener")
+    reconcile.add_argument("b", metavar="B", help="another of these, or negentropy://HOST:PORT")
     reconcile.add_argument(
         "--view", choices=_VIEWS, help="what to compare (default: the view of the index, else entries)"
     )
@@ -51,7 +51,7 @@ def _reconcile(arguments: argparse.Namespace) -> int:
         for side, ids in (("a", found.have), ("b", found.need)):
             yield from (Found(side, None, identity) for identity in ids)
 
-    peer = PeerUrl.parse(arguments.b, schemes=("tcp",)) if "://" in arguments.b else None
+    peer = peer_address(arguments.b) if "://" in arguments.b else None
     made = run(
         arguments.a,
         arguments.b if peer is None else lambda index: asked(index, peer),

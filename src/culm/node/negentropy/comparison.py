@@ -3,6 +3,10 @@
 Each message stands behind its length, a VarU64. A session is about the *entries*, unless the caller has first sent a
 message of a zero byte and a view's name. The listener repeats that message when it is ready.
 
+Ids do not say what a log is called, and negentropy moves nothing. So a caller can ask for the logs of heads, and can go
+on by intervals over the same connection. A listener allows both only where it listens at ``intervals://``, too: whoever
+opens a node for comparing alone gives no contents away.
+
 A comparison takes several messages, and the store may change in between. If each message were answered from the store
 as it is then, the rounds would contradict each other. So a session sees a snapshot of the store as it was at its start.
 
@@ -11,21 +15,24 @@ snapshot is closed on that thread, too, because SQLite may still be working ther
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
 from culm.bamboo import decode_varu64, encode_varu64
+from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import EncodingError, NetworkError, RemoteProtocolError
 from culm.negentropy import Negentropy, Split, Storage, even
+from culm.negentropy.codec import ID_BYTES
 from culm.node.config import NodeConfig, NodeLimits
 from culm.node.sharing.memory import MemoryBudget, MemoryShare
 from culm.node.sharing.threads import Worker
 from culm.node.sharing.turns import Share
 from culm.node.storage.worker import AnyWorker
 from culm.store import ReadableStore, View
+from culm.types import Log
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -39,7 +46,10 @@ SESSION_SECONDS = 600.0
 """After so long a connection ends, whatever it does, because a snapshot keeps the WAL file of the store from shrinking.
 """
 _PIECE_BYTES = 64 * 1024  # Read from the stream at once, so that memory is taken for bytes that came and no others.
-_CHOICE = b"\0"  # Begins a message that names a view. No negentropy message begins so.
+_CHOICE = b"\0"  # Begins a message that is ours: it names a view, or one of the two below. No negentropy message does.
+_LOGS = _CHOICE + b"logs"  # Before ids of heads in a question, and before authors and log ids in its answer.
+_TRANSFER = _CHOICE + b"transfer"  # From here on both sides speak intervals.
+_MOST_HEADS = 1024  # In one question, because each costs a search in the store.
 _LONGEST_DIRECT = 247  # A VarU64 up to here is its own first byte; above, that byte tells how many follow.
 
 
@@ -114,8 +124,11 @@ class Answering:
         streams: Streams,
         budget: MemoryShare | None = None,
         thread: Executor | None = None,
+        logs_of: Callable[[list[bytes]], Awaitable[list[Log]]] | None = None,
     ) -> None:
+        """``logs_of``: names the logs of heads, for a caller that goes on by intervals; None: a caller may not."""
         self._records = records
+        self._logs_of = logs_of
         self._share = share
         self._budget = budget or MemoryBudget(limits.max_unfinished).share(None)
         self._limits = limits
@@ -124,33 +137,46 @@ class Answering:
         self._own = Worker(thread)  # The connection's own thread, for the snapshot and all questions to it.
         self._snapshot = ExitStack()
 
-    async def run(self) -> None:
-        """Answer until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``."""
+    async def run(self) -> bool:
+        """Answer until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``.
+
+        True if the caller goes on by intervals instead. The streams are then left open.
+        """
+        goes_on = False
         try:
             with _translated_errors():
                 async with asyncio.timeout(SESSION_SECONDS):
                     for _ in range(MAX_ROUNDS):
-                        if not await self._round():
-                            return
+                        message = await self._round()
+                        if goes_on := message == _TRANSFER:
+                            return True
+                        if message is None:
+                            return False
             raise RemoteProtocolError(f"the peer sent more than {MAX_ROUNDS} messages in one connection")
         finally:
             self._own.finish(self._snapshot.close)
             self._budget.leave()
-            self._writer.close()
+            if not goes_on:
+                self._writer.close()
 
-    async def _round(self) -> bool:
-        """Read a message and answer it; False if the peer has ended the connection."""
+    async def _round(self) -> bytes | None:
+        """Read a message and answer it; the message, None if the peer has ended the connection."""
         async with asyncio.timeout(self._limits.idle_seconds):
             message = await read_message(self._reader, self._budget)
         if message is None:
-            return False
+            return None
         reply = await self._reply(message)
         await self._budget.hold(0)
         async with asyncio.timeout(self._limits.idle_seconds):
             await _send_message(self._writer, reply)
-        return True
+        return message
 
     async def _reply(self, message: bytes) -> bytes:
+        if self._logs_of is not None and message == _TRANSFER:
+            return message
+        if self._logs_of is not None and message.startswith(_LOGS):
+            logs = await self._logs_of(_heads_in(message))
+            return _LOGS + b"".join(author + encode_varu64(log_id) for author, log_id in logs)
         if message[:1] == _CHOICE:
             self._session = await self._open(_view_of(message[1:]))
             return message
@@ -166,14 +192,36 @@ class Answering:
 
 
 class Listening(Answering):
-    """One connection of a caller that compares with a store. Logs that are not shared are left out."""
+    """One connection of a caller that compares with a store. Logs that are not shared are left out.
+
+    ``moves``: the caller may go on by intervals.
+    """
 
     def __init__(
-        self, worker: AnyWorker, config: NodeConfig, streams: Streams, budget: MemoryShare | None = None
+        self,
+        worker: AnyWorker,
+        config: NodeConfig,
+        streams: Streams,
+        budget: MemoryShare | None = None,
+        *,
+        moves: bool = False,
     ) -> None:
-        only = config.policy.shares if config.policy.hides_logs else None
-        records = partial(worker.store.record_set, only=only)
-        super().__init__(records, worker.share, config.limits, streams, budget, config.surroundings.thread())
+        policy, store = config.policy, worker.store
+        only = policy.shares if policy.hides_logs else None
+
+        async def logs_of(heads: list[bytes]) -> list[Log]:
+            return [log for log in await worker.run(store.logs_of, heads) if policy.shares(log)]
+
+        records = partial(store.record_set, only=only)
+        thread = config.surroundings.thread()
+        super().__init__(records, worker.share, config.limits, streams, budget, thread, logs_of if moves else None)
+
+
+def _heads_in(message: bytes) -> list[bytes]:
+    heads = message[len(_LOGS) :]
+    if len(heads) % ID_BYTES or len(heads) > _MOST_HEADS * ID_BYTES:
+        raise RemoteProtocolError(f"the peer asked for the logs of {len(heads)} bytes of heads, {ID_BYTES} bytes each")
+    return [heads[at : at + ID_BYTES] for at in range(0, len(heads), ID_BYTES)]
 
 
 def _view_of(name: bytes) -> View:
@@ -187,13 +235,20 @@ def _view_of(name: bytes) -> View:
 
 
 async def compare(
-    store: ReadableStore, view: View, streams: Streams, *, idle_seconds: float = 30.0, split: Split = even
+    store: ReadableStore,
+    view: View,
+    streams: Streams,
+    *,
+    only: Callable[[Log], bool] | None = None,
+    idle_seconds: float = 30.0,
+    split: Split = even,
 ) -> Differences | None:
     """Compare a view of the store with the peer's; None if the peer does not know such a view.
 
-    Views other than *entries* are asked for by name, which only a Culm node understands.
+    Views other than *entries* are asked for by name, which only a Culm node understands. ``only``: logs for which it is
+    false have no part.
     """
-    with store.record_set(view) as records:
+    with store.record_set(view, only=only) as records:
         return await compare_records(records, view, streams, idle_seconds=idle_seconds, split=split)
 
 
@@ -227,6 +282,40 @@ async def compare_records(
                     return Differences(session.have, session.need, rounds, size)
                 message = following
     raise RemoteProtocolError(f"the comparison has not ended after {MAX_ROUNDS} rounds")
+
+
+async def ask_logs(heads: list[bytes], streams: Streams, *, idle_seconds: float = 30.0) -> list[Log]:
+    """The logs whose heads the peer has under these ids; ``NetworkError`` if it does not say."""
+    found: list[Log] = []
+    for at in range(0, len(heads), _MOST_HEADS):
+        answer = await _ask(_LOGS + b"".join(heads[at : at + _MOST_HEADS]), streams, idle_seconds)
+        place = len(_LOGS)
+        with suppress(EncodingError):  # What cannot be decoded is no answer, as below.
+            while place < len(answer):
+                log_id, behind = decode_varu64(answer, place + AUTHOR_BYTES)
+                found.append((answer[place : place + AUTHOR_BYTES], log_id))
+                place = behind
+        if not answer.startswith(_LOGS) or place != len(answer) or len(found) > len(heads):
+            raise RemoteProtocolError("the peer's answer about logs cannot be decoded")
+    return found
+
+
+async def begin_transfer(streams: Streams, *, idle_seconds: float = 30.0) -> None:
+    """Go on by intervals, over the same streams; ``NetworkError`` if the peer does not."""
+    if await _ask(_TRANSFER, streams, idle_seconds) != _TRANSFER:
+        raise RemoteProtocolError("the peer did not agree to move entries")
+
+
+async def _ask(message: bytes, streams: Streams, idle_seconds: float) -> bytes:
+    with _translated_errors():
+        async with asyncio.timeout(idle_seconds):
+            await _send_message(streams[1], message)
+            answer = await read_message(streams[0])
+    if answer is None:
+        raise NetworkError(
+            "the peer compares and moves nothing; a Culm node moves entries where it listens at intervals://, too"
+        )
+    return answer
 
 
 def compare_stores(a: ReadableStore, b: ReadableStore, view: View, split: Split = even) -> Differences:

@@ -38,7 +38,7 @@ def fill(parties: list[Party]) -> None:
     bob.store.forget(one.entries[3].place)
 
 
-def listen(party: Party, streams: Any, policy: Policy | None = None) -> asyncio.Task[None]:
+def listen(party: Party, streams: Any, policy: Policy | None = None) -> asyncio.Task[bool]:
     """Answer one connection."""
     return asyncio.create_task(Listening(party.worker, replace(CONFIG, policy=policy or Policy()), streams).run())
 
@@ -174,7 +174,7 @@ def test_a_caller_may_ask_for_logs_and_go_on_by_intervals(parties: list[Party]) 
         listening = asyncio.create_task(Listening(bob.worker, config, far, moves=moves).run())
         near[1].write(question)
         near[1].write_eof()
-        answer = await near[0].read()
+        answer: bytes = await near[0].read()
         near[1].close()
         with suppress(RemoteProtocolError):
             assert await listening is False

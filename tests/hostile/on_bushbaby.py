@@ -313,6 +313,26 @@ async def claims_newest(field: Field) -> str:
     return f"asked for it {asked} times"
 
 
+async def wrong_payload(field: Field) -> str:
+    """Announces an entry with a payload of 1 MB again and again, and sends a wrong one whenever it is asked for it."""
+    gossip = await Gossip.join(field.target, field.address)
+    log, payload = LogBuilder(Identity(os.urandom(32))), bytes(MIB)
+    entry = log.append(payload)
+    asked = 0
+    with suppress(Cut):
+        for _ in range(20):
+            await gossip.box(HAVE, _array([encode_have_item(HaveItem(*entry.log, 1))]))
+            if not await _wanted(gossip):  # Every HAVE is answered, if only with an empty WANT.
+                continue
+            asked += 1
+            writer = gossip.connection.start_bamboo([len(entry.encoded) + MIB])
+            writer.write(entry.encoded + payload[:-1] + b"x")
+            writer.send()
+            await gossip.flush()
+    gossip.wire.close()
+    return f"asked {asked} times"
+
+
 async def _wanted(gossip: Gossip) -> list[WantItem]:
     events = gossip.connection.receive_data(await gossip.wire.read(), 0.0)
     return [item for event in events if isinstance(event, WantReceived) for item in event.items]
@@ -339,5 +359,6 @@ ATTACKS = [
     ),
     Attack("bushbaby", "tiny messages", tiny_messages, None, gets="messages"),
     Attack("bushbaby", "forged entries", forges, "wrong entries"),
+    Attack("bushbaby", "wrong payload again and again", wrong_payload, ".", gets="^asked 1 times"),
     Attack("bushbaby", "entries without a path", without_path, None, gets="entries"),
 ]

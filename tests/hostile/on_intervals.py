@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 from contextlib import suppress
+from dataclasses import replace
 
 from culm.bamboo import MAX_U64
 from culm.intervals import At, Regular, Request
@@ -13,11 +14,13 @@ from culm.intervals.codec import push_message
 from culm.intervals.messages import Cancel, Eager, Lazy, RequestCredit, ResponseCredit
 from tests.hostile.attack import Attack, Field
 from tests.hostile.serving import (
+    MOST_LOOKS,
     Intervals,
     ended_log,
     forged_log,
     forked_logs,
     large_with_a_wrong_end,
+    new_log,
     sees_the_fork,
     served,
 )
@@ -163,6 +166,29 @@ async def wrong_at_the_end(field: Field) -> str:
     return "asked once" if peer.wire.sent < 2 * entry.size else f"asked for {peer.wire.sent} bytes"
 
 
+async def breaks_off(field: Field) -> str:
+    """Serves half a payload with a wrong byte and hangs up; another peer then serves the rest as it is."""
+    log, payload = new_log(), os.urandom(4_000_000)
+    entry = log.append(payload)
+    liar = await Intervals.join(field, served(log, p1=bytes((payload[0] ^ 1,)) + payload[1:]))
+    await liar.ask(entry.log)
+    await liar.serve(len(payload) // 2)
+    liar.wire.close()
+    others = field.others(2)
+    honest = await Intervals.join(replace(field, address=others[0]), served(log))
+    await honest.ask(entry.log)
+    serving = asyncio.create_task(honest.serve())
+    reader = await Intervals.join(replace(field, address=others[1]))
+    for _ in range(MOST_LOOKS):
+        if await reader.is_shown_a_payload(entry):
+            break
+    is_cut = serving.done()
+    for peer in (honest, reader):
+        peer.wire.close()
+    await serving
+    return "the honest one is cut off" if is_cut else f"{honest.wire.sent / len(payload):.0f} times the payload"
+
+
 async def behind_the_end(field: Field) -> str:
     """Serves entries behind the end of a log."""
     log, store = ended_log()
@@ -212,6 +238,7 @@ ATTACKS = [
     Attack("intervals", "the same again", same_again, None, gets="bytes", memory=40.0, cpu=6.0, is_quick=False),
     Attack("intervals", "logs that there are not", mirrored, None, gets="logs", cpu=6.0, is_quick=False),
     Attack("intervals", "wrong again and again", wrong_at_the_end, "does not match the hash", gets="asked once"),
+    Attack("intervals", "half a payload is wrong", breaks_off, None, gets="^[12] times"),
     Attack("intervals", "behind the end", behind_the_end, "."),
     Attack("intervals", "two faces", two_faces, None, gets="told to others"),
 ]

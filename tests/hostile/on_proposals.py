@@ -9,7 +9,7 @@ from contextlib import suppress
 from culm.bamboo import MAX_U64
 from culm.proposals import Setup
 from culm.proposals.control import push_control
-from culm.proposals.data import Apology, Compressed, Metadata, Raw, Switch, push_data
+from culm.proposals.data import Apology, Compressed, Metadata, Raw, Skip, Switch, Why, push_data
 from culm.proposals.messages import Cancel, Code, Grant, Proposal
 from culm.wire.bymux import CREDIT, PING, WRITE, packet
 from tests.hostile.attack import Attack, Field
@@ -208,6 +208,21 @@ async def behind_the_end(field: Field) -> str:
     return CUT
 
 
+async def breaks_off(field: Field) -> str:
+    """Sends most of each payload of a log, and then says that the rest is not available."""
+    log, payload = new_log(), os.urandom(60_000)
+    entries = [log.append(payload) for _ in range(1200)]
+    peer = await Proposals.join(field)
+    number = await peer.confirmed((log.identity.public, log.log_id))
+    most = push_data(Raw(50_000)) + payload[:50_000] + push_data(Skip(Why.NOT_AVAILABLE))
+    await peer.push(push_data(Switch(number)))
+    for entry in entries:
+        meta = Metadata(entry.is_end, None, entry.size, entry.payload_hash, entry.signature)
+        await peer.push(push_data(meta) + most)
+    peer.wire.close()
+    return f"{len(entries)} broken payloads"
+
+
 async def bombs(field: Field) -> str:
     """Serves a payload of 2^40 zeros in a few compressed bytes."""
     log, size = new_log(), 1 << 40
@@ -259,6 +274,7 @@ ATTACKS = [
     Attack("proposals", "everything unread", proposes_unread, "has not read|sent nothing"),
     Attack("proposals", "logs that there are not", mirrored, None, gets="logs", cpu=6.0),
     Attack("proposals", "wrong at the end", wrong_at_the_end, "not the one"),
+    Attack("proposals", "payloads that break off", breaks_off, None, gets="^1200 broken", memory=25.0, cpu=5.0),
     Attack("proposals", "behind the end", behind_the_end, "."),
     Attack("proposals", "compressed bomb", bombs, ".", cpu=6.0),
 ]

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from culm.bamboo import Entry, Identity
 from culm.errors import RemoteProtocolError
-from culm.intervals import At, Ended, Regular
+from culm.intervals import At, Ended, Regular, Single
 from culm.intervals import Connection as IntervalConnection
 from culm.proposals import EVERYTHING, Adjust, Endpoint, Offered, Setup
 from culm.proposals import Connection as ProposalConnection
 from culm.proposals.messages import Proposal
 from culm.proposals.states import Said
 from culm.testing.builders import LogBuilder
+from culm.transfer import PayloadReceived
 from tests.hostile.wires import Cut, Wire
 from tests.memory import MemoryStore
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from tests.hostile.attack import Field
 
 _RESPONSE_BYTES = 256 * 1024
-_MOST_LOOKS = 2000
+MOST_LOOKS = 2000
+_DATA = 1  # stream
 
 
 def new_log() -> LogBuilder:
@@ -89,10 +91,23 @@ class Intervals:
             self.connection.refill()
             await self.answer()
 
-    async def serve(self) -> None:
-        """Answer until the node ends the connection."""
+    async def is_shown_a_payload(self, entry: Entry) -> bool:
+        """Ask for an entry, and read until the answer has ended; whether its payload came as its author meant it."""
+        number = self.connection.request(*entry.log, Single(entry.seq, 0, 0))
+        await self.answer()
+        while True:
+            for event in self.connection.receive_data(await self.wire.read(), 0.0):
+                if isinstance(event, PayloadReceived) and event.complete:
+                    return event.checked
+                if isinstance(event, Ended) and event.id == number:
+                    return False
+            self.connection.refill()
+            await self.answer()
+
+    async def serve(self, most: int | None = None) -> None:
+        """Answer until the node ends the connection, or until ``most`` bytes were sent."""
         try:
-            while True:
+            while most is None or self.wire.sent < most:
                 await self.turn()
         except Cut:
             pass
@@ -104,7 +119,7 @@ async def sees_the_fork(field: Field, log: Log) -> bool:
     """Whether another peer is shown a fork of a log, as soon as the node knows of it; False when it never did."""
     peer = await Intervals.join(replace(field, address=field.others(1)[0]))
     found = False
-    for _ in range(_MOST_LOOKS):
+    for _ in range(MOST_LOOKS):
         found = await peer.is_shown_a_fork(log)
         if found:
             break
@@ -157,6 +172,15 @@ class Proposals:
         """Propose all of a log."""
         self.connection.propose(Proposal(0, *log, 1))
         await self.answer()
+
+    async def push(self, data: bytes) -> None:
+        """Write to the data channel, and wait for the credit that this needs; what the node says is not looked at."""
+        mux = self.session._mux
+        mux.write(_DATA, data)
+        await self.wire.send(mux.data_to_send())
+        while mux.queued(_DATA):
+            mux.receive(await self.wire.read())
+            await self.wire.send(mux.data_to_send())
 
     async def confirmed(self, log: Log) -> int:
         """Propose all of a log, and wait until the node wants it; the proposal's id."""

@@ -27,6 +27,7 @@ from culm.node.sessions.stats import PeerRefused, PeerSilent
 from culm.ranges import RangeSet, read_range
 from culm.testing import build_log
 from culm.testing.builders import tampered
+from culm.wire.places import place_text
 from culm.wire.stlv import encode_header
 from tests.node.links import Party, run, stream_pair, until_done
 from tests.node.peers import until
@@ -429,6 +430,7 @@ def test_a_forged_entry_is_refused_and_the_rest_kept(parties: list[Party]) -> No
         return session.stats.refused
 
     (refused,) = run(talk)
+    assert refused.startswith(f"{place_text(log.entries[2].place)}: ")
     assert "signature" in refused
     # Entry 4 links to entry 1, so that 4 and 5 have a path of their own.
     assert list(alice.holds().values()) == [[1, 2, 4, 5]]

@@ -166,7 +166,9 @@ def test_what_a_peer_offers(
     waiting = {entry.seq for entry in model.payloads} - entries
     # The size of a payload is not known before its entry is held.
     unknown = {seq for seq in theirs_payloads - entries if any(_may_have_payload(item, seq, newest) for item in items)}
-    needed = metadata | wanted | waiting | unknown | (tails(items, theirs_entries | found[0], LENGTH) & theirs_entries)
+    # An open path's tail moves with the newest entry held, so that of the first round is asked for, too.
+    ends = tails(items, theirs_entries | found[0], LENGTH) | held_tails(items, entries, LENGTH)
+    needed = metadata | wanted | waiting | unknown | (ends & theirs_entries)
     assert came <= {below for seq in needed for below in path(seq, 1)}
     assert came & entries <= fetched - payloads  # there is no interval of payloads alone
     check_repeated(asks, serves, len(items))

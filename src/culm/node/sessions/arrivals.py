@@ -41,6 +41,9 @@ _STEP_BYTES = 512 * 1024  # Of large payloads, written in one call of the store'
 _SYNCS = 2  # Large payloads of a session that are synced to the disk at a time: more would only slow each other down.
 _WAITING_BYTES = 1024 * 1024  # Stop reading from the peer when this much waits for the store, so memory stays bounded.
 
+_OPEN_SINKS = 32  # Payloads of a session that are being written. Each sink holds back some bytes; others are closed and
+# opened again when they go on, so that a peer which breaks off one payload after the other fills no memory.
+
 _Item = tuple[Entry, Buffer | None]
 _Job = PayloadReceived | PayloadFailed  # Write these bytes; or drop what was written, because it was wrong.
 WorkT = TypeVar("WorkT", bound=_Item | ForkProof | _Job)
@@ -110,7 +113,7 @@ class Arrivals(Storing):
         self._jobs: _Queue[_Job] = _Queue()  # Done when no item waits.
         self._jobs_due = 0  # Jobs that do not wait for more bytes: the end of a payload, or its failure.
         self._storing = 0  # Bytes that the store is dealing with.
-        self._sinks: dict[bytes, PayloadSink] = {}  # Payloads that are being written, by the hash of their entry.
+        self._sinks: dict[bytes, PayloadSink] = {}  # By the hash of the entry, the one written to last at the end.
         self._unwanted: set[bytes] = set()  # Hashes of entries that ``curate`` refused; their payloads are dropped.
         self._complete: list[tuple[Entry, PayloadSink]] = []  # Large payloads that are written and have to be synced.
         self._grown: set[Log] = set()  # Logs with new bytes of large payloads.
@@ -306,8 +309,10 @@ class Arrivals(Storing):
         return report
 
     def _sink(self, entry: Entry, *, abandon: bool = False) -> PayloadSink | None:
-        sink = self._sinks.get(entry.hash)
+        sink = self._sinks.pop(entry.hash, None)
         if sink is None:
+            if len(self._sinks) >= _OPEN_SINKS:
+                self._sinks.pop(next(iter(self._sinks))).close()
             try:
                 sink = self._worker.store.payload_sink(entry.place, entry.hash, trusted=True, durable=False)
             except NotHeld:  # The entry was refused, so its payload has no place either.
@@ -316,10 +321,10 @@ class Arrivals(Storing):
                 # A beginning is held already, for example from another session. Nobody has checked yet whether it fits
                 # what this peer sends, so the whole payload is hashed again at the end.
                 sink.distrust()
-            self._sinks[entry.hash] = sink
         if abandon:
-            del self._sinks[entry.hash]
             sink.abandon()
+        else:
+            self._sinks[entry.hash] = sink
         return sink
 
     def _write(self, piece: PayloadReceived, report: ImportReport) -> None:

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field, fields
 
 from culm.errors import CulmError, InvalidEntry, NetworkError, Place, RemoteProtocolError
-from culm.wire.places import log_text
+from culm.wire.places import log_text, place_text
 
 REFUSALS_KEPT = 100
 """Refusals of a session that are kept as text and written to the log. The rest is only counted, or else a peer could
@@ -62,7 +62,7 @@ class SessionStats:
         self.offences += isinstance(error, InvalidEntry)
         if len(self.refused) < REFUSALS_KEPT:
             tell_refused(place, error, peer)
-            self.refused.append(f"{place}: {error}")
+            self.refused.append(f"{place_text(place)}: {error}" if place else str(error))
 
     def check_offences(self) -> None:
         """``RemoteProtocolError`` if there were more than ``MAX_OFFENCES``."""

@@ -198,18 +198,13 @@ def test_another_entry_that_comes_after_the_confirmation(inside: bool) -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_another_entry_that_was_just_sent(whole: bool) -> None:
-    """The peer sends another entry than ours: before that is stored, nothing of ours is sent in its place or on top."""
+    """The peer sends another entry than ours: it is shown the fork, and nothing of ours in its place or on top."""
     behind_the_first = offer(1, None, lower=None, hash=H1, offset=LOG.entries[0].size)
     victim = Victim(1, 2, 3).runs(behind_the_first).data(Raw(0))
     other = Metadata(OTHER_2.is_end, None, OTHER_2.size, OTHER_2.payload_hash, OTHER_2.signature)
     victim.data(other, *([raw(b"TWO")] if whole else []))
     victim.connection.respond(10**6)
-    assert victim.connection.data_to_send() == b""
-    victim.store.looks_for_forks = True
-    victim.store.entries[OTHER_2.log, 2].remove(OTHER_2)
-    victim.store.put(OTHER_2, b"TWO")
-    victim.connection.wake([OTHER_2.log])
-    victim.connection.respond(10**6)
+    assert push_data(Marker(0)) == victim.connection.data_to_send()
     assert {LOG.entries[1], OTHER_2} == set(said(victim)[-1].entries)
 
 

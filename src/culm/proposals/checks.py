@@ -4,11 +4,19 @@ Specification: docs/specs/proposals.md, "Proposals", "Cancellations".
 """
 
 from culm.bamboo import Entry, ForkProof, are_authentic, path
-from culm.errors import RemoteProtocolError
+from culm.errors import EncodingError, RemoteProtocolError
 from culm.proposals.messages import Cancel, Code, Proposal
 from culm.proposals.sequence import is_self_contained, outer_seq
 from culm.transfer import Source, entry_at
 from culm.types import Log
+
+
+def fault_at(channel: str, at: int, error: EncodingError | RemoteProtocolError) -> RemoteProtocolError:
+    """A fault with its place: a byte of the channel, counted from 0. ``at``: where the message begins."""
+    if isinstance(error, EncodingError):
+        where = f"the {channel} channel at byte {at + error.offset}"
+        return RemoteProtocolError(f"the peer broke the format of {where}: {error}")
+    return RemoteProtocolError(f"{error} (message at byte {at} of the {channel} channel)")
 
 
 def what_is_wrong(proposal: Proposal) -> str | None:

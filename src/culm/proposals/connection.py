@@ -79,7 +79,8 @@ class Connection(UntimedConnection[Event]):
         for event in packets:
             match event:
                 case Received(stream, piece) if stream == CONTROL:
-                    events += self.endpoint.receive_control(piece)
+                    # Items that came along with a fault of the control channel are as good as those before it.
+                    failure = self._control_fault(piece, events) or failure
                 case Received(_, piece):
                     self._data_in += len(piece)
                     events += self.endpoint.receive_data(piece)
@@ -90,6 +91,15 @@ class Connection(UntimedConnection[Event]):
                     self.is_closing = True
         if failure is not None:
             raise failure
+
+    def _control_fault(self, piece: Buffer, events: list[Event]) -> RemoteProtocolError | None:
+        """Take bytes of the control channel; the peer's fault in them."""
+        try:
+            events += self.endpoint.receive_control(piece)
+        except RemoteProtocolError as error:
+            events += self.endpoint.take_events()
+            return error
+        return None
 
     def refill(self) -> None:
         """Everything that was received is dealt with: let the peer send as much again."""

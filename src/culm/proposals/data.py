@@ -149,6 +149,8 @@ def _pull_metadata(data: Buffer, at: int, *, is_end: bool) -> tuple[Metadata, in
         backlink, at = decode_yamf(data, at)
     elif len(head) < len(YAMF_PREFIX) and YAMF_PREFIX.startswith(head):
         raise Truncated("an entry is cut off", at)
+    if backlink is not None and bytes(data[at : at + 2]) == YAMF_PREFIX:
+        raise EncodingError("a second hash in front of the size: a lipmaalink is never sent, only a backlink", at)
     size, at = decode_varu64(data, at)
     payload_hash, at = decode_yamf(data, at)
     end = at + SIGNATURE_BYTES

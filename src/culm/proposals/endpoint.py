@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from culm.bamboo import MAX_U64, ForkProof, PayloadHasher
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
-from culm.proposals.checks import check_cancel, fork_up_to, objection, what_is_wrong
+from culm.proposals.checks import check_cancel, fault_at, fork_up_to, objection, what_is_wrong
 from culm.proposals.control import MAX_CONTROL_MESSAGE, pull_control
 from culm.proposals.events import Cancelled, Dropped, Event, Offered, Refused
 from culm.proposals.exchange import Exchange
@@ -50,8 +50,9 @@ class Endpoint:
         self._proactive = proactive
         self._agreed: Setup | None = None
         self._next_id = 0 if proactive else 1
-        self._failed = False
+        self._failed: set[str] = set()  # channels on which the peer broke the protocol
         self._control_in = bytearray()
+        self._control_read = 0  # bytes of the control channel that were read, to say where a fault is
 
     def peer_setup(self, theirs: Setup) -> None:
         """The peer's setup came: modes and windows are known."""
@@ -161,18 +162,17 @@ class Endpoint:
         return self._guarded("control", self._take_control, data)
 
     def _guarded(self, channel: str, take: Callable[[Buffer], None], data: Buffer) -> list[Event]:
-        if self._failed:
+        """Take bytes. Behind a fault of the control channel data is still taken, as far as it came along with it."""
+        if self._failed & {channel, "data"}:
             raise LocalProtocolError("the peer broke the protocol: the connection is over")
         failure: RemoteProtocolError | None = None
         try:
             take(data)
-        except EncodingError as error:
-            failure = RemoteProtocolError(f"the peer broke the format of the {channel} channel: {error}")
         except RemoteProtocolError as error:
             failure = error
         failure = self._check_signatures() or failure
         if failure is not None:
-            self._failed = True
+            self._failed.add(channel)
             raise failure
         return self.take_events()
 
@@ -197,11 +197,15 @@ class Endpoint:
         while at < len(buffer):
             try:
                 message, size = pull_control(buffer[at : at + MAX_CONTROL_MESSAGE])
+                self._handle_control(message)
             except Truncated:
                 break
+            except (EncodingError, RemoteProtocolError) as error:
+                raise fault_at("control", self._control_read + at, error) from None
             at += size
-            self._handle_control(message)
+            self.receiver.resume()
         del buffer[:at]
+        self._control_read += at
 
     def _handle_control(self, message: ControlMessage) -> None:
         match message:
@@ -256,7 +260,6 @@ class Endpoint:
                 return ours.id
             del self.exchanges[ours.id]
             self.receiver.leave(ours)
-            self.receiver.resume()
             self.register.events.append(Dropped(ours.proposal))
         return None
 
@@ -294,7 +297,6 @@ class Endpoint:
             if is_confirmation:
                 self.register.events.append(message)
             self.sender.queue(exchange)
-        self.receiver.resume()
 
     def _take_cancel(self, message: Cancel) -> None:
         exchange = self._meant(message)
@@ -308,7 +310,6 @@ class Endpoint:
             self.register.cancel(exchange, self._reply_to(message, exchange))
         else:
             self.register.mark(exchange)
-        self.receiver.resume()
 
     def _reply_to(self, message: Cancel, exchange: Exchange) -> Cancel:
         """How we cancel what the peer cancelled. It may not know of the lowest fork that we know of: that is told now.

@@ -195,8 +195,11 @@ class Incoming:
 
     # -- metadata ----------------------------------------------------------------------------------------------
 
-    def metadata(self, message: Metadata, source: Source, events: list[Event], *, greedy: bool) -> None:
-        """The metadata of an entry. In safe mode its signature is left to the caller to check."""
+    def metadata(self, message: Metadata, source: Source, events: list[Event], *, greedy: bool) -> Entry | None:
+        """The metadata of an entry: the entry, None if it is wrong or cannot be put together.
+
+        In safe mode its signature is left to the caller to check.
+        """
         item = self._item()
         scope, seq = self._scope, item.seq
         if item.is_payload:
@@ -207,7 +210,7 @@ class Incoming:
         entry = self._assembled(seq, message, source)
         if greedy and entry is not None and not is_authentic(entry):
             self.is_wrong, self._sent = True, _Sent(self.index, 0, is_right=False)
-            return
+            return None
         self._sent = _Sent(self.index, 0, is_right=entry is not None)
         if entry is not None:  # Otherwise it cannot be put together, for want of an entry that it links to.
             events.append(EntryReceived(scope.id, entry, verified=True))
@@ -217,6 +220,7 @@ class Incoming:
         self._last_metadata = seq
         self._pass()
         self._payload = _Payload(seq, entry, message.size, is_agreed=True)
+        return entry
 
     def _check_form(self, seq: int, message: Metadata) -> None:
         """Whether the backlink is there exactly where it has to be."""
@@ -323,14 +327,20 @@ class Incoming:
     def _fail(self, entry: Entry, data: bytes, events: list[Event], *, greedy: bool) -> None:
         """A payload is complete and wrong. A greedy peer will apologise; a safe one has broken the protocol."""
         is_theirs = self._payload.is_agreed and not (self.index == 0 and self._scope.proposal.offset)
-        events.append(PayloadFailed(self._scope.id, entry, is_theirs=is_theirs))
-        if is_theirs and not greedy:
-            raise RemoteProtocolError(f"the payload that the peer sent is not the one that entry {entry.seq} names")
-        if greedy:
+        events.append(PayloadFailed(self._scope.id, entry, is_theirs=is_theirs, is_taken_back=is_theirs and greedy))
+        if not is_theirs:  # The beginning may be what is wrong, so the peer may have nothing to apologise for.
+            self._move()
+        elif greedy:
             self.is_wrong = True
             self.offset += len(data)
         else:
-            self._move()
+            raise RemoteProtocolError(f"the payload that the peer sent is not the one that entry {entry.seq} names")
+
+    def end(self, events: list[Event]) -> None:
+        """The peer sends nothing more: a wrong payload that it did not take back by now is its fault."""
+        entry = self._payload.entry
+        if self.is_wrong and entry is not None and self._scope.sequence.item(self.index).is_payload:
+            events.append(PayloadFailed(self._scope.id, entry))
 
     # -- apologies ---------------------------------------------------------------------------------------------
 
@@ -348,7 +358,7 @@ class Incoming:
         self._apologised = sent.index
         item = scope.sequence.item(sent.index)
         if item.is_payload and self._payload.entry is not None and not self.is_wrong:
-            events.append(PayloadFailed(scope.id, self._payload.entry))
+            events.append(PayloadFailed(scope.id, self._payload.entry, is_taken_back=True))
         self.is_wrong, self._sent = False, None
         self.index = sent.index
         self.offset = (scope.proposal.offset or 0) if sent.index == 0 else 0

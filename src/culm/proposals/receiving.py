@@ -16,9 +16,11 @@ Specification: docs/specs/proposals.md, "Data channel", "Markers", "Compression"
 
 from collections.abc import Iterator
 
-from culm.errors import RemoteProtocolError, Truncated
+from culm.bamboo import Entry, ForkProof, is_authentic
+from culm.errors import EncodingError, RemoteProtocolError, Truncated
 from culm.proposals import data
 from culm.proposals.bodies import Bodies
+from culm.proposals.checks import fault_at
 from culm.proposals.exchange import Exchange
 from culm.proposals.limits import Limits
 from culm.proposals.messages import Cancel, Code
@@ -27,7 +29,7 @@ from culm.proposals.sending import Sender
 from culm.proposals.setup import Setup
 from culm.proposals.states import Event as Step
 from culm.proposals.states import Said
-from culm.transfer import Source
+from culm.transfer import Source, entry_at
 from culm.types import Buffer
 
 
@@ -45,6 +47,7 @@ class Receiver:
         self._is_lost = False  # what comes is of a proposal that is not known any more
         self._is_waiting = False  # for a confirmation that data has overtaken
         self._buffer = b""
+        self._read = 0  # bytes that were read, to say where a fault is
         self._bodies = Bodies(limits.window)
         self._body_of: Exchange | None = None  # None: bytes that come are only read
 
@@ -103,18 +106,23 @@ class Receiver:
         at = 0
         self._buffer = b""
         while at < len(buffer) and not (self._is_waiting or self.is_held):
-            if self._bodies.left:
-                taken = buffer[at : at + self._bodies.left]
-                at += len(taken)
-                self._hand_out(self._bodies.take(taken))
-                continue
             try:
-                message, size = data.pull_data(buffer[at : at + data.MAX_DATA_HEAD])
+                at += self._take_one(buffer, at)
             except Truncated:
                 break
-            if self._handle(message):
-                at += size
+            except (EncodingError, RemoteProtocolError) as error:
+                raise fault_at("data", self._read + at, error) from None
         self._buffer = buffer[at:]
+        self._read += at
+
+    def _take_one(self, buffer: bytes, at: int) -> int:
+        """Take a message, or bytes of a payload; how many bytes were read. ``Truncated`` if it is not all there."""
+        if self._bodies.left:
+            taken = buffer[at : at + self._bodies.left]
+            self._hand_out(self._bodies.take(taken))
+            return len(taken)
+        message, size = data.pull_data(buffer[at : at + data.MAX_DATA_HEAD])
+        return size if self._handle(message) else 0
 
     # -- messages ----------------------------------------------------------------------------------------------
 
@@ -173,6 +181,7 @@ class Receiver:
                 raise RemoteProtocolError(f"the peer sent a marker of proposal {proposal_id}, which does not exist")
             return
         exchange.advance(Step.MARKED, is_peers=True)
+        exchange.incoming.end(self._events)
         self.leave(exchange)
         if exchange.is_over:
             self._register.free(exchange)
@@ -184,7 +193,8 @@ class Receiver:
             case _ if not is_understood:
                 pass
             case data.Metadata():
-                incoming.metadata(message, self._source, self._events, greedy=self._greedy)
+                if (entry := incoming.metadata(message, self._source, self._events, greedy=self._greedy)) is not None:
+                    self._compare(exchange, entry)
             case data.Raw(count) | data.Compressed(count):
                 is_understood = incoming.begin(count, self._source, self._events)
             case data.Notify(count):
@@ -198,6 +208,20 @@ class Receiver:
         if not is_understood:
             self.lose(exchange, Code.DO_NOT_RETRY)
         self._begin_body(message, exchange if is_understood else None)
+
+    def _compare(self, exchange: Exchange, entry: Entry) -> None:
+        """If we hold another entry of this number, show the fork (X21).
+
+        Once the store has found it that is too late: a finite proposal may have come to its end before.
+        """
+        log = exchange.proposal.log
+        if exchange.has(Said.CANCEL_SENT) or self._source.held(log).entries_around(entry.seq) is None:
+            return
+        ours = entry_at(self._source, log, entry.seq)
+        if ours is None or ours.hash == entry.hash or not is_authentic(entry):
+            return
+        if (proof := ForkProof.of(ours, entry)) is not None:
+            self._register.cancel(exchange, Cancel(exchange.id, Code.FORKED, (proof.first, proof.second)))
 
     def lose(self, exchange: Exchange, code: Code) -> None:
         """What comes of a proposal cannot be followed any more: it is only read until its marker."""

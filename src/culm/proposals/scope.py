@@ -76,7 +76,9 @@ class Scope:
         end, upper = self.lowered(message)
         if end is not None and end < self.proposal.start:
             return f"proposal {self.id} would end at entry {end}, before its start, {self.proposal.start}"
-        if upper is not None and (end is None or upper < end):
+        if upper is not None and end is None:
+            return f"an upper pool up to entry {upper} was named for proposal {self.id}, but that has no end"
+        if upper is not None and end is not None and upper < end:
             return f"the upper pool of proposal {self.id} would end at entry {upper}, before the range does"
         return None
 

@@ -104,19 +104,21 @@ class Sender:
     def end_if_finished(self, exchange: Exchange) -> None:
         """Cancel a proposal to which neither side can add anything."""
         if exchange.is_finished(self._source) and not exchange.has(Said.CANCEL_SENT):
-            self._register.cancel(exchange, Cancel(exchange.id, Code.END_OF_RANGE))
+            self._register.cancel(exchange, self._fork_in(exchange) or Cancel(exchange.id, Code.END_OF_RANGE))
 
     def _show_fork(self, exchange: Exchange) -> None:
         """Nothing more can be sent: if the log is forked here or further on, say so.
 
         The peer must not wait for what we lack below the fork to hear of it. It proposes anew what is below the fork.
         """
-        proposal = exchange.proposal
-        if exchange.outgoing.target >= exchange.total or not self._source.held(proposal.log).is_forked:
-            return
-        fork = fork_up_to(proposal, MAX_U64 if exchange.end is None else exchange.end, self._source)
-        if fork is not None:
+        if exchange.outgoing.target < exchange.total and (fork := self._fork_in(exchange)) is not None:
             self._register.cancel(exchange, fork)
+
+    def _fork_in(self, exchange: Exchange) -> Cancel | None:
+        """A cancellation that shows the lowest known fork up to the end of a proposal; None if there is none."""
+        if not self._source.held(exchange.proposal.log).is_forked:
+            return None
+        return fork_up_to(exchange.proposal, MAX_U64 if exchange.end is None else exchange.end, self._source)
 
     def _put_body(self, message: Raw, body: bytes) -> None:
         encoded = None

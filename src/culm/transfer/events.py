@@ -44,12 +44,14 @@ class PayloadFailed:
     """All of a payload came, and it is not the one that its entry names: drop whatever was kept of it.
 
     ``is_theirs``: all of it came from this peer, so the peer is to blame. Otherwise its beginning was held before, and
-    nobody knows which part is wrong.
+    nobody knows which part is wrong. ``is_taken_back``: the peer has said so itself, which is no offence: the payload
+    counts as never sent.
     """
 
     id: int
     entry: Entry
     is_theirs: bool = True
+    is_taken_back: bool = False
 
 
 def bad_entries(events: Iterable[object]) -> list[Entry]:

@@ -151,7 +151,7 @@ class PointToPointSession(Session[EventT]):
         elif isinstance(event, PayloadReceived):
             stats.payload_bytes += len(event.data)
             self.driver.heard_news()
-        else:
+        elif not event.is_taken_back:
             self._refuse(event.entry, is_theirs=event.is_theirs)
         self.arrivals.take(event)
 

@@ -42,11 +42,14 @@ from culm.node.home import Home
 from culm.node.interests.choices import ChoicesWatch
 from culm.node.intervals.followed import FollowOptions
 from culm.node.negentropy.indexed import IndexNode
-from culm.node.network.urls import SCHEMES, PeerUrl, forms
+from culm.node.network.pipes import own_streams
+from culm.node.network.transport import STREAM_LIMIT
+from culm.node.network.urls import LISTENER_SCHEMES, SCHEMES, PeerUrl, forms
 from culm.node.proposals.options import ProposalOptions
 from culm.node.schemes import scheme_of
 from culm.node.service import NodeService
 from culm.node.sessions.session import Purpose
+from culm.node.sessions.tasks import beside
 from culm.node.settings.reading import Settings, defaults, limits_of, read_limits
 from culm.node.status import StatusSettings, status_server
 from culm.node.sync import SyncSummary, sync
@@ -73,6 +76,15 @@ def register(commands: Commands) -> None:
         "--index",
         metavar="DIR",
         help="serve the record index in this folder (culm spark fingerprint) instead of a store; negentropy:// only",
+    )
+    serve.add_argument(
+        "--stdio",
+        metavar="PROTOCOL",
+        nargs="?",
+        const="intervals",
+        choices=[name for name in LISTENER_SCHEMES if name != "culm"],
+        help="serve one peer over stdin and stdout, by intervals or another protocol, until either side hangs up;"
+        " listen and connect nowhere else",
     )
     add_serving(serve)
     once = commands.add("sync", _sync, "exchange everything with a peer, once")
@@ -132,6 +144,8 @@ def _add_follow_arguments(parser: argparse.ArgumentParser) -> None:
 def _serve(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
     start_logging(settings)
+    if arguments.stdio is not None:
+        return _serve_stdio(arguments, settings)
     listen, peers = settings["listen"], [peer.url for peer in settings.peers]
     if not listen and not peers and settings["http"] is None:
         raise ConfigError(
@@ -148,6 +162,29 @@ def _serve(arguments: argparse.Namespace) -> int:
         node = NodeService(home.identity(settings["identity"], ask_passphrase), config, store)
         run = partial(node.run, listen, peers, beside=partial(watch.run, node.change_policy))
         asyncio.run(_until_stopped(run, _status_page(settings, node)))
+    return 0
+
+
+def _serve_stdio(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Serve the peer at the other end of stdin and stdout. Nothing may be printed there, not even an address."""
+    url = PeerUrl(arguments.stdio, "", 0, via="stdio")
+    home = Home.find(arguments.home)
+    watch = ChoicesWatch(home.policy_file, settings.clump or b"", adapting(arguments, home, settings))
+    config = node_config(settings, watch.start(), needs_clump=scheme_of(url).needs_clump)
+    with home.store() as store:
+        node = NodeService(home.identity(settings["identity"], ask_passphrase), config, store)
+
+        async def run(stop: asyncio.Event, listening: object) -> None:  # noqa: ARG001 - there is no listener to tell of
+            streams = await own_streams(STREAM_LIMIT)
+
+            async def serve() -> None:
+                async with beside(watch.run(node.change_policy)):
+                    await node.serve(url, streams)
+                stop.set()
+
+            await node.run([], [], stop=stop, beside=serve)
+
+        asyncio.run(_until_stopped(run))
     return 0
 
 

@@ -33,7 +33,7 @@ from culm.node.negentropy.comparison import (
     compare_stores,
 )
 from culm.node.network.transport import Streams, connect
-from culm.node.network.urls import PeerUrl
+from culm.node.network.urls import PeerUrl, is_address
 from culm.node.sessions.session import Purpose
 from culm.node.sync import SyncSummary, sync
 from culm.store import ReadableStore, SQLiteStore, ToolStore, View
@@ -81,7 +81,7 @@ def _open(name: str, *, read_only: bool = True) -> ToolStore:
 
 
 def _reconcile(arguments: argparse.Namespace) -> int:
-    peers = ["://" in name for name in (arguments.a, arguments.b)]
+    peers = [is_address(name) for name in (arguments.a, arguments.b)]
     if all(peers):
         raise ConfigError(
             "at most one side can be an address: name a home, a store file or a record index as the other"
@@ -226,7 +226,7 @@ def _with_index(arguments: argparse.Namespace) -> int:
         sides: list[ToolStore | IndexStorage] = [
             stack.enter_context(IndexStorage(name)) if is_index(Path(name)) else stack.enter_context(_open(name))
             for name in names
-            if "://" not in name
+            if not is_address(name)
         ]
         indexes = [side for side in sides if isinstance(side, IndexStorage)]
         view, *others = (index.view for index in indexes)
@@ -260,7 +260,7 @@ def _with_index(arguments: argparse.Namespace) -> int:
 
 def _with_peers_records(records: Storage, view: View, names: list[str], split: Split) -> Differences:
     """What differs between an index and a peer, seen from the first of the two names."""
-    is_first = "://" in names[0]
+    is_first = is_address(names[0])
     found = asyncio.run(ask_peer(records, view, peer_address(names[0] if is_first else names[1]), split))
     return replace(found, have=found.need, need=found.have) if is_first else found
 

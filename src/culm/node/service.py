@@ -190,6 +190,11 @@ class NodeService:
         with suppress(CulmError, asyncio.CancelledError):
             await self._serve(url, (reader, writer))
 
+    async def serve(self, url: PeerUrl, streams: Streams) -> None:
+        """Serve one peer by the protocol of an address, over a connection from elsewhere, until it ends."""
+        with suppress(CulmError):  # It is in the log.
+            await self._serve(url, streams)
+
     async def _serve(self, url: PeerUrl, streams: Streams) -> None:
         writer = streams[1]
         if url.is_secure:
@@ -197,7 +202,7 @@ class NodeService:
         paced = self._peering.paced(streams)
         make = scheme_of(url).session
         if make is None:
-            await self._compare(paced)
+            await self._compare(url, paced)
         else:
             session = make(self._context_of(writer, self.config), paced, Purpose())
             await self._run(session, writer)
@@ -214,12 +219,13 @@ class NodeService:
             writer.close()
             raise
 
-    async def _compare(self, streams: Streams) -> None:
+    async def _compare(self, url: PeerUrl, streams: Streams) -> None:
         """Serve a ``negentropy://`` caller until the connection ends."""
         place, address = place_of(streams[1]), address_of(streams[1])
         worker, budget = self.worker.shared(address), self._budget.share(address)
         moving = TABLE["intervals"].session
-        moves = any(scheme_of(url).session is moving for url in self.roster.listeners)
+        # Whoever runs us over stdin and stdout could read the store anyway.
+        moves = url.via == "stdio" or any(scheme_of(place).session is moving for place in self.roster.listeners)
         try:
             goes_on = await Listening(worker, self.config, streams, budget, moves=moves).run()
         except CulmError as error:

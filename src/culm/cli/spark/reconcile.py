@@ -9,7 +9,7 @@ from culm.cli.command import Commands
 from culm.cli.output import print_result
 from culm.cli.reconcile import ask_peer, peer_address
 from culm.cli.spark.options import add_place, job_options
-from culm.node.network.urls import PeerUrl
+from culm.node.network.urls import PeerUrl, is_address
 
 _VIEWS = ("entries", "payloads")
 
@@ -51,7 +51,7 @@ def _reconcile(arguments: argparse.Namespace) -> int:
         for side, ids in (("a", found.have), ("b", found.need)):
             yield from (Found(side, None, identity) for identity in ids)
 
-    peer = peer_address(arguments.b) if "://" in arguments.b else None
+    peer = peer_address(arguments.b) if is_address(arguments.b) else None
     made = run(
         arguments.a,
         arguments.b if peer is None else lambda index: asked(index, peer),

@@ -1,4 +1,7 @@
-"""Opening and accepting connections: TCP, and TLS for ``culm://``. Errors of the system become those of Culm here."""
+"""Opening and accepting connections: TCP, TLS for ``culm://``, and others (``culm.node.network.pipes``).
+
+Errors of the system become those of Culm here.
+"""
 
 import asyncio
 import os
@@ -7,13 +10,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from culm.errors import ConfigError, NetworkError
+from culm.node.network import pipes
 from culm.node.network.accepting import listening
 from culm.node.network.tls import calling_context, peer_key
 from culm.node.network.urls import PeerUrl
 from culm.node.sessions.stats import PeerRefused
 from culm.wire.places import author_text
 
-_STREAM_LIMIT = 64 * 1024  # Bytes: asyncio stops reading from the socket when twice as many wait to be read by us.
+STREAM_LIMIT = 64 * 1024
+"""Bytes: asyncio stops reading from the socket when twice as many wait to be read by us."""
 CONNECT_SECONDS = 10.0
 """For connecting, TLS included. A host that is not there should not hold up ``culm sync`` for the minutes that the
 system would wait."""
@@ -29,7 +34,9 @@ async def connect(url: PeerUrl) -> Streams:
     secure = {"ssl": calling_context(), "server_hostname": ""} if url.is_secure else {}
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            streams = await asyncio.open_connection(url.host, url.port, limit=_STREAM_LIMIT, **secure)  # type: ignore[arg-type]
+            if url.via:
+                return await pipes.call(url, STREAM_LIMIT)
+            streams = await asyncio.open_connection(url.host, url.port, limit=STREAM_LIMIT, **secure)  # type: ignore[arg-type]
     except TimeoutError:
         raise NetworkError(f"{url} did not answer within {CONNECT_SECONDS:g} s") from None
     except ssl.SSLError as error:
@@ -54,9 +61,11 @@ async def listen_at(
     loop = asyncio.get_running_loop()
 
     def protocol() -> asyncio.StreamReaderProtocol:
-        return asyncio.StreamReaderProtocol(asyncio.StreamReader(_STREAM_LIMIT, loop), accept, loop)
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(STREAM_LIMIT, loop), accept, loop)
 
     try:
+        if url.via:
+            return await loop.create_unix_server(protocol, sock=pipes.bound(url.host)), url
         server = await listening(protocol, url.host, url.port)
     except OSError as error:
         raise ConfigError(f"cannot listen at {url}: {_reason(error)}") from None

@@ -2,8 +2,12 @@
 
 The address of a ``culm://`` listener also has its key, as in ``culm://KEY@HOST:PORT``: everybody with the address can
 check who answers, and needs no directory.
+
+A peer may also be a command, ``intervals+exec:ssh HOST culm serve --stdio``, or a Unix socket, ``intervals+unix:PATH``
+(``culm.node.network.pipes``). Without a protocol these mean intervals, or negentropy where sets are compared.
 """
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -16,12 +20,29 @@ SCHEMES = ("culm", "bushbaby", "intervals", "proposals")
 """Protocols by which a node calls peers."""
 LISTENER_SCHEMES = (*SCHEMES, "negentropy")
 """Protocols by which a node can be called."""
+_WAYS = {"exec": "exec", "stdio": "exec", "unix": "unix"}
+"""What may stand in front of the colon instead of a host and a port, and how a connection is made then."""
 _SECURE = ("culm",)  # Protocols inside TLS, in which the listener proves the identity that its address names as KEY@.
 
 
 def forms(schemes: Sequence[str], *, listening: bool = False) -> list[str]:
-    """What addresses look like, for messages. Only an address to connect to needs the listener's key."""
+    """What addresses look like, for messages. Only an address to connect to needs the listener's key.
+
+    With most protocols ``PROTOCOL+unix:PATH`` and ``PROTOCOL+exec:COMMAND`` work, too; the messages leave that out.
+    """
     return [f"{scheme}://{'KEY@' if scheme in _SECURE and not listening else ''}HOST:PORT" for scheme in schemes]
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is meant as an address, and not as a path."""
+    return "://" in text or _way(text) is not None
+
+
+def _way(text: str) -> tuple[str, str] | None:
+    """The protocol (empty if none is named) and the way of an address without a host; None if it has one."""
+    front, colon, _ = text.partition(":")
+    protocol, _, way = front.rpartition("+")
+    return (protocol, _WAYS[way]) if colon and way in _WAYS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +50,15 @@ class PeerUrl:
     """Where to listen or to connect, and by which protocol. As text, IPv6 addresses stand in brackets.
 
     ``key``: the identity (32 bytes) that the listener has to prove; None with protocols other than ``culm://``, and
-    before a listener is started.
+    before a listener is started. ``via``: empty with TCP; else ``host`` is a command (``exec``), the path of a socket
+    (``unix``), or this process's own stdin and stdout (``stdio``).
     """
 
     scheme: str
     host: str
     port: int
     key: bytes | None = None
+    via: str = ""
 
     @classmethod
     def parse(cls, text: str, *, schemes: Sequence[str] = SCHEMES, may_be_zero: bool = False) -> Self:
@@ -43,6 +66,8 @@ class PeerUrl:
 
         ``may_be_zero``: the address is one to listen at, so that port 0 (any free one) is allowed and no key is needed.
         """
+        if (found := _way(text)) is not None:
+            return cls._without_host(text, *found, schemes, is_listener=may_be_zero)
         try:
             parts = urlsplit(text)
             host, port = parts.hostname, parts.port
@@ -62,12 +87,31 @@ class PeerUrl:
             raise ConfigError(f"{text!r}: only a culm:// address has a key; leave out what stands before the @")
         return cls(parts.scheme, host, port, parse_author(parts.username))
 
+    @classmethod
+    def _without_host(cls, text: str, scheme: str, via: str, schemes: Sequence[str], *, is_listener: bool) -> Self:
+        scheme = scheme or ("intervals" if "intervals" in schemes else schemes[0])
+        rest = text.partition(":")[2]
+        if scheme not in schemes or scheme in _SECURE:
+            others = " or ".join(name for name in schemes if name not in _SECURE)
+            raise ConfigError(f"{text!r}: a command or a Unix socket works with {others} only, not with {scheme}")
+        if via == "exec" and is_listener:
+            raise ConfigError(f"{text!r} is a command, at which no node can listen; it can run: culm serve --stdio")
+        try:
+            is_usable = "\0" not in rest and bool(shlex.split(rest) if via == "exec" else rest)
+        except ValueError:  # A quotation mark that is not closed.
+            is_usable = False
+        if not is_usable:
+            raise ConfigError(f"{text!r}: expected a {'command' if via == 'exec' else 'path'} behind the colon")
+        return cls(scheme, rest, 0, via=via)
+
     @property
     def is_secure(self) -> bool:
         """Whether connections use TLS, in which the listener proves its identity."""
         return self.scheme in _SECURE
 
     def __str__(self) -> str:
+        if self.via:
+            return f"{self.scheme}+{self.via}:{self.host}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         key = "" if self.key is None else f"{author_text(self.key)}@"
         return f"{self.scheme}://{key}{host}:{self.port}"

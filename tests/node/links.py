@@ -170,10 +170,10 @@ async def until_done(one: BushbabySession, other: BushbabySession) -> list[CulmE
     return [result if isinstance(result, CulmError) else None for result in results]
 
 
-async def _bounded(main: Callable[[], Awaitable[T]]) -> T:
+async def _bounded(main: Callable[[], Awaitable[T]], patience: float = PATIENCE) -> T:
     """A test's coroutine, with a bound on its time; at its end nothing is left open."""
     try:
-        return await asyncio.wait_for(main(), PATIENCE)
+        return await asyncio.wait_for(main(), patience)
     finally:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
@@ -185,14 +185,14 @@ async def _bounded(main: Callable[[], Awaitable[T]]) -> T:
             await asyncio.gather(writer.wait_closed(), return_exceptions=True)
 
 
-def run(main: Callable[[], Awaitable[T]]) -> T:
-    """Run a test's coroutine in a world of its own, in no time."""
+def run(main: Callable[[], Awaitable[T]], patience: float = PATIENCE) -> T:
+    """Run a test's coroutine in a world of its own, in no time; ``patience`` is in its seconds."""
 
     def in_world() -> T:
         world = World()
         _WORLD.set(world)
         try:
-            result: T = world.loop.run_until_complete(world.host.start(_bounded(main)))
+            result: T = world.loop.run_until_complete(world.host.start(_bounded(main, patience)))
             assert world.loop.complaints == []
         finally:
             world.loop.wind_up()

@@ -115,7 +115,7 @@ def test_many_small_logs_arrive_at_the_first_try(alice: Party) -> None:
     sync_with(alice, met)
     assert [numbers(met.peer, log) for log in logs] == [[1]] * 400
     assert len(met.ends) == 1
-    assert met.peer.count(BAMBOO) < 20
+    assert sum(kind == BAMBOO and size > 100 for kind, size in met.peer.received) < 20  # without signs of life
 
 
 def test_a_log_of_empty_payloads_ends_at_once(alice: Party, caplog: pytest.LogCaptureFixture) -> None:
@@ -129,7 +129,7 @@ def test_a_log_of_empty_payloads_ends_at_once(alice: Party, caplog: pytest.LogCa
     assert summary.seconds < 10
     assert met.peer.count(HAVE) <= 1
     assert numbers(met.peer, log) == []
-    assert [record.getMessage() for record in caplog.records].count("held back entries") == 1
+    assert ["held back an entry"] == [record.getMessage().partition(":")[0] for record in caplog.records]
 
 
 def test_both_ways_at_once(alice: Party) -> None:

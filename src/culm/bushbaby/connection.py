@@ -42,6 +42,7 @@ from culm.wire.stlv import StlvReader, encode_header
 
 AUTH_BYTES = OVERHEAD + SIGNATURE_BYTES
 MAX_LIST_BYTES = 1024 * 1024  # of one HAVE or WANT between our own nodes; the deployed peer takes ``MAX_PLAINTEXT``
+_BUSY_A_LOG = 0.005  # Seconds without another message behind a HAVE: the deployed peer looks each log up in its store.
 _OVER = "the peer broke the protocol: this connection is over"
 
 
@@ -258,8 +259,8 @@ class Connection:
     def _send_lists(self, kind: int, items: Iterable[bytes], most: int) -> int:
         self._check_replicating()
         arrays = messages.encode_lists(items, MAX_LIST_BYTES if self.is_culm else MAX_PLAINTEXT, most)
-        for array in arrays:
-            self._send_box(kind, array)
+        for array, count in arrays:
+            self._send_box(kind, array, pause=_BUSY_A_LOG * count if kind == HAVE else 0.0)
         return len(arrays)
 
     def start_bamboo(self, item_sizes: Sequence[int]) -> BambooWriter:
@@ -282,6 +283,11 @@ class Connection:
     def is_culm(self) -> bool:
         """Whether both sides recognised each other as Culm nodes."""
         return self.generation > 0
+
+    @property
+    def is_deployed(self) -> bool:
+        """Whether the peer has to be spoken to as the deployed one."""
+        return not self.is_culm and self.options.dialect is Dialect.DEPLOYED
 
     @property
     def tells_forks(self) -> bool:
@@ -322,13 +328,15 @@ class Connection:
             nonce = handshake.marked_nonce(nonce, self._ours.ephemeral)
         self._send_box(AUTH, handshake.make_auth(self._identity, self._clump, self.boxes.session_keys), nonce)
 
-    def _send_box(self, kind: int, plaintext: bytes, nonce: bytes | None = None) -> None:
+    def _send_box(self, kind: int, plaintext: bytes, nonce: bytes | None = None, pause: float = 0.0) -> None:
         message = bytearray(encode_header(kind, OVERHEAD + len(plaintext)))
         start = len(message)
         message += bytes(OVERHEAD)
         message += plaintext
-        self._seal_and_queue(message, start, nonce)
+        self._seal_and_queue(message, start, nonce, pause)
 
-    def _seal_and_queue(self, message: bytearray, start: int, nonce: bytes | None = None) -> None:
+    def _seal_and_queue(
+        self, message: bytearray, start: int, nonce: bytes | None = None, pause: float = 0.0
+    ) -> None:
         self.boxes.seal(memoryview(message)[start:], nonce or self._random(NONCE_BYTES))
-        self._outbox.add(message)
+        self._outbox.add(message, pause)

@@ -1,10 +1,10 @@
 """Which entries go into which item and message (docs/specs/bushbaby.md, "BAMBOO").
 
-Towards the deployed peer: at most 19 entries to a message, at most 16,352 bytes of plaintext where that can be, and
-never an empty payload at the end of an item, which crashes it. An entry with an empty payload is therefore joined with
-the entry that follows; the last of a log, with an earlier one that it has to take a second time.
+Towards the deployed peer: few messages, but at most 16,352 bytes of plaintext in each where that can be, and never an
+empty payload at the end of an item, which crashes it. An entry with an empty payload is therefore joined with the entry
+that follows; the last of a log, with an earlier one that it has to take a second time.
 
-Between our own nodes only the size counts.
+Between our own nodes, and in the document's dialect, only the size counts.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,9 +13,8 @@ from typing import Protocol, TypeVar
 
 from culm.bushbaby.options import MAX_PLAINTEXT
 
-ENTRIES_DEPLOYED = 19
 BYTES_CULM = 64 * 1024
-ENTRIES_CULM = 512
+ENTRIES_MOST = 512
 MAX_COVER_BYTES = 8 * 1024  # the largest payload that is sent a second time to stand behind empty ones
 _HEADS = 16  # bytes of CBOR heads reckoned for a message, and at most for an item
 
@@ -44,8 +43,8 @@ class Style:
     join_empty: bool
 
 
-DEPLOYED_STYLE = Style(ENTRIES_DEPLOYED, MAX_PLAINTEXT, join_empty=True)
-CULM_STYLE = Style(ENTRIES_CULM, BYTES_CULM, join_empty=False)
+DEPLOYED_STYLE = Style(ENTRIES_MOST, MAX_PLAINTEXT, join_empty=True)
+CULM_STYLE = Style(ENTRIES_MOST, BYTES_CULM, join_empty=False)
 
 
 def items_of(entries: Iterable[_SizedT], style: Style) -> tuple[list[list[_SizedT]], list[_SizedT]]:

@@ -94,19 +94,22 @@ def encode_want_item(item: WantItem) -> bytes:
     return bytes(out)
 
 
-def encode_lists(items: Iterable[bytes], most_bytes: int, most_items: int) -> list[bytes]:
-    """Encoded items as arrays of at most so many bytes and items each; one empty array if there are none."""
-    arrays: list[bytes] = []
+def encode_lists(items: Iterable[bytes], most_bytes: int, most_items: int) -> list[tuple[bytes, int]]:
+    """Encoded items as arrays of at most so many bytes and items each, with the number of items.
+
+    One empty array if there are none.
+    """
+    arrays: list[tuple[bytes, int]] = []
     chunk: list[bytes] = []
     size = 0
     for item in items:
         if chunk and (size + len(item) > most_bytes - 9 or len(chunk) >= most_items):
-            arrays.append(_array(chunk))
+            arrays.append((_array(chunk), len(chunk)))
             chunk, size = [], 0
         chunk.append(item)
         size += len(item)
     if chunk or not arrays:
-        arrays.append(_array(chunk))
+        arrays.append((_array(chunk), len(chunk)))
     return arrays
 
 

@@ -41,7 +41,7 @@ from culm.node.storage.source import StoreSource
 from culm.node.storage.wal import folding, watch_changes
 from culm.node.storage.worker import StoreWorker
 from culm.store import ReadableStore, ToolStore
-from culm.types import Buffer, Log
+from culm.types import Buffer, Log, Run
 
 _logger = logging.getLogger("culm.node")
 _COLLECTED = 32
@@ -85,6 +85,8 @@ class NodeService:
         self._peering = Peering(config)
         self._unproved: dict[asyncio.StreamWriter, None] = {}  # Incoming connections whose protocol proves no identity.
         self._source = StoreSource(store, config.policy)
+        self._held_back: dict[Log, Run] = {}
+        self._gaps_told: set[Log] = set()
         self._budget = MemoryBudget(config.limits.max_unfinished)
         self.healing = Healing(self.worker, self._lost, config.scrub_days)
         self._failed = 0  # Sessions that failed since garbage was collected last.
@@ -250,6 +252,8 @@ class NodeService:
             wrong=self._wrong,
             address=(None if called else address) or place_of(writer),  # The port of a caller changes with each call.
             budget=self._budget.share(address),
+            held_back=self._held_back,
+            gaps_told=self._gaps_told,
         )
 
     async def _run(self, session: Session[Any], writer: asyncio.StreamWriter, name: str = "") -> None:
@@ -266,7 +270,10 @@ class NodeService:
             _logger.log(*_event_of(error), extra={"peer": name, "reason": str(error)})
             raise
         else:
-            _logger.info("the peer ended the session", extra={"peer": name})
+            if session.over_because:
+                _logger.info("ended the session", extra={"peer": name, "reason": session.over_because})
+            else:
+                _logger.info("the peer ended the session", extra={"peer": name})
         finally:
             self._failed += failure is not None
             if self._failed >= _COLLECTED:
@@ -294,7 +301,7 @@ class NodeService:
                 address = address_of(streams[1]) or address
                 session = await self._calling(url, self._peering.paced(streams, peer))
                 await self._run(session, streams[1], peer.name)
-                wait = backoff.jittered(config.interval)
+                wait = 0.0 if session.over_because else backoff.jittered(config.interval)
             except CulmError as error:
                 self.roster.troubles[url] = str(error)
                 if session is None:

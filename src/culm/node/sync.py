@@ -96,7 +96,7 @@ async def _until_over(
             total.add(before)
             total.add(session.stats)
             progress(total)
-        if done.done():
+        if session.done.is_set():
             return True
         error = running.exception() or NetworkError(
             "the peer ended the connection before everything was exchanged; sync again for the rest"

@@ -35,13 +35,13 @@ class Told:
         self.store.add(LOG.items(LOG.entries[:9] + LOG.entries[11:]))
         self.ledger = Ledger(10)
         self.ledger.announced(KEY, 12)
-        self.announcing = Announcing()
+        self.announcing = Announcing({}, set())
 
     def tell(self, served: Served | None = None) -> list[int]:
         """The entries announced, after the log was asked for and served so."""
         shares = {} if served is None else {KEY: served}
         news = self.announcing.look(self.store, shares, self.ledger)
-        return [item.newest for item in self.announcing.choose(news, shares, Policy(), self.ledger)]
+        return [item.newest for item in self.announcing.choose(news, shares, Policy(), self.ledger, is_culm=True)]
 
     def fill(self) -> None:
         """The rest of the log comes."""
@@ -52,7 +52,7 @@ class Told:
         server = Server(Policy(), 10)
         server.add(wants)
         while server.busy:
-            server.next_messages(self.store)
+            server.next_messages(self.store, 0.0)
         return server.served[KEY]
 
 

@@ -14,6 +14,9 @@ log as "that is all I can give you" (``culm.node.bushbaby.ledger``), and asks no
   peer that HAVE ends an empty answer: "nothing there". It does not tell the peer of the change. So the log is announced
   *once more*, in a HAVE of its own.
 
+Only Culm nodes read a HAVE in this second way. The deployed peer would ask again for everything that it has not stored
+yet. So a peer that is no Culm node hears of a log that was served only when the log changes.
+
 Specification: docs/specs/bushbaby.md, "HAVE".
 """
 
@@ -26,7 +29,7 @@ from culm.node.bushbaby.ledger import Ledger
 from culm.node.bushbaby.serving import Served
 from culm.node.interests.policy import Policy
 from culm.store import Offer, ReadableStore
-from culm.types import Log
+from culm.types import Log, Run
 from culm.wire.places import log_text
 
 _logger = logging.getLogger("culm.node")
@@ -37,15 +40,20 @@ offers of further logs that may have to be announced."""
 
 
 class Announcing:
-    """Decides on the announcements to one peer. First ``look`` on the store's thread, then ``choose`` on the loop."""
+    """Decides on the announcements to one peer. First ``look`` on the store's thread, then ``choose`` on the loop.
 
-    def __init__(self) -> None:
+    ``held_back`` says of logs which entries a peer that is no Culm node cannot take, as a span that ends with the
+    newest one. ``told`` are the logs whose gap is in the log file already. The node shares both among its sessions.
+    """
+
+    def __init__(self, held_back: Mapping[Log, Run], told: set[Log]) -> None:
         self.is_due = True  # Something may have to be announced: a HAVE has to follow.
         self._change = -1  # The store's change up to which everything was announced; -1: nothing was.
         self._everything = True  # Take every log for changed the next time.
         self._owed: set[Log] = set()
         self._once_more: set[Log] = set()
-        self._held_back: set[Log] = set()  # Logs whose gap is in the log file already.
+        self._held_back = held_back
+        self._told = told
         self._forks: dict[Log, int] = {}  # The forks that were announced.
 
     @property
@@ -68,32 +76,42 @@ class Announcing:
         further = [store.offer(log) for log in others]
         return since, change, changed, [offer for offer in further if offer is not None]
 
-    def choose(self, news: News, served: Mapping[Log, Served], policy: Policy, ledger: Ledger) -> list[HaveItem]:
-        """What to announce of ``news``, in the HAVE that ends the serving of ``served``."""
+    def choose(
+        self, news: News, served: Mapping[Log, Served], policy: Policy, ledger: Ledger, *, is_culm: bool
+    ) -> list[HaveItem]:
+        """What to announce of ``news``, in the HAVE that ends the serving of ``served`` if the peer is a Culm node."""
         since, self._change, changed, further = news
         changed_logs = {offer.log for offer in changed}
         items: list[HaveItem] = []
         for offer in [*changed, *further]:
             self._tell_gap(offer)
-            is_asked_for = offer.log in served or offer.log in self._once_more or offer.log in self._owed
+            newest = offer.newest if is_culm else self._takeable(offer)
+            is_answered = offer.log in served and is_culm
+            is_asked_for = is_answered or offer.log in self._once_more or offer.log in self._owed
             fork = offer.forked_at or 0
-            is_forked_lower = fork != self._forks.get(offer.log, 0)
-            is_news = is_asked_for or is_forked_lower or since < 0 or ledger.is_news(offer.log, offer.newest)
-            if offer.newest and policy.shares(offer.log) and is_news:
+            is_forked_lower = is_culm and fork != self._forks.get(offer.log, 0)
+            is_new = offer.log in changed_logs or offer.log not in served
+            is_news = is_asked_for or is_forked_lower or since < 0 or (is_new and ledger.is_news(offer.log, newest))
+            if newest and policy.shares(offer.log) and is_news:
                 if fork:
                     self._forks[offer.log] = fork
-                items.append(HaveItem(offer.author, offer.log_id, offer.newest, offer.digest[:TIP_BYTES], fork))
-                ledger.tell(offer.log, offer.newest)
+                items.append(HaveItem(offer.author, offer.log_id, newest, offer.digest[:TIP_BYTES], fork))
+                ledger.tell(offer.log, newest)
         self._owed -= changed_logs
         lacking = {log for log, share in served.items() if share.is_lacking}
         self._owed |= lacking & {offer.log for offer in [*changed, *further]}
-        self._once_more = {log for log in lacking & changed_logs if not served[log].any_sent}
+        self._once_more = {log for log in lacking & changed_logs if not (is_culm and served[log].any_sent)}
         self.is_due |= bool(self._once_more)
         return items
 
+    def _takeable(self, offer: Offer) -> int:
+        """The newest entry of a log that a peer which is no Culm node can take, as far as is known; 0: none."""
+        first, newest = self._held_back.get(offer.log, (0, 0))
+        return first - 1 if newest == offer.newest else offer.newest
+
     def _tell_gap(self, offer: Offer) -> None:
-        if offer.held_back is not None and offer.log not in self._held_back:
-            self._held_back.add(offer.log)
+        if offer.held_back is not None and offer.log not in self._told:
+            self._told.add(offer.log)
             gap = offer.held_back
             reason = f"the payload of entry {gap} is missing, so bushbaby:// peers get the log up to {offer.newest}"
             _logger.info("a log has a gap", extra={"log": log_text(offer.log), "seq": gap, "reason": reason})

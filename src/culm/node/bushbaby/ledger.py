@@ -178,6 +178,12 @@ class Ledger:
             if asked is not None and not missing(log, asked.high, 1):
                 self._end(log, [])
 
+    def give_up(self, missing: Missing) -> None:
+        """The peer has been silent for long: what it announced and of which nothing came, it does not have."""
+        for log in [log for log, asked in self._asked.items() if not asked.came]:
+            self._end(log, missing(log, self._asked[log].high, MAX_SPANS))
+            self.unavailable.add(log)
+
     def unfinished(self) -> list[Log]:
         """Logs worth asking for again: something of them came and something is missing, or they were postponed."""
         return [log for log, asked in self._asked.items() if asked.came] + list(self._postponed)

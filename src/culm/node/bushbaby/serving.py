@@ -16,6 +16,7 @@ from culm.bamboo import MAX_U64, certificate_pool
 from culm.bushbaby import WantItem
 from culm.bushbaby.grouping import CULM_STYLE, MAX_COVER_BYTES, Style, items_of, messages_of
 from culm.errors import RemoteProtocolError
+from culm.node.bushbaby.deliveries import Deliveries
 from culm.node.interests.policy import Policy
 from culm.ranges.runs import runs_of
 from culm.store import ReadableStore, Sendable
@@ -25,6 +26,7 @@ Message = list[list[Sendable]]  # Items, each of one entry or of several.
 
 PAGE_ENTRIES = 256
 """Entries that are read from the store at once. They wait in memory until the peer has taken them."""
+_LEAST_ROOM = 64  # Entries: with less room in a page, the next span waits for the next page.
 _LOOKS = 64  # Looks into the store in one call of its thread, so that many requests that find nothing hold up nobody.
 _COVER_BACK = 100  # Entries looked at, back from one with an empty payload, to find one that can end its item.
 
@@ -41,13 +43,16 @@ class Server:
     """The requests of one peer that wait, and how far the first of them was served.
 
     ``style`` says how entries are grouped into messages for this peer. ``served`` collects what became of each log that
-    was asked for, until the session takes it for the next HAVE.
+    was asked for, until the session takes it for the next HAVE. ``deliveries``: for a peer that asks for what it was
+    sent. ``held_back`` has the first entry of each log that such a peer cannot take, and the log's newest one.
     """
 
     def __init__(self, policy: Policy, max_wants: int) -> None:
         self.style: Style = CULM_STYLE
         self.served: dict[Log, Served] = {}
         self.policy = policy
+        self.deliveries: Deliveries | None = None
+        self.held_back: dict[Log, Run] = {}
         self._max_wants = max_wants
         self._wants: deque[WantItem] = deque()
         self._spans: deque[tuple[Log, int, int]] = deque()
@@ -67,44 +72,57 @@ class Server:
         """Whether any request is left to serve."""
         return bool(self._wants or self._spans)
 
-    def next_messages(self, store: ReadableStore) -> list[Message]:
-        """The next messages to send. None if no request is left, or if the first ``_LOOKS`` looks found nothing.
+    def next_messages(self, store: ReadableStore, now: float) -> list[Message]:
+        """The next messages to send, with at most ``PAGE_ENTRIES`` entries. None if the first ``_LOOKS`` looks find none.
 
-        Runs on the store's thread.
+        Short answers share messages, because the deployed peer hangs up when many come. Runs on the store's thread.
         """
+        items: Message = []
+        room = PAGE_ENTRIES
         for _ in range(_LOOKS):
-            if not self.busy:
+            while self._wants and not self._spans:
+                self._expand(store, self._wants.popleft(), now)
+            if not self._spans or room < _LEAST_ROOM:
                 break
-            if not self._spans:
-                self._expand(store, self._wants.popleft())
-                continue
             log, low, high = self._spans.popleft()
-            page = store.sendables(log, low, high, PAGE_ENTRIES)
-            more = len(page) == PAGE_ENTRIES and page[-1].seq < high
-            items, left = items_of(page, self.style)
-            is_lacking = not _is_whole(page, low, page[-1].seq if more else high)
-            if left and more and items:
-                self._spans.appendleft((log, left[0].seq, high))
-            else:
-                if more:
-                    self._spans.appendleft((log, page[-1].seq + 1, high))
-                if left:
-                    cover = _covered(store, log, left)
-                    items += cover
-                    is_lacking |= not cover
-            share = self.served.setdefault(log, Served())
-            share.any_sent |= bool(items)
-            share.is_lacking |= is_lacking
-            if items:
-                return list(messages_of(items, self.style))
-        return []
+            found = self._read(store, log, low, high, room)
+            seqs = [entry.seq for item in found for entry in item]
+            if self.deliveries is not None and seqs:
+                self.deliveries.sent(log, seqs, now)
+            items += found
+            room -= len(seqs)
+        return list(messages_of(items, self.style))
 
-    def _expand(self, store: ReadableStore, want: WantItem) -> None:
+    def _read(self, store: ReadableStore, log: Log, low: int, high: int, most: int) -> Message:
+        """The first items of a span; the rest of it waits in front of the other spans."""
+        page = store.sendables(log, low, high, most)
+        more = len(page) == most and page[-1].seq < high
+        items, left = items_of(page, self.style)
+        is_lacking = not _is_whole(page, low, page[-1].seq if more else high)
+        if left and more and items:
+            self._spans.appendleft((log, left[0].seq, high))
+        else:
+            if more:
+                self._spans.appendleft((log, page[-1].seq + 1, high))
+            if left:
+                cover = _covered(store, log, left)
+                items += cover
+                if not cover:
+                    is_lacking = True
+                    self.held_back.setdefault(log, (left[0].seq, left[-1].seq))
+        share = self.served.setdefault(log, Served())
+        share.any_sent |= bool(items)
+        share.is_lacking |= is_lacking
+        return items
+
+    def _expand(self, store: ReadableStore, want: WantItem, now: float) -> None:
         logs = store.logs_by(want.author) if want.log_id is None else [(want.author, want.log_id)]
         for log in logs:
             if self.policy.shares(log):
                 self.served.setdefault(log, Served())
-                self._spans.extend((log, low, high) for low, high in spans_of(want))
+                for span in spans_of(want, is_deployed=self.deliveries is not None and self.style.join_empty):
+                    due = [span] if self.deliveries is None else self.deliveries.due(log, span, now)
+                    self._spans.extend((log, low, high) for low, high in due)
 
 
 def _is_whole(page: list[Sendable], low: int, high: int) -> bool:
@@ -126,13 +144,16 @@ def _covered(store: ReadableStore, log: Log, left: list[Sendable]) -> list[list[
     return []
 
 
-def spans_of(want: WantItem) -> list[Run]:
+def spans_of(want: WantItem, *, is_deployed: bool) -> list[Run]:
     """The spans of numbers that a request for a log denotes, ascending.
 
-    A certificate pool includes the members above the entry, because the deployed implementation answers so.
+    The deployed peer asks for a certificate pool if it has nothing of a log. It asks for the rest only in another
+    connection, so it gets the whole log up to that entry. Others get the pool up to that entry, as the document says.
     """
     if want.low is not None and want.high is not None:
         return [(want.low, want.high)]
     if want.pool is None:
         return [(1, MAX_U64)]
-    return list(runs_of(reversed(certificate_pool(want.pool))))
+    if is_deployed:
+        return [(1, want.pool)]
+    return list(runs_of(seq for seq in reversed(certificate_pool(want.pool)) if seq <= want.pool))

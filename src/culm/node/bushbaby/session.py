@@ -6,13 +6,17 @@ that came before it is stored, because only then it is known what is missing.
 *Writing* goes one message at a time. What the peer asked for comes first, a page of the store at a time. Announcements
 come last, because a HAVE tells the peer that its requests were served (``culm.node.bushbaby.ledger``).
 
-*The end.* A Culm peer says with its WANTs that it lacks nothing. Other implementations do not answer every HAVE. With
-them a one-time sync is over when it has been quiet for ``settle_seconds``.
+*The end.* A Culm peer says with its WANTs that it lacks nothing. Other implementations do not answer every HAVE, and
+silence is how they say that they lack nothing. With them a one-time sync is over when it has been quiet for
+``settle_seconds``. If they were sent entries, it is over when they hang up, because they lose what they have not stored
+by the end of the connection (``culm.node.bushbaby.deliveries``). They also announce their logs only once on a
+connection. So a session that stays ends on purpose after each ``interval``, and the next one hears their news.
 """
 
+import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import replace
 from itertools import islice
 from typing import ClassVar
@@ -22,6 +26,7 @@ from culm.bamboo import Entry, ForkProof
 from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, item_size
 from culm.errors import PayloadMismatch
 from culm.node.bushbaby.announcing import Announcing
+from culm.node.bushbaby.deliveries import HANG_UP_SECONDS, Deliveries
 from culm.node.bushbaby.doubts import Doubts
 from culm.node.bushbaby.intake import Intake
 from culm.node.bushbaby.ledger import MAX_ASKED, Ledger
@@ -36,6 +41,7 @@ from culm.node.surroundings import clock
 from culm.store import ImportReport, Sendable
 from culm.types import Log, Run
 from culm.wire.base62 import encode_base62
+from culm.wire.places import log_text
 
 # All nonces of a connection are remembered, so it carries only so many messages. Serving stops with this many left:
 # enough for a page, with a message for each entry at worst, and for announcements and signs of life behind it.
@@ -45,6 +51,8 @@ _INLINE_BYTES = 64 * 1024  # A larger message takes long to decode once it is co
 _ENTRIES_A_TURN = 64  # Entries looked at in one turn, so that it takes a fraction of a millisecond.
 _ITEMS_A_TURN = 1024  # Items of a HAVE looked at in one turn, for the same reason.
 _LOGS_A_TURN = 256  # Logs looked up in one call of the store's thread, for the same reason.
+_GIVE_UP_SECONDS = 10.0  # Of silence, after which a peer that is no Culm node does not have what it was asked for.
+_ENDS_SECONDS = 5.0  # Of silence before its end, from which on a peer has hung up because it had nothing left to do.
 
 _logger = logging.getLogger("culm.node")
 
@@ -83,7 +91,10 @@ class BushbabySession(Session[bushbaby.Event]):
         self._intake = Intake(context.worker, self._was_stored)
         self._server = Server(config.policy, config.limits.max_wants)
         self._page: deque[Message] = deque()  # Messages that were read from the store and not sent yet.
-        self._announcing = Announcing()
+        self._announcing = Announcing(context.held_back, context.gaps_told)
+        self._deliveries = Deliveries()
+        self._began_at = clock()
+        self._over = asyncio.Event()
         self._doubts = Doubts()
         self._answering = False  # WANTs came since our last HAVE, so the next HAVE has to end the serving of them.
         self._reconsider = False  # The operator's choices have changed.
@@ -104,6 +115,23 @@ class BushbabySession(Session[bushbaby.Event]):
         boxes, stats, most = self.connection.boxes, self.stats, self.connection.options.limits.max_boxes
         is_worn_out = min(boxes.left, most - boxes.received) < _BOXES_KEPT
         return is_worn_out and stats.entries_received + stats.entries_sent > 0
+
+    @property
+    def may_be_silent(self) -> bool:
+        """A peer that is no Culm node says nothing when it lacks nothing."""
+        return self.connection.replicating and not (self.connection.is_culm or self._is_lacking)
+
+    @property
+    def _is_lacking(self) -> bool:
+        """Whether the peer has announced what has not come from it."""
+        return self._ledger.heard and not self._ledger.we_lack_nothing
+
+    def works(self) -> Iterable[Coroutine[object, object, None]]:
+        """What ends the session on purpose."""
+        return (self._until_over(),)
+
+    async def _until_over(self) -> None:
+        await self._over.wait()
 
     def store_changed(self) -> None:
         """The store has changed: announce to the peer what is new to it."""
@@ -135,6 +163,9 @@ class BushbabySession(Session[bushbaby.Event]):
         """Free buffers at once, not when garbage is collected, because other connections wait for the memory."""
         self.connection.close()
         self._budget.leave()
+        if self.is_live and self._deliveries.is_pending(clock()):
+            extra = {"peer": self._name, "reason": f"{self._deliveries.unconfirmed} entries; what is lost is sent again"}
+            _logger.info("sent, not confirmed", extra=extra)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -167,7 +198,9 @@ class BushbabySession(Session[bushbaby.Event]):
                 self.connection.accept()
             case bushbaby.Authenticated(public, is_culm):
                 self.proved = public
-                self._server.style = CULM_STYLE if is_culm else DEPLOYED_STYLE
+                if not is_culm:
+                    self._server.deliveries = self._deliveries
+                    self._server.style = DEPLOYED_STYLE if self.connection.is_deployed else CULM_STYLE
                 for log in self.config.policy.promote:
                     self._server.push(log)
 
@@ -182,6 +215,11 @@ class BushbabySession(Session[bushbaby.Event]):
     async def end_of_stream(self) -> None:
         """Store the entries that came. If that fails, the failure is the reason for the end of the session."""
         await self._intake.flush()
+        if not self.connection.is_culm and self.connection.replicating and not self._is_lacking:
+            if clock() - self.driver.spoke_at > _ENDS_SECONDS:
+                self._deliveries.confirm()
+            if self._deliveries.is_taken and (self._ledger.heard or self.stats.entries_sent):
+                self._finish()
         await super().end_of_stream()
 
     async def _take_entries(self, event: bushbaby.BambooReceived) -> None:
@@ -313,7 +351,8 @@ class BushbabySession(Session[bushbaby.Event]):
                 extra = {"peer": self._name}
                 _logger.info("reached the limit of messages for one connection; continuing on a new one", extra=extra)
                 await self.driver.end_writing()
-            self._page.extend(await self._worker.run(self._server.next_messages, self._worker.store))
+            self._page.extend(await self._worker.run(self._server.next_messages, self._worker.store, clock()))
+            self._tell_held_back()
         elif self._announcing.is_due or self._answering:
             await self._send_have()
         else:
@@ -357,8 +396,9 @@ class BushbabySession(Session[bushbaby.Event]):
         # A log without a valid entry is not announced, so the peer would not ask for its fork.
         forked = [each.log for each in news[2] if not each.newest or each.log in self._ledger.peer_has]
         await self._show_forks([*forked, *(log for log, share in served.items() if share.is_lacking)])
-        items = self._announcing.choose(news, served, self.config.policy, self._ledger)
-        if items or (answering and self.connection.is_culm):
+        is_culm = self.connection.is_culm
+        items = self._announcing.choose(news, served, self.config.policy, self._ledger, is_culm=is_culm)
+        if items or (answering and is_culm):
             self._ledger.unanswered += self.connection.send_have(items)
         elif first:
             self.connection.keep_alive()
@@ -372,26 +412,77 @@ class BushbabySession(Session[bushbaby.Event]):
             and not (self._server.busy or self._page)
             and self._intake.idle
         )
-        quiet = clock() - self.driver.news_at > self.config.limits.settle_seconds
         content = ledger.we_lack_nothing and not ledger.unanswered
-        silent = quiet and (ledger.we_lack_nothing or not ledger.heard)
         if settled and ledger.we_lack_nothing:
             await self.witness.settle()
-        if settled and (content if self.connection.is_culm else silent):
-            self.done.set()
+        if settled and (content if self.connection.is_culm else self._is_quiet(clock())):
+            self._finish()
+
+    def _is_quiet(self, now: float) -> bool:
+        """Whether a peer that is no Culm node has been silent for so long that nothing more will come."""
+        sent = self._deliveries
+        if self._is_lacking or now - self.driver.news_at <= self.config.limits.settle_seconds:
+            return False
+        hangs_up = max(self.driver.spoke_at, sent.busy_until) + HANG_UP_SECONDS
+        return not sent.unconfirmed or (sent.is_taken and now > hangs_up)
+
+    def _finish(self) -> None:
+        self.stats.unconfirmed = self._deliveries.unconfirmed
+        self.done.set()
 
     # -- watching ----------------------------------------------------------------------------------------------
 
     def keep_alive(self) -> None:
-        """Send an empty message, unless entries for the peer are on their way anyway."""
-        if not (self._server.busy or self._page):
+        """Send an empty message, unless entries for the peer are on their way anyway.
+
+        A peer that is no Culm node may hang up when nothing is under way: it calls again, and then has news to tell. If
+        we have called it, we do that ourselves.
+        """
+        if not (self._server.busy or self._page) and (self.connection.is_culm or self._is_under_way(clock())):
             self.connection.keep_alive()
+
+    def _is_under_way(self, now: float) -> bool:
+        if self.is_live:
+            is_young = self.is_called and now - self._began_at <= self.config.interval
+            return is_young or self._is_lacking or self._deliveries.is_pending(now)
+        return self._is_lacking or not self._deliveries.is_taken
 
     async def settle(self) -> None:
         """Ask again for what the peer announced and did not send, now that it is quiet."""
         if self._intake.idle and (again := self._ledger.unfinished()):
             self.driver.news_at = clock()
             await self._ask(again, answer=False)
+        elif not self.connection.is_culm and self._intake.idle:
+            await self._look_after(clock())
+
+    async def _look_after(self, now: float) -> None:
+        """Look after a quiet peer that is no Culm node: has it stored what it was sent, is the session of use?"""
+        quiet = now - self.driver.news_at
+        if quiet > _GIVE_UP_SECONDS and self._is_lacking:
+            await self._worker.run(self._ledger.give_up, self._missing)
+        if self._server.busy or self._page:
+            return
+        log = self._deliveries.question(now)
+        offer = None if log is None else await self._worker.run(self._worker.store.offer, log)
+        if offer is not None and offer.newest:
+            self.connection.send_have([bushbaby.HaveItem(offer.author, offer.log_id, offer.newest)])
+            self.driver.wake()
+        if self.is_live and not self._is_under_way(now) and (self.is_called or quiet > self.config.limits.idle_seconds):
+            self.over_because = "the peer was quiet, and tells its news at the beginning of a connection"
+            self._over.set()
+
+    def _tell_held_back(self) -> None:
+        """Write a line for each log of which the peer cannot take the newest entries, once in the life of the node."""
+        for log, (first, last) in self._server.held_back.items():
+            if self._context.held_back.get(log) != (first, last):
+                reason = (
+                    f"entries {first} to {last} have empty payloads, which this peer cannot take at the end of a log;"
+                    " it can get them by culm://, or behind an entry with a payload"
+                )
+                extra = {"peer": self._name, "log": log_text(log), "seq": first, "reason": reason}
+                _logger.warning("held back an entry", extra=extra)
+                self._context.held_back[log] = first, last
+        self._server.held_back.clear()
 
     @property
     def _name(self) -> str:

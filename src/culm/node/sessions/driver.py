@@ -60,6 +60,7 @@ class Driver(Generic[EventT]):
         self._is_counted = is_counted
         self._portion = Portion()
         self._wake = asyncio.Event()
+        self._kept_at = self._began_at  # When the speaker was asked for a sign of life last.
         self._unsent_at: float | None = None  # When bytes began to wait for the peer; None: none wait.
 
     async def run(self, *works: Coroutine[object, object, None]) -> None:
@@ -235,8 +236,8 @@ class Driver(Generic[EventT]):
                     raise PeerSilent(f"the peer did not finish the handshake within {limits.handshake_seconds:g} s")
                 continue
             self._check_silence(now, limits.idle_seconds)
-            if now - self.spoke_at > limits.keepalive_seconds and self._unsent_at is None:
-                self.spoke_at = now
+            if now - max(self.spoke_at, self._kept_at) > limits.keepalive_seconds and self._unsent_at is None:
+                self._kept_at = now
                 async with self.lock:
                     speaker.keep_alive()
                     self._put_out()
@@ -253,5 +254,5 @@ class Driver(Generic[EventT]):
             self._unsent_at = None
         if self._unsent_at is not None and now - self._unsent_at > most:
             raise PeerSilent(f"the peer has not read what we sent for {most:g} s")
-        if now - self.heard_at > most:
+        if now - self.heard_at > most and not self._speaker.may_be_silent:
             raise PeerSilent(f"the peer sent nothing for {most:g} s")

@@ -26,7 +26,7 @@ from culm.node.storage.source import StoreSource
 from culm.node.storage.worker import AnyWorker
 from culm.ranges import RangeSet
 from culm.store import ImportReport
-from culm.types import Log
+from culm.types import Log, Run
 from culm.wire.connection import ProtocolConnection
 
 EventT = TypeVar("EventT")
@@ -40,7 +40,7 @@ class Context:
     complete. ``refuses`` says for how many seconds a peer that has proved an identity is sent away. ``claims`` say
     which session fetches which log, ``wrong`` which payloads a peer sent wrong; ``address`` stands for a peer without a
     proved identity. ``budget`` bounds the memory of unfinished messages; None: the session is alone. ``identity`` is
-    needed where a protocol proves who we are.
+    needed where a protocol proves who we are. ``held_back`` and ``gaps_told`` are for ``culm.node.bushbaby.announcing``.
     """
 
     identity: Identity | None
@@ -54,6 +54,8 @@ class Context:
     wrong: WrongPayloads = field(default_factory=WrongPayloads)
     address: str = ""
     budget: MemoryShare | None = None
+    held_back: dict[Log, Run] = field(default_factory=dict)
+    gaps_told: set[Log] = field(default_factory=set)
 
     def needed_identity(self) -> Identity:
         """The identity, for a protocol that proves it; ``ConfigError`` if there is none."""
@@ -100,6 +102,7 @@ class Session(Speaker[EventT]):
         self.is_called = purpose.called
         self.stats = SessionStats()
         self.done = asyncio.Event()
+        self.over_because = ""  # Why this side has ended a session in which nothing went wrong.
         self.proved: bytes | None = None  # The other side's identity, once it has proved it.
         self.driver = Driver(self, streams, context.worker.share, is_counted=purpose.is_counted)
         self.witness = Witness(context.worker, context.source, context.config.policy.own)

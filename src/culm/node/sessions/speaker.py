@@ -37,6 +37,11 @@ class Speaker(ABC, Generic[EventT]):
         """Whether the handshake is over."""
         return True
 
+    @property
+    def may_be_silent(self) -> bool:
+        """Whether a peer that says nothing for ``idle_seconds`` is as it should be."""
+        return False
+
     async def flush(self) -> None:
         """The connection is over: store all that came before."""
 

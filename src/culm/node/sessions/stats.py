@@ -43,7 +43,8 @@ class SessionStats:
 
     ``bytes_*`` count bytes on the wire; ``payload_bytes`` counts bytes of payloads received. ``missing`` counts entries
     that we lacked when the peer announced them, so that progress has an end to count towards. ``offences`` counts
-    entries and payloads that were not what they claimed to be. ``refused`` has the texts of these, and of what was not
+    entries and payloads that were not what they claimed to be. ``unconfirmed`` counts entries that were sent to a peer
+    which may have lost them, because it stores slowly and did not say that it has them. ``refused`` has the texts of these, and of what was not
     taken for other reasons, up to ``REFUSALS_KEPT``.
     """
 
@@ -56,6 +57,7 @@ class SessionStats:
     refused: list[str] = field(default_factory=list)
     forks: int = 0
     offences: int = 0
+    unconfirmed: int = 0
 
     def note_refused(self, place: Place | None, error: CulmError, peer: str | None = None) -> None:
         """Count a refusal, and tell and keep the first ones. Only an ``InvalidEntry`` is an offence."""

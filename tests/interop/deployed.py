@@ -197,6 +197,7 @@ class DeployedPeer:
         self.work_is_life = work_is_life
         self.is_literal = is_literal
         self.store: dict[Log, dict[int, bytes]] = {}
+        self.refuses = False  # Whether nothing of what comes is stored, as with a full disk.
         self.received: list[tuple[int, int]] = []  # Type and size of each message that came, over all connections.
         self.asked: list[object] = []  # Everything that was asked for.
 
@@ -279,7 +280,9 @@ class DeployedConnection:
     def _import(self) -> None:
         stored = self.inbox.popleft()
         log = self.peer.store.setdefault(stored.log, {})
-        if stored.seq == 1 or lipmaa(stored.seq) in log:
+        if self.peer.refuses:
+            pass
+        elif stored.seq == 1 or lipmaa(stored.seq) in log:
             log[stored.seq] = stored.item
         if self.peer.work_is_life:
             self.alive_at = max(self.alive_at, self.next_import)

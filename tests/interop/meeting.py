@@ -34,9 +34,11 @@ class Meeting:
         self.ends: list[tuple[float, str]] = []
         self.lost = 0  # Entries that were in the inbox when a connection ended.
         self._random = Random(5)
+        self._tasks: set[asyncio.Task[None] | None] = set()
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, from its beginning to its end."""
+        self._tasks.add(asyncio.current_task())
         clock = asyncio.get_running_loop().time
         connection = DeployedConnection(self.peer, self._random.randbytes, clock())
         self.began.append(clock())
@@ -68,6 +70,7 @@ class Meeting:
             yield PeerUrl("bushbaby", HERE, server.sockets[0].getsockname()[1])
         finally:
             server.close()
+            await asyncio.gather(*filter(None, self._tasks))  # They end when they see that the other side is gone.
 
 
 def give(peer: DeployedPeer, log: LogBuilder) -> None:

@@ -132,6 +132,29 @@ def test_a_log_of_empty_payloads_ends_at_once(alice: Party, caplog: pytest.LogCa
     assert ["held back an entry"] == [record.getMessage().partition(":")[0] for record in caplog.records]
 
 
+def test_a_log_with_a_small_end_of_empty_payloads(alice: Party) -> None:
+    """Empty payloads at the end of a log go with an earlier entry behind them, and arrive."""
+    log = build_log(5, seed=5)
+    for _ in range(60):
+        log.append(b"")
+    alice.store.add(log.items())
+    met = meeting()
+    summary = sync_with(alice, met)
+    assert numbers(met.peer, log) == list(range(1, 66))
+    assert summary.unconfirmed == 0
+
+
+def test_a_peer_that_refuses_what_it_asks_for_is_no_endless_sync(alice: Party) -> None:
+    """A peer that stores nothing and asks again gets the log three times at most; the entries count as unconfirmed."""
+    log = build_log(30, seed=5)
+    alice.store.add(log.items())
+    met = meeting()
+    met.peer.refuses = True
+    summary = sync_with(alice, met)
+    assert met.peer.size() < 4 * bytes_of(log)
+    assert summary.unconfirmed >= 30
+
+
 def test_both_ways_at_once(alice: Party) -> None:
     """Each side has a log that the other lacks: both get them in one sync."""
     ours, theirs = build_log(30, seed=5), build_log(40, seed=6)

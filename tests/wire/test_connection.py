@@ -169,7 +169,7 @@ def test_nothing_is_due_by_itself(case: Case) -> None:
 
 
 def test_a_paced_connection_names_the_time_of_the_next_tick() -> None:
-    """Towards a peer that is no Culm node ten messages go at once, and the next ten when their tick is over."""
+    """Towards a peer that is no Culm node five messages go at once, and the next five when their tick is over."""
     one, other = _bushbaby_pair(paced=True, mark=False)
     for _ in range(2):
         list(other.receive_data(one.data_to_send(), 0.0))
@@ -178,7 +178,7 @@ def test_a_paced_connection_names_the_time_of_the_next_tick() -> None:
             side.handle_timer(0.0)
     one.handle_timer(1.0)
     for _ in range(MESSAGES_A_WRITE + 1):
-        one.send_have([])
+        one.send_want([])
     first = one.data_to_send()
     assert len(list(other.receive_data(first, 1.0))) == MESSAGES_A_WRITE
     assert one.data_to_send() == b""

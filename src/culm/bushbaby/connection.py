@@ -335,8 +335,6 @@ class Connection:
         message += plaintext
         self._seal_and_queue(message, start, nonce, pause)
 
-    def _seal_and_queue(
-        self, message: bytearray, start: int, nonce: bytes | None = None, pause: float = 0.0
-    ) -> None:
+    def _seal_and_queue(self, message: bytearray, start: int, nonce: bytes | None = None, pause: float = 0.0) -> None:
         self.boxes.seal(memoryview(message)[start:], nonce or self._random(NONCE_BYTES))
         self._outbox.add(message, pause)

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from culm.bushbaby.options import MAX_PLAINTEXT
 
 BYTES_CULM = 64 * 1024
-ENTRIES_MOST = 512
+MOST_ENTRIES = 512  # Of one message, however small they are.
 MAX_COVER_BYTES = 8 * 1024  # the largest payload that is sent a second time to stand behind empty ones
 _HEADS = 16  # bytes of CBOR heads reckoned for a message, and at most for an item
 
@@ -38,32 +38,34 @@ _SizedT = TypeVar("_SizedT", bound=Sized)
 class Style:
     """How messages for a peer are made up."""
 
-    most_entries: int
     most_bytes: int
     join_empty: bool
 
 
-DEPLOYED_STYLE = Style(ENTRIES_MOST, MAX_PLAINTEXT, join_empty=True)
-CULM_STYLE = Style(ENTRIES_MOST, BYTES_CULM, join_empty=False)
+DEPLOYED_STYLE = Style(MAX_PLAINTEXT, join_empty=True)
+CULM_STYLE = Style(BYTES_CULM, join_empty=False)
 
 
 def items_of(entries: Iterable[_SizedT], style: Style) -> tuple[list[list[_SizedT]], list[_SizedT]]:
     """The entries as items, in order; and those left over, which must not end an item.
 
-    A long run of empty payloads is broken up by a small entry that was sent before and is sent once more.
+    A long run of empty payloads is broken up by a small entry that was sent before and is sent once more, because an
+    item cannot be divided among messages.
     """
     items: list[list[_SizedT]] = []
     held: list[_SizedT] = []
+    size = 0
     cover: _SizedT | None = None
     for entry in entries:
         held.append(entry)
+        size += len(entry.encoded)
         if entry.size or not style.join_empty:
             items.append(held)
-            held = []
+            held, size = [], 0
             cover = entry if entry.size <= MAX_COVER_BYTES else cover
-        elif cover is not None and len(held) == style.most_entries - 1:
+        elif cover is not None and size > style.most_bytes // 3:  # With a cover at most two thirds are full then.
             items.append([*held, cover])
-            held = []
+            held, size = [], 0
     return items, held
 
 
@@ -78,7 +80,7 @@ def messages_of(items: Iterable[list[_SizedT]], style: Style) -> Iterator[list[l
     entries, size = 0, _HEADS
     for item in items:
         more = item_size(item) + _HEADS
-        if message and (entries + len(item) > style.most_entries or size + more > style.most_bytes):
+        if message and (entries + len(item) > MOST_ENTRIES or size + more > style.most_bytes):
             yield message
             message, entries, size = [], 0, _HEADS
         message.append(item)

@@ -4,8 +4,8 @@ The deployed peer drops a connection when twelve or more small messages arrive i
 protocol tells a sender of this, so the only way to be safe is to write few messages at a time: at most five within a
 tick. A tick ends when nothing was written for 150 ms, so that the peer has read all of them; counted from the first
 message, five at the end of one tick and five at the beginning of the next would go at once. After some messages, such
-as a long HAVE, the peer is busy and reads nothing for a while. Their tick is longer (``pause``). Culm nodes have no such
-limit and need no pacing.
+as a long HAVE, the peer is busy and reads nothing for a while. Their tick is longer (``pause``). Culm nodes have no
+such limit and need no pacing.
 
 The outbox cannot read a clock. It counts the messages that are handed out, and learns by ``tell`` what time it was: so
 until the owner says the time, nobody knows when the tick of those messages began, and ``next_call`` asks for it at

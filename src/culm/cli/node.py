@@ -362,6 +362,11 @@ def _print_summary(arguments: argparse.Namespace, summary: SyncSummary) -> None:
     )
     if getattr(arguments, "notify_only", False):
         print(f"the peer has {counted(summary.missing, 'entry')} that this store does not have")
+    if summary.unconfirmed:
+        note(
+            f"sent, not confirmed: {counted(summary.unconfirmed, 'entry')}; the peer may not have stored them,"
+            " so sync again later: only what it lacks is sent"
+        )
     for line in summary.refused:
         note(f"refused {line}")
     if summary.forks:

@@ -2,8 +2,8 @@
 
 The deployed peer puts entries into a queue and stores about three a second. It answers each HAVE from its *store*, so
 it asks again for entries that wait in its queue, and it throws the queue away when the connection ends. It never
-confirms anything. A node that serves whatever it is asked for sends 200 entries 200 times; a node that hangs up when all
-is sent leaves the peer with 30 of them. Therefore:
+confirms anything. A node that serves whatever it is asked for sends 200 entries 200 times. A node that hangs up when
+all is sent leaves the peer with 30 of them. Therefore:
 
 - What was sent is not sent again until the peer has had the time to store it, and some seconds more. That wait
   doubles with each time, and after the third time the peer is taken to refuse these entries.
@@ -28,6 +28,7 @@ _WAIT_SECONDS = 5.0  # Until entries may be sent again, beyond the time to store
 _LONGEST_PAUSE = 60.0  # Between two questions, so that a peer that is faster than we think is not waited for long.
 _ANSWER_SECONDS = 3.0  # A WANT comes within a tick of 150 ms; the rest is for slow links.
 _MOST_TIMES = 3
+_NEVER = float("inf")
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ class Deliveries:
 
     def __init__(self) -> None:
         self.unconfirmed = 0
-        self.busy_until = float("-inf")  # When the peer should have stored all that it was sent.
+        self.busy_until = -_NEVER  # When the peer should have stored all that it was sent.
         self.is_taken = True  # Nothing was sent, or the peer did not ask again for what was.
         self._logs: dict[Log, _Sent] = {}
         self._last: Log | None = None
@@ -61,7 +62,7 @@ class Deliveries:
         self.unconfirmed += count
         self.is_taken, self._last = False, log
         self._ask_at, self._asked_at = now + _WAIT_SECONDS, None
-        sent.until = self.busy_until + sent.wait if sent.times < _MOST_TIMES else float("inf")
+        sent.until = self.busy_until + sent.wait if sent.times < _MOST_TIMES else _NEVER
 
     def due(self, log: Log, span: Run, now: float) -> list[Run]:
         """What to send now of a span that the peer asks for."""
@@ -69,10 +70,10 @@ class Deliveries:
         if sent is None:
             return [span]
         if now >= sent.until:
-            sent.spans, sent.wait, sent.times = Runs(), sent.wait * 2, sent.times + 1
+            sent.spans, sent.until, sent.wait, sent.times = Runs(), _NEVER, sent.wait * 2, sent.times + 1
         rest = _without(span, sent.spans)
         if rest != [span]:
-            self._is_refusing |= sent.until == float("inf")
+            self._is_refusing |= sent.until == _NEVER
             self._asked_at = None
             self._ask_at = now + min(_LONGEST_PAUSE, max(_WAIT_SECONDS, (self.busy_until - now) / 2))
         return rest

@@ -73,7 +73,7 @@ class Server:
         return bool(self._wants or self._spans)
 
     def next_messages(self, store: ReadableStore, now: float) -> list[Message]:
-        """The next messages to send, with at most ``PAGE_ENTRIES`` entries. None if the first ``_LOOKS`` looks find none.
+        """The next messages, with at most ``PAGE_ENTRIES`` entries. None if the first ``_LOOKS`` looks find nothing.
 
         Short answers share messages, because the deployed peer hangs up when many come. Runs on the store's thread.
         """

@@ -164,7 +164,10 @@ class BushbabySession(Session[bushbaby.Event]):
         self.connection.close()
         self._budget.leave()
         if self.is_live and self._deliveries.is_pending(clock()):
-            extra = {"peer": self._name, "reason": f"{self._deliveries.unconfirmed} entries; what is lost is sent again"}
+            extra = {
+                "peer": self._name,
+                "reason": f"{self._deliveries.unconfirmed} entries; what is lost is sent again",
+            }
             _logger.info("sent, not confirmed", extra=extra)
 
     # -- reading -----------------------------------------------------------------------------------------------

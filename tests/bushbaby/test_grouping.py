@@ -111,7 +111,7 @@ def test_the_pace_asks_for_the_time_of_what_was_written() -> None:
 
 
 def test_a_late_message_and_an_early_one_are_no_surplus() -> None:
-    """Three messages just before the end of a tick and five just behind it would be eight at once: they are not sent."""
+    """Three messages just before the end of a tick and five just behind it would be eight at once, so they wait."""
     outbox = paced(2)
     outbox.take(1000)
     outbox.tell(1.0)

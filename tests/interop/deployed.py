@@ -19,7 +19,7 @@ from __future__ import annotations
 import hmac
 from collections import deque
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nacl import bindings
 
@@ -325,9 +325,9 @@ class DeployedConnection:
         signed = bindings.crypto_sign(self.peer.clump + self.receive_key, self.peer.secret)
         self._send(AUTH, signed[:64])
 
-    def _want(self, items: list[object]) -> None:
+    def _want(self, items: list[Any]) -> None:
         wants: list[object] = []
-        for text, log_id, newest in items:  # type: ignore[misc]
+        for text, log_id, newest in items:
             log = self.peer.store.get((of_base62(text), log_id), {})
             lacking = [seq for seq in range(1, newest + 1) if seq not in log]
             if not log:
@@ -339,8 +339,8 @@ class DeployedConnection:
         if wants:
             self._send(WANT, encode(wants))
 
-    def _serve(self, wants: list[object]) -> None:
-        for text, *numbers in wants:  # type: ignore[misc]
+    def _serve(self, wants: list[Any]) -> None:
+        for text, *numbers in wants:
             log = self.peer.store.get((of_base62(text), numbers[0]), {})
             members = pool(numbers[1]) if len(numbers) == 2 else range(numbers[1], numbers[2] + 1)
             found = [log[seq] for seq in members if seq in log]

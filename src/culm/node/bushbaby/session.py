@@ -164,11 +164,8 @@ class BushbabySession(Session[bushbaby.Event]):
         self.connection.close()
         self._budget.leave()
         if self.is_live and self._deliveries.is_pending(clock()):
-            extra = {
-                "peer": self._name,
-                "reason": f"{self._deliveries.unconfirmed} entries; what is lost is sent again",
-            }
-            _logger.info("sent, not confirmed", extra=extra)
+            reason = f"{self._deliveries.unconfirmed} entries; what is lost is sent again"
+            _logger.info("sent, not confirmed", extra={"peer": self._name, "reason": reason})
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -200,12 +197,16 @@ class BushbabySession(Session[bushbaby.Event]):
                 self._peer = public
                 self.connection.accept()
             case bushbaby.Authenticated(public, is_culm):
-                self.proved = public
-                if not is_culm:
-                    self._server.deliveries = self._deliveries
-                    self._server.style = DEPLOYED_STYLE if self.connection.is_deployed else CULM_STYLE
-                for log in self.config.policy.promote:
-                    self._server.push(log)
+                self._begin(public, is_culm=is_culm)
+
+    def _begin(self, public: bytes, *, is_culm: bool) -> None:
+        """The peer has proved who it is."""
+        self.proved = public
+        if not is_culm:
+            self._server.deliveries = self._deliveries
+            self._server.style = DEPLOYED_STYLE if self.connection.is_deployed else CULM_STYLE
+        for log in self.config.policy.promote:
+            self._server.push(log)
 
     async def make_room(self) -> None:
         """Wait until the memory budget has room for the message that is coming."""
@@ -459,7 +460,7 @@ class BushbabySession(Session[bushbaby.Event]):
             await self._look_after(clock())
 
     async def _look_after(self, now: float) -> None:
-        """Look after a quiet peer that is no Culm node: has it stored what it was sent, is the session of use?"""
+        """See whether a quiet peer that is no Culm node has stored what it was sent, and end a session of no use."""
         quiet = now - self.driver.news_at
         if quiet > _GIVE_UP_SECONDS and self._is_lacking:
             await self._worker.run(self._ledger.give_up, self._missing)

@@ -40,7 +40,7 @@ class Context:
     complete. ``refuses`` says for how many seconds a peer that has proved an identity is sent away. ``claims`` say
     which session fetches which log, ``wrong`` which payloads a peer sent wrong; ``address`` stands for a peer without a
     proved identity. ``budget`` bounds the memory of unfinished messages; None: the session is alone. ``identity`` is
-    needed where a protocol proves who we are. ``held_back`` and ``gaps_told`` are for ``culm.node.bushbaby.announcing``.
+    needed where a protocol proves who we are. ``held_back`` and ``gaps_told``: see ``culm.node.bushbaby.announcing``.
     """
 
     identity: Identity | None

@@ -44,8 +44,8 @@ class SessionStats:
     ``bytes_*`` count bytes on the wire; ``payload_bytes`` counts bytes of payloads received. ``missing`` counts entries
     that we lacked when the peer announced them, so that progress has an end to count towards. ``offences`` counts
     entries and payloads that were not what they claimed to be. ``unconfirmed`` counts entries that were sent to a peer
-    which may have lost them, because it stores slowly and did not say that it has them. ``refused`` has the texts of these, and of what was not
-    taken for other reasons, up to ``REFUSALS_KEPT``.
+    which may have lost them, because it stores slowly and did not say that it has them. ``refused`` has the texts of
+    offences, and of what was not taken for other reasons, up to ``REFUSALS_KEPT``.
     """
 
     entries_received: int = 0

@@ -2,6 +2,7 @@
 
 from culm.bamboo import Entry, ForkProof
 from culm.intervals.exchanged import Items
+from culm.ranges.runs import Runs
 from culm.transfer import Kept
 from culm.types import Log
 
@@ -10,6 +11,10 @@ class Held(Items):
     """What is held of a log."""
 
     is_forked = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disputed = Runs()
 
 
 class MemoryStore:
@@ -55,7 +60,10 @@ class MemoryStore:
         else:
             everything = [added]
         for entry in everything:
-            if entry.seq < limit:
+            if entry.seq >= limit:
+                if any(map(self.is_complete, self.entries[log, entry.seq])):
+                    held.disputed.add(entry.seq, entry.seq)
+            else:
                 held.add(entry.seq, is_payload=False)
                 if self.is_complete(entry):
                     held.add(entry.seq, is_payload=True)
@@ -78,13 +86,14 @@ class MemoryStore:
         """Up to ``limit`` entries from ``seq`` on, as far as there is no gap."""
         found: list[Kept] = []
         while len(found) < limit and seq in self.held(log).entries:
-            entry = self.entries[log, seq][0]
-            payload = self.bytes.get(entry.hash, b"")
-            complete = self.is_complete(entry)
-            small = payload if complete and len(payload) < 100 else None
-            found.append(Kept(entry, len(payload), complete, small, 0))
+            found.append(self._kept(self.entries[log, seq][0]))
             seq += 1 if ascending else -1
         return found
+
+    def _kept(self, entry: Entry) -> Kept:
+        payload = self.bytes.get(entry.hash, b"")
+        complete = self.is_complete(entry)
+        return Kept(entry, len(payload), complete, payload if complete and len(payload) < 100 else None, 0)
 
     def payload(self, kept: Kept, offset: int, size: int) -> bytes:
         """Bytes of a payload."""
@@ -106,9 +115,9 @@ class MemoryStore:
         """The fork proofs of a log."""
         return self._proofs.get(log, [])
 
-    def variants(self, log: Log, seq: int) -> list[Entry]:
+    def variants(self, log: Log, seq: int) -> list[Kept]:
         """All entries of a number."""
-        return self.entries.get((log, seq), [])
+        return [self._kept(entry) for entry in self.entries.get((log, seq), [])]
 
     def end_of_log(self, log: Log) -> Entry | None:
         """The entry that ends a log."""
@@ -120,4 +129,4 @@ class MemoryStore:
 
     def expects(self, log: Log, seq: int) -> bool:
         """Whether some bytes of a payload are there."""
-        return any(0 < len(self.bytes.get(entry.hash, b"")) < entry.size for entry in self.variants(log, seq))
+        return any(0 < kept.payload_held < kept.entry.size for kept in self.variants(log, seq))

@@ -113,8 +113,8 @@ def test_anchors() -> None:
     log = build_log(8)
     for seq, value, reason in (
         (4, log.entries[3].hash, Reason.FULL_PROOF),
-        (4, log.entries[2].hash, None),  # an entry that we do not hold
-        (6, log.entries[5].hash, None),  # beyond the fork
+        (4, log.entries[2].hash, Reason.OTHER),  # an entry that we do not hold, so no branch is trusted
+        (6, log.entries[5].hash, None),  # beyond the fork: the branch of the anchor comes
     ):
         pair = holders(log, b=8)
         forked(log, 5, pair.b)

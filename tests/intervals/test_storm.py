@@ -141,10 +141,10 @@ class Storm:
             seq = interval.seq if isinstance(interval, Single) else interval.start.seq  # type: ignore[union-attr]
             held = side.store.variants((log.identity.public, log.log_id), seq)
             if held and self.rng.random() < 0.5:
-                offset = self.rng.randrange(held[0].size + 1)
+                offset = self.rng.randrange(held[0].entry.size + 1)
                 if self.rng.random() < 0.7:
-                    offset = min(offset, len(side.store.bytes.get(held[0].hash, b"")))
-                if offset > len(side.store.bytes.get(held[0].hash, b"")):
+                    offset = min(offset, len(side.store.bytes.get(held[0].entry.hash, b"")))
+                if offset > len(side.store.bytes.get(held[0].entry.hash, b"")):
                     offset = 0
         sizes = (self.rng.choice((None, None, None, 1, 100)), self.rng.choice((None, None, None, 250, 1000)))
         side.connection.request(
@@ -190,7 +190,7 @@ class Storm:
             seq, is_payload = ours.stream.item(index)
             if is_payload:
                 held = side.store.variants(ours.request.log, seq)
-                offset = self.rng.randrange(held[0].size + 1) if held else 0
+                offset = self.rng.randrange(held[0].entry.size + 1) if held else 0
         # A payload is only asked for by its position where its metadata is at hand.
         target = seq if seq is not None else ours.next_seq
         stream, index = ours.stream, ours.index

@@ -66,7 +66,7 @@ class RequestEnded:
 
 @dataclass(frozen=True, slots=True)
 class Doubted:
-    """The peer confirmed an entry that we sent, ``seq``, with the hash of another one: ask for that, naming ours."""
+    """The peer announced or confirmed entry ``seq`` with a hash that none of ours has: ask for it, naming ours."""
 
     log: tuple[bytes, int]
     seq: int

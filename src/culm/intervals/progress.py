@@ -27,6 +27,7 @@ from culm.intervals.interval import Request, has_absolute_end
 from culm.intervals.messages import Adjust
 from culm.intervals.proofs import is_due
 from culm.intervals.stream import Position, Stream, resolved_start, stream_of
+from culm.transfer import Source
 
 
 class Course(NamedTuple):
@@ -99,11 +100,11 @@ class Progress:
         if stream is None:
             return is_due(self.request, ascending=None, next_seq=None, position=position)
         next_seq = stream.item(self.index).seq if self.index < stream.total else None
-        if self.lazy and not self.has_progress:
+        if self.lazy and not self.has_progress and not self.begin.at:
             next_seq = stream.start
         return is_due(self.request, ascending=stream.ascending, next_seq=next_seq, position=position)
 
-    def adjusted(self, message: Adjust) -> Course:
+    def adjusted(self, message: Adjust, source: Source) -> Course:
         """The course of the response to ``message.new``, which takes over from this one.
 
         ``RemoteProtocolError`` if its position is not in the stream.
@@ -112,18 +113,28 @@ class Progress:
         begin, switch, lazy = at, None, not self.lazy
         if message.seq is not None:
             is_payload, offset = message.offset is not None, message.offset or 0
+            if offset and self._is_beyond(source, message.seq, offset):
+                raise _not_in_stream(message.seq)
             if stream is None or at is None:  # Of a start that never was resolved, the position takes the place.
                 stream = replace(stream_of(self.request, message.seq), before=(), begins_with_payload=is_payload)
                 begin = Position(0, offset)
             else:
                 index = stream.index_of(message.seq, is_payload=is_payload)
                 if index is None:
-                    raise RemoteProtocolError(
-                        f"an adjustment names a position of entry {message.seq} that is not in the response"
-                    )
+                    raise _not_in_stream(message.seq)
                 to = Position(index, offset)
                 if to > at:
                     switch, lazy = to, self.lazy
                 elif self.lazy:
                     begin = to
         return Course(replace(self.request, id=message.new, lazy=lazy), stream, begin, switch)
+
+    def _is_beyond(self, source: Source, seq: int, offset: int) -> bool:
+        """Whether a payload whose size is known has fewer bytes."""
+        if source.held(self.request.log).entries_around(seq) is None:
+            return False
+        return all(offset > kept.entry.size for kept in source.variants(self.request.log, seq))
+
+
+def _not_in_stream(seq: int) -> RemoteProtocolError:
+    return RemoteProtocolError(f"an adjustment names a position of entry {seq} that is not in the response")

@@ -8,14 +8,16 @@ Specification: docs/specs/intervals.md, "Fork proofs in responses", "Partial for
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from culm.bamboo import Entry, ForkProof, is_authentic, linkers, lipmaa
+from culm.bamboo import Entry, ForkProof, is_authentic, linkers
 from culm.bamboo.forks import ForkCase
 from culm.errors import RemoteProtocolError
+from culm.intervals.branch import leads_to
 from culm.intervals.interval import At, Forks, Request, start_of
 from culm.intervals.items import entry_of_proof
-from culm.intervals.messages import ProofEntry
-from culm.transfer import Source
+from culm.intervals.messages import End, ProofEntry, Reason
+from culm.transfer import HeldLog, Source
 from culm.types import Log
 
 
@@ -36,21 +38,44 @@ def is_due(request: Request, *, ascending: bool | None, next_seq: int | None, po
 # -- what we send ---------------------------------------------------------------------------------------------------
 
 
-def full_proof(
-    request: Request, source: Source, is_due_at: Callable[[int], bool], *, ascending: bool
-) -> ForkProof | None:
-    """The proof to end a response with now: of the first position in its direction; None if none may be sent.
+class Dispute(NamedTuple):
+    """A proof that may end a response once that has come to ``position``.
 
-    ``is_due_at`` says whether the response has come far enough for a proof of a position.
+    ``doubted``: the number of the expected hash that a partial proof contradicts.
     """
-    found = [
-        proof
-        for proof in source.proofs(request.log)
-        if is_due_at(proof.position)
-        and not (request.forks is Forks.LOCAL and not ascending and _is_above(request, proof.position))
-        and (request.anchor is None or _is_anchored(proof, request.anchor, source, ascending=ascending))
-    ]
-    return (min if ascending else max)(found, key=lambda proof: proof.position, default=None)
+
+    position: int
+    end: End
+    doubted: int | None = None
+
+
+def next_dispute(
+    request: Request, expected: dict[int, bytes], source: Source, held: HeldLog, *, ascending: bool
+) -> Dispute | None:
+    """The proof that the response comes to first in its direction, of those that the anchor allows.
+
+    ``expected``: the expected hashes that were not found to be right.
+    """
+    found = []
+    if held.is_forked and (proof := _full_proof(request, source, ascending=ascending)) is not None:
+        entries = ProofEntry.of(proof.first), ProofEntry.of(proof.second)
+        found.append(Dispute(proof.position, End(Reason.FULL_PROOF, entries, grants=True)))
+    partial = partial_proof(request.log, expected, source, ascending=ascending) if expected else None
+    if partial is not None:
+        entry, position, doubted = partial
+        if request.anchor is None or ascending or position < request.anchor[0]:
+            found.append(Dispute(position, End(Reason.PARTIAL_PROOF, (ProofEntry.of(entry),), grants=True), doubted))
+    return (min if ascending else max)(found, key=lambda dispute: dispute.position, default=None)
+
+
+def _full_proof(request: Request, source: Source, *, ascending: bool) -> ForkProof | None:
+    """The proof of the first position in a direction; None if none may be sent at any point of the response."""
+    for proof in sorted(source.proofs(request.log), key=lambda proof: proof.position, reverse=not ascending):
+        if request.forks is Forks.LOCAL and not ascending and _is_above(request, proof.position):
+            continue
+        if request.anchor is None or _is_anchored(proof, request.anchor, source, ascending=ascending):
+            return proof
+    return None
 
 
 def _is_above(request: Request, position: int) -> bool:
@@ -60,33 +85,21 @@ def _is_above(request: Request, position: int) -> bool:
 
 
 def _is_anchored(proof: ForkProof, anchor: tuple[int, bytes], source: Source, *, ascending: bool) -> bool:
-    """Whether the anchor and the cause of a fork are on one path. Where entries for that are lacking: no."""
-    if proof.case is ForkCase.SAME_NUMBER:
-        cause = [proof.first, proof.second]
-    elif proof.case is ForkCase.AFTER_END:
-        cause = [proof.first]
-    else:
-        cause = []  # it lies further down the links, among entries that are not held
-    log, (seq, value) = (proof.author, proof.log_id), anchor
+    """Whether the anchor and the cause of a fork are on one path, and the cause lies behind the anchor.
+
+    The cause may lie among entries that are not held, below those of the proof. Where both of these lead down to the
+    anchor, the branches part above it, and so does the cause. Where a path leads from the anchor down to one side of
+    the contradiction, it goes on to the cause. Where entries for such a path are lacking: no.
+    """
+    (seq, value), position = anchor, proof.position
+    sides = (proof.first, proof.second)
     if ascending:
-        return any(entry.seq > seq and leads_to(entry, seq, value, source) for entry in cause)
-    tops = [entry for entry in source.variants(log, seq) if entry.hash == value]
-    return any(entry.seq < seq and leads_to(top, entry.seq, entry.hash, source) for entry in cause for top in tops)
-
-
-def leads_to(entry: Entry, seq: int, value: bytes, source: Source) -> bool:
-    """Whether links that are held lead from an entry down to the one of number ``seq`` and hash ``value``."""
-    while entry.seq > seq:
-        jump = lipmaa(entry.seq)
-        target = jump if jump >= seq else entry.seq - 1
-        expected = dict(entry.links)[target]
-        if target == seq:
-            return expected == value
-        following = [other for other in source.variants(entry.log, target) if other.hash == expected]
-        if not following:
-            return False
-        entry = following[0]
-    return entry.seq == seq and entry.hash == value
+        are_above = [entry.seq > seq and leads_to(entry, seq, value, source) for entry in sides]
+        return position > seq and (any if proof.case is ForkCase.AFTER_END else all)(are_above)
+    places = [(entry.seq, entry.hash) for entry in sides]
+    places += [(position, dict(entry.links)[position]) for entry in sides if position in dict(entry.links)]
+    tops = [kept.entry for kept in source.variants(proof.log, seq) if kept.entry.hash == value]
+    return position < seq and any(leads_to(top, *place, source) for top in tops for place in places if place[0] <= seq)
 
 
 def doubtful(log: Log, expected: dict[int, bytes], source: Source) -> dict[int, bytes]:
@@ -95,15 +108,20 @@ def doubtful(log: Log, expected: dict[int, bytes], source: Source) -> dict[int, 
     return {
         seq: value
         for seq, value in expected.items()
-        if held.entries_around(seq) is None or all(entry.hash != value for entry in source.variants(log, seq))
+        if held.entries_around(seq) is None or all(kept.entry.hash != value for kept in source.variants(log, seq))
     }
 
 
-def partial_proof(log: Log, expected: dict[int, bytes], source: Source) -> tuple[Entry, int, int] | None:
-    """An entry that contradicts a doubtful hash, with the position of that and the number the hash is of."""
-    for seq, value in sorted(expected.items()):
+def partial_proof(
+    log: Log, expected: dict[int, bytes], source: Source, *, ascending: bool = True
+) -> tuple[Entry, int, int] | None:
+    """An entry that contradicts a doubtful hash, with the position of that and the number the hash is of.
+
+    Of several, the one that a response in that direction comes to first.
+    """
+    for seq, value in sorted(expected.items(), reverse=not ascending):
         around = source.held(log).entries_around(seq)
-        held = source.variants(log, seq) if around is not None else []
+        held = [kept.entry for kept in source.variants(log, seq)] if around is not None else []
         if any(entry.hash == value for entry in held):  # it came since the hash was looked at
             continue
         if held:
@@ -112,8 +130,8 @@ def partial_proof(log: Log, expected: dict[int, bytes], source: Source) -> tuple
             if source.held(log).entries_around(above) is None:
                 continue
             linking = source.variants(log, above)
-            if linking and dict(linking[0].links)[seq] != value:
-                return linking[0], seq, seq
+            if linking and dict(linking[0].entry.links)[seq] != value:
+                return linking[0].entry, seq, seq
         end = source.end_of_log(log)
         if end is not None and end.seq < seq:
             return end, end.seq, seq

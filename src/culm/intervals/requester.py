@@ -85,7 +85,7 @@ class OurRequest(Progress):
 
     def successor(self, message: Adjust) -> OurRequest:
         """The request that takes over, from where this one is."""
-        successor = OurRequest(self.adjusted(message), self.exchanged, self._source)
+        successor = OurRequest(self.adjusted(message, self._source), self.exchanged, self._source)
         if self.position == successor.position:  # It goes on with the same payload.
             successor._entry, successor._check = self._entry, self._check
         return successor
@@ -197,7 +197,7 @@ class OurRequest(Progress):
                 raise LocalProtocolError(
                     f"the payload of entry {seq} comes, but its metadata was only announced: adjust must name an entry"
                 )
-            self._entry = held[0]
+            self._entry = held[0].entry
         return self._entry
 
     def _take_payload(self, data: memoryview, at: int, seq: int, events: list[Event]) -> int:
@@ -254,9 +254,9 @@ class OurRequest(Progress):
         last = stream.item(end - 1).seq if message.items else 0
         is_other = False
         if message.items:
-            # The peer may have confirmed an entry that it has from somebody else, and not, or not yet, have stored
-            # ours: a fork comes to light.
-            is_other = not self.lazy and message.hash is not None and self._is_foreign(last, message.hash)
+            # A fork comes to light: the peer announces an entry that we hold another one of, or it confirms one that it
+            # has from somebody else while it has not, or not yet, stored ours.
+            is_other = message.hash is not None and self._is_foreign(last, message.hash)
             self.exchanged.heard_of.add_span(stream, self.index, message.items)
             if message.hash is not None:
                 self.exchanged.heard_hash = last, message.hash
@@ -296,7 +296,7 @@ class OurRequest(Progress):
     def _is_foreign(self, seq: int, value: bytes) -> bool:
         """Whether we hold entries of a number, and all of them have another hash."""
         held = self._source.variants(self.request.log, seq)
-        return bool(held) and all(entry.hash != value for entry in held)
+        return bool(held) and all(kept.entry.hash != value for kept in held)
 
     def abandon_part(self) -> None:
         """Drop metadata that came in part: the response ended inside it."""

@@ -13,19 +13,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, Entry
+from culm.intervals.branch import Available, Branch
 from culm.intervals.exchanged import Exchanged
 from culm.intervals.interval import Forks, has_absolute_end, start_of
 from culm.intervals.items import encode_item
-from culm.intervals.messages import Adjust, End, Lazy, ProofEntry, Reason
+from culm.intervals.messages import Adjust, End, Lazy, Reason
 from culm.intervals.planner import Horizon, resolve
 from culm.intervals.progress import Course, Progress
-from culm.intervals.proofs import doubtful, full_proof, partial_proof
+from culm.intervals.proofs import Dispute, doubtful, next_dispute
 from culm.intervals.stream import Position, Stream, expected_hashes, stream_of
 from culm.ranges.runs import Runs
-from culm.transfer import HeldLog, Kept, Pages, Source
+from culm.transfer import Held, HeldLog, Kept, Pages, Source
 
 _PIECE = 64 * 1024  # Stores keep large payloads in pieces of this size, so data that ends with one is cheapest to read.
 _LAZY_ITEMS = 100_000  # Items in one announcement if sizes have to be looked up, so that a turn stays short.
+_LAZY_STEPS = 1024  # Runs in one announcement, for the same reason: each entry of a forked branch is a run of its own.
 
 
 _ENDED = End(Reason.OTHER, grants=True)
@@ -39,6 +41,22 @@ class Data(NamedTuple):
 
 
 Part = Data | Lazy | End
+
+
+class View(NamedTuple):
+    """What may be sent at one moment: what is held, how far the interval goes, and the item before which to stop.
+
+    At ``stop`` a fork proof can end the response, so nothing of the fork's other side is sent.
+    """
+
+    source: Source
+    held: Held
+    horizon: Horizon
+    stop: int
+
+    def reach(self, index: int) -> int:
+        """How many items from ``index`` on may be sent, at least those of one run; 0 if the next one may not."""
+        return max(0, min(self.horizon.reach(index, self.held), self.stop - index))
 
 
 class TheirRequest(Progress):
@@ -57,7 +75,8 @@ class TheirRequest(Progress):
         self._entries = 0  # sent completely since the last part
         self._is_drained = False  # whether nothing can follow the last part until the log changes
         self._misfit: int | None = None  # the number of a payload that is not wanted for its size
-        self._has_ended = False  # whether the log's last entry was sent
+        self._is_log_over = False  # whether the log's last entry was sent
+        self._branch: Branch | None = None  # of a forked log, once the response has to choose one
         self._expected: dict[int, bytes] = {}
         self._doubtful: dict[int, bytes] = {}  # those of the expected hashes that were not found to be right
         if self.stream is not None:
@@ -66,9 +85,9 @@ class TheirRequest(Progress):
     def _expect_hashes(self, stream: Stream) -> None:
         self._expected = self._doubtful = expected_hashes(self.request, stream)
 
-    def successor(self, message: Adjust) -> TheirRequest:
+    def successor(self, message: Adjust, source: Source) -> TheirRequest:
         """The request that takes over, from where this one is."""
-        return TheirRequest(self.adjusted(message), self.exchanged, stateless=self.stateless)
+        return TheirRequest(self.adjusted(message, source), self.exchanged, stateless=self.stateless)
 
     @property
     def is_in_large_payload(self) -> bool:
@@ -83,92 +102,127 @@ class TheirRequest(Progress):
         With no room, nothing is said about what data would be next.
         """
         held = source.held(self.request.log)
+        is_branched = held.is_forked and self.request.forks is not Forks.DEFAULT
+        available = Available(held) if is_branched else held
         if self.stream is None:
-            start = resolve(start_of(self.request.interval), held)
+            start = resolve(start_of(self.request.interval), available)
             if start is None:
-                return self._fork(source, held) or self._nothing()
+                dispute = self._dispute(source, held)
+                return self._nothing(source) if dispute is None else self._ended_by(dispute)
             self.stream = stream_of(self.request, start)
             try:
                 self._expect_hashes(self.stream)
             except ValueError:  # two of its hashes turn out to be of one number
                 return _ENDED
-        if (end := self._fork(source, held)) is not None:
-            return end
-        horizon = Horizon.of(self.request, self.stream, held)
+        dispute = self._dispute(source, held)
+        if dispute is not None and self.allows_proof(dispute.position):
+            return self._ended_by(dispute)
+        stop = self.stream.total if dispute is None else self.stream.first_at(dispute.position)
+        sendable = self._along_branch(source, held) if is_branched else held
+        view = View(source, sendable, Horizon.of(self.request, self.stream, available), stop)
         self._is_drained = False
-        part: Part | None = None if self.stateless else self._confirmation(source, horizon, held)
+        part: Part | None = None if self.stateless else self._confirmation(view)
+        if part is None and self._begins_beyond(source):
+            return _ENDED
         if part is None:
-            part = self._announcement(source, horizon, held) if self.lazy else self._data(source, horizon, held, room)
+            part = self._announcement(view) if self.lazy else self._data(view, room)
         if part is None and (self.lazy or room > 0):
-            return self._nothing()
+            return self._nothing(source)
         return part
+
+    def _begins_beyond(self, source: Source) -> bool:
+        """Whether the response begins inside a payload, beyond its size."""
+        stream = self.stream
+        if stream is None or not self.offset or (self.index, self.offset) != self.begin or self.index >= stream.total:
+            return False
+        kept = self._kept(source, stream.item(self.index).seq)
+        return kept is not None and self.offset > kept.entry.size
 
     def pause(self) -> bool:
         """Pause, if nothing can follow what was just sent; False if the request has to get another turn all the same.
 
         That saves the turn in which the request would find that out.
         """
-        if self.stateless or self.stream is None or self.request.has_filter or self._has_ended or self.is_at_end:
+        if self.stateless or self.stream is None or self.request.has_filter or self.is_at_end:
             return False
         if not self._is_drained or self.index >= self.stream.total:
             return False
         self._pages.clear()
         return True
 
-    def _nothing(self) -> Part | None:
+    def _nothing(self, source: Source) -> Part | None:
         """What to do where nothing can be sent: wait, or end the response."""
         stream = self.stream
         self._pages.clear()
-        if self.stateless:
+        if self.stateless or (stream is not None and self._is_stuck(source, stream)):
             return _ENDED
         if self.lazy and stream is not None and not self.has_progress:
             return Lazy(0, 0, None, self.start_to_tell)  # so that the requester knows that there is nothing
-        return _ENDED if stream is not None and self._is_stuck(stream) else None
+        return None
 
-    def _is_stuck(self, stream: Stream) -> bool:
+    def _is_stuck(self, source: Source, stream: Stream) -> bool:
         """Whether no change of the log can ever bring the next item."""
         if self.index >= stream.total:
             return not has_absolute_end(self.request.interval)
         seq, is_payload = stream.item(self.index)
-        return seq > MAX_U64 or (is_payload and seq == self._misfit) or self._has_ended
+        if seq > MAX_U64 or (is_payload and seq == self._misfit):
+            return True
+        if self._branch is not None and self._branch.is_elsewhere(seq):
+            return True
+        end = source.end_of_log(self.request.log)
+        return end is not None and seq > end.seq
 
     # -- forks -------------------------------------------------------------------------------------------------
 
-    def _fork(self, source: Source, held: HeldLog) -> End | None:
-        """The end of a response by a fork proof, if there is one that may be sent now."""
+    def _dispute(self, source: Source, held: HeldLog) -> Dispute | None:
+        """The next proof that may end the response, now or farther on."""
         stream = self.stream
         if stream is None and self.request.forks is not Forks.DEFAULT:
             return None
-        ascending = stream is None or stream.ascending
-        if held.is_forked:
-            proof = full_proof(self.request, source, self.allows_proof, ascending=ascending)
-            if proof is not None:
-                return End(Reason.FULL_PROOF, (ProofEntry.of(proof.first), ProofEntry.of(proof.second)), grants=True)
-        if self._doubtful and not self._rest:
+        if not self._rest:
             self._doubtful = doubtful(self.request.log, self._doubtful, source)
-            found = partial_proof(self.request.log, self._doubtful, source)
-            if found is not None:
-                entry, position, doubted = found
-                anchor = self.request.anchor
-                if self.allows_proof(position) and (anchor is None or ascending or position < anchor[0]):
-                    self.doubted = doubted
-                    return End(Reason.PARTIAL_PROOF, (ProofEntry.of(entry),), grants=True)
-        return None
+        expected = {} if self._rest else self._doubtful
+        if not (held.is_forked or expected):
+            return None
+        ascending = stream is None or stream.ascending
+        return next_dispute(self.request, expected, source, held, ascending=ascending)
+
+    def _ended_by(self, dispute: Dispute) -> End:
+        self.doubted = dispute.doubted
+        return dispute.end
+
+    def _along_branch(self, source: Source, held: HeldLog) -> Held:
+        """What is held of a forked log, for a response that goes along one of its branches."""
+        fork = min((proof.position for proof in source.proofs(self.request.log)), default=MAX_U64)
+        self._branch = self._branch or Branch(self.request)
+        self._branch.look(source, held, fork, self._expected)
+        return self._branch
+
+    def _kept(self, source: Source, seq: int) -> Kept | None:
+        """The entry to send of a number."""
+        if self._branch is not None and (kept := self._branch.kept(seq)) is not None:
+            return kept
+        return self._pages.read(source, seq, ascending=self.stream is None or self.stream.ascending)
+
+    def _kept_anew(self, source: Source, seq: int) -> Kept | None:
+        """The same as the store has it at this moment."""
+        kept = None if self._branch is None else self._branch.kept(seq)
+        return kept or self._pages.read_anew(source, seq, limit=1)
 
     # -- confirmations and announcements -----------------------------------------------------------------------
 
-    def _confirmation(self, source: Source, horizon: Horizon, held: HeldLog) -> Lazy | None:
+    def _confirmation(self, view: View) -> Lazy | None:
         """Confirm items that came from the requester: stored, or announced by it."""
-        stream, exchanged = horizon.stream, self.exchanged
+        stream, exchanged = view.horizon.stream, self.exchanged
         count = 0
         if exchanged.received:
-            count = min(horizon.reach(self.index, exchanged.received), horizon.reach(self.index, held))
+            count = min(view.horizon.reach(self.index, exchanged.received), view.reach(self.index))
         if not count and self.lazy and exchanged.heard_of:
-            count = self._mirrored(horizon)
-        count = self._up_to_switch(count)
-        if not count:
+            count = self._mirrored(view.horizon)
+        count = self._up_to_switch(min(count, view.stop - self.index))
+        if count <= 0:
             return None
-        value = self._hash_before(source, stream, self.index + count)
+        value = self._hash_before(view.source, stream, self.index + count)
         if value is None and self.has_hash(count):
             return None
         return self._move(count, 0, value)
@@ -189,13 +243,15 @@ class TheirRequest(Progress):
     def _up_to_switch(self, count: int) -> int:
         return count if self.switch is None else min(count, self.switch.at - self.index)
 
-    def _announcement(self, source: Source, horizon: Horizon, held: HeldLog) -> Lazy | None:
-        stream, end = horizon.stream, self.index
-        while (self.switch is None or end < self.switch.at) and (more := horizon.reach(end, held)):
+    def _announcement(self, view: View) -> Lazy | None:
+        source, stream, end = view.source, view.horizon.stream, self.index
+        for _ in range(_LAZY_STEPS):
+            if (self.switch is not None and end >= self.switch.at) or not (more := view.reach(end)):
+                break
             end += more
         count = self._fitting(source, stream, self._up_to_switch(end - self.index))
         end = self.index + count
-        trailing = self._trailing(source, stream, end)
+        trailing = 0 if end >= view.stop else self._trailing(source, stream, end)
         if count == 0 and trailing <= self.offset - (self.begin.offset if end == self.begin.at else 0):
             return None
         return self._move(count, trailing, self._hash_before(source, stream, end))
@@ -237,7 +293,7 @@ class TheirRequest(Progress):
         return max(0, self._held_of(source, seq) - entered)
 
     def _held_of(self, source: Source, seq: int) -> int:
-        kept = self._pages.read_anew(source, seq, limit=1)
+        kept = self._kept_anew(source, seq)
         return 0 if kept is None or not self.request.fits(kept.entry.size) else kept.payload_held
 
     def _hash_before(self, source: Source, stream: Stream, index: int) -> bytes | None:
@@ -248,7 +304,7 @@ class TheirRequest(Progress):
         if index < self.begin.at:
             return None
         seq = stream.item(index).seq
-        kept = self._pages.read(source, seq, ascending=stream.ascending)
+        kept = self._kept(source, seq)
         if kept is not None:
             return kept.entry.hash
         heard = self.exchanged.heard_hash
@@ -269,17 +325,18 @@ class TheirRequest(Progress):
 
     # -- data --------------------------------------------------------------------------------------------------
 
-    def _data(self, source: Source, horizon: Horizon, held: HeldLog, room: int) -> Data | End | None:
+    def _data(self, view: View, room: int) -> Data | End | None:
         """As much data as there is room for. The next byte passes a payload that has no bytes left."""
-        stream = horizon.stream
+        source, stream = view.source, view.horizon.stream
         pieces: list[bytes] = []
         behind = Position(self.index, self.offset)  # where all the data so far has come to
         available = 0
         while room > 0 and self.index < stream.total and not self.lazy:
             if available <= 0:
-                available = self._available(source, horizon, held)
+                available = self._available(view)
             if available <= 0 or (pieces and self._is_confirmable(stream)):
-                self._is_drained = available <= 0 and not (held.is_forked or self._doubtful)  # a proof may follow
+                # Behind the last entry of the log comes nothing more, and the response ends in its next turn.
+                self._is_drained = available <= 0 and not (self._branch or self._doubtful or self._is_log_over)
                 break
             before = self.index
             piece = self._next_piece(source, stream, room, may_wait=bool(pieces))
@@ -308,27 +365,25 @@ class TheirRequest(Progress):
             seq, is_payload=is_payload
         )
 
-    def _available(self, source: Source, horizon: Horizon, held: HeldLog) -> int:
-        count = horizon.reach(self.index, held)
-        if not count and not self.request.verified and horizon.admits(self.index):
-            seq, is_payload = horizon.stream.item(self.index)  # of a payload in part its beginning
-            if is_payload and held.entries_around(seq) is not None:
-                kept = self._pages.read_anew(source, seq, limit=1)
+    def _available(self, view: View) -> int:
+        count = view.reach(self.index)
+        if not count and not self.request.verified and view.horizon.admits(self.index) and self.index < view.stop:
+            seq, is_payload = view.horizon.stream.item(self.index)  # of a payload in part its beginning
+            if is_payload and view.held.entries_around(seq) is not None:
+                kept = self._kept_anew(view.source, seq)
                 return 1 if kept is not None and kept.payload_held > self.offset else 0
         return count
 
     def _next_piece(self, source: Source, stream: Stream, room: int, *, may_wait: bool) -> bytes | End:
         """At most ``room`` bytes of the next item; none if the store has it no longer, or if they had better wait."""
         seq, is_payload = stream.item(self.index)
-        kept = self._pages.read(source, seq, ascending=stream.ascending)
+        kept = self._kept(source, seq)
         if kept is None:
             return b""
         if not is_payload:
             return self._metadata(kept, stream, room)
         if not self.request.fits(kept.entry.size):
             self._misfit = seq
-            return _ENDED
-        if self.offset > kept.entry.size:
             return _ENDED
         return self._payload(source, kept, room, may_wait=may_wait)
 
@@ -380,5 +435,5 @@ class TheirRequest(Progress):
         self.exchanged.sent.add(entry.seq, is_payload=True)
         self.index, self.offset = self.index + 1, 0
         if entry.is_end and self.stream is not None and self.stream.ascending:
-            self._has_ended = True
+            self._is_log_over = True
         self._pages.drop(entry.seq)

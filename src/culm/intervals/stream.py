@@ -98,6 +98,15 @@ class Stream:
                 return self._range_end + self.after.index(seq)
         return None
 
+    def first_at(self, seq: int) -> int:
+        """The index of the first item that is of number ``seq`` or behind it in the stream's direction."""
+        low, high = 0, self.total
+        while low < high:
+            middle = (low + high) // 2
+            at = self.item(middle).seq
+            low, high = (middle + 1, high) if (at < seq if self.ascending else at > seq) else (low, middle)
+        return low
+
     def in_range(self, index: int) -> bool:
         """Whether an item is one of the range, not of the pool."""
         return index in self.range_indexes

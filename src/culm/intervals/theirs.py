@@ -104,7 +104,7 @@ class TheirSide:
             self.credit += 1
             self._outbox.send(End(Reason.OTHER, grants=True))
             return
-        successor = old.successor(message)
+        successor = old.successor(message, self.source)
         self._end(old, End(Reason.CANCELLED, grants=True))
         self.turns.open(successor)
         self._outbox.events.append(successor.request)

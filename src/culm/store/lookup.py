@@ -5,10 +5,20 @@ a hundred million entries, so no answer may read the log.
 """
 
 from culm.bamboo import Entry, yamf_hash
+from culm.ranges.runs import Runs, runs_of
 from culm.store.database import Database
 from culm.store.records.runs import ENTRIES, PAYLOADS, around, extent
 from culm.store.rows import BYTES, COUNT, FLAG, PAYLOAD_STATE, ROW, SEQ, entry_of
-from culm.store.schema import IS_COMPLETE, IS_VERIFIED, PayloadState, log_key, optional_from_sql, to_sql
+from culm.store.schema import (
+    IS_COMPLETE,
+    IS_INVALID,
+    IS_VERIFIED,
+    PayloadState,
+    from_sql,
+    log_key,
+    optional_from_sql,
+    to_sql,
+)
 from culm.transfer import Kept
 from culm.types import Log, Run
 
@@ -50,13 +60,19 @@ class Lookup:
     def page(self, seq: int, *, ascending: bool, limit: int) -> list[Kept]:
         """The first ``limit`` verified entries from ``seq`` on, in either direction."""
         beyond, order = (">=", "ASC") if ascending else ("<=", "DESC")
+        return self._kept(f"seq {beyond} ? AND {IS_VERIFIED} ORDER BY seq {order} LIMIT ?", seq, limit)
+
+    def variants(self, seq: int) -> list[Kept]:
+        """All entries held of a number, in whatever state; a verified one comes first."""
+        return self._kept(f"seq = ? ORDER BY {IS_VERIFIED} DESC, variant LIMIT ?", seq, -1)
+
+    def _kept(self, condition: str, seq: int, limit: int) -> list[Kept]:
         rows = self._database.read(
             f"SELECT id, hash, encoded, payload_state, payload_held, CASE WHEN {IS_COMPLETE} AND payload_held <= ?"
             " THEN (SELECT CAST(piece AS BLOB) FROM payloads"
             # A payload that arrived in parts lies in several pieces, even if it is small.
             " WHERE entry = entries.id AND at = 0 AND length(piece) = payload_held)"
-            " END FROM entries"
-            f" WHERE log = ? AND seq {beyond} ? AND {IS_VERIFIED} ORDER BY seq {order} LIMIT ?",
+            f" END FROM entries WHERE log = ? AND {condition}",
             (SMALL_BYTES, self._row, to_sql(seq), limit),
             *_ENTRY_ROW,
         )
@@ -88,14 +104,15 @@ class Lookup:
         )
         return optional_from_sql(seq)
 
-    def variants(self, seq: int) -> list[Entry]:
-        """All entries held of a number, in whatever state; a verified one comes first."""
+    def disputed(self) -> Runs:
+        """The numbers at or above a fork whose payload is complete, in whatever branch: at most the newest 4,096."""
         rows = self._database.read(
-            f"SELECT encoded FROM entries WHERE log = ? AND seq = ? ORDER BY {IS_VERIFIED} DESC, variant",
-            (self._row, to_sql(seq)),
-            BYTES,
+            f"SELECT DISTINCT seq FROM entries WHERE log = ? AND {IS_INVALID} AND {IS_COMPLETE}"
+            " ORDER BY seq DESC LIMIT 4096",
+            (self._row,),
+            SEQ,
         )
-        return [entry_of(encoded) for (encoded,) in rows]
+        return Runs(runs_of(sorted(from_sql(seq) for (seq,) in rows)))
 
     def end(self) -> Entry | None:
         """The verified entry that ends the log; None if the log goes on, as far as is known."""

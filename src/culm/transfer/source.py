@@ -12,6 +12,7 @@ because payloads may have come or gone.
 from typing import NamedTuple, Protocol
 
 from culm.bamboo import Entry, ForkProof
+from culm.ranges.runs import Runs
 from culm.types import Log, Run
 
 PAGE_ENTRIES = 128  # Many enough that reading them costs little for each, few enough that hundreds of readers may wait.
@@ -51,6 +52,10 @@ class HeldLog(Held, Protocol):
     def is_forked(self) -> bool:
         """Whether there is a fork proof."""
 
+    @property
+    def disputed(self) -> Runs:
+        """The numbers at or above a fork whose payload is complete, in whatever branch: at least the newest ones."""
+
 
 class Source(Protocol):
     """The entries that may be shown to one peer. Each call may read from a disk."""
@@ -72,7 +77,7 @@ class Source(Protocol):
     def proofs(self, log: Log) -> list[ForkProof]:
         """The fork proofs of a log."""
 
-    def variants(self, log: Log, seq: int) -> list[Entry]:
+    def variants(self, log: Log, seq: int) -> list[Kept]:
         """All entries of a number with a good signature that are held, verified or not: of a forked log, several."""
 
     def end_of_log(self, log: Log) -> Entry | None:

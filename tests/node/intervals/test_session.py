@@ -12,7 +12,7 @@ from culm.bamboo import Entry
 from culm.errors import Place, RemoteProtocolError
 from culm.intervals import Forks
 from culm.intervals.codec import push_message
-from culm.intervals.interval import At, FromGreatest, Regular, Request
+from culm.intervals.interval import At, FromGreatest, MetadataOnly, Regular, Request
 from culm.intervals.items import encode_item
 from culm.intervals.messages import Activate, Eager, RequestCredit, ResponseCredit
 from culm.node.interests.missing import EVERYTHING
@@ -335,6 +335,40 @@ def test_curation(peers: list[Peer]) -> None:
     bob.store.add(log.items())
     sync(alice, bob, [key(log)], policy=Policy(curate=lambda entry, _: entry.seq != 5))
     assert alice.numbers(key(log)) == [1, 2, 3, 4]
+
+
+def test_a_fork_in_the_hash_of_an_announcement_is_recorded(peers: list[Peer]) -> None:
+    """A peer that sends no proof by itself announces another entry 5: it is asked for that, and the fork is kept."""
+    log = build_log(5)
+    other = log.make(5, b"another branch")
+    peers[0].store.add(log.items())
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        session = peers[0].session(near, [key(log)], mirrors=False)
+        rogue = Rogue(far)
+        task = asyncio.create_task(session.run())
+        rogue.send(GRANT)
+        requests = session.connection.ours.requests
+        await until(lambda: len(requests) >= 2)
+        # The first request asks for the newest payload. Its answer: start 4, the pool and both entries, the hash.
+        rogue.send(bytes.fromhex("90 04 05 00") + other.hash)
+
+        def asked() -> list[int]:
+            wanted = MetadataOnly(5, ascending=True, dist=0, own=log.entries[4].hash)
+            return [at for at, ours in requests.items() if ours.request.interval == wanted and not ours.lazy]
+
+        await until(lambda: bool(asked()))
+        (request_id,) = asked()
+        entry = bytes.fromhex("00 05") + (other.lipmaalink or b"") + (other.backlink or b"") + bytes([other.size])
+        proof = b"\xa4" + entry + other.payload_hash + other.signature
+        rogue.send(b"\xe0" + bytes([request_id]) + proof)  # The active id is 0 so far.
+        await until(lambda: session.stats.forks == 1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(main)
+    assert [proof.position for proof in peers[0].store.fork_proofs(key(log))] == [5]
 
 
 # -- hostile peers --------------------------------------------------------------------------------------------------

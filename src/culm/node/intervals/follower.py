@@ -83,6 +83,7 @@ class Follower:
         self._claimed = claimed  # See ``culm.node.sessions.witness``.
         self._worth_asking = worth_asking
         self._by_id: dict[int, tuple[Followed, Span | None]] = {}  # What each request is about; None: a question.
+        self._doubts: dict[int, tuple[Log, int]] = {}  # Entries that may contradict ours, by the request for them.
         self._storing: list[Followed] = []  # Logs whose next round begins once all that came is stored.
 
     # -- what the session says ---------------------------------------------------------------------------------
@@ -112,9 +113,10 @@ class Follower:
         ``confirmed``: the peer got our entry and still holds its own. The request names ours then; otherwise the peer
         could answer with an entry that we hold.
         """
-        if self._connection.ours.credit:
+        if self._connection.ours.credit and (log, seq) not in self._doubts.values():
             own = self._hash_of(log, seq) if confirmed else None
-            self._connection.request(*log, MetadataOnly(seq, ascending=True, dist=0, own=own), forks=self._forks(log))
+            interval = MetadataOnly(seq, ascending=True, dist=0, own=own)
+            self._doubts[self._connection.request(*log, interval, forks=self._forks(log))] = log, seq
 
     def release(self) -> list[Log]:
         """Stop asking for the logs that are done, and return them."""
@@ -467,6 +469,7 @@ class Follower:
 
     def _ended(self, event: intervals.Ended) -> None:
         followed, span = self._by_id.pop(event.id, (None, None))
+        self._doubts.pop(event.id, None)
         if event.proof:
             self.proofs.append(event.proof)
         if followed is None:  # The request has served its purpose before.

@@ -21,6 +21,7 @@ from culm.bamboo import Entry, ForkProof
 from culm.errors import Place
 from culm.node.culm.offers import newest_held
 from culm.node.interests.policy import Policy
+from culm.ranges.runs import Runs
 from culm.store import ReadableStore, SQLiteStore, StoredEntry
 from culm.store.lookup import Lookup
 from culm.transfer import Kept
@@ -68,6 +69,11 @@ class _Locked:
     def entry_extent(self) -> Run | None:
         with self._lock:
             return self._lookup.entry_extent()
+
+    @property
+    def disputed(self) -> Runs:
+        with self._lock:
+            return self._lookup.disputed()
 
 
 class StoreSource:
@@ -120,7 +126,7 @@ class StoreSource:
         with self._lock:
             return list(self._store.fork_proofs(log))
 
-    def variants(self, log: Log, seq: int) -> list[Entry]:
+    def variants(self, log: Log, seq: int) -> list[Kept]:
         """All entries that are held of one number: more than one where the log is forked."""
         with self._lock:
             return self._store.lookup(log).variants(seq)

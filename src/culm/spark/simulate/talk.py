@@ -82,9 +82,9 @@ class Logs:
         """No fork proofs, since no log is forked here."""
         return []
 
-    def variants(self, log: Log, seq: int) -> list[Entry]:
+    def variants(self, log: Log, seq: int) -> list[Kept]:
         """The one entry of a number, if it is held."""
-        return self.entries.get(log, [])[seq - 1 : seq]
+        return self.page(log, seq, ascending=True, limit=1)
 
     def end_of_log(self, log: Log) -> Entry | None:
         """None, since no log ends here."""

@@ -61,7 +61,7 @@ class Nothing:
         """No fork proofs."""
         return []
 
-    def variants(self, log: Log, seq: int) -> list[Entry]:
+    def variants(self, log: Log, seq: int) -> list[Kept]:
         """No entries of that number."""
         return []
 

@@ -4,7 +4,7 @@ from culm.bamboo import Entry, ForkProof
 from culm.intervals.exchanged import Items
 from culm.ranges.runs import Runs
 from culm.transfer import Kept
-from culm.types import Log
+from culm.types import Log, Run
 
 
 class Held(Items):
@@ -14,7 +14,12 @@ class Held(Items):
 
     def __init__(self) -> None:
         super().__init__()
-        self.disputed = Runs()
+        self.above = Runs()
+
+    @property
+    def disputed(self) -> list[Run]:
+        """The payloads at or above a fork."""
+        return list(self.above)
 
 
 class MemoryStore:
@@ -62,7 +67,7 @@ class MemoryStore:
         for entry in everything:
             if entry.seq >= limit:
                 if any(map(self.is_complete, self.entries[log, entry.seq])):
-                    held.disputed.add(entry.seq, entry.seq)
+                    held.above.add(entry.seq, entry.seq)
             else:
                 held.add(entry.seq, is_payload=False)
                 if self.is_complete(entry):

@@ -34,6 +34,7 @@ TESTED_IN = {
     "intervals/test_connection": "intervals.events intervals.limits intervals.proofs intervals.requester"
     " intervals.responder intervals.states intervals.turns"
     " intervals.agreement intervals.ours intervals.outbox intervals.theirs",
+    "intervals/test_literal": "intervals.branch",
     "intervals/test_plan_model": "intervals.exchanged intervals.interval intervals.planner"
     " intervals.progress intervals.stream",
     "intervals/test_vectors": "intervals.codec intervals.items intervals.messages",

@@ -219,7 +219,7 @@ def test_a_log_that_ends_later_ends_the_requests_behind_its_end() -> None:
     assert bytes.fromhex("ae") == literal.gets("b000")
 
 
-# -- positions of adjustments (D69), single offsets (D16) ---------------------------------------------------------------
+# -- positions of adjustments (D69), single offsets (D16) -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("offset", "valid"), [("00", True), ("0a", True), ("0b", False), ("f903e8", False)])
@@ -245,7 +245,7 @@ def test_a_single_offset_is_over_after_its_last_item() -> None:
     assert b"\x80\x01\x8e" + item + b"\xae" == literal.gets(f"02 a0 00 {LOG} 00")
 
 
-# -- hashes that show a fork ------------------------------------------------------------------------------------------
+# -- hashes that show a fork ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

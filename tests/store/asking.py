@@ -117,13 +117,16 @@ def _check_lookup(store: SQLiteStore, model: LogModel, rng: random.Random) -> No
     verified, complete = ({entry.seq: entry for entry in some} for some in (model.verified(), model.complete()))
     assert lookup.is_forked == (model.forked_at is not None)
     assert lookup.payload_extent() == ((min(complete), max(complete)) if complete else None)
+    settled = (entry for entry in model.in_state(State.INVALID) if model.payloads[entry].state is PayloadState.COMPLETE)
+    assert lookup.disputed() == runs_of({entry.seq for entry in settled})
     end = lookup.end()
     assert end == (model.verified()[-1] if model.is_ended else None)
     for seq in {number(rng) for _ in range(3)}:
         assert lookup.entries_around(seq) == run_around(verified, seq)
         assert lookup.payloads_around(seq) == run_around(complete, seq)
         variants = model.at(seq)
-        assert [kept.entry for kept in lookup.variants(seq)] == sorted(variants, key=lambda entry: verified.get(entry.seq) != entry)
+        copies = [kept.entry for kept in lookup.variants(seq)]
+        assert copies == sorted(variants, key=lambda entry: verified.get(entry.seq) != entry)
     ascending, seq, limit = rng.random() < 0.5, number(rng), rng.randint(1, 12)
     wanted = sorted((at for at in verified if (at >= seq if ascending else at <= seq)), reverse=not ascending)[:limit]
     page = lookup.page(seq, ascending=ascending, limit=limit)

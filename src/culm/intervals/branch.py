@@ -107,7 +107,7 @@ class Available:
     """The payloads that are held of a forked log, of whatever branch: what relative bounds refer to."""
 
     def __init__(self, held: HeldLog) -> None:
-        self._held, self._above = held, held.disputed
+        self._held, self._above = held, Runs(held.disputed)
         self.entries_around = held.entries_around
 
     def payloads_around(self, seq: int) -> Run | None:

@@ -46,7 +46,7 @@ Part = Data | Lazy | End
 class View(NamedTuple):
     """What may be sent at one moment: what is held, how far the interval goes, and the item before which to stop.
 
-    At ``stop`` a fork proof can end the response, so nothing of the fork's other side is sent.
+    At ``stop`` a fork proof can end the response, so nothing behind that is sent.
     """
 
     source: Source

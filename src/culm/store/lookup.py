@@ -5,7 +5,7 @@ a hundred million entries, so no answer may read the log.
 """
 
 from culm.bamboo import Entry, yamf_hash
-from culm.ranges.runs import Runs, runs_of
+from culm.ranges.runs import runs_of
 from culm.store.database import Database
 from culm.store.records.runs import ENTRIES, PAYLOADS, around, extent
 from culm.store.rows import BYTES, COUNT, FLAG, PAYLOAD_STATE, ROW, SEQ, entry_of
@@ -104,15 +104,15 @@ class Lookup:
         )
         return optional_from_sql(seq)
 
-    def disputed(self) -> Runs:
-        """The numbers at or above a fork whose payload is complete, in whatever branch: at most the newest 4,096."""
+    def disputed(self) -> list[Run]:
+        """The numbers at or above a fork whose payload is complete, in whatever branch, as runs: at most the newest 4,096."""
         rows = self._database.read(
             f"SELECT DISTINCT seq FROM entries WHERE log = ? AND {IS_INVALID} AND {IS_COMPLETE}"
             " ORDER BY seq DESC LIMIT 4096",
             (self._row,),
             SEQ,
         )
-        return Runs(runs_of(sorted(from_sql(seq) for (seq,) in rows)))
+        return list(runs_of(sorted(from_sql(seq) for (seq,) in rows)))
 
     def end(self) -> Entry | None:
         """The verified entry that ends the log; None if the log goes on, as far as is known."""

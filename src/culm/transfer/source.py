@@ -12,7 +12,6 @@ because payloads may have come or gone.
 from typing import NamedTuple, Protocol
 
 from culm.bamboo import Entry, ForkProof
-from culm.ranges.runs import Runs
 from culm.types import Log, Run
 
 PAGE_ENTRIES = 128  # Many enough that reading them costs little for each, few enough that hundreds of readers may wait.
@@ -53,8 +52,8 @@ class HeldLog(Held, Protocol):
         """Whether there is a fork proof."""
 
     @property
-    def disputed(self) -> Runs:
-        """The numbers at or above a fork whose payload is complete, in whatever branch: at least the newest ones."""
+    def disputed(self) -> list[Run]:
+        """The numbers at or above a fork whose payload is complete, of whatever branch, as runs: at least the newest."""
 
 
 class Source(Protocol):

@@ -21,7 +21,6 @@ from culm.bamboo import Entry, ForkProof
 from culm.errors import Place
 from culm.node.culm.offers import newest_held
 from culm.node.interests.policy import Policy
-from culm.ranges.runs import Runs
 from culm.store import ReadableStore, SQLiteStore, StoredEntry
 from culm.store.lookup import Lookup
 from culm.transfer import Kept
@@ -71,7 +70,7 @@ class _Locked:
             return self._lookup.entry_extent()
 
     @property
-    def disputed(self) -> Runs:
+    def disputed(self) -> list[Run]:
         with self._lock:
             return self._lookup.disputed()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from culm import bushbaby, intervals, proposals
 from culm.bamboo import Entry, Identity, lipmaa, yamf_hash
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from culm.bamboo import ForkProof
-    from culm.types import Log
+    from culm.types import Log, Run
 
 # Entries of each log before it grew: enough for lipmaalinks of several lengths, few enough to be signed at once.
 BASE_ENTRIES = 40
@@ -40,6 +40,7 @@ class Talk(NamedTuple):
 
 class _Held(Items):
     is_forked = False
+    disputed: ClassVar[list[Run]] = []
 
 
 class Logs:

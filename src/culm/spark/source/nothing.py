@@ -5,7 +5,7 @@ The connection of ``culm.intervals`` needs a source to answer from. This one ans
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from culm.bamboo import Entry, ForkProof
@@ -17,6 +17,7 @@ class NoLog:
     """A log without any entry that is held."""
 
     is_forked = False
+    disputed: ClassVar[list[Run]] = []
 
     def entries_around(self, seq: int) -> Run | None:
         """None: no entry of the log is held."""

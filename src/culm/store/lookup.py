@@ -105,7 +105,7 @@ class Lookup:
         return optional_from_sql(seq)
 
     def disputed(self) -> list[Run]:
-        """The numbers at or above a fork whose payload is complete, in whatever branch, as runs: at most the newest 4,096."""
+        """The numbers at or above a fork whose payload is complete, of any branch, as runs: the newest 4,096."""
         rows = self._database.read(
             f"SELECT DISTINCT seq FROM entries WHERE log = ? AND {IS_INVALID} AND {IS_COMPLETE}"
             " ORDER BY seq DESC LIMIT 4096",

@@ -53,7 +53,7 @@ class HeldLog(Held, Protocol):
 
     @property
     def disputed(self) -> list[Run]:
-        """The numbers at or above a fork whose payload is complete, of whatever branch, as runs: at least the newest."""
+        """The numbers at or above a fork whose payload is complete, of any branch, as runs: at least the newest."""
 
 
 class Source(Protocol):

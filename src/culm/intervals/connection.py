@@ -69,6 +69,11 @@ class Connection(UntimedConnection[Event]):
     def _logs_in_use(self) -> set[Log]:
         return {ours.request.log for ours in self.ours.requests.values()} | set(self.theirs.turns.logs)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether requests are open, in either direction, and the peer is not in the middle of a message."""
+        return bool(self.ours.requests or self.theirs.requests) and not (self._buffer or self.ours.body)
+
     # -- out ---------------------------------------------------------------------------------------------------
 
     def data_to_send(self, limit: int = UNLIMITED) -> bytes:

@@ -40,6 +40,7 @@ from culm.node.storage.healing import Healing
 from culm.node.storage.source import StoreSource
 from culm.node.storage.wal import folding, watch_changes
 from culm.node.storage.worker import StoreWorker
+from culm.node.surroundings import clock
 from culm.store import ReadableStore, ToolStore
 from culm.types import Buffer, Log, Run
 
@@ -261,6 +262,7 @@ class NodeService:
         name = name or place
         self.sessions[session] = None
         self.roster.began(session, name, place)
+        self._peering.began(lambda: clock() - session.driver.heard_at)
         _logger.info("connected", extra={"peer": name})
         failure: CulmError | None = None
         try:

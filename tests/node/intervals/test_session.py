@@ -481,6 +481,37 @@ def test_a_peer_that_never_reads_is_dropped(peers: list[Peer]) -> None:
     assert bob.numbers(key(small)) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("half", [b"", bytes.fromhex("02 05")])
+def test_a_peer_that_only_waits_for_news_stays(peers: list[Peer], half: bytes) -> None:
+    """The document has no sign of life: a peer with a live request may be silent for long, but not inside a message."""
+    alice, *_ = peers
+    log = build_log(3)
+    alice.store.add(log.items(log.entries[:2]))
+
+    async def main() -> bytes:
+        near, far = await stream_pair()
+        session = alice.session(near)
+        task = asyncio.create_task(session.run())
+        far[1].write(GRANT + bytes.fromhex("02 05 00") + key(log)[0] + bytes.fromhex("00 0100 00"))  # (1<0>, 0...)
+        far[1].write(half)
+        await until(lambda: session.stats.entries_sent == 2)
+        await asyncio.sleep(4 * QUICK.idle_seconds)
+        await far[0].read(100_000)
+        await alice.on_its_thread(alice.store.add, log.items(log.entries[2:]))
+        session.store_changed()
+        await asyncio.sleep(1)
+        if task.done():
+            await task
+        task.cancel()
+        return bytes(await far[0].read(100_000))
+
+    if half:
+        with pytest.raises(PeerSilent):
+            run(main)
+    else:
+        assert log.payloads[log.entries[2].hash] in run(main)
+
+
 def test_a_peer_of_one_byte_at_a_time(peers: list[Peer]) -> None:
     """Bytes that drip in cost nothing and hold up nobody."""
     alice, bob, _ = peers

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from culm.node.network.accepting import listening
+from culm.node.network.transport import connect, listen_at
+from culm.node.network.urls import PeerUrl
 from tests.node.links import run_really
 
 if TYPE_CHECKING:
@@ -139,3 +141,31 @@ def test_a_line_needs_no_descriptor() -> None:
     text, json = done.stdout.splitlines()
     assert r"no\nfiles \x1b \u2028: OSError: [Errno 24] Too many open files" in text
     assert r"no\nfiles \u001b \u2028" in json
+
+
+def test_the_system_finds_dead_peers() -> None:
+    """Both ends of a TCP connection have the system ask a silent peer for life, or nothing would notice a dead one."""
+
+    async def main() -> list[list[int]]:
+        accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+        async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            accepted.put_nowait(writer)
+
+        server, url = await listen_at(PeerUrl.parse("intervals://127.0.0.1:0", may_be_zero=True), accept)
+        _, calling = await connect(url)
+        called = await accepted.get()
+        found = [
+            [
+                one.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+                one.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT),
+                one.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE),
+            ]
+            for one in (calling, called)
+        ]
+        for writer in (calling, called):
+            writer.close()
+        server.close()
+        return found
+
+    assert [[1, 120_000, 60]] * 2 == run_really(main)  # real sockets, because those of the simulation have no options

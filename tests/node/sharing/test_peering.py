@@ -421,6 +421,30 @@ def test_few_are_ended_at_a_time() -> None:
     assert slots.displaced_by("another") is None
 
 
+def test_idle_connections_give_way_first() -> None:
+    """Where no slot is left, the connection goes that is idle longest, of the address that has the most."""
+    idle = {"a1": 50.0, "a2": 90.0, "b1": 300.0, "b2": 0.0, "b3": 0.0}
+    slots: Slots[str] = Slots(lambda call: idle.get(call, 0.0))
+    for call in ("a1", "a2", "a3", "b1", "b2"):
+        slots.take(call[0], call)
+    assert slots.displaced_by("c") == "a2"
+    slots.take("c", "c1")
+    assert slots.displaced_by("c") == "b1"  # "a" and "b" have two each: the one that is idle longer
+    slots.take("b", "b3")
+    assert slots.displaced_by("d") == "a1"  # of "b" nobody is idle
+    assert slots.displaced_by("d") is None  # nobody is idle, and no address has four times as many
+
+
+def test_an_address_with_few_idle_connections_does_not_give_way_to_one_with_more() -> None:
+    """A host that takes all slots cannot drive out the one idle peer that has been there before it."""
+    slots: Slots[str] = Slots(lambda call: 100.0 if call == "quiet" else 0.0)
+    slots.take("home", "quiet")
+    for number in range(9):
+        slots.take("host", f"{number}")
+    assert slots.displaced_by("host") is None
+    assert slots.displaced_by("another") == "quiet"
+
+
 def test_floods_of_calls_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     """More calls than may be are refused, told once a minute; others are let in meanwhile, and the same one later."""
     clock = Clock()

@@ -100,6 +100,14 @@ class IntervalSession(PointToPointSession[Event]):
 
     # -- watching ----------------------------------------------------------------------------------------------
 
+    @property
+    def may_be_silent(self) -> bool:
+        """Whether both sides have what they asked for, and only wait for news.
+
+        The protocol has no sign of life: a peer that follows the document says nothing until there is something new.
+        """
+        return self.is_live and self.connection.is_waiting and self._has_all
+
     async def settle(self) -> None:
         """No useful message has come for a while: stop waiting for answers that may never come."""
         async with self.driver.lock:

@@ -5,8 +5,10 @@ Errors of the system become those of Culm here.
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from culm.errors import ConfigError, NetworkError
@@ -24,6 +26,24 @@ CONNECT_SECONDS = 10.0
 system would wait."""
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+# A peer that only waits for news says nothing, as a dead one does. So the system asks a silent host for a sign of life,
+# and gives the connection up when three such questions, or data that was sent, have no answer for so long.
+_PROBE_SECONDS = 60  # Of silence before the first question: seldom enough to cost nothing on a metered line.
+_PROBES = {"TCP_KEEPIDLE": _PROBE_SECONDS, "TCP_KEEPALIVE": _PROBE_SECONDS, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
+_UNTAKEN_MS = 120_000  # Milliseconds that sent data may wait for an answer: as long as the questions take together.
+
+
+def _find_dead(writer: asyncio.StreamWriter) -> None:
+    """Have the system end a TCP connection whose other host is gone. Pipes and Unix sockets end with their peer."""
+    connection = writer.get_extra_info("socket")
+    if connection is None or connection.family not in {socket.AF_INET, socket.AF_INET6}:
+        return
+    with suppress(OSError):  # A connection that is lost already; whoever reads from it hears that.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in {**_PROBES, "TCP_USER_TIMEOUT": _UNTAKEN_MS}.items():
+            if (option := getattr(socket, name, None)) is not None:  # Each system knows some of them.
+                connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 async def connect(url: PeerUrl) -> Streams:
@@ -43,6 +63,7 @@ async def connect(url: PeerUrl) -> Streams:
         raise NetworkError(f"{url} failed the TLS 1.3 handshake: {error.reason}") from None
     except OSError as error:
         raise NetworkError(f"cannot reach {url}: {_reason(error)}") from None
+    _find_dead(streams[1])
     if secure and (key := peer_key(streams[1])) != url.key:
         streams[1].close()
         raise PeerRefused(f"another node answers at {url}: its key is {author_text(key)}")
@@ -60,8 +81,12 @@ async def listen_at(
     """
     loop = asyncio.get_running_loop()
 
+    async def taken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        _find_dead(writer)
+        await accept(reader, writer)
+
     def protocol() -> asyncio.StreamReaderProtocol:
-        return asyncio.StreamReaderProtocol(asyncio.StreamReader(STREAM_LIMIT, loop), accept, loop)
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(STREAM_LIMIT, loop), taken, loop)
 
     try:
         if url.via:

@@ -83,7 +83,8 @@ class Peering:
             limits.penalty_seconds, max(limits.penalty_seconds, limits.max_penalty_seconds / _ADDRESS_SHARE)
         )
         self._gate: CallGate[str] = CallGate(limits.max_address_calls, limits.max_address_sessions)
-        self._slots: Slots[_Call] = Slots()
+        self._quiet: dict[asyncio.Task[None], Callable[[], float]] = {}  # Seconds without a word, by a call's task.
+        self._slots: Slots[_Call] = Slots(self._idle_seconds)
         self._good: OrderedDict[bytes, None] = OrderedDict()  # Identities that had good sessions; the latest ones last.
         self._silent_until: OrderedDict[str, float] = OrderedDict()  # Addresses whose refusal is in the log already.
         self._reading = [Bucket(config.download)] if config.download else []
@@ -115,6 +116,17 @@ class Peering:
         writer.close()
         return False
 
+    def began(self, quiet: Callable[[], float]) -> None:
+        """The session of the current task has begun; ``quiet`` says for how many seconds its peer has said nothing."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - sessions run in tasks
+        self._quiet[task] = quiet
+        task.add_done_callback(lambda _: self._quiet.pop(task, None))
+
+    def _idle_seconds(self, call: _Call) -> float:
+        seconds = self._quiet[call[1]]() if call[1] in self._quiet else 0.0
+        return seconds if seconds > self.config.limits.idle_seconds else 0.0
+
     def _has_slot(self, address: str | None, others: int) -> bool:
         if others < self.config.limits.max_sessions:
             return True
@@ -122,7 +134,10 @@ class Peering:
         if displaced is None:
             return False
         place, task = displaced
-        reason = "all places are taken, many of them by its address; a caller from another address gets this one"
+        if self._idle_seconds(displaced):
+            reason = "all places are taken, and this peer has said nothing for longer than others"
+        else:
+            reason = "all places are taken, many of them by its address; a caller from another address gets this one"
         _logger.warning("ended a connection", extra={"peer": place, "reason": reason})
         task.cancel()
         return True

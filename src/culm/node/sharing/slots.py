@@ -7,8 +7,13 @@ opens new ones until every honest peer is gone.
 So slots are counted by address. A newcomer whose address has few slots gets one from the address that has the most: its
 youngest connection ends. With 256 slots taken by one address, a second address can take one, and another one, until it
 has about a fifth. Connections that have been there for long stay, because the youngest one goes.
+
+Before any of that, a connection goes that is *idle*: whose peer has said nothing for long. Such connections are welcome
+while there is room, because a peer that only waits for news has nothing to say. When there is none, the one that is
+idle longest gives up its slot, of the address that has the most connections; but not to an address that has as many.
 """
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 # An address gives a slot up only while it has at least four times as many as the newcomer's address has afterwards.
@@ -22,9 +27,13 @@ Call = TypeVar("Call")
 
 
 class Slots(Generic[Call]):
-    """The connections of each address, in the order in which they came. A connection without an address is of None."""
+    """The connections of each address, in the order in which they came. A connection without an address is of None.
 
-    def __init__(self) -> None:
+    ``idle`` says for how many seconds a connection has been idle, 0 for one that is not.
+    """
+
+    def __init__(self, idle: Callable[[Call], float] = lambda _: 0.0) -> None:
+        self._idle = idle
         self._calls: dict[str | None, dict[Call, None]] = {}
         self._going: dict[Call, str | None] = {}  # Told to end, and not over yet, with their addresses.
 
@@ -53,14 +62,29 @@ class Slots(Generic[Call]):
         """
         if len(self._going) >= MOST_GOING or not self._calls:
             return None
+        crowded, call = self._idle_longest(address) or self._youngest(address)
+        if call is not None:
+            self._remove(crowded, call)
+            self._going[call] = crowded
+        return call
+
+    def _idle_longest(self, address: str | None) -> tuple[str | None, Call] | None:
+        mine = len(self._calls.get(address, ()))
+        found = [
+            (len(calls), seconds, other, call)
+            for other, calls in self._calls.items()
+            if other == address or len(calls) > mine
+            for call in calls
+            if (seconds := self._idle(call))
+        ]
+        return max(found, key=lambda item: item[:2])[2:] if found else None
+
+    def _youngest(self, address: str | None) -> tuple[str | None, Call | None]:
         crowded = max(self._calls, key=lambda other: len(self._calls[other]))
         calls = self._calls[crowded]
         if len(calls) < _TIMES * (len(self._calls.get(address, ())) + 1):
-            return None
-        call = next(reversed(calls))
-        self._remove(crowded, call)
-        self._going[call] = crowded
-        return call
+            return crowded, None
+        return crowded, next(reversed(calls))
 
     def _remove(self, address: str | None, call: Call) -> None:
         calls = self._calls.get(address, {})

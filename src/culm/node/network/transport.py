@@ -39,7 +39,7 @@ def _find_dead(writer: asyncio.StreamWriter) -> None:
     connection = writer.get_extra_info("socket")
     if connection is None or connection.family not in {socket.AF_INET, socket.AF_INET6}:
         return
-    with suppress(OSError):  # A connection that is lost already; whoever reads from it hears that.
+    with suppress(OSError):  # A connection that is lost already; reading from it says so.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in {**_PROBES, "TCP_USER_TIMEOUT": _UNTAKEN_MS}.items():
             if (option := getattr(socket, name, None)) is not None:  # Each system knows some of them.

@@ -45,7 +45,7 @@ _MEANINGS = {
     "max_wants": "most requests of a peer that wait to be served",
     "handshake_seconds": "seconds that a peer has to prove its identity",
     "idle_seconds": "seconds without a byte received from a peer, or taken by it, until the connection is closed;"
-    " a live session by intervals may be silent while it waits for news",
+    " not so for a live session by intervals that waits for news",
     "keepalive_seconds": "seconds of silence until a keep-alive message is sent",
     "settle_seconds": "seconds of silence until a one-time sync ends, for protocols without an end of their own",
     "max_sessions": "most connections at once",

@@ -13,7 +13,7 @@ from culm.proposals import EVERYTHING, Adjust, Connection, Setup
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 from tests.memory import MemoryStore
 from tests.proposals import byhand as hand
-from tests.proposals.examples import H1, OTHER_2
+from tests.proposals.examples import H1, LOG, OTHER_2
 from tests.proposals.victim import Victim, offer
 
 
@@ -76,6 +76,23 @@ def test_bytes_that_the_peer_has_sent_are_left_out() -> None:
     victim.connection.wake([OTHER_2.log])
     victim.connection.respond(10**6)
     assert hand.SWITCH + bytes.fromhex("02 0707 080d") + b"bamboo bamboo" == victim.connection.data_to_send()
+
+
+@pytest.mark.parametrize(
+    ("held", "without", "said"),
+    [((1, 2, 3), (2,), "8400"), ((1, 2), (2,), ""), ((1, 2, 3), (), "")],
+    ids=["in the middle", "the last", "none"],
+)
+def test_a_mandatory_payload_that_we_lack(held: tuple[int, ...], without: tuple[int, ...], said: str) -> None:
+    """X25, 84: we do not wait for a payload that we lack if that keeps us from sending what is behind it."""
+    victim = Victim(*held)
+    for seq in without:
+        victim.store.drop_payload(LOG.entries[seq - 1])
+    victim.control(hand.MANDATORY_1_FOR_EVER).confirms()
+    victim.connection.control_to_send()
+    victim.connection.respond(10**6)
+    assert bytes.fromhex(said) == victim.connection.control_to_send()
+    assert (hand.SWITCH + hand.M1 + hand.P1 + hand.M2) in victim.connection.data_to_send()
 
 
 def test_a_wrong_payload_that_is_not_taken_back() -> None:

@@ -41,6 +41,7 @@ class Outgoing:
         self._pages = Pages(scope.proposal.log)
         self._apologised = -1
         self._began = -1  # the item whose bytes were sent last
+        self._lacks_mandatory = False  # The last step failed for want of a payload that the peer does not let us skip.
 
     def wake(self) -> None:
         """What is held has changed."""
@@ -71,6 +72,7 @@ class Outgoing:
     def step(self, source: Source, room: int, *, greedy: bool) -> Step | None:
         """What to send now, with about ``room`` bytes of data; None if there is nothing, for now or ever."""
         scope = self._scope
+        self._lacks_mandatory = False
         if self._incoming.is_wrong:
             return None
         if greedy and self._owes_apology(source):
@@ -103,6 +105,15 @@ class Outgoing:
                 return True
             at += 1
         return True
+
+    def is_held_up(self, source: Source) -> bool:
+        """Whether a payload that we lack, and may not skip, keeps us from sending the item behind it."""
+        scope, behind = self._scope, self.target + 1
+        if not self._lacks_mandatory or behind >= scope.total:
+            return False
+        seq, is_payload = scope.sequence.item(behind)
+        held = source.held(scope.proposal.log)
+        return (held.payloads_around(seq) if is_payload else held.entries_around(seq)) is not None
 
     def moved(self, step: Step) -> None:
         """A step was sent: the cursor is behind it."""
@@ -159,6 +170,7 @@ class Outgoing:
         log = scope.proposal.log
         if not kept.complete:
             if not source.expects(log, seq):
+                self._lacks_mandatory = not theirs.may_skip
                 return Step((Skip(Why.NOT_AVAILABLE),), index + 1) if theirs.may_skip else None
             if not greedy or index == self._apologised:
                 return None

@@ -29,8 +29,8 @@ from culm.proposals.sending import Sender
 from culm.proposals.setup import Setup
 from culm.proposals.states import Event as Step
 from culm.proposals.states import Said
-from culm.transfer import Source, entry_at
-from culm.types import Buffer
+from culm.transfer import HeldLog, Source, entry_at
+from culm.types import Buffer, Log
 
 
 class Receiver:
@@ -50,6 +50,7 @@ class Receiver:
         self._read = 0  # bytes that were read, to say where a fault is
         self._bodies = Bodies(limits.window)
         self._body_of: Exchange | None = None  # None: bytes that come are only read
+        self._held: dict[Log, HeldLog] = {}  # Of the logs of one piece of data; asking anew for each entry is dear.
 
     def agree(self, agreed: Setup) -> None:
         """Modes and windows are known: data may come."""
@@ -102,6 +103,7 @@ class Receiver:
         self._take(b"")
 
     def _take(self, piece: Buffer) -> None:
+        self._held.clear()
         buffer = self._buffer + bytes(piece)
         at = 0
         self._buffer = b""
@@ -215,7 +217,9 @@ class Receiver:
         Once the store has found it that is too late: a finite proposal may have come to its end before.
         """
         log = exchange.proposal.log
-        if exchange.has(Said.CANCEL_SENT) or self._source.held(log).entries_around(entry.seq) is None:
+        if log not in self._held:
+            self._held[log] = self._source.held(log)
+        if exchange.has(Said.CANCEL_SENT) or self._held[log].entries_around(entry.seq) is None:
             return
         ours = entry_at(self._source, log, entry.seq)
         if ours is None or ours.hash == entry.hash or not is_authentic(entry):

@@ -82,6 +82,7 @@ class Sender:
             step = outgoing.step(self._source, max(limit - self._register.pending, _LEAST_PIECE), greedy=greedy)
             if step is None:
                 self._show_fork(exchange)
+                self._give_up_waiting(exchange)
                 break
             if not (exchange.is_ours or outgoing.has_begun):
                 # What is held may have come after the confirmation: on top of another entry nothing fits together.
@@ -113,6 +114,14 @@ class Sender:
         """
         if exchange.outgoing.target < exchange.total and (fork := self._fork_in(exchange)) is not None:
             self._register.cancel(exchange, fork)
+
+    def _give_up_waiting(self, exchange: Exchange) -> None:
+        """Cancel a proposal of the peer if a payload that we lack is mandatory and keeps us from sending what follows.
+
+        We wait in proposals of our own, because we made those to get what we lack, perhaps this very payload.
+        """
+        if exchange.may_send and not exchange.is_ours and exchange.outgoing.is_held_up(self._source):
+            self._register.cancel(exchange, Cancel(exchange.id, Code.MANDATORY_PAYLOAD))
 
     def _fork_in(self, exchange: Exchange) -> Cancel | None:
         """A cancellation that shows the lowest known fork up to the end of a proposal; None if there is none."""

@@ -6,16 +6,18 @@ Specification: docs/specs/proposals.md, "Greedy sending", "Session", "Cancellati
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from culm.errors import RemoteProtocolError
+from culm.errors import Place, RemoteProtocolError
 from culm.node.proposals.options import ProposalOptions
+from culm.testing.builders import build_log
 from tests.node.links import run, stream_pair
 from tests.node.peers import Rogue, key, until
 from tests.proposals import byhand as hand
-from tests.proposals.examples import LOG
+from tests.proposals.examples import KEY, LOG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +28,22 @@ if TYPE_CHECKING:
 APOLOGY = bytes.fromhex("10")
 BAD_M1 = hand.M1[:-1] + b"\x01"
 ITEMS = hand.M2 + hand.P2 + hand.M3 + hand.P3
+
+
+CANCELLED = {code: bytes.fromhex(f"200002{code}00") for code in ("80", "81", "82", "83", "84")}
+MARKED = bytes.fromhex("2000")
+
+
+class Heard:
+    """All bytes that a rogue's peer sends."""
+
+    def __init__(self, rogue: Rogue) -> None:
+        self.bytes = b""
+        self._task = asyncio.create_task(self._read(rogue))
+
+    async def _read(self, rogue: Rogue) -> None:
+        while data := await rogue.reader.read(65536):
+            self.bytes += data
 
 
 async def against(
@@ -88,3 +106,85 @@ def test_items_in_front_of_a_fault_are_stored(peers: list[ProposalPeer]) -> None
 
     with pytest.raises(RemoteProtocolError, match="no message begins with 88"):
         run(lambda: against(alice, talk))
+
+
+def test_what_a_peer_does_not_want_to_be_asked_is_not_asked_again(peers: list[ProposalPeer]) -> None:
+    """80: "should not propose this synchronization again": not after ``interval`` either, however often."""
+
+    async def talk(rogue: Rogue, session: ProposalSession) -> None:
+        session.config = replace(session.config, interval=0.5)
+        heard = Heard(rogue)
+        rogue.send(hand.control(bytes.fromhex("8000")), hand.data(MARKED))
+        await until(lambda: not session.connection.endpoint.exchanges)
+        await asyncio.sleep(5)
+        assert 1 == heard.bytes.count(KEY)
+
+    run(lambda: against(peers[0], talk))
+
+
+def test_what_a_peer_has_no_room_for_is_asked_again(peers: list[ProposalPeer]) -> None:
+    """81: "maybe cancel another request and try again": after ``interval`` it is."""
+
+    async def talk(rogue: Rogue, session: ProposalSession) -> None:
+        session.config = replace(session.config, interval=0.5)
+        heard = Heard(rogue)
+        rogue.send(hand.control(bytes.fromhex("8100")), hand.data(MARKED))
+        await until(lambda: 2 == heard.bytes.count(KEY))
+
+    run(lambda: against(peers[0], talk))
+
+
+def test_the_end_of_a_sync_forbids_nothing(peers: list[ProposalPeer]) -> None:
+    """A one-time sync that has all ends with 82. A peer that is told 80 would never propose the log again."""
+
+    async def talk(rogue: Rogue, session: ProposalSession) -> None:
+        heard = Heard(rogue)
+        rogue.send(hand.control(hand.CONFIRMED), hand.data(hand.SWITCH, hand.M1, hand.P1))
+        await until(lambda: session.stats.entries_received == 1)
+        pings = 0
+        while CANCELLED["82"] not in heard.bytes:
+            answers, pings = heard.bytes.count(b"\x50") - pings, heard.bytes.count(b"\x50")
+            rogue.send(answers * b"\x70")
+            await asyncio.sleep(0.01)
+        assert CANCELLED["80"] not in heard.bytes
+
+    run(lambda: against(peers[0], talk, live=False))
+
+
+def test_a_peer_that_does_not_wait_for_a_payload(peers: list[ProposalPeer]) -> None:
+    """84: the same range is proposed again, and this time a payload may be left out, so that the rest comes."""
+
+    async def talk(rogue: Rogue, _: ProposalSession) -> None:
+        heard = Heard(rogue)
+        rogue.send(hand.control(hand.CONFIRMED, bytes.fromhex("8400")), hand.data(MARKED))
+        await until(lambda: 2 == heard.bytes.count(KEY))
+        first, second = (heard.bytes[at - 2 : at - 1] for at in _places(heard.bytes, KEY))
+        assert (b"\xe1", b"\xe0") == (first, second)
+
+    run(lambda: against(peers[0], talk, options=ProposalOptions(mandatory=True)))
+
+
+def _places(data: bytes, part: bytes) -> list[int]:
+    return [at for at in range(len(data)) if data.startswith(part, at)]
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_payload_that_is_forgotten_does_not_hold_up_the_rest(peers: list[ProposalPeer], live: bool) -> None:
+    """84 between two nodes: payload 3 is mandatory and forgotten; all others come."""
+    alice, bob, _ = peers
+    log = build_log(6, payload_size=50)
+    bob.store.add(log.items())
+    bob.store.forget(Place(*key(log), 3))
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        asking = alice.session(near, [key(log)], called=True, live=live, options=ProposalOptions(mandatory=True))
+        tasks = [asyncio.create_task(session.run()) for session in (asking, bob.session(far))]
+        await until(lambda: alice.numbers(key(log)) == [1, 2, 4, 5, 6])
+        if not live:
+            await asking.done.wait()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)

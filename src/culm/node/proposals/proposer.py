@@ -17,7 +17,8 @@ nothing. Without that condition both sides could refuse each other for ever.
 
 *What was tried is remembered* (``tried``), because a peer that lacks something would be asked for it in a loop
 otherwise. It is tried again when the peer may have more: after ``poll``, after a change of the interests, and when a
-proposal that the peer had no resources for can be made again because another one has ended.
+proposal that the peer had no resources for can be made again because another one has ended. A range that the peer does
+not want to be asked for again (code 128) is not, as long as the session lasts.
 
 *Three proposals ask for nothing* and are made for what the peer objects: at the newest valid entry of a forked log,
 so that each side shows its proof; at an entry of ours where the peer says that the log ends and we hold a different
@@ -28,7 +29,7 @@ Specification: docs/specs/proposals.md, "What a node proposes".
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
 from culm import proposals
@@ -39,7 +40,7 @@ from culm.node.proposals.gaps import Gap, Gaps
 from culm.node.proposals.options import ProposalOptions
 from culm.node.sessions.witness import Witness
 from culm.node.storage.source import StoreSource
-from culm.proposals import NOTHING, Proposal
+from culm.proposals import NOTHING, Code, Proposal
 from culm.proposals.sequence import outer_seq
 from culm.proposals.states import Said
 from culm.ranges import Range, RangeSet
@@ -68,9 +69,15 @@ class _Followed:
     whole: RangeSet = field(init=False)  # The interest with what is not worth asking for just now.
     skipped: set[int] = field(default_factory=set)  # Entries whose payload the peer lacked when it was their turn. The
     # proposal that skipped them does not come back to them.
+    may_skip: bool = False  # The peer would rather cancel than wait for a mandatory payload that it lacks.
 
     def __post_init__(self) -> None:
         self.whole = self.interest
+
+
+def _range_of(proposal: Proposal) -> tuple[Log, int, int | None]:
+    """What a peer means that does not want to be asked again."""
+    return proposal.log, proposal.start, proposal.end
 
 
 def _is_along(proposal: Proposal, end: int | None, gap: Gap) -> bool:
@@ -98,6 +105,8 @@ class Proposer:
     todo: deque[Log] = field(default_factory=deque)  # Logs to plan: ``step`` may have something to say of them.
     ended: list[Log] = field(default_factory=list)  # Logs whose proposal has ended, for ``look_again``.
     put_off: set[tuple[Log, tuple[int, int]]] = field(default_factory=set)  # Spans that the peer had no resources for.
+    given_up: set[tuple[Log, int, int | None]] = field(default_factory=set)  # Ranges that the peer does not want to be
+    # asked for again in this session.
 
     def __post_init__(self) -> None:
         self.gaps = Gaps(self.source, self.options)
@@ -141,7 +150,7 @@ class Proposer:
             if exchange.proposal.log != followed.log or exchange.has(Said.CANCEL_SENT):
                 continue
             if exchange.is_ours:
-                connection.cancel(exchange.id)
+                connection.cancel(exchange.id, Code.RESOURCE_LIMIT)  # The peer may propose it, if it wants our part.
             elif exchange.may_send:
                 wish = self.options.eagerness if followed.interest else NOTHING
                 connection.adjust(proposals.Adjust(exchange.id, wish))
@@ -208,10 +217,14 @@ class Proposer:
                 is_complete = False
                 break
             proposal, begun = found
+            if _range_of(proposal) in self.given_up:
+                continue
             if not self.connection.may_propose(proposal):
                 is_complete = False
                 continue
             followed.tried.add(span)
+            if followed.may_skip:
+                proposal = replace(proposal, mandatory=False)
             followed.open[self.connection.propose(proposal, begun)] = span
             begun_now += 1
         if is_complete and followed.unnamed is None:
@@ -295,6 +308,8 @@ class Proposer:
             proposal = Proposal(0, *followed.log, 1, 1, None, None, None, None, NOTHING)
         else:
             proposal = Proposal(0, *followed.log, entry.seq, None, None, None, entry.hash, entry.size, NOTHING)
+        if _range_of(proposal) in self.given_up:
+            return True
         if not self.connection.credit or not self.connection.may_propose(proposal):
             return False
         followed.open[self.connection.propose(proposal)] = _FORK
@@ -389,10 +404,20 @@ class Proposer:
         if cancel.entries:
             self.proofs.append(self._with_ours(proposal, cancel.entries))
         followed = self.logs.get(proposal.log)
-        if followed is not None and cancel.code is proposals.Code.RESOURCE_LIMIT and proposal.id in followed.open:
-            self.put_off.add((followed.log, followed.open[proposal.id]))
-        if followed is not None and cancel.code is proposals.Code.END_OF_LOG:
-            followed.end = cancel.seq
+        if followed is None:
+            return
+        span = followed.open.get(proposal.id)  # None: it is the peer's own proposal.
+        match cancel.code:
+            case Code.RESOURCE_LIMIT if span is not None:
+                self.put_off.add((followed.log, span))
+            case Code.DO_NOT_RETRY if span is not None:
+                self.given_up.add(_range_of(proposal))
+            case Code.MANDATORY_PAYLOAD if not followed.may_skip:
+                followed.may_skip = True
+                if span is not None:
+                    followed.tried.discard(span)
+            case Code.END_OF_LOG:
+                followed.end = cancel.seq
 
     def _note_claim(self, proposal: Proposal) -> None:
         """The peer makes a proposal for all that comes behind an entry, or wants one of ours: it claims to hold that.
@@ -446,13 +471,14 @@ class Proposer:
         interest = self.interest(log)
         says_nothing = proposal.sparse and proposal.end is None
         if self.is_ending or says_nothing or not (self.shares(log) or interest):
-            connection.cancel(proposal.id)
+            connection.cancel(proposal.id, Code.RESOURCE_LIMIT if self.is_ending else Code.DO_NOT_RETRY)
             return
         wanted = bool(interest) and not proposal.payload_only and self._wants(interest, proposal)
+        followed = self.logs.get(log)
         if wanted and not proposals.can_rebuild(proposal, self.source):
-            followed = self.logs.get(log)
             if proposal.end is None and (followed is None or self._begins_earlier(followed, proposal)):
-                connection.cancel(proposal.id)  # Our own endless proposal is made instead, and serves both.
+                # Our own endless proposal is made instead, and serves both. Once it has ended the peer may try again.
+                connection.cancel(proposal.id, Code.RESOURCE_LIMIT)
                 if followed is not None:
                     followed.tried.clear()
                 self._queue(log)
@@ -461,9 +487,9 @@ class Proposer:
         options = self.options
         least, greatest = self._sizes(interest)
         wish, most = options.eagerness if wanted else NOTHING, None if greatest == MAX_U64 else greatest
-        connection.confirm(
-            proposals.Adjust(proposal.id, wish, may_skip=not options.mandatory, least=least or None, greatest=most)
-        )
+        # A payload that we do not want anyway is nothing to wait for.
+        may_skip = not options.mandatory or wish == NOTHING or (followed is not None and followed.may_skip)
+        connection.confirm(proposals.Adjust(proposal.id, wish, may_skip=may_skip, least=least or None, greatest=most))
 
     def _begins_earlier(self, followed: _Followed, proposal: Proposal) -> bool:
         """Whether the endless proposal that we would make begins where the peer's does, or below.

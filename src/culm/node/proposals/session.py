@@ -197,7 +197,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
             self._farewell_at = now
             self.asker.is_ending = True
             for proposal_id in list(self._endpoint.exchanges):
-                self._endpoint.cancel(proposal_id)
+                self._endpoint.cancel(proposal_id, proposals.Code.END_OF_RANGE)
             self.driver.wake()
 
     @property

@@ -91,3 +91,15 @@ def test_a_large_box_is_never_held_twice(odd_counter: bool) -> None:
     assert plaintext[:100] == bytes(100)
     assert plaintext[-100:] == bytes(100)
     assert peak < 0.3 * size
+
+
+@pytest.mark.parametrize("odd_counter", [False, True])
+@pytest.mark.parametrize("length", [40, MAX_PLAINTEXT + 41])
+def test_a_forged_box_is_given_back(length: int, odd_counter: bool) -> None:
+    """The error about a forged box keeps nothing of it lent: collecting it as garbage would crash CPython 3.11."""
+    box = memoryview(bytearray(length))
+    with pytest.raises(RemoteProtocolError, match="not sealed") as failure:
+        open_box(box, KEY, odd_counter=odd_counter)
+
+    box.release()  # BufferError while anything in the traceback of the failure still points into the box
+    assert failure.tb is not None

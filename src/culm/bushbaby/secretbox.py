@@ -15,6 +15,8 @@ with one nonce show their difference to anyone who listens. So both sides rememb
 (``Boxes``). That memory is what ``Limits.max_boxes`` bounds: when it is full, the connection has to be made anew.
 """
 
+from typing import Any
+
 from nacl._sodium import ffi, lib
 
 from culm.bushbaby.handshake import SessionKeys
@@ -64,19 +66,28 @@ def _apply_odd_keystream(box: memoryview, key: bytes, nonce: bytes) -> None:
 
 
 def _encrypt(box: memoryview, key: bytes, nonce: bytes) -> None:
-    start = ffi.from_buffer("unsigned char[]", box, require_writable=True)
-    tag, text = start + NONCE_BYTES, start + OVERHEAD
-    if lib.crypto_secretbox_easy(tag, text, len(box) - OVERHEAD, nonce, key) != 0:
-        raise AssertionError("libsodium refused to encrypt")
+    with _lent(box) as start:
+        tag, text = start + NONCE_BYTES, start + OVERHEAD
+        if lib.crypto_secretbox_easy(tag, text, len(box) - OVERHEAD, nonce, key) != 0:
+            raise AssertionError("libsodium refused to encrypt")
 
 
 def _check_or_decrypt(box: memoryview, key: bytes, nonce: bytes, *, decrypt: bool) -> None:
-    start = ffi.from_buffer("unsigned char[]", box, require_writable=True)
-    tag, text = start + NONCE_BYTES, start + OVERHEAD
-    # Without a place to decrypt to libsodium only checks the tag.
-    target = text if decrypt else ffi.NULL
-    if lib.crypto_secretbox_open_easy(target, tag, len(box) - NONCE_BYTES, nonce, key) != 0:
-        raise RemoteProtocolError("the peer sent a box that is not sealed with the session's key")
+    with _lent(box) as start:
+        tag, text = start + NONCE_BYTES, start + OVERHEAD
+        # Without a place to decrypt to libsodium only checks the tag.
+        target = text if decrypt else ffi.NULL
+        if lib.crypto_secretbox_open_easy(target, tag, len(box) - NONCE_BYTES, nonce, key) != 0:
+            raise RemoteProtocolError("the peer sent a box that is not sealed with the session's key")
+
+
+def _lent(box: memoryview) -> Any:  # noqa: ANN401 - a pointer has no type
+    """A pointer to a box, for a ``with`` block, behind which the box is no longer lent.
+
+    A traceback would keep it lent after an error. CPython 3.11 then crashes when the garbage collector comes to the box
+    before it comes to the pointer, so that one forged box could end the process.
+    """
+    return ffi.from_buffer("unsigned char[]", box, require_writable=True)
 
 
 class Boxes:

@@ -388,7 +388,7 @@ async def sync(world: World, random: Random) -> None:
 
     async def exchange_all(_: Any) -> Any:
         async with asyncio.timeout(_SYNC_SECONDS):
-            return await exchange(caller.identity, config, path, url, [], lambda _: None)
+            return await exchange(caller.identity, config, path, url, {}, None, lambda _: None)
 
     try:
         summary = await caller.on_host(exchange_all)

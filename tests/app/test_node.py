@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from culm import CulmError, Identity, NetworkError, Node, NotHeld, Store
+from culm.app import FollowOptions, ProposalOptions
 from culm.cli import main as command
 from culm.errors import AfterEndOfLog, ConfigError, ForkDetected, StoreError
+from culm.intervals import Forks
 from culm.node.config import NodeConfig, NodeLimits
 from culm.ranges import Range, RangeSet
 from culm.testing import LogBuilder, build_log
@@ -174,9 +176,115 @@ def test_wrong_calls(tmp_path: Path) -> None:
                 node.subscribe(since="yesterday")
             with pytest.raises(ConfigError, match="name them"):
                 await node.sync("intervals://127.0.0.1:1")
-            with pytest.raises(ConfigError, match="follow the logs instead"):
-                await node.sync(f"culm://{node.name}@127.0.0.1:1", [1])
+            with pytest.raises(ConfigError, match="FollowOptions does not work with culm"):
+                await node.sync(f"culm://{node.name}@127.0.0.1:1", how=FollowOptions())
+            with pytest.raises(ConfigError, match="ProposalOptions does not work with intervals"):
+                await node.sync("intervals://127.0.0.1:1", [1], how=ProposalOptions())
+            with pytest.raises(ConfigError, match="is not an entry"):
+                await node.fetch("intervals://127.0.0.1:1", [f"{KEY.hex()}/1/x"])
+            with pytest.raises(ConfigError, match="expected culm"):
+                await node.fetch("bushbaby://127.0.0.1:1", [])
             assert ([], None) == (node.peers(), node.following)
+
+    run_really(main)
+
+
+async def held(node: Node) -> tuple[list[int], list[int]]:
+    """The entries that a node has of ``LOG``, and of which the payload."""
+    entries = [entry async for entry in node.entries((KEY, 0))]
+    complete = []
+    for entry in entries:
+        with suppress(NotHeld):
+            await node.payload(entry)
+            complete.append(entry.seq)
+    return [entry.seq for entry in entries], complete
+
+
+@pytest.mark.parametrize("scheme", ["culm", "intervals"])
+def test_syncing_ranges(tmp_path: Path, scheme: str) -> None:
+    """A sync asks for ranges of logs in place of what is followed: entries alone, payloads alone, sizes, and more.
+
+    What belongs to the certificates comes with it, except what ``head_max`` and ``tail_min`` say is held already.
+    """
+
+    async def main() -> None:
+        async with opened(tmp_path, 1) as source, opened(tmp_path, 2) as node:
+            Store(tmp_path / "1.db").add(LOG.items())
+            url = await source.listen(f"{scheme}://127.0.0.1:0")
+            await node.sync(url, {(KEY, 0): Range(1, 4, payloads=False)})
+            assert await held(node) == ([1, 2, 3, 4], [])
+            await node.sync(url, {(KEY, 0): [Range(2, 2, metadata=False), Range(4, 4, metadata=False)]})
+            assert await held(node) == ([1, 2, 3, 4], [2, 4])
+            await node.sync(url, {(KEY, 0): Range(1, 4, forbidden=(1,))})
+            assert await held(node) == ([1, 2, 3, 4], [2, 3, 4])
+            await node.sync(url, {(KEY, 0): Range(5, 6, size_limit=1)})
+            assert (await held(node))[1] == [2, 3, 4]
+            assert {5, 6} <= set((await held(node))[0])
+            await node.sync(url, [(KEY, 0)])
+            assert (await held(node))[0] == list(range(1, 21))
+            assert node.following is None
+
+    run_really(main)
+
+
+@pytest.mark.parametrize("scheme", ["culm", "intervals"])
+def test_certificates_that_are_held_elsewhere(tmp_path: Path, scheme: str) -> None:
+    """``head_max`` and ``tail_min`` leave out what the caller has: 19 waits for 13, 6 comes without 8, 12, 13."""
+
+    async def main() -> None:
+        async with opened(tmp_path, 1) as source, opened(tmp_path, 2) as node, opened(tmp_path, 3) as third:
+            Store(tmp_path / "1.db").add(LOG.items())
+            url = await source.listen(f"{scheme}://127.0.0.1:0")
+            await node.sync(url, {(KEY, 0): Range(19, 19, head_max=13)})
+            (log,) = await node.logs()
+            assert (log.entries, log.waiting) == (0, 4)
+            await third.sync(url, {(KEY, 0): Range(6, 6, tail_min=8)})
+            assert await held(third) == ([1, 4, 5, 6, 7], [6])
+
+    run_really(main)
+
+
+def test_how_to_ask_for_intervals(tmp_path: Path) -> None:
+    """The newest entries only, unverified by the peer, and with local fork handling and an anchor."""
+
+    async def main() -> None:
+        async with opened(tmp_path, 1) as source, opened(tmp_path, 2) as node:
+            Store(tmp_path / "1.db").add(LOG.items())
+            url = await source.listen("intervals://127.0.0.1:0")
+            anchor = (13, LOG.entries[12].hash)
+            how = FollowOptions(newest=2, newest_first=True, verified=False, forks=Forks.LOCAL, anchor=anchor)
+            await node.sync(url, [(KEY, 0)], how=how)
+            entries, complete = await held(node)
+            assert complete == [19, 20]
+            assert 2 not in entries
+
+    run_really(main)
+
+
+@pytest.mark.parametrize("scheme", ["culm", "intervals"])
+def test_fetching_entries(tmp_path: Path, scheme: str) -> None:
+    """Single entries come with their path, deleted payloads come back, and what the peer lacks is said.
+
+    Neither what else the peer shares comes, nor what the node follows or has of its own goes.
+    """
+
+    async def main() -> None:
+        async with opened(tmp_path, 1) as source, opened(tmp_path, 2) as node:
+            Store(tmp_path / "1.db").add(LOG.items())
+            await source.append(7, "not asked for")
+            await node.append(7, "not offered")
+            url = await source.listen(f"{scheme}://127.0.0.1:0")
+            name = f"{KEY.hex()}/0"
+            fetched = await node.fetch(url, [f"{name}/6", f"{name}/19..22"])
+            assert fetched.lacking == [((KEY, 0), 21, 22)]
+            assert (await held(node))[1] == [6, 19, 20]
+            entry = await node.entry(name, 6)
+            assert entry is not None
+            await node.forget(entry)
+            fetched = await node.fetch(url, [entry])
+            assert (fetched.lacking, fetched.summary.refused) == ([], [])
+            assert await node.payload(entry) == LOG.payloads[entry.hash]
+            assert len(await node.logs()) == len(await source.logs()) == 2
 
     run_really(main)
 

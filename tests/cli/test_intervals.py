@@ -24,9 +24,9 @@ LISTEN = "intervals://127.0.0.1:0"
 
 
 @contextmanager
-def serving(home: Path) -> Iterator[str]:
+def serving(home: Path, listen: str = LISTEN) -> Iterator[str]:
     """A node in a process of its own: its address."""
-    process = start(home, "serve", "--listen", LISTEN)
+    process = start(home, "serve", "--listen", listen)
     try:
         assert process.stdout is not None
         yield process.stdout.readline().split()[1]
@@ -60,12 +60,13 @@ def test_a_sync_of_named_logs(culm: Culm) -> None:
     assert culm("logs", "--json").json == bob("logs", "--json").json
 
 
-def test_fetching_single_entries(culm: Culm) -> None:
+@pytest.mark.parametrize("listen", [LISTEN, "culm://127.0.0.1:0"])
+def test_fetching_single_entries(culm: Culm, listen: str) -> None:
     """Single entries come with the path that verifies them; what the peer lacks is named."""
     bob = culm.at("bob")
     bob("init")
     log = fill(culm, 30)
-    with serving(culm.home) as url:
+    with serving(culm.home, listen) as url:
         assert bob("fetch", url, f"{log}/20..22", f"{log}/7").code == 0
         found = json.loads(bob("logs", "--json").out.splitlines()[-1])
         lacking = bob("fetch", url, f"{log}/99")

@@ -6,5 +6,8 @@ import only what this package exports.
 
 from culm.app.node import Node, Peer
 from culm.app.subscription import Subscription
+from culm.app.syncing import Fetched
+from culm.node.intervals.followed import FollowOptions
+from culm.node.proposals.options import ProposalOptions
 
-__all__ = ["Node", "Peer", "Subscription"]
+__all__ = ["Fetched", "FollowOptions", "Node", "Peer", "ProposalOptions", "Subscription"]

@@ -1,8 +1,9 @@
 """The forms in which programs name authors, logs and ranges, or give payloads, each read into one form."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from culm.bamboo import Entry
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.bamboo.varu64 import MAX_U64
 from culm.errors import ConfigError
@@ -16,6 +17,12 @@ AuthorName = bytes | str
 
 LogName = tuple[bytes, int] | str | int
 """A log: author and log id, or ``AUTHOR/LOG`` as text. A number alone is the id of one of the node's own logs."""
+
+Ranges = Range | Iterable[Range]
+"""What is wanted of a log. A ``Range`` has an end or not, sizes, entries or payloads alone, and more."""
+
+EntryName = Entry | str
+"""An entry, or ``AUTHOR/LOG/SEQ`` as text; ``AUTHOR/LOG/SEQ..SEQ`` is the first and the last of several."""
 
 Payload = bytes | bytearray | memoryview | str
 
@@ -45,6 +52,38 @@ def what_of(name: AuthorName | LogName | None, own: bytes) -> tuple[bytes | None
     if isinstance(name, bytes) or (isinstance(name, str) and "/" not in name):
         return author_of(name), None
     return log_of(name, own)
+
+
+def wanted_of(logs: Iterable[LogName] | Mapping[LogName, Ranges], own: bytes) -> dict[Log, RangeSet | None]:
+    """What to ask for of each log that is named; None where no ranges are given."""
+    if not isinstance(logs, Mapping):
+        return {log_of(name, own): None for name in logs}
+    return {log_of(name, own): _range_set(ranges) for name, ranges in logs.items()}
+
+
+def entries_of(entries: Iterable[EntryName] | Mapping[LogName, Ranges], own: bytes) -> dict[Log, RangeSet]:
+    """The ranges of each log that entries are of; ``ConfigError`` for a text that names no entry."""
+    if isinstance(entries, Mapping):
+        return {log_of(name, own): _range_set(ranges) for name, ranges in entries.items()}
+    found: dict[Log, list[Range]] = {}
+    for entry in entries:
+        if isinstance(entry, Entry):
+            found.setdefault(entry.log, []).append(Range(entry.seq, entry.seq))
+            continue
+        log, _, numbers = entry.rpartition("/")
+        first, _, last = numbers.partition("..")
+        try:
+            found.setdefault(parse_log(log), []).append(Range(int(first), int(last or first)))
+        except ValueError:
+            raise ConfigError(
+                f"{entry!r} is not an entry or a range; expected AUTHOR/LOG/SEQ or AUTHOR/LOG/SEQ..SEQ"
+            ) from None
+    return {log: _range_set(ranges) for log, ranges in found.items()}
+
+
+def _range_set(ranges: Ranges) -> RangeSet:
+    items = [ranges] if isinstance(ranges, Range) else list(ranges)
+    return RangeSet(items, most=max(1, len(items)))
 
 
 def pieces_of(payload: Payload | Iterable[Buffer]) -> Iterable[Buffer]:

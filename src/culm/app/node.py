@@ -15,9 +15,10 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from culm.app import names, opening, syncing
-from culm.app.names import AuthorName, LogName, Payload, followed, make_range, unfollowed
+from culm.app.names import AuthorName, EntryName, LogName, Payload, Ranges, followed, make_range, unfollowed
 from culm.app.opening import Quarters
 from culm.app.subscription import Subscription
+from culm.app.syncing import Fetched, How
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity
 from culm.errors import ConfigError, NotHeld, PayloadDamaged, StoreError
 from culm.node.config import NodeConfig
@@ -375,14 +376,19 @@ class Node:
     async def sync(
         self,
         url: str,
-        logs: Iterable[LogName] = (),
+        logs: Iterable[LogName] | Mapping[LogName, Ranges] = (),
         *,
+        how: How | None = None,
         progress: Callable[[SessionStats], None] = lambda _: None,
     ) -> SyncSummary:
         """Exchange once with a peer everything that both sides want of each other; returns the counts.
 
-        ``logs`` are those to ask an ``intervals://`` or ``proposals://`` peer for; none means the logs that the node
-        follows or has. ``progress`` is called several times a second, with the counts so far.
+        ``logs`` are those to ask for this time, instead of what the node follows: names, or the ranges of each. None
+        means what the node follows, and by ``intervals://`` and ``proposals://``, which cannot list a peer's logs, what
+        it has besides. A ``Range`` can have sizes, leave out payloads or entries, forbid numbers, and name the
+        certificates that are held already (``culm.ranges``). ``how`` to ask is ``FollowOptions`` with ``intervals://``
+        (the newest ones only or first, unverified entries, forks, an anchor), ``ProposalOptions`` with
+        ``proposals://``. ``progress`` is called several times a second, with the counts so far.
 
         ``NetworkError`` if the peer cannot be reached or closes the connection. Everything received by then is kept,
         incomplete payloads too, so that the next call continues there. ``RemoteProtocolError`` if the peer breaks the
@@ -390,8 +396,30 @@ class Node:
         """
         engine, place = self._engine, PeerUrl.parse(url)
         self._check_clump(place)
-        asked = [names.log_of(log, self.author) for log in logs]
-        return await syncing.exchange(self.identity, engine.config, engine.worker.store.path, place, asked, progress)
+        wanted = names.wanted_of(logs, self.author)
+        path = engine.worker.store.path
+        return await syncing.exchange(self.identity, engine.config, path, place, wanted, how, progress)
+
+    async def fetch(
+        self,
+        url: str,
+        entries: Iterable[EntryName] | Mapping[LogName, Ranges],
+        *,
+        progress: Callable[[SessionStats], None] = lambda _: None,
+    ) -> Fetched:
+        """Get single entries from a ``culm://`` or ``intervals://`` peer, with the path that verifies them.
+
+        ``entries`` are entries, texts such as ``AUTHOR/LOG/3`` or ``AUTHOR/LOG/3..7``, or the ranges of each log.
+        Payloads that were deleted (``forget``) are fetched again. What the node follows is left out of it. The result
+        says what the peer does not have. Errors are as for ``sync``.
+        """
+        engine, place = self._engine, PeerUrl.parse(url, schemes=syncing.FETCHING)
+        wanted = names.entries_of(entries, self.author)
+        store = await asyncio.to_thread(SQLiteStore, engine.worker.store.path)
+        try:
+            return await syncing.fetch(self.identity, engine.config, store, place, wanted, progress)
+        finally:
+            store.close()
 
     def _check_clump(self, url: PeerUrl) -> None:
         if scheme_of(url).needs_clump and self._open.quarters.clump is None:

@@ -1,28 +1,48 @@
-"""A one-time exchange with a peer, while the node runs: with its own connection to the store's file.
+"""One-time exchanges with a peer, while the node runs: each with its own connection to the store's file.
 
 The running node may be in session with the same peer. The exchange is a session of its own all the same, because only
 then does it have its own counts, and an end.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from culm.bamboo import Identity
-from culm.errors import ConfigError
+from culm.errors import ConfigError, PayloadDamaged
 from culm.node.config import NodeConfig
-from culm.node.interests.missing import EVERYTHING
+from culm.node.interests.missing import EVERYTHING, lacking
 from culm.node.interests.policy import Policy
+from culm.node.intervals.followed import FollowOptions
 from culm.node.network.urls import PeerUrl
+from culm.node.proposals.options import ProposalOptions
 from culm.node.schemes import scheme_of
 from culm.node.service import logs_to_ask_for
 from culm.node.sessions.session import Purpose
 from culm.node.sessions.stats import SessionStats
+from culm.node.storage.healing import tell_damage
 from culm.node.sync import SyncSummary, sync
 from culm.ranges import RangeSet
-from culm.store import ReadableStore, SQLiteStore
+from culm.store import PayloadState, ReadableStore, SQLiteStore, StoredEntry, ToolStore
 from culm.types import Log
+
+Progress = Callable[[SessionStats], None]
+Wanted = Mapping[Log, RangeSet | None]
+"""What to ask for of each log; None: what the policy wants of it, or all of it if the policy wants nothing."""
+How = FollowOptions | ProposalOptions
+FETCHING = ("culm", "intervals")
+"""Protocols by which single entries can be fetched."""
+_MOST_TOLD = 1000  # Spans of each range that a fetch says the peer lacks.
+_HOWS: dict[str, type[How]] = {"intervals": FollowOptions, "proposals": ProposalOptions}
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a fetch did: the counts, and what the peer does not have of it, as (log, first, last)."""
+
+    summary: SyncSummary
+    lacking: list[tuple[Log, int, int]]
 
 
 async def exchange(
@@ -30,34 +50,95 @@ async def exchange(
     config: NodeConfig,
     path: Path,
     url: PeerUrl,
-    logs: Sequence[Log],
-    progress: Callable[[SessionStats], None],
+    wanted: Wanted,
+    how: How | None,
+    progress: Progress,
 ) -> SyncSummary:
     """Exchange with a peer what both sides want, once; see ``Node.sync``."""
     scheme = scheme_of(url)
-    if logs and not scheme.asks_by_log:
-        raise ConfigError(
-            f"naming logs works with intervals:// and proposals:// peers only; for {url} follow the logs instead"
-        )
+    if how is not None and not isinstance(how, _HOWS.get(url.scheme, ())):
+        names = " or ".join(f"{kind.__name__} with {name}://" for name, kind in _HOWS.items())
+        raise ConfigError(f"{type(how).__name__} does not work with {url.scheme}://; expected {names}")
     store = await asyncio.to_thread(SQLiteStore, path)
     try:
-        purpose = Purpose(is_live=False, mirrors=False)
+        purpose = Purpose(is_live=False, mirrors=False, options=how)
+        if scheme.is_proposing and how is None:
+            purpose = replace(purpose, options=config.proposals)
         if scheme.asks_by_log:
-            purpose = replace(purpose, options=config.proposals if scheme.is_proposing else None)
-            purpose = await asyncio.to_thread(asking_by_log, purpose, store, config.policy, logs)
+            purpose = await asyncio.to_thread(asking_by_log, purpose, store, config.policy, wanted)
+        elif wanted:
+            config = replace(config, policy=_narrowed(config.policy, wanted))
         return await sync(identity, config, store, url, purpose, progress)
     finally:
         store.close()
 
 
-def asking_by_log(purpose: Purpose, store: ReadableStore, policy: Policy, named: Sequence[Log]) -> Purpose:
-    """A purpose with the logs to ask for: those named, else those of interest. A log that is named is wanted whole."""
-    wanted_whole = frozenset(log for log in named if policy.admits_author(log[0]) and not policy.interest(log))
-    logs = named or logs_to_ask_for(store, policy)
+def asking_by_log(purpose: Purpose, store: ReadableStore, policy: Policy, wanted: Wanted) -> Purpose:
+    """A purpose with the logs to ask for: those named, else those of interest."""
+    logs = tuple(wanted) or tuple(logs_to_ask_for(store, policy))
     if not logs and not purpose.is_live:
         raise ConfigError("no logs to ask for: name them as AUTHOR/LOG, because the protocol cannot list a peer's logs")
+    # As it is now for what was named; the policy's, which may change, for all other logs.
+    named = _narrowed(policy, wanted).interests or {}
+    return replace(purpose, logs=logs, interest=lambda log: named.get(log) or policy.interest(log))
 
-    def interest(log: Log) -> RangeSet:
-        return EVERYTHING if log in wanted_whole else policy.interest(log)
 
-    return replace(purpose, logs=tuple(logs), interest=interest)
+def _narrowed(policy: Policy, wanted: Wanted) -> Policy:
+    """The policy with what is wanted of logs in place of its own interests. Blocked authors stay out."""
+    interests: dict[bytes | Log, RangeSet] = {
+        log: ranges if ranges is not None else policy.interest(log) or EVERYTHING
+        for log, ranges in wanted.items()
+        if policy.admits_author(log[0])
+    }
+    return replace(policy, interests=interests, hoard=False)
+
+
+async def fetch(
+    identity: Identity | None,
+    config: NodeConfig,
+    store: ToolStore,
+    url: PeerUrl,
+    wanted: Mapping[Log, RangeSet],
+    progress: Progress,
+) -> Fetched:
+    """Get entries of logs with what verifies them, payloads included that were deleted; see ``Node.fetch``."""
+    await asyncio.to_thread(_want_again, store, wanted)
+    purpose = Purpose(is_live=False, mirrors=False)
+    if scheme_of(url).asks_by_log:
+        purpose = replace(purpose, logs=tuple(wanted), interest=lambda log: wanted.get(log, RangeSet()))
+    else:  # No other log has a part, so that nothing else comes or goes.
+        authors, nobody = frozenset(author for author, _ in wanted), frozenset[bytes]()
+        interests: dict[bytes | Log, RangeSet] = dict(wanted.items())
+        policy = replace(config.policy, allow_authors=authors, block_authors=nobody, own=nobody)
+        config = replace(config, policy=replace(policy, interests=interests, hoard=False, promote=frozenset()))
+    summary = await sync(identity, config, store, url, purpose, progress)
+    return Fetched(summary, await asyncio.to_thread(_lacking, store, wanted))
+
+
+def _want_again(store: ToolStore, wanted: Mapping[Log, RangeSet]) -> None:
+    """Let payloads be fetched that were deleted, or that turn out to be damaged."""
+    found: list[StoredEntry] = []
+    for log, ranges in wanted.items():
+        for item in ranges:
+            held = store.entries(log, item.start, item.last)
+            found += (stored for stored in held if item.contains_payload(stored.entry.seq, stored.entry.size))
+    for stored in found:
+        place = stored.entry.place
+        if stored.payload_state is PayloadState.FORGOTTEN:
+            store.want_again(place)
+        elif stored.payload_complete:
+            try:
+                store.check_payload(stored)
+            except PayloadDamaged as damage:
+                if store.drop_damaged(damage):
+                    tell_damage(place)
+
+
+def _lacking(store: ToolStore, wanted: Mapping[Log, RangeSet]) -> list[tuple[Log, int, int]]:
+    return [
+        (log, low, high)
+        for log, ranges in wanted.items()
+        for item in ranges
+        if not item.is_open
+        for low, high in lacking(store, log, item, item.start, _MOST_TOLD)
+    ]

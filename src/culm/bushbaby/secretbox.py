@@ -85,7 +85,7 @@ def _lent(box: memoryview) -> Any:  # noqa: ANN401 - a pointer has no type
     """A pointer to a box, for a ``with`` block, behind which the box is no longer lent.
 
     A traceback would keep it lent after an error. CPython 3.11 then crashes when the garbage collector comes to the box
-    before it comes to the pointer, so that one forged box could end the process.
+    before it comes to the pointer. So a single forged box could end the process.
     """
     return ffi.from_buffer("unsigned char[]", box, require_writable=True)
 

@@ -6,24 +6,26 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-from culm.app.syncing import asking_by_log
+from culm.app.names import entries_of
+from culm.app.syncing import FETCHING, asking_by_log, fetch
 from culm.bamboo import MAX_U64, YAMF_BYTES
 from culm.bamboo.decimal import size_text
 from culm.bamboo.keyfile import read_private
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.cli.command import Commands
-from culm.cli.damage import count_as_missing
 from culm.cli.identity import ask_passphrase
 from culm.cli.memory import free_memory_given_back
 from culm.cli.nodeoptions import (
     ORIGIN,
     adapting,
+    add_clump,
+    add_identity,
     add_node,
     add_proposals,
     add_serving,
@@ -35,9 +37,8 @@ from culm.cli.nodeoptions import (
 )
 from culm.cli.output import counted, note, print_json
 from culm.cli.progress import sync_progress
-from culm.errors import ConfigError, PayloadDamaged
+from culm.errors import ConfigError
 from culm.intervals import Forks
-from culm.node.config import NodeConfig
 from culm.node.home import Home
 from culm.node.interests.choices import ChoicesWatch
 from culm.node.intervals.followed import FollowOptions
@@ -53,10 +54,7 @@ from culm.node.sessions.tasks import beside
 from culm.node.settings.reading import Settings, defaults, limits_of, read_limits
 from culm.node.status import StatusSettings, status_server
 from culm.node.sync import SyncSummary, sync
-from culm.ranges import Range, RangeSet
 from culm.ranges.text import read_size
-from culm.store import PayloadState, StoredEntry, ToolStore
-from culm.types import Log
 from culm.wire.places import log_text, parse_log
 
 # Options that only some protocols have, by these protocols. Giving one to another peer is an error,
@@ -98,15 +96,17 @@ def register(commands: Commands) -> None:
     )
     _add_follow_arguments(once)
     add_node(once)
-    fetch = commands.add(
-        "fetch", _fetch, "get single entries from an intervals:// peer, also those whose payload you deleted"
+    fetching = commands.add(
+        "fetch", _fetch, "get single entries from a culm:// or intervals:// peer, also those whose payload you deleted"
     )
-    fetch.add_argument(
-        "url", metavar="URL", type=partial(PeerUrl.parse, schemes=("intervals",)), help="intervals://HOST:PORT"
+    fetching.add_argument(
+        "url", metavar="URL", type=partial(PeerUrl.parse, schemes=FETCHING), help=" or ".join(forms(FETCHING))
     )
-    fetch.add_argument(
+    fetching.add_argument(
         "entries", metavar="AUTHOR/LOG/SEQ[..SEQ]", nargs="+", help="an entry, or the first and the last of a range"
     )
+    add_clump(fetching)
+    add_identity(fetching)
 
 
 def _add_follow_arguments(parser: argparse.ArgumentParser) -> None:
@@ -251,7 +251,7 @@ def _sync(arguments: argparse.Namespace) -> int:
         identity = home.identity(settings["identity"], ask_passphrase)
         purpose = Purpose(is_live=arguments.live, mirrors=arguments.live, options=options)
         if scheme.asks_by_log:
-            purpose = asking_by_log(purpose, store, config.policy, arguments.logs)
+            purpose = asking_by_log(purpose, store, config.policy, dict.fromkeys(arguments.logs))
         summary = asyncio.run(sync(identity, config, store, url, purpose, progress))
     _print_summary(arguments, summary)
     return 1 if summary.refused or summary.forks else 0
@@ -304,52 +304,18 @@ def _options(arguments: argparse.Namespace) -> FollowOptions:
 
 
 def _fetch(arguments: argparse.Namespace) -> int:
+    settings = settings_of(arguments)
+    start_logging(settings)
     home, url = Home.find(arguments.home), arguments.url
-    wanted = _wanted_entries(arguments.entries)
+    wanted = entries_of(arguments.entries, b"")
+    config, _ = node_config(settings, home.policy_file.load(settings.clump or b""), needs_clump=False).for_peer(url)
     with home.store() as store, sync_progress(arguments, f"fetching from {url}") as progress:
-        for log, ranges in wanted.items():
-            for item in ranges:
-                for stored in list(store.entries(log, item.start, item.last)):
-                    _want_again(home, store, stored)
-        purpose = Purpose(
-            is_live=False, mirrors=False, logs=tuple(wanted), interest=lambda log: wanted.get(log, RangeSet())
-        )
-        summary = asyncio.run(sync(None, NodeConfig(b""), store, url, purpose, progress))
-        lacking = [
-            f"{log_text(log)}/{low}" + (f"..{high}" if high > low else "")
-            for log, ranges in wanted.items()
-            for item in ranges
-            for low, high in store.missing(log, item.last, low=item.start)
-        ]
-    _print_summary(arguments, summary)
-    for text in lacking:
-        note(f"the peer does not have {text}")
-    return 1 if lacking or summary.refused else 0
-
-
-def _want_again(home: Home, store: ToolStore, stored: StoredEntry) -> None:
-    """Let a payload be fetched that was deleted, or that turns out to be damaged."""
-    if stored.payload_state is PayloadState.FORGOTTEN:
-        store.want_again(stored.entry.place)
-    elif stored.payload_complete:
-        try:
-            store.check_payload(stored)
-        except PayloadDamaged as damage:
-            count_as_missing(home, [damage])
-
-
-def _wanted_entries(texts: Sequence[str]) -> dict[Log, RangeSet]:
-    found: dict[Log, list[Range]] = {}
-    for text in texts:
-        log, _, numbers = text.rpartition("/")
-        first, _, last = numbers.partition("..")
-        try:
-            found.setdefault(parse_log(log), []).append(Range(int(first), int(last or first)))
-        except ValueError:
-            raise ConfigError(
-                f"{text!r} is not an entry or a range; expected AUTHOR/LOG/SEQ or AUTHOR/LOG/SEQ..SEQ"
-            ) from None
-    return {log: RangeSet(ranges, most=len(ranges)) for log, ranges in found.items()}
+        identity = home.identity(settings["identity"], ask_passphrase) if scheme_of(url).proves_identity else None
+        fetched = asyncio.run(fetch(identity, config, store, url, wanted, progress))
+    _print_summary(arguments, fetched.summary)
+    for log, low, high in fetched.lacking:
+        note(f"the peer does not have {log_text(log)}/{low}" + (f"..{high}" if high > low else ""))
+    return 1 if fetched.lacking or fetched.summary.refused else 0
 
 
 def _print_summary(arguments: argparse.Namespace, summary: SyncSummary) -> None:

@@ -63,6 +63,11 @@ def add_clump(parser: argparse.ArgumentParser) -> None:
     _add_settings(parser.add_mutually_exclusive_group(), NODE, clump="NAME", clump_hex="HEX")
 
 
+def add_identity(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names an identity."""
+    _add_settings(parser, NODE, identity="NAME")
+
+
 def number(name: str, least: int = 1) -> Callable[[str], int]:
     """The type of an argument that is a number, for ``add_argument``; ``name`` is what a message calls it."""
     return partial(parse_number, name=name, least=least)

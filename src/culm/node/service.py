@@ -227,7 +227,7 @@ class NodeService:
         place, address = place_of(streams[1]), address_of(streams[1])
         worker, budget = self.worker.shared(address), self._budget.share(address)
         moving = TABLE["intervals"].session
-        # Whoever runs us over stdin and stdout could read the store anyway.
+        # A program that runs us over stdin and stdout could read the store anyway.
         moves = url.via == "stdio" or any(scheme_of(place).session is moving for place in self.roster.listeners)
         try:
             goes_on = await Listening(worker, self.config, streams, budget, moves=moves).run()

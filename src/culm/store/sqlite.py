@@ -125,7 +125,7 @@ class Store(ReadableStore):
     def _ingest(self, checked: list[_Checked], *, durable: bool) -> ImportReport:
         """Take checked items. If the holding area is too small for all of them, those without room are refused.
 
-        They are found by halves, so a group of which most has room costs a few transactions more.
+        They are found by halves, so a group whose larger part has room costs a few transactions more.
         """
         report = ImportReport()
         try:

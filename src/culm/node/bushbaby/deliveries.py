@@ -9,7 +9,7 @@ all is sent leaves the peer with 30 of them. Therefore:
   doubles with each time, and after the third time the peer is taken to refuse these entries.
 - While the peer may be storing, it is asked: a HAVE of the log that was sent last, which is stored last. A WANT for
   what it was sent means "not yet", and the question comes again later. Silence means that it has all.
-- Some peers may not read the question before they have stored what came before it. So silence alone does not prove
+- Some peers may not read the question before they have stored the earlier messages. So silence alone does not prove
   much. A peer that has nothing left to do hangs up, and this is the end worth waiting for.
 
 Times are seconds of the caller's clock. Specification: docs/specs/bushbaby.md, "The deployed peer".

@@ -147,7 +147,7 @@ def _covered(store: ReadableStore, log: Log, left: list[Sendable]) -> list[list[
 def spans_of(want: WantItem, *, is_deployed: bool) -> list[Run]:
     """The spans of numbers that a request for a log denotes, ascending.
 
-    The deployed peer asks for a certificate pool if it has nothing of a log. It asks for the rest only in another
+    The deployed peer asks for a certificate pool if it has no entry of a log. It asks for the rest only in another
     connection, so it gets the whole log up to that entry. Others get the pool up to that entry, as the document says.
     """
     if want.low is not None and want.high is not None:

@@ -476,7 +476,7 @@ class BushbabySession(Session[bushbaby.Event]):
             self._over.set()
 
     def _tell_held_back(self) -> None:
-        """Write a line for each log of which the peer cannot take the newest entries, once in the life of the node."""
+        """Write a line for each log whose newest entries the peer cannot take, once in the life of the node."""
         for log, (first, last) in self._server.held_back.items():
             if self._context.held_back.get(log) != (first, last):
                 reason = (

@@ -4,8 +4,8 @@ Each message stands behind its length, a VarU64. A session is about the *entries
 message of a zero byte and a view's name. The listener repeats that message when it is ready.
 
 Ids do not say what a log is called, and negentropy moves nothing. So a caller can ask for the logs of heads, and can go
-on by intervals over the same connection. A listener allows both only where it listens at ``intervals://``, too: whoever
-opens a node for comparing alone gives no contents away.
+on by intervals over the same connection. A listener allows both only where it listens at ``intervals://``, too: a
+node that was opened for comparing alone gives no contents away.
 
 A comparison takes several messages, and the store may change in between. If each message were answered from the store
 as it is then, the rounds would contradict each other. So a session sees a snapshot of the store as it was at its start.

@@ -24,7 +24,8 @@ from culm.node.network.urls import PeerUrl
 from culm.node.sharing.rates import Streams
 
 ENDING_SECONDS = 5.0
-"""For a command to end after its connection was closed. A node stores what came last within that; then it is killed."""
+"""For a command to end after its connection was closed: a node stores the last entries within that. Then it is killed.
+"""
 _ONLY_ME = 0o600
 _logger = logging.getLogger("culm.node")
 _endings: set[asyncio.Task[None]] = set()  # So that nobody collects them: asyncio itself refers to tasks weakly.

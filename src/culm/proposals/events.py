@@ -26,6 +26,10 @@ class Dropped(_AboutProposal):
     """A proposal of ours fell to one of the peer's: it was never made."""
 
 
+class HeldUp(_AboutProposal):
+    """We lack the entry that the peer wants next of a proposal, and so cannot send what is behind it."""
+
+
 class Freed(_AboutProposal):
     """A proposal is over, and all state of it gone."""
 
@@ -66,5 +70,6 @@ Event = (
     | Cancelled
     | Noticed
     | Skipped
+    | HeldUp
     | Freed
 )

@@ -41,11 +41,13 @@ class Outgoing:
         self._pages = Pages(scope.proposal.log)
         self._apologised = -1
         self._began = -1  # the item whose bytes were sent last
+        self._held_up_at = -1  # the item at which the owner was told that we lack its entry
         self._lacks_mandatory = False  # The last step failed for want of a payload that the peer does not let us skip.
 
     def wake(self) -> None:
         """What is held has changed."""
         self._pages.clear()
+        self._held_up_at = -1
 
     @property
     def target(self) -> int:
@@ -105,6 +107,14 @@ class Outgoing:
                 return True
             at += 1
         return True
+
+    def is_new_gap(self, source: Source) -> bool:
+        """Whether the peer wants the next item and we lack its entry, for the first time since anything has changed."""
+        target = self.target
+        if target in (self._held_up_at, self._scope.total) or not self._scope.theirs.takes_metadata():
+            return False
+        self._held_up_at = target
+        return source.held(self._scope.proposal.log).entries_around(self._scope.sequence.item(target).seq) is None
 
     def is_held_up(self, source: Source) -> bool:
         """Whether a payload that we lack, and may not skip, keeps us from sending the item behind it."""

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from culm.bamboo import MAX_U64
 from culm.proposals.checks import fork_up_to, objection
 from culm.proposals.data import Compressed, Metadata, Raw, Switch, push_data
+from culm.proposals.events import HeldUp
 from culm.proposals.exchange import Exchange
 from culm.proposals.limits import Limits
-from culm.proposals.messages import Cancel, Code
+from culm.proposals.messages import NOTHING, Cancel, Code
 from culm.proposals.register import Register
 from culm.proposals.setup import Setup
 from culm.proposals.states import Said
@@ -83,6 +84,7 @@ class Sender:
             if step is None:
                 self._show_fork(exchange)
                 self._give_up_waiting(exchange)
+                self._tell_of_gap(exchange)
                 break
             if not (exchange.is_ours or outgoing.has_begun):
                 # What is held may have come after the confirmation: on top of another entry nothing fits together.
@@ -116,12 +118,18 @@ class Sender:
             self._register.cancel(exchange, fork)
 
     def _give_up_waiting(self, exchange: Exchange) -> None:
-        """Cancel a proposal of the peer if a payload that we lack is mandatory and keeps us from sending what follows.
+        """Cancel a proposal if a payload that we lack is mandatory and keeps us from sending what follows.
 
-        We wait in proposals of our own, because we made those to get what we lack, perhaps this very payload.
+        In proposals of our own that ask for something we wait: they are to bring what we lack, perhaps this payload.
         """
-        if exchange.may_send and not exchange.is_ours and exchange.outgoing.is_held_up(self._source):
+        may_give_up = not exchange.is_ours or exchange.ours.eagerness == NOTHING
+        if exchange.may_send and may_give_up and exchange.outgoing.is_held_up(self._source):
             self._register.cancel(exchange, Cancel(exchange.id, Code.MANDATORY_PAYLOAD))
+
+    def _tell_of_gap(self, exchange: Exchange) -> None:
+        """Tell the owner that an entry which we lack holds up a proposal."""
+        if exchange.may_send and exchange.outgoing.is_new_gap(self._source):
+            self._register.events.append(HeldUp(exchange.proposal))
 
     def _fork_in(self, exchange: Exchange) -> Cancel | None:
         """A cancellation that shows the lowest known fork up to the end of a proposal; None if there is none."""

@@ -37,6 +37,7 @@ from culm.bamboo import MAX_U64, Entry
 from culm.node.interests.doubts import lowest_fork
 from culm.node.interests.policy import Policy
 from culm.node.proposals.gaps import Gap, Gaps
+from culm.node.proposals.offers import Offers
 from culm.node.proposals.options import ProposalOptions
 from culm.node.sessions.witness import Witness
 from culm.node.storage.source import StoreSource
@@ -110,6 +111,7 @@ class Proposer:
 
     def __post_init__(self) -> None:
         self.gaps = Gaps(self.source, self.options)
+        self.offers = Offers(self.connection, self.source)
 
     # -- what to ask for ---------------------------------------------------------------------------------------
 
@@ -117,7 +119,8 @@ class Proposer:
     def is_done(self) -> bool:
         """Whether everything was proposed and answered. A gap may stay open, because the peer may never fill it."""
         exchanges = self.connection.exchanges.values()
-        return not (self.todo or self.ended or any(each.is_ours and not each.has(Said.ANSWERED) for each in exchanges))
+        is_busy = self.todo or self.ended or self.offers.todo
+        return not (is_busy or any(each.is_ours and not each.has(Said.ANSWERED) for each in exchanges))
 
     def add(self, logs: Iterable[Log]) -> None:
         """Ask for these logs, too, if anything of them is wanted."""
@@ -149,7 +152,7 @@ class Proposer:
         for exchange in list(connection.exchanges.values()):
             if exchange.proposal.log != followed.log or exchange.has(Said.CANCEL_SENT):
                 continue
-            if exchange.is_ours:
+            if exchange.id in followed.open:
                 connection.cancel(exchange.id, Code.RESOURCE_LIMIT)  # The peer may propose it, if it wants our part.
             elif exchange.may_send:
                 wish = self.options.eagerness if followed.interest else NOTHING
@@ -199,6 +202,7 @@ class Proposer:
             log = self.todo.popleft()
             if not self._plan(self.logs[log]):
                 self.todo.append(log)
+        self.offers.step()
 
     def _plan(self, followed: _Followed) -> bool:
         """Propose what is missing of a log. False if some of it has to wait for credit or for other logs."""
@@ -366,6 +370,7 @@ class Proposer:
 
     def handle(self, event: proposals.Event) -> None:
         """Note what the peer says, and answer it."""
+        self.offers.handle(event)
         match event:
             case proposals.Offered(proposal):
                 self._note_claim(proposal)
@@ -487,8 +492,9 @@ class Proposer:
         options = self.options
         least, greatest = self._sizes(interest)
         wish, most = options.eagerness if wanted else NOTHING, None if greatest == MAX_U64 else greatest
-        # A payload that we do not want anyway is nothing to wait for.
-        may_skip = not options.mandatory or wish == NOTHING or (followed is not None and followed.may_skip)
+        # There is nothing to wait for where we want no payloads, or the peer only offers what it has.
+        needs_none = NOTHING in (wish, proposal.eagerness) or (followed is not None and followed.may_skip)
+        may_skip = needs_none or not options.mandatory
         connection.confirm(proposals.Adjust(proposal.id, wish, may_skip=may_skip, least=least or None, greatest=most))
 
     def _begins_earlier(self, followed: _Followed, proposal: Proposal) -> bool:

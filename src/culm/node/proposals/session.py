@@ -144,7 +144,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
 
     @property
     def _is_small_work(self) -> bool:
-        return not self.asker.todo and len(self._endpoint.sender.turns) <= INLINE_TURNS
+        return not (self.asker.todo or self.asker.offers.todo) and len(self._endpoint.sender.turns) <= INLINE_TURNS
 
     def _compose(self) -> bool:
         grown, self._grown = self._grown, set()

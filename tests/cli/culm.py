@@ -46,6 +46,10 @@ class Culm:
         out, err = self._capture.readouterr()
         return Result(code, out, err)
 
+    def held(self) -> Any:
+        """What ``logs`` says is held, without the clumps: those say where it came from."""
+        return [log | {"clumps": None} for log in self("logs", "--json").json]
+
     def at(self, home: str) -> Culm:
         """The same with another home beside this one."""
         return Culm(self.home.parent / home, self._capture)

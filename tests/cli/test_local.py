@@ -14,6 +14,7 @@ from culm import SQLiteStore
 from culm.bamboo import Identity
 from culm.testing import build_log, tampered
 from culm.wire.base62 import encode_base62
+from culm.wire.places import log_text
 from tests.store.below import database_of
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def test_the_first_commands(culm: Culm, tmp_path: Path) -> None:
             "invalid": 0,
             "forked_at": None,
             "ended": False,
+            "clumps": None,
         }
     ]
     assert f"{author}/1" in culm("logs").out
@@ -126,7 +128,7 @@ def test_export_and_import(culm: Culm, tmp_path: Path) -> None:
             "forks": [],
         }
         assert other("import", tmp_path / name, "--json").json["known"] == 5
-        assert other("logs", "--json").json == culm("logs", "--json").json
+        assert other.held() == culm.held()
 
 
 def test_a_forged_file_is_refused_with_place_and_reason(culm: Culm, tmp_path: Path) -> None:
@@ -303,6 +305,78 @@ def test_what_is_shared_and_with_whom(culm: Culm) -> None:
     shown = culm("policy", "--clump", "x", "--json").json
     assert (shown["block_peers"], shown["unshared"]) == ([], [])
     assert culm("policy", "--clump", "y", "--json").json["allow_authors"] == []
+
+
+def test_in_which_clumps_a_log_is_shared(culm: Culm) -> None:
+    """``share --clump`` narrows an own log to the clumps that it names, ``--everywhere`` undoes that; both say so."""
+    log = culm("append", 1, "--text", "x").out.strip().removesuffix("/1")
+    assert [None] == [found["clumps"] for found in culm("logs", "--json").json]
+    assert "(every)" in culm("logs").out
+    shared = [
+        (("--clump", "work"), ["work"]),
+        (("--clump-hex", "ff"), ["ff (hex)", "work"]),
+        (("--clump", ""), ["(no clump)", "ff (hex)", "work"]),
+        (("--everywhere",), None),
+    ]
+    for arguments, clumps in shared:
+        assert {"log": log, "clumps": clumps} == culm("share", log, *arguments, "--json").json
+        assert [clumps] == [found["clumps"] for found in culm("logs", "--json").json]
+    assert f"{log} is shared in every clump" in culm("share", log, "--everywhere").out
+    assert 2 == culm("share", log).code, "it says neither a clump nor --everywhere, and there is none in culm.toml"
+
+
+def test_an_imported_identity(culm: Culm) -> None:
+    """Logs that came before their author's identity are own logs once it is imported: they are in every clump."""
+    new = culm.at("new")
+    new("init")
+    culm("append", 1, "--text", "x")
+    culm("export", "-o", culm.home / "logs")
+    culm("identity", "export", "default", "-o", culm.home / "me")
+    new("import", culm.home / "logs", "--clump", "family")
+    assert [["family"]] == [log["clumps"] for log in new("logs", "--json").json]
+    assert 0 == new("identity", "import", "me", culm.home / "me").code
+    assert [None] == [log["clumps"] for log in new("logs", "--json").json]
+
+
+def test_sharing_again(culm: Culm) -> None:
+    """A log that was unshared in a clump is shared there again as before: that narrows nothing."""
+    log = culm("append", 1, "--text", "x").out.strip().removesuffix("/1")
+    culm("unshare", log, "--clump", "work")
+    assert culm("share", log, "--clump", "work", "--json").json["clumps"] is None
+    assert [] == culm("policy", "--clump", "work", "--json").json["unshared"]
+
+
+def test_the_clump_of_the_configuration_narrows_nothing(culm: Culm) -> None:
+    """A clump in ``culm.toml`` adds to the clumps of a received log, and leaves a log of every clump as it is."""
+    own = culm("append", 1, "--text", "x").out.strip().removesuffix("/1")
+    received = build_log(1)
+    with SQLiteStore(culm.home / "store.db") as store:
+        store.receive_in(b"family")
+        store.add(received.items())
+    (culm.home / "culm.toml").write_text('clump = "work"\n')
+    assert culm("share", own, "--json").json["clumps"] is None
+    assert ["family", "work"] == culm("share", log_text(received.entries[0].log), "--json").json["clumps"]
+
+
+def test_the_clump_of_an_import(culm: Culm) -> None:
+    """Imported logs are shared in the clump that is named, else without a clump, and the import says so.
+
+    Own logs stay in every clump.
+    """
+    other = culm.at("other")
+    other("init")
+    culm("append", 1, "--text", "x")
+    culm("export", "-o", culm.home / "logs")
+    for arguments, text, clumps in (
+        ((), "shared without a clump only: 1 new log of others;", ["(no clump)"]),
+        (("--clump", "work"), "shared in clump work only: 1 new log of others;", ["(no clump)", "work"]),
+    ):
+        result = other("import", culm.home / "logs", *arguments)
+        assert 0 == result.code
+        assert (text in result.err) == (not arguments), "said where something is new"
+        assert [clumps] == [log["clumps"] for log in other("logs", "--json").json]
+    culm("import", culm.home / "logs", "--clump", "work")
+    assert [None] == [log["clumps"] for log in culm("logs", "--json").json]
 
 
 def test_a_damaged_payload_is_found(culm: Culm) -> None:

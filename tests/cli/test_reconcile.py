@@ -40,6 +40,18 @@ def test_differences_are_named_and_moved(culm: Culm, tmp_path: Path) -> None:
             assert (report.verified, report.problems) == (348, [])
 
 
+def test_the_clumps_are_copied(culm: Culm, tmp_path: Path) -> None:
+    """A log that ``--apply`` copies is shared in the same clumps as in the store that it came from."""
+    log = build_log(1)
+    paths = tmp_path / "a.db", tmp_path / "b.db"
+    with SQLiteStore(paths[0]) as a, SQLiteStore(paths[1]):
+        a.receive_in(b"family")
+        a.add(log.items())
+    assert culm("reconcile", *paths, "--apply").code == 0
+    with SQLiteStore(paths[1]) as b:
+        assert {log.entries[0].log: {b"family"}} == b.clumps()
+
+
 def test_equal_stores(culm: Culm) -> None:
     """A store and itself: nothing is lacking, in one round."""
     culm("append", 1, "--text", "x")

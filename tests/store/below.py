@@ -26,10 +26,11 @@ _OURS = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%
 
 
 def age(connection: sqlite3.Connection, version: int) -> None:
-    """Give a store the tables, indexes and triggers of an earlier version. Rows of tables that stay are kept."""
+    """Give a store the tables, indexes and triggers of an earlier version, and its counters. Other rows are kept."""
     with closing(sqlite3.connect(":memory:")) as earlier:
         for script in SCRIPTS[:version]:
             earlier.executescript(script)
+        counters = earlier.execute("SELECT name FROM counters").fetchall()
         kept = {(kind, name): sql for kind, name, sql in earlier.execute(_OURS)}
         columns = {
             name: {row[1] for row in earlier.execute(f"PRAGMA table_info({name})")}
@@ -43,6 +44,11 @@ def age(connection: sqlite3.Connection, version: int) -> None:
         for row in connection.execute(f"PRAGMA table_info({table})").fetchall():
             if row[1] not in names:
                 connection.execute(f"ALTER TABLE {table} DROP COLUMN {row[1]}")
+    with closing(sqlite3.connect(":memory:")) as newest:
+        for script in SCRIPTS:
+            newest.executescript(script)
+        later = set(newest.execute("SELECT name FROM counters")) - set(counters)
+    connection.executemany("DELETE FROM counters WHERE name = ?", later)
     for (kind, _), sql in kept.items():
         if kind != "table":
             connection.execute(sql)

@@ -103,7 +103,7 @@ def test_what_nobody_handles(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("culm.node.service.NodeService._tell_of_growth", broken)
     monkeypatch.setattr("culm.node.service.NodeService._tell_sessions", broken)
-    failed = run_seed(2).failures[0]
+    failed = run_seed(5).failures[0]
     assert "a mistake" in failed.text
     assert "ZeroDivisionError" in failed.trace
 

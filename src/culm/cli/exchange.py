@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from culm.cli.command import Commands
 from culm.cli.damage import count_as_missing
+from culm.cli.nodeoptions import add_clump, clump_text, settings_of
 from culm.cli.output import counted, note, open_input, open_output, print_json
 from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, NotHeld, PayloadDamaged, Place, StoreError
@@ -39,6 +40,7 @@ def register(commands: Commands) -> None:
     )
     take = commands.add("import", _import, "add the entries of an exported file, of either format, to the store")
     take.add_argument("file", metavar="FILE", help="the file; - is stdin")
+    add_clump(take)
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -81,12 +83,12 @@ def _write(
 
 
 def _import(arguments: argparse.Namespace) -> int:
-    with (
-        Home.find(arguments.home).store() as store,
-        open_input(arguments.file) as stream,
-        progress_bar("importing") as bar,
-    ):
+    home, clump = Home.find(arguments.home), settings_of(arguments).clump
+    with home.store() as store, open_input(arguments.file) as stream, progress_bar("importing") as bar:
+        store.receive_in(clump or b"", home.own_authors(), only_new=clump is None)
+        before = len(store.clumps())
         report = Importer(store, bar.update).run(stream)
+        marked = len(store.clumps()) - before
     if arguments.json:
         print_json(
             {name: getattr(report, name) for name in ("added", "known", "waiting", "payloads")}
@@ -103,6 +105,11 @@ def _import(arguments: argparse.Namespace) -> int:
         )
     else:
         _print_report(report)
+        if marked:
+            note(
+                f"shared {clump_text(clump or b'')} only: {counted(marked, 'new log')} of others;"
+                " culm share AUTHOR/LOG --clump NAME adds a clump"
+            )
     return 1 if report.refused or report.forks else 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from culm.bamboo import lipmaa
 from culm.bamboo.decimal import size_text
+from culm.bushbaby.clump import clump_name
 from culm.cli.command import Commands
 from culm.cli.damage import count_as_missing
 from culm.cli.identity import ask_passphrase
@@ -100,16 +101,31 @@ def _payload(arguments: argparse.Namespace) -> Iterator[bytes]:
 def _logs(arguments: argparse.Namespace) -> int:
     with Home.find(arguments.home).store(read_only=True) as store:
         summaries = list(store.logs())
+        clumps = {log: sorted(map(clump_name, marks)) for log, marks in store.clumps().items()}
     if arguments.json:
         print_json(
-            [{"author": author_text(log.author)} | {name: getattr(log, name) for name in _FIELDS} for log in summaries]
+            [
+                {"author": author_text(log.author)}
+                | {name: getattr(log, name) for name in _FIELDS}
+                | {"clumps": clumps.get(log.log)}
+                for log in summaries
+            ]
         )
     elif summaries:
         rows = [
-            (log_text((log.author, log.log_id)), log.newest, log.entries, log.payloads, _remark(log))
+            (
+                log_text(log.log),
+                log.newest,
+                log.entries,
+                log.payloads,
+                ", ".join(clumps.get(log.log, ["(every)"])),
+                _remark(log),
+            )
             for log in summaries
         ]
-        print_table(("log", "newest", "entries", "payloads", ""), rows, right=("newest", "entries", "payloads"))
+        print_table(
+            ("log", "newest", "entries", "payloads", "clumps", ""), rows, right=("newest", "entries", "payloads")
+        )
     else:
         note("no logs yet; publish with: culm append LOG_ID FILE")
     return 0

@@ -308,7 +308,8 @@ def _fetch(arguments: argparse.Namespace) -> int:
     start_logging(settings)
     home, url = Home.find(arguments.home), arguments.url
     wanted = entries_of(arguments.entries, b"")
-    config, _ = node_config(settings, home.policy_file.load(settings.clump or b""), needs_clump=False).for_peer(url)
+    policy = replace(home.policy_file.load(settings.clump or b""), own=home.own_authors())
+    config, _ = node_config(settings, policy, needs_clump=False).for_peer(url)
     with home.store() as store, sync_progress(arguments, f"fetching from {url}") as progress:
         identity = home.identity(settings["identity"], ask_passphrase) if scheme_of(url).proves_identity else None
         fetched = asyncio.run(fetch(identity, config, store, url, wanted, progress))

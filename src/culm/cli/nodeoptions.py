@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from culm.bushbaby import Dialect
+from culm.bushbaby.clump import clump_name
 from culm.errors import ConfigError
 from culm.node.config import NodeConfig
 from culm.node.home import Home
@@ -125,9 +126,9 @@ def add_proposals(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 # -- what they and the configuration say -----------------------------------------------------------------------------
 
 
-def settings_of(arguments: argparse.Namespace) -> Settings:
-    """The configuration, overridden by the command line; ``ConfigError`` for a value that cannot be used."""
-    settings = Home.find(arguments.home).settings(arguments.config)
+def settings_of(arguments: argparse.Namespace, home: Home | None = None) -> Settings:
+    """The configuration of a home, overridden by the command line; ``ConfigError`` for a value that cannot be used."""
+    settings = (home or Home.find(arguments.home)).settings(arguments.config)
     given: dict[str, Any] = {**read_limits(getattr(arguments, "limit", []))}
     for section in (NODE, PROPOSALS):
         for key in section.keys:
@@ -158,13 +159,7 @@ def chosen_clump(arguments: argparse.Namespace) -> bytes:
 
 def clump_text(clump: bytes) -> str:
     """A clump as the beginning of a sentence: "in clump x", or "without a clump"."""
-    if not clump:
-        return "without a clump"
-    try:
-        text = clump.decode()
-    except UnicodeDecodeError:
-        text = ""
-    return f"in clump {text}" if text.isprintable() and text else f"in clump {clump.hex()} (hex)"
+    return f"in clump {clump_name(clump)}" if clump else "without a clump"
 
 
 def read_interest(text: str) -> tuple[bytes | Log, RangeSet]:

@@ -1,14 +1,16 @@
 """``culm share``, ``unshare``, ``allow``, ``block``, ``policy``: what a node shares, and with which peers.
 
-These commands only change the policy file of the home. A running node watches that file and takes changes up at once.
+These commands change the policy file of the home; ``culm share`` also says in the store in which clumps a log is
+served (``culm.store.provenance``). A running node watches both and takes changes up at once.
 """
 
 import argparse
 from dataclasses import replace
 from functools import partial
 
+from culm.bushbaby.clump import clump_name
 from culm.cli.command import Commands
-from culm.cli.nodeoptions import add_clump, chosen_clump
+from culm.cli.nodeoptions import add_clump, chosen_clump, settings_of
 from culm.cli.output import print_result
 from culm.node.home import Home
 from culm.types import Log
@@ -19,10 +21,12 @@ _LISTS = ("allow_peers", "block_peers", "allow_authors", "block_authors")
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    for verb, description in (("share", "announce and send a log again"), ("unshare", "never announce or send a log")):
-        parser = commands.add(verb, partial(_share, verb), description)
+    share = commands.add("share", _share, "announce and send a log in a clump")
+    unshare = commands.add("unshare", _unshare, "never announce or send a log in a clump")
+    for parser in (share, unshare):
         parser.add_argument("log", metavar="AUTHOR/LOG", type=parse_log, help="the log")
         add_clump(parser)
+    share.add_argument("--everywhere", action="store_true", help="in every clump, whatever this node is part of")
     for verb, description in (
         ("allow", "talk only to listed peers, or store only logs of listed authors"),
         ("block", "never talk to a peer, or never store an author's logs"),
@@ -40,8 +44,30 @@ def register(commands: Commands) -> None:
     add_clump(policy)
 
 
-def _share(verb: str, arguments: argparse.Namespace) -> int:
-    return _change_list(arguments, "unshared", arguments.log, remove=verb == "share")
+def _share(arguments: argparse.Namespace) -> int:
+    """Take a log off the list of those not shared. If it was not there, mark it for the clump."""
+    home, log = Home.find(arguments.home), arguments.log
+    clump = settings_of(arguments).clump if arguments.everywhere else chosen_clump(arguments)
+    was_unshared = log in home.policy_file.load(clump or b"").unshared
+    if was_unshared:
+        _change_list(arguments, "unshared", log, remove=True)
+    with home.store() as store:
+        clumps = store.clumps_of(log)
+        # The clump of the configuration does not narrow a log of every clump: only one that is named with the command.
+        is_named = arguments.clump is not None or arguments.clump_hex is not None
+        if arguments.everywhere:
+            store.share(log, None)
+        elif clump is not None and (clumps is not None or (is_named and not was_unshared)):
+            store.share(log, clump)
+        clumps = store.clumps_of(log)
+    names = None if clumps is None else sorted(map(clump_name, clumps))
+    where = "in every clump" if names is None else f"in {', '.join(names)}"
+    print_result(arguments, {"log": log_text(log), "clumps": names}, f"{log_text(log)} is shared {where}")
+    return 0
+
+
+def _unshare(arguments: argparse.Namespace) -> int:
+    return _change_list(arguments, "unshared", arguments.log, remove=False)
 
 
 def _list(verb: str, arguments: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from culm.cli.command import Commands
+from culm.cli.nodeoptions import add_clump, settings_of
 from culm.cli.output import counted, print_json, print_table
 from culm.errors import ConfigError, NetworkError, StoreMissing
 from culm.negentropy import Split, Storage, even, newest_listed
@@ -35,6 +36,7 @@ from culm.node.negentropy.comparison import (
 from culm.node.network.transport import Streams, connect
 from culm.node.network.urls import PeerUrl, is_address
 from culm.node.sessions.session import Purpose
+from culm.node.storage.source import StoreSource
 from culm.node.sync import SyncSummary, sync
 from culm.store import ReadableStore, SQLiteStore, ToolStore, View
 from culm.store.exchange import transfer
@@ -63,6 +65,7 @@ def register(commands: Commands) -> None:
         action="store_true",
         help="also copy what is missing, both ways; a peer takes part if it listens at intervals://, too",
     )
+    add_clump(reconcile)
     reconcile.add_argument(
         "--split",
         choices=sorted(_SPLITS),
@@ -116,6 +119,7 @@ def _reconcile(arguments: argparse.Namespace) -> int:
 
 
 def _apply(source: ReadableStore, target: ToolStore, ids: list[list[bytes]]) -> int:
+    target.adopt_clumps(source.clumps())
     report = transfer(source, target, source.entries_of({identity for some in ids for identity in some}))
     return report.added + report.payloads
 
@@ -130,9 +134,12 @@ def peer_address(name: str) -> PeerUrl:
 
 def _with_peer(arguments: argparse.Namespace, name: str, address: str) -> int:
     url = peer_address(address)
-    policy = _policy_of(arguments, name)
-    with _open(name, read_only=not arguments.apply) as store:
-        found, logs = asyncio.run(_compare_with(store, url, policy, arguments))
+    config = _config_of(arguments, name)
+    with (
+        _open(name, read_only=not arguments.apply) as store,
+        closing(StoreSource(store, config.policy, config.clump)) as source,
+    ):
+        found, logs = asyncio.run(_compare_with(store, url, source.policy, arguments))
         lacking = _Lacking()
         for view, differences in found.items():
             if view in _OF_ENTRIES:
@@ -146,7 +153,7 @@ def _with_peer(arguments: argparse.Namespace, name: str, address: str) -> int:
             counts = [counted(count, noun) for noun, count in lacked.items() if count]
             print(f"the store lacks {' and '.join(counts) or 'nothing'} that the peer has")
             _print_costs(found)
-        moved = asyncio.run(_move(store, url, policy, logs)) if logs else SyncSummary()
+        moved = asyncio.run(_move(store, url, config, logs)) if logs else SyncSummary()
     if arguments.json:
         ids = {view.value: [identity.hex() for identity in differences.need] for view, differences in found.items()}
         counted_moves = {"received": moved.entries_received, "sent": moved.entries_sent}
@@ -157,10 +164,13 @@ def _with_peer(arguments: argparse.Namespace, name: str, address: str) -> int:
     return 0
 
 
-def _policy_of(arguments: argparse.Namespace, name: str) -> Policy:
-    """What the owner of a home shares and takes; a store's file alone shares and takes everything."""
+def _config_of(arguments: argparse.Namespace, name: str) -> NodeConfig:
+    """What the owner of a home shares and takes, in a clump; a store's file alone has no lists, and takes all."""
     home = Home(Path(name))
-    return home.policy_file.load(home.settings(arguments.config).clump or b"") if home.path.is_dir() else Policy()
+    clump = settings_of(arguments, home).clump or b""
+    if not home.path.is_dir():
+        return NodeConfig(clump)
+    return NodeConfig(clump, policy=replace(home.policy_file.load(clump), own=home.own_authors()))
 
 
 async def _compare_with(
@@ -185,7 +195,7 @@ async def _compare_with(
     return found, [log for log in dict.fromkeys(store.logs_of(heads.have) + theirs) if policy.admits_author(log[0])]
 
 
-async def _move(store: ToolStore, url: PeerUrl, policy: Policy, logs: list[Log]) -> SyncSummary:
+async def _move(store: ToolStore, url: PeerUrl, config: NodeConfig, logs: list[Log]) -> SyncSummary:
     """Ask the peer for the logs that differ, over a connection of their own. It asks for them in turn."""
 
     async def dial(_: PeerUrl) -> Streams:
@@ -198,7 +208,6 @@ async def _move(store: ToolStore, url: PeerUrl, policy: Policy, logs: list[Log])
         return streams
 
     purpose = Purpose(is_live=False, mirrors=False, logs=tuple(logs), interest=lambda _: EVERYTHING)
-    config = NodeConfig(b"", policy=policy)
     return await sync(None, config, store, replace(url, scheme="intervals"), purpose, dial=dial)
 
 

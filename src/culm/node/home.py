@@ -147,6 +147,7 @@ class Home:
         if is_marked:  # Before the file is there, so that no moment leaves the identity without the mark.
             with self.store() as store:
                 store.unconfirm(identity.public)
+                store.share_all_of(identity.public)
         write_private(path, dump_identity(identity, passphrase))
         return is_marked
 

@@ -72,12 +72,14 @@ class NodeService:
     """
 
     def __init__(self, identity: Identity, config: NodeConfig, store: ToolStore) -> None:
-        self.config = config
+        self._source = StoreSource(store, config.policy, config.clump)
+        self.config = config = replace(config, policy=self._source.policy)
         self.sessions: dict[Session[Any], None] = {}  # In the order in which they began.
         self.roster = Roster(identity.public, store.path)
         self.watchers: set[Callable[[], None]] = set()  # Called when the store has changed.
         self._identity = identity
         self.worker = StoreWorker(store, config.surroundings)
+        store.receive_in(config.clump, self._own)
         self._servers: list[asyncio.Server] = []
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._tls: ssl.SSLContext | None = None
@@ -85,12 +87,16 @@ class NodeService:
         self._wrong = WrongPayloads()
         self._peering = Peering(config)
         self._unproved: dict[asyncio.StreamWriter, None] = {}  # Incoming connections whose protocol proves no identity.
-        self._source = StoreSource(store, config.policy)
         self._held_back: dict[Log, Run] = {}
         self._gaps_told: set[Log] = set()
         self._budget = MemoryBudget(config.limits.max_unfinished)
         self.healing = Healing(self.worker, self._lost, config.scrub_days)
         self._failed = 0  # Sessions that failed since garbage was collected last.
+
+    @property
+    def _own(self) -> frozenset[bytes]:
+        """The authors whose logs this node writes."""
+        return self.config.policy.own | {self._identity.public}
 
     async def run(
         self,
@@ -107,6 +113,7 @@ class NodeService:
         the node and cancelled with it. ``ConfigError`` if the node cannot listen at an address.
         """
         try:
+            await self._tell_unmarked()
             for url in listen:
                 listening(await self.listen(url))
             self._start(watch_changes(self.worker, self._tell_sessions))
@@ -141,8 +148,9 @@ class NodeService:
 
         If there is a list of allowed peers now, incoming connections whose protocol proves no identity are closed.
         """
+        policy = self._source.take_policy(policy)
         self.config = self._peering.config = replace(self.config, policy=policy)
-        self._source.policy = policy
+        self.worker.store.receive_in(self.config.clump, self._own)
         if policy.allow_peers:
             for writer in self._unproved:
                 writer.close()
@@ -167,6 +175,14 @@ class NodeService:
     def contact(self, url: PeerUrl) -> asyncio.Task[None]:
         """Keep contact with one more peer, until the task is cancelled or the node stops."""
         return self._start(self._keep_contact(url))
+
+    async def _tell_unmarked(self) -> None:
+        if count := await self.worker.run(self.worker.store.unmarked_since_upgrade, self._own):
+            reason = (
+                "nobody knows in which clump an earlier version of Culm received them; culm logs lists them, and"
+                " culm share AUTHOR/LOG --clump NAME narrows one to a clump"
+            )
+            _logger.warning("logs are served in every clump", extra={"count": count, "reason": reason})
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -61,7 +61,9 @@ async def sync(
     scheme = scheme_of(url)
     assert scheme.session is not None  # noqa: S101 - ``PeerUrl.parse`` accepts no other address for a peer
     worker = StoreWorker(store, config.surroundings)
-    context = Context(identity, config, worker, StoreSource(store, config.policy))
+    source = StoreSource(store, config.policy, config.clump)
+    store.receive_in(config.clump, config.policy.own | ({identity.public} if identity else set()))
+    context = Context(identity, replace(config, policy=source.policy), worker, source)
     purpose = replace(purpose, called=True, key=url.key)
     is_watched = purpose.is_live or scheme.watches_store
     is_over = False

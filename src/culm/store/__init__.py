@@ -10,6 +10,7 @@ lines below its own, type annotations included, so the lowest modules know nothi
     opening, logview: tables up to date and hooks in place; one log while entries are added to it
     verify, survey, lookup, news, recordindex.compare: jobs, and questions to what is held
     confirming: authors whose newest entries the store may lack
+    provenance: the clumps that logs are served in
     entries, logs, recordindex.storage: reading
     records.index, recordindex.writer: the record index, in the database and as a folder of files
     payloads.checked: the bytes of complete payloads, compared on their way out

@@ -7,11 +7,15 @@ else keeps a stranger from filling the disk with entries that will never be veri
 Specification: docs/specs/bamboo.md, "Holding and publishing".
 """
 
+from collections.abc import Collection
+from typing import NamedTuple
+
 from culm.bamboo import Entry
 from culm.errors import HoldingAreaFull, StoreFull
 from culm.store.database import Database
 from culm.store.logview import LogView
 from culm.store.payloads.pieces import write_payloads
+from culm.store.provenance import note_received
 from culm.store.rows import COUNT, next_change, next_entry_id, the_row
 from culm.store.schema import IS_WAITING, PayloadState, State
 from culm.store.values import ImportReport
@@ -21,10 +25,22 @@ MAX_WAITING_ENTRIES = 100_000  # in all logs: enough for a day of a busy station
 MAX_WAITING_BYTES = 256 * 1024 * 1024  # of those entries with their payloads: a small part of a small disk
 
 
+class Receiving(NamedTuple):
+    """In which clump entries arrive.
+
+    The logs of ``own`` authors are served in every clump, so they get no mark. ``only_new``: nor do logs that are held.
+    """
+
+    clump: bytes
+    own: Collection[bytes]
+    only_new: bool
+
+
 class Ingestion:
     """One transaction's worth of authentic entries, in ascending order of author, log and number."""
 
-    def __init__(self, database: Database, report: ImportReport) -> None:
+    def __init__(self, database: Database, report: ImportReport, receiving: Receiving | None) -> None:
+        self._receiving = receiving
         self._database = database
         self._db = connection = database.connection
         self._report = report
@@ -38,6 +54,7 @@ class Ingestion:
         view = self._views.get(entry.log)
         if view is None:
             view = self._views[entry.log] = LogView(self._db, entry.log, self._change)
+            self._mark(entry.log, is_new=not view.greatest)
         if view.held(entry):
             self._take_known(view, entry, payload, lied=lied)
             return
@@ -59,6 +76,11 @@ class Ingestion:
         self._report.added += 1
         self._report.waiting += state is State.WAITING
         self._report.forks += proofs
+
+    def _mark(self, log: Log, *, is_new: bool) -> None:
+        receiving = self._receiving
+        if receiving is not None and log[0] not in receiving.own and (is_new or not receiving.only_new):
+            note_received(self._db, log, receiving.clump, is_new=is_new)
 
     def _take_known(self, view: LogView, entry: Entry, payload: Buffer | None, *, lied: bool) -> None:
         self._report.known += 1

@@ -32,6 +32,7 @@ from culm.store.schema import (
     VERSION_4,
     VERSION_5,
     VERSION_6,
+    VERSION_7,
     PayloadState,
     schema_version,
 )
@@ -133,6 +134,11 @@ def _to_version_6(database: Database) -> None:
     _run(database.connection, VERSION_6)
 
 
+def _to_version_7(database: Database) -> None:
+    """The clumps that logs are served in. Logs that are held have no marks, so they are served as before."""
+    _run(database.connection, VERSION_7)
+
+
 # MIGRATIONS[n] turns a store of version n into one of version n + 1, within one transaction.
 MIGRATIONS: list[Callable[[Database], None]] = [
     _to_version_1,
@@ -141,6 +147,7 @@ MIGRATIONS: list[Callable[[Database], None]] = [
     _to_version_4,
     _to_version_5,
     _to_version_6,
+    _to_version_7,
 ]
 
 

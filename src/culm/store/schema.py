@@ -20,6 +20,7 @@ payloads_lost   entries whose payload was complete once and is not any more: if 
 unconfirmed     authors whose logs the store may not hold up to their newest entry; see ``culm.store.confirming``
 confirmed       the logs of these authors that it does hold so far
 damaged         entries whose payload was damaged on the disk and has not come again
+log_clumps      the clumps that a log is served in; see ``culm.store.provenance``
 record_changes  the changes to the records that a transaction has made so far; empty between transactions
 ==============  ========================================================================================================
 """
@@ -256,7 +257,19 @@ CREATE TRIGGER payload_mended AFTER UPDATE OF payload_state ON entries WHEN NEW.
 END;
 """
 
-SCRIPTS = VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6
+# Without an index by clump, a node could not tell quickly that all logs belong to the one clump that it serves.
+VERSION_7 = """
+CREATE TABLE log_clumps (
+    author BLOB    NOT NULL,
+    log_id INTEGER NOT NULL,
+    clump  BLOB    NOT NULL,
+    PRIMARY KEY (author, log_id, clump)
+) WITHOUT ROWID;
+CREATE INDEX log_clumps_by_clump ON log_clumps (clump);
+INSERT INTO counters SELECT 'before_clumps', coalesce(max(id), 0) FROM logs;  -- logs up to this row came earlier
+"""
+
+SCRIPTS = VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7
 VERSION = len(SCRIPTS)
 
 

@@ -10,7 +10,7 @@ Its calls are grouped by what their callers do, so that a signature says how muc
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Self, TypeAlias
@@ -26,7 +26,7 @@ from culm.errors import (
     PayloadSizeMismatch,
     Place,
 )
-from culm.store import append, confirming, ingest, verify
+from culm.store import append, confirming, ingest, provenance, verify
 from culm.store.confirming import Confirmations
 from culm.store.database import LOCK_TIMEOUT, Database
 from culm.store.entries import EntryQueries, find_entry
@@ -37,6 +37,7 @@ from culm.store.news import NewsQueries
 from culm.store.opening import open_database
 from culm.store.payloads import checked, pieces
 from culm.store.payloads.sink import PayloadSink
+from culm.store.provenance import Provenance
 from culm.store.records.views import RecordSets
 from culm.store.rows import COUNT, next_change, next_entry_id, the_row
 from culm.store.schema import IS_WAITING, PayloadState
@@ -52,7 +53,7 @@ _BATCH_BYTES = 8 * 1024 * 1024  # of payloads after which a transaction takes no
 _EMPTY_PAYLOAD = yamf_hash(b"")
 
 
-class ReadableStore(Confirmations, EntryQueries, LogQueries, NewsQueries, RecordSets):
+class ReadableStore(Confirmations, EntryQueries, LogQueries, NewsQueries, Provenance, RecordSets):
     """Questions to a store."""
 
     def __init__(self, database: Database) -> None:
@@ -72,6 +73,27 @@ class Store(ReadableStore):
     """A store that takes entries and payloads, and verifies them as they come in."""
 
     _max_waiting: tuple[int, int]
+    _receiving: ingest.Receiving | None = None
+
+    def receive_in(self, clump: bytes, own: Collection[bytes] = (), *, only_new: bool = False) -> None:
+        """From now on, serve logs that ``add`` takes in this clump, except those of ``own`` authors.
+
+        A new log is served there only; one that is held, there too, but not with ``only_new``. A store that was not
+        told takes new logs for every clump. See ``culm.store.provenance``.
+        """
+        self._receiving = ingest.Receiving(clump, own, only_new)
+
+    def share(self, log: Log, clump: bytes | None) -> None:
+        """Serve a log in a clump, too; see ``culm.store.provenance.share``."""
+        provenance.share(self._database, log, clump)
+
+    def share_all_of(self, author: bytes) -> None:
+        """Serve the logs of an author in every clump; see ``culm.store.provenance.share_all_of``."""
+        provenance.share_all_of(self._database, author)
+
+    def adopt_clumps(self, clumps: Mapping[Log, Collection[bytes]]) -> None:
+        """Take over what ``clumps`` of another store of the same owner says; see ``culm.store.provenance.adopt``."""
+        provenance.adopt(self._database, clumps)
 
     def add(self, items: Iterable[Item], *, authenticated: bool = False, durable: bool = True) -> ImportReport:
         """Take entries with their payloads (None: not at hand), in any order.
@@ -130,7 +152,7 @@ class Store(ReadableStore):
         report = ImportReport()
         try:
             with self._database.transaction(durable=durable):
-                ingestion = ingest.Ingestion(self._database, report)
+                ingestion = ingest.Ingestion(self._database, report, self._receiving)
                 for entry, payload, lied in checked:
                     ingestion.take(entry, payload, lied=lied)
                 ingestion.finish(*self._max_waiting)

@@ -40,8 +40,8 @@ class Told:
     def tell(self, served: Served | None = None) -> list[int]:
         """The entries announced, after the log was asked for and served so."""
         shares = {} if served is None else {KEY: served}
-        news = self.announcing.look(self.store, shares, self.ledger)
-        return [item.newest for item in self.announcing.choose(news, shares, Policy(), self.ledger, is_culm=True)]
+        news = self.announcing.look(self.store, shares, self.ledger, Policy())
+        return [item.newest for item in self.announcing.choose(news, shares, self.ledger, is_culm=True)]
 
     def fill(self) -> None:
         """The rest of the log comes."""

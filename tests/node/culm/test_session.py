@@ -6,7 +6,7 @@ Specification: docs/specs/culm.md, "What it promises", "Addresses and TLS", "New
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -418,7 +418,8 @@ def test_who_does_not_speak_tls(parties: list[Party]) -> None:
         async with serving(parties[0]) as url:
             reader, writer = await asyncio.open_connection(url.host, url.port)
             writer.write(b"GET / HTTP/1.0\r\n\r\n")
-            assert len(await reader.read()) < 100  # an alert
+            with suppress(OSError):  # The listener may reset the connection before its alert is on the way.
+                assert len(await reader.read()) < 100  # an alert
             writer.close()
 
     run(main)

@@ -39,6 +39,16 @@ def test_a_page_of_logs(store: SQLiteStore) -> None:
     assert ("8", "7", "7") == (forked["forked_at"], forked["newest"], forked["complete_to"])
 
 
+def test_the_clumps_of_a_log(store: SQLiteStore) -> None:
+    """A log is shown with the clumps that it is shared in; None: in every one."""
+    assert holdings.log(store, WHOLE)["clumps"] is None
+    store.share(WHOLE, b"work")
+    store.share(WHOLE, b"")
+    expected = {log_text(WHOLE): ["(no clump)", "work"], log_text(GAPPY): None, log_text(FORKED): None}
+    assert expected == {log["log"]: log["clumps"] for log in holdings.logs(store)["logs"]}
+    assert ["(no clump)", "work"] == holdings.log(store, WHOLE)["clumps"]
+
+
 def test_pages_are_bounded(store: SQLiteStore) -> None:
     """No more logs, cells or entries are told of than the limits say, whatever is asked for."""
     for log_id in range(100, 230):

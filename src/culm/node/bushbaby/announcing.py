@@ -65,20 +65,19 @@ class Announcing:
         """Take every log for changed, because the operator has changed what is shared."""
         self._everything = self.is_due = True
 
-    def look(self, store: ReadableStore, served: Iterable[Log], ledger: Ledger) -> News:
+    def look(self, store: ReadableStore, served: Iterable[Log], ledger: Ledger, policy: Policy) -> News:
         """Ask the store for whatever may have to be announced. Runs on the store's thread."""
         self.is_due = False
         since, self._everything = -1 if self._everything else self._change, False
         change = store.change()
-        changed = list(store.offers(since))
+        shares = policy.shares_just_now()
+        changed = [offer for offer in store.offers(since) if shares(offer.log)]
         others = {*served, *self._once_more, *ledger.brought_by_others}.difference(offer.log for offer in changed)
         ledger.brought_by_others.clear()
         further = [store.offer(log) for log in others]
-        return since, change, changed, [offer for offer in further if offer is not None]
+        return since, change, changed, [offer for offer in further if offer is not None and shares(offer.log)]
 
-    def choose(
-        self, news: News, served: Mapping[Log, Served], policy: Policy, ledger: Ledger, *, is_culm: bool
-    ) -> list[HaveItem]:
+    def choose(self, news: News, served: Mapping[Log, Served], ledger: Ledger, *, is_culm: bool) -> list[HaveItem]:
         """What to announce of ``news``, in the HAVE that ends the serving of ``served`` if the peer is a Culm node."""
         since, self._change, changed, further = news
         changed_logs = {offer.log for offer in changed}
@@ -92,7 +91,7 @@ class Announcing:
             is_forked_lower = is_culm and fork != self._forks.get(offer.log, 0)
             is_new = offer.log in changed_logs or offer.log not in served
             is_news = is_asked_for or is_forked_lower or since < 0 or (is_new and ledger.is_news(offer.log, newest))
-            if newest and policy.shares(offer.log) and is_news:
+            if newest and is_news:
                 if fork:
                     self._forks[offer.log] = fork
                 items.append(HaveItem(offer.author, offer.log_id, newest, offer.digest[:TIP_BYTES], fork))

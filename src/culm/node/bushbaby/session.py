@@ -396,12 +396,14 @@ class BushbabySession(Session[bushbaby.Event]):
         answering, self._answering = self._answering, False
         served, self._server.served = self._server.served, {}
         first = self._announcing.is_first
-        news = await self._worker.run(self._announcing.look, self._worker.store, list(served), self._ledger)
+        news = await self._worker.run(
+            self._announcing.look, self._worker.store, list(served), self._ledger, self.config.policy
+        )
         # A log without a valid entry is not announced, so the peer would not ask for its fork.
         forked = [each.log for each in news[2] if not each.newest or each.log in self._ledger.peer_has]
         await self._show_forks([*forked, *(log for log, share in served.items() if share.is_lacking)])
         is_culm = self.connection.is_culm
-        items = self._announcing.choose(news, served, self.config.policy, self._ledger, is_culm=is_culm)
+        items = self._announcing.choose(news, served, self._ledger, is_culm=is_culm)
         if items or (answering and is_culm):
             self._ledger.unanswered += self.connection.send_have(items)
         elif first:

@@ -7,9 +7,9 @@ that follows nothing in particular asks for everything that is allowed; followin
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from culm.bamboo import MAX_U64, Entry
 from culm.bamboo.entry import AUTHOR_BYTES
@@ -23,6 +23,16 @@ Key = bytes
 _NOTHING = RangeSet()
 
 
+class Origins(Protocol):
+    """Which logs of a store belong to the clump of a policy; see ``culm.store.provenance``."""
+
+    def include(self, log: Log) -> bool:
+        """Whether a log belongs to the clump."""
+
+    def leave_out(self) -> bool:
+        """Whether there may be logs that do not."""
+
+
 @dataclass(frozen=True)
 class Policy:
     """The choices for one clump. Keys are 32 bytes.
@@ -32,7 +42,7 @@ class Policy:
     ``own``, our identities, are wanted in any case: somebody who has restored an old backup must get the end of their
     log back before they append to it, because otherwise they would fork it. ``promote`` names logs that are sent to
     every peer unasked. ``curate`` is called with each entry and its payload before it is kept; what it refuses is
-    neither kept nor passed on.
+    neither kept nor passed on. ``origins`` is set by ``culm.node.storage.source``; None: all logs belong to the clump.
     """
 
     allow_peers: frozenset[Key] = frozenset()
@@ -45,6 +55,7 @@ class Policy:
     promote: frozenset[Log] = frozenset()
     own: frozenset[Key] = frozenset()
     curate: Callable[[Entry, memoryview], bool] | None = field(default=None, compare=False)
+    origins: Origins | None = field(default=None, compare=False, repr=False)
 
     def admits_peer(self, key: Key) -> bool:
         """Whether to talk to a peer."""
@@ -67,8 +78,18 @@ class Policy:
         return self.interests.get(log) or self.interests.get(log[0]) or _NOTHING
 
     def shares(self, log: Log) -> bool:
-        """Whether to announce and send a log."""
-        return log not in self.unshared and self.admits_author(log[0])
+        """Whether to announce and send a log. Every protocol asks this of each log that a peer may learn of."""
+        return (
+            log not in self.unshared
+            and self.admits_author(log[0])
+            and (self.origins is None or self.origins.include(log))
+        )
+
+    def shares_just_now(self) -> Callable[[Log], bool]:
+        """``shares``, to be asked of many logs at once: it costs nothing where all logs belong to the clump."""
+        if self.origins is None or self.origins.leave_out():
+            return self.shares
+        return replace(self, origins=None).shares
 
     @property
     def wants_everything(self) -> bool:
@@ -78,7 +99,9 @@ class Policy:
     @property
     def hides_logs(self) -> bool:
         """Whether there may be logs that are held and not shared."""
-        return bool(self.unshared or self.block_authors or self.allow_authors)
+        return bool(self.unshared or self.block_authors or self.allow_authors) or (
+            self.origins is not None and self.origins.leave_out()
+        )
 
 
 class PolicyFile:

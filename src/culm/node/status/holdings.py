@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from culm.bamboo import MAX_U64, Entry, ForkProof, certificate_pool, has_lipmaalink, lipmaa, path
+from culm.bushbaby.clump import clump_name
 from culm.errors import NotHeld, Place
 from culm.store import LogSummary, ReadableStore
 from culm.store.files import BundleWriter
@@ -50,7 +51,7 @@ def logs(
     found = []
     for line in lines:
         spans = cells_between(1, line.greatest, _STRIP_CELLS)
-        found.append(described(line) | {"cells": "".join(survey.cells(line, spans))})
+        found.append(described(line) | _clumps(store, line.log) | {"cells": "".join(survey.cells(line, spans))})
     return {"count": count, "offset": offset, "limit": limit, "logs": found}
 
 
@@ -79,7 +80,17 @@ def described(line: LogSummary) -> Plain:
 def log(store: ReadableStore, which: Log) -> Plain:
     """One log, with its fork proofs; ``NotHeld`` if the store has no entries of it."""
     count, proofs = store.survey().proofs(which, _MOST_PROOFS)
-    return described(_line(store, which)) | {"proofs": count, "forks": [fork(proof) for proof in proofs]}
+    return (
+        described(_line(store, which))
+        | _clumps(store, which)
+        | {"proofs": count, "forks": [fork(proof) for proof in proofs]}
+    )
+
+
+def _clumps(store: ReadableStore, which: Log) -> Plain:
+    """The clumps in which a log is served; None: in every one."""
+    clumps = store.clumps_of(which)
+    return {"clumps": None if clumps is None else sorted(map(clump_name, clumps))}
 
 
 def coverage(store: ReadableStore, which: Log, low: int, high: int, most: int) -> Plain:

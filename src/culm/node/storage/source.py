@@ -13,8 +13,9 @@ There are two groups of methods:
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from threading import Lock
+from threading import RLock
 from typing import Concatenate, ParamSpec, TypeVar
 
 from culm.bamboo import Entry, ForkProof
@@ -38,7 +39,7 @@ class _Locked:
     must not live longer than that answer, since the store changes.
     """
 
-    def __init__(self, lookup: Lookup, lock: Lock) -> None:
+    def __init__(self, lookup: Lookup, lock: RLock) -> None:
         self._lookup = lookup
         self._lock = lock
         self._entries: Run | None = None
@@ -75,22 +76,50 @@ class _Locked:
             return self._lookup.disputed()
 
 
+@dataclass(frozen=True, slots=True)
+class _Origins:
+    """Which logs belong to a clump. It is asked afresh each time, because other processes share and receive logs, too.
+
+    One question costs about ten microseconds, and one is asked for each log that a peer may learn of.
+    """
+
+    source: "StoreSource"
+    clump: bytes
+
+    def include(self, log: Log) -> bool:
+        clumps = self.source.ask(ReadableStore.clumps_of, log)
+        return clumps is None or self.clump in clumps
+
+    def leave_out(self) -> bool:
+        return self.source.ask(ReadableStore.has_clump_beside, self.clump)
+
+
 class StoreSource:
     """A ``culm.transfer.Source`` over a store's file, and what a node needs to know to plan its own requests.
 
-    ``policy`` may be exchanged while sessions run.
+    ``clump`` is the one whose logs peers may see; None: they may see those of all clumps.
     """
 
-    def __init__(self, store: ReadableStore, policy: Policy) -> None:
+    def __init__(self, store: ReadableStore, policy: Policy, clump: bytes | None = None) -> None:
         self._store = SQLiteStore(store.path, read_only=True)
-        self.policy = policy
-        self._lock = Lock()
+        # A thread may ask about a log's clumps while it asks something else, so it may take the lock twice.
+        self._lock = RLock()
+        self._origins = None if clump is None else _Origins(self, clump)
+        self.policy = self.take_policy(policy)
         self._fetching: Counter[tuple[Log, int]] = Counter()  # Sessions that fetch the payload of an entry just now.
 
     def close(self) -> None:
         """Close the reading connection, after the question that is being answered."""
         with self._lock:
             self._store.close()
+
+    def take_policy(self, policy: Policy) -> Policy:
+        """Go on with another policy, also while sessions run; the same with the origins of the logs in it.
+
+        All parts of a node need the one that is returned, because the other one shares logs of all clumps.
+        """
+        self.policy = replace(policy, origins=self._origins)
+        return self.policy
 
     # -- for peers ---------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ export function badges(log) {
   if (log.entries > log.payloads) add("gap", `${count(log.entries - log.payloads, "payload")} missing`);
   if (log.ended) add("plain", "ended");
   if (!found.length) add("good", "complete");
+  for (const clump of log.clumps ?? []) add("plain", clump === "(no clump)" ? clump : `in ${clump}`);
   return found;
 }
 

@@ -5,6 +5,7 @@ Specification: docs/specs/bushbaby.md, "Dialects", "Messages", "Handshake", "Rec
 
 from __future__ import annotations
 
+import hmac
 import json
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from culm.bushbaby import (
     HaveItem,
     HaveReceived,
     Limits,
+    OtherDialect,
     PeerIdentified,
     WantItem,
     WantReceived,
@@ -74,10 +76,42 @@ def test_everything_arrives(dialect: Dialect, mark: bool, clump: bytes) -> None:
 
 
 def test_the_dialects_do_not_mix() -> None:
-    """A HELLO of the other dialect is dropped at once."""
+    """A HELLO of the other dialect is no offence: its dialect is told, and nothing more is read."""
     one, other = make(ALICE, 1, dialect=Dialect.DEPLOYED), make(BOB, 2, dialect=Dialect.DOCUMENT)
-    with pytest.raises(RemoteProtocolError, match="another clump"):
-        carry(one, other)
+    assert carry(one, other) == [OtherDialect(Dialect.DEPLOYED)]
+    with pytest.raises(LocalProtocolError):
+        carry(other, other)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("first", DIALECTS)
+def test_who_listens_first_goes_on_in_the_dialect_it_hears(dialect: Dialect, first: Dialect) -> None:
+    """The peer's HELLO comes within the second: ours goes out in the same dialect, and so do the boxes."""
+    one = make(ALICE, 1, dialect=dialect, mark=False)
+    other = make(BOB, 2, dialect=first, any_dialect=True, hello_seconds=1.0, mark=False)
+    other.handle_timer(10.0)
+    assert other.data_to_send() == b""
+    introduce(one, other)
+    assert other.dialect is dialect
+    send_items(other, ITEMS)
+    (bamboo,) = carry(other, one)
+    assert isinstance(bamboo, BambooReceived)
+    assert len(list(bamboo.entries)) == len(ITEMS)
+
+
+def test_nobody_is_listened_to_for_ever() -> None:
+    """Two that listen first: after the second our HELLO goes out, in the dialect that was asked for."""
+    one = make(ALICE, 1, dialect=Dialect.DOCUMENT, any_dialect=True, hello_seconds=1.0)
+    assert one.next_timer() == float("-inf")
+    one.handle_timer(10.0)
+    assert (one.next_timer(), one.data_to_send()) == (11.0, b"")
+    one.handle_timer(10.9)
+    assert one.data_to_send() == b""
+    one.handle_timer(11.0)
+    hello = one.data_to_send()
+    assert hello[:2].hex() == "0160"
+    assert hello[66:] == hmac.digest(hello[34:66], b"Quagga", "sha512")[:32]
+    assert (one.said, one.next_timer()) == (Dialect.DOCUMENT, None)
 
 
 def test_one_marked_side_is_no_pair_of_our_own() -> None:

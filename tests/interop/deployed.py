@@ -92,31 +92,31 @@ def head(major: int, value: int) -> bytes:
     return bytes([major << 5 | {1: 24, 2: 25, 4: 26, 8: 27}[size]]) + value.to_bytes(size, "big")
 
 
-def encode(value: object) -> bytes:
-    """CBOR as this peer writes it: all strings as text."""
+def encode(value: object, strings: int = 3) -> bytes:
+    """CBOR as this peer writes it: all strings as text, or of another major type."""
     if isinstance(value, int):
         return head(0, value)
     if isinstance(value, bytes):
-        return head(3, len(value)) + value
+        return head(strings, len(value)) + value
     assert isinstance(value, list | tuple)
-    return head(4, len(value)) + b"".join(map(encode, value))
+    return head(4, len(value)) + b"".join(encode(item, strings) for item in value)
 
 
-def decode(data: bytes, at: int = 0) -> tuple[object, int]:
-    """A CBOR item and where it ends. Byte strings are what crashes this peer."""
+def decode(data: bytes, at: int = 0, strings: int = 3) -> tuple[object, int]:
+    """A CBOR item and where it ends. Strings of another major type are what crashes this peer."""
     major, value, at = data[at] >> 5, data[at] & 31, at + 1
     if value >= 24:
         size = {24: 1, 25: 2, 26: 4, 27: 8}[value]
         value, at = int.from_bytes(data[at : at + size], "big"), at + size
     if major == 0:
         return value, at
-    if major == 3:
+    if major == strings:
         return data[at : at + value], at + value
     if major != 4:
         raise HungUp(f"crashed on a CBOR item of major type {major}")
     items = []
     for _ in range(value):
-        item, at = decode(data, at)
+        item, at = decode(data, at, strings)
         items.append(item)
     return items, at
 
@@ -186,16 +186,20 @@ def runs(numbers: list[int]) -> list[tuple[int, int]]:
 
 
 class DeployedPeer:
-    """A peer and its store. ``connection`` begins a connection; the one before ends with it.
+    """A peer and its store.
 
-    ``is_literal``: the MAC of its HELLO is that of the document, and one of the other order ends the connection.
+    ``is_literal``: it follows the document to the letter. The MAC of its HELLO has the other order, and entries are
+    byte strings. Either kind of peer hangs up at a HELLO of the other one. ``waits``: it says its HELLO second.
     """
 
-    def __init__(self, seed: bytes, clump: bytes, *, work_is_life: bool = False, is_literal: bool = False) -> None:
+    def __init__(
+        self, seed: bytes, clump: bytes, *, work_is_life: bool = False, is_literal: bool = False, waits: bool = False
+    ) -> None:
         self.public, self.secret = bindings.crypto_sign_seed_keypair(seed)
         self.clump = clump
         self.work_is_life = work_is_life
         self.is_literal = is_literal
+        self.waits = waits
         self.store: dict[Log, dict[int, bytes]] = {}
         self.refuses = False  # Whether nothing of what comes is stored, as with a full disk.
         self.received: list[tuple[int, int]] = []  # Type and size of each message that came, over all connections.
@@ -229,7 +233,7 @@ class DeployedConnection:
         self.ephemeral = random(32)
         public = bindings.crypto_scalarmult_base(self.ephemeral)
         self.hello = peer.public + public + peer.mac(public)
-        self.outbox: deque[tuple[int, bytes]] = deque([(HELLO, self.hello)])
+        self.outbox: deque[tuple[int, bytes]] = deque([] if peer.waits else [(HELLO, self.hello)])
         self.inbox: deque[Stored] = deque()
         self.arrived: list[tuple[int, bytes]] = []  # Messages that wait for the next tick.
         self.buffer = b""
@@ -299,7 +303,8 @@ class DeployedConnection:
                 newest = [(base62(author), log_id, max(log)) for (author, log_id), log in self.peer.store.items()]
                 self._send(HAVE, encode(newest))
         else:
-            items, end = decode(plaintext := self._open(value))
+            strings = 2 if self.peer.is_literal and kind == BAMBOO else 3
+            items, end = decode(plaintext := self._open(value), strings=strings)
             assert end == len(plaintext), "bytes behind the message"
             assert isinstance(items, list)
             if kind == HAVE:
@@ -318,6 +323,8 @@ class DeployedConnection:
         self.their_key, ephemeral, mac = value[:32], value[32:64], value[64:]
         if mac != self.peer.mac(ephemeral):
             raise HungUp("the MAC of the HELLO is wrong")
+        if self.peer.waits:
+            self.outbox.append((HELLO, self.hello))
         curve = bindings.crypto_sign_ed25519_pk_to_curve25519(self.their_key)
         own = bindings.crypto_sign_ed25519_sk_to_curve25519(self.peer.secret)
         self.send_key = blake2b(bindings.crypto_scalarmult(self.ephemeral, curve), digest_size=32).digest()
@@ -345,7 +352,7 @@ class DeployedConnection:
             members = pool(numbers[1]) if len(numbers) == 2 else range(numbers[1], numbers[2] + 1)
             found = [log[seq] for seq in members if seq in log]
             for at in range(0, len(found), 19):
-                self._send(BAMBOO, encode(found[at : at + 19]))
+                self._send(BAMBOO, encode(found[at : at + 19], 2 if self.peer.is_literal else 3))
 
     def _send(self, kind: int, plaintext: bytes) -> None:
         assert len(plaintext) <= MOST_PLAINTEXT, "this model has only the standard cipher"

@@ -62,6 +62,10 @@ class Meeting:
         self.ends.append((clock(), reason))
         writer.close()
 
+    async def call(self, url: PeerUrl) -> None:
+        """Call a node, and talk until the connection ends."""
+        await self.talk(*await asyncio.open_connection(url.host, url.port))
+
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[PeerUrl]:
         """Listen for as long as a block lasts."""

@@ -10,6 +10,7 @@ from culm.bushbaby.events import (
     Event,
     ForksReceived,
     HaveReceived,
+    OtherDialect,
     PeerIdentified,
     WantReceived,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "HaveReceived",
     "Limits",
     "Options",
+    "OtherDialect",
     "PeerIdentified",
     "State",
     "WantItem",

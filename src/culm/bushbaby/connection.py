@@ -27,6 +27,7 @@ from culm.bushbaby.events import (
     Event,
     ForksReceived,
     HaveReceived,
+    OtherDialect,
     PeerIdentified,
     WantReceived,
 )
@@ -98,21 +99,28 @@ class Connection:
         check_clump(clump)
         self.options = options or Options()
         self.state = State.GREETING
+        self.dialect = self.options.dialect  # That of the peer, once its HELLO has come.
+        self.said: Dialect | None = None  # The dialect of our HELLO.
         self.generation = 0  # Of a peer that is a Culm node: 1, or 2 if it tells of forks. 0: another peer.
         self._identity = identity
         self._clump = clump
         self._random = random_bytes
         self._secret = ephemeral_secret or random_bytes(handshake.KEY_BYTES)
         self._ours = Hello(identity.public, crypto_scalarmult_base(self._secret))
-        self.boxes = Boxes(self.options.limits.max_boxes, odd_counter=self.options.dialect is Dialect.DEPLOYED)
+        self.boxes = Boxes(self.options.limits.max_boxes, odd_counter=False)
         self._reader = StlvReader(self._check_header)
-        self._outbox = Outbox(paced=self.options.paced)
+        self._outbox = Outbox(paced=False)
+        self._speak(self.options.dialect)
         self._said = _Said.NOTHING
         self._accepted = False  # our owner talks to this peer
         self._failed = False
         self._has_told = False  # the peer sent a HAVE or a BAMBOO
+        self._hello_due: float | None = None  # When to send our HELLO; -inf: when the time is known.
         if not self.options.wait_for_hello:
-            self._send_hello()
+            if self.options.hello_seconds:
+                self._hello_due = float("-inf")
+            else:
+                self._send_hello()
 
     # -- receiving ---------------------------------------------------------------------------------------------
 
@@ -127,6 +135,8 @@ class Connection:
                 if message is None:
                     return
                 yield from self._receive(*message)
+                if self._failed:
+                    return
         except EncodingError as error:
             self._failed = True
             raise RemoteProtocolError(f"the peer sent a message that breaks the format: {error}") from None
@@ -169,7 +179,11 @@ class Connection:
         yield event
 
     def _receive_hello(self, value: bytes) -> Event:
-        peer = handshake.unpack_hello(value, self._clump, self.options.dialect)
+        peer, dialect = handshake.unpack_hello(value, self._clump)
+        if dialect is not self.dialect and not self.options.any_dialect:
+            self._failed = True
+            return OtherDialect(dialect)
+        self._speak(dialect)
         if peer.public == self._ours.public or peer.ephemeral == self._ours.ephemeral:
             raise RemoteProtocolError("the peer claims to be ourselves: it sent our own keys back")
         self.boxes.keys = handshake.derive_keys(self._identity, self._secret, peer)
@@ -207,12 +221,16 @@ class Connection:
         return False
 
     def next_timer(self) -> float | None:
-        """When the pace allows more, or has to be told the time (``paced``); else None."""
-        return self._outbox.next_call()
+        """When the pace allows more, our HELLO is due, or the time has to be told; else None."""
+        return self._outbox.next_call() if self._hello_due is None else self._hello_due
 
     def handle_timer(self, now: float) -> tuple[Event, ...]:
-        """Tell the pace what time it is; makes no events."""
+        """Tell the pace what time it is, and send our HELLO if it is due; makes no events."""
         self._outbox.tell(now)
+        if self._hello_due == float("-inf"):
+            self._hello_due = now + self.options.hello_seconds
+        elif self._hello_due is not None and now >= self._hello_due:
+            self._send_hello()
         return ()
 
     def keep_alive(self) -> None:
@@ -273,7 +291,7 @@ class Connection:
             raise LocalProtocolError(
                 f"a message of {size} bytes cannot be sent: max_message is {self.options.limits.max_message}"
             )
-        return BambooWriter(item_sizes, self.options.dialect, self._seal_and_queue)
+        return BambooWriter(item_sizes, self.dialect, self._seal_and_queue)
 
     def can_send(self, item_size: int) -> bool:
         """Whether one item of this size fits a message."""
@@ -287,7 +305,7 @@ class Connection:
     @property
     def is_deployed(self) -> bool:
         """Whether the peer has to be spoken to as the deployed one."""
-        return not self.is_culm and self.options.dialect is Dialect.DEPLOYED
+        return not self.is_culm and self.dialect is Dialect.DEPLOYED
 
     @property
     def tells_forks(self) -> bool:
@@ -313,10 +331,15 @@ class Connection:
         if not self.replicating:
             raise LocalProtocolError("the handshake is not over: nothing can be announced, asked for or sent yet")
 
+    def _speak(self, dialect: Dialect) -> None:
+        is_deployed = dialect is Dialect.DEPLOYED
+        self.dialect, self.boxes.odd_counter = dialect, is_deployed
+        self._outbox.paced = is_deployed and self.options.paced
+
     def _send_hello(self) -> None:
         if self._said is _Said.NOTHING:
-            self._said = _Said.GREETED
-            hello = handshake.pack_hello(self._ours, self._clump, self.options.dialect)
+            self._said, self._hello_due, self.said = _Said.GREETED, None, self.dialect
+            hello = handshake.pack_hello(self._ours, self._clump, self.dialect)
             self._outbox.add(encode_header(HELLO, HELLO_BYTES) + hello)
 
     def _send_auth(self) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from culm.bamboo import Entry, ForkProof
+from culm.bushbaby.handshake import Dialect
 from culm.bushbaby.messages import HaveItem, WantItem
 
 
@@ -55,4 +56,13 @@ class ForksReceived:
     proofs: list[ForkProof]
 
 
-Event: TypeAlias = PeerIdentified | Authenticated | HaveReceived | WantReceived | BambooReceived | ForksReceived
+@dataclass(frozen=True, slots=True)
+class OtherDialect:
+    """The peer is of our clump and speaks ``dialect``, which is not ours. Nothing more is understood."""
+
+    dialect: Dialect
+
+
+Event: TypeAlias = (
+    PeerIdentified | OtherDialect | Authenticated | HaveReceived | WantReceived | BambooReceived | ForksReceived
+)

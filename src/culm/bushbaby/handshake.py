@@ -64,12 +64,13 @@ def pack_hello(hello: Hello, clump: bytes, dialect: Dialect) -> bytes:
     return hello.public + hello.ephemeral + clump_mac(clump, hello.ephemeral, dialect)
 
 
-def unpack_hello(value: bytes, clump: bytes, dialect: Dialect) -> Hello:
-    """Read a HELLO of 96 bytes; ``RemoteProtocolError`` if its sender is of another clump (or dialect)."""
+def unpack_hello(value: bytes, clump: bytes) -> tuple[Hello, Dialect]:
+    """Read a HELLO of 96 bytes, in either dialect; ``RemoteProtocolError`` if its sender is of another clump."""
     hello = Hello(value[:KEY_BYTES], value[KEY_BYTES : 2 * KEY_BYTES])
-    if not hmac.compare_digest(value[2 * KEY_BYTES :], clump_mac(clump, hello.ephemeral, dialect)):
-        raise RemoteProtocolError("the peer is of another clump (or speaks another dialect)")
-    return hello
+    for dialect in Dialect:
+        if hmac.compare_digest(value[2 * KEY_BYTES :], clump_mac(clump, hello.ephemeral, dialect)):
+            return hello, dialect
+    raise RemoteProtocolError("the peer is of another clump")
 
 
 def derive_keys(identity: Identity, ephemeral_secret: bytes, peer: Hello) -> SessionKeys:

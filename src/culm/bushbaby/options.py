@@ -34,6 +34,9 @@ class Limits:
 class Options:
     """How a connection behaves.
 
+    ``dialect``: in which our HELLO goes out, unless the peer's has come before. ``any_dialect``: take a HELLO of either
+    dialect, and go on in the peer's. ``hello_seconds``: wait so long for the peer's HELLO; the owner must heed
+    ``next_timer`` then.
     ``ask_first``: after the peer's HELLO nothing more is sent until ``accept`` is called. ``wait_for_hello`` and
     ``wait_for_auth``: let the peer show itself first; two such sides wait for ever, so the caller should not.
     ``mark``: let other Culm nodes recognise us. ``paced``: give a peer that is no Culm node only as many messages at
@@ -47,3 +50,5 @@ class Options:
     wait_for_auth: bool = False
     mark: bool = True
     paced: bool = False
+    any_dialect: bool = False
+    hello_seconds: float = 0.0

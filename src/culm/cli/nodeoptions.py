@@ -190,7 +190,7 @@ def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> Nod
     greedy, window, profile = (settings[f"proposals.{key.name}"] for key in PROPOSALS.keys)
     return NodeConfig(
         settings.clump or b"",
-        dialect=Dialect(settings["dialect"]),
+        dialect=None if settings["dialect"] is None else Dialect(settings["dialect"]),
         policy=policy,
         protocol_limits=protocol_limits,
         limits=limits,

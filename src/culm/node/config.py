@@ -84,14 +84,15 @@ class NodeConfig:
     """Everything that a node is told.
 
     ``interval``: seconds between two contacts with a configured peer, and between two questions to a peer for what it
-    lacked. ``scrub_days``: in which all payloads are read once, to find damage; 0: never. ``wait_for_hello``,
-    ``wait_for_auth``: whether a ``bushbaby://`` listener lets the caller speak, or prove itself, first; None: only
-    where there is a list of allowed peers. ``download``, ``upload``: bytes a second of all peers together, 0:
-    unlimited. ``peers``: what differs for single peers. ``surroundings``: the real world, except in simulations.
+    lacked. ``scrub_days``: in which all payloads are read once, to find damage; 0: never. ``dialect``: the only one to
+    speak by ``bushbaby://``; None: each peer's own. ``wait_for_hello``, ``wait_for_auth``: whether a ``bushbaby://``
+    listener lets the caller speak, or prove itself, first; None: only where there is a list of allowed peers.
+    ``download``, ``upload``: bytes a second of all peers together, 0: unlimited. ``peers``: what differs for single
+    peers. ``surroundings``: the real world, except in simulations.
     """
 
     clump: bytes
-    dialect: Dialect = Dialect.DEPLOYED
+    dialect: Dialect | None = None
     policy: Policy = field(default_factory=Policy)
     protocol_limits: Limits = field(default_factory=Limits)
     limits: NodeLimits = field(default_factory=NodeLimits)

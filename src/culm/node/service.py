@@ -21,6 +21,7 @@ from typing import Any
 
 from culm.bamboo import Entry, Identity
 from culm.errors import ConfigError, CulmError, LocalProtocolError, NetworkError, PayloadDamaged, Place, ProtocolError
+from culm.node.bushbaby.remembered import Remembered
 from culm.node.config import NodeConfig
 from culm.node.culm.claims import Claims
 from culm.node.interests.policy import Policy
@@ -42,7 +43,7 @@ from culm.node.storage.wal import folding, watch_changes
 from culm.node.storage.worker import StoreWorker
 from culm.node.surroundings import clock
 from culm.store import ReadableStore, ToolStore
-from culm.types import Buffer, Log, Run
+from culm.types import Buffer, Log
 
 _logger = logging.getLogger("culm.node")
 _COLLECTED = 32
@@ -87,8 +88,7 @@ class NodeService:
         self._wrong = WrongPayloads()
         self._peering = Peering(config)
         self._unproved: dict[asyncio.StreamWriter, None] = {}  # Incoming connections whose protocol proves no identity.
-        self._held_back: dict[Log, Run] = {}
-        self._gaps_told: set[Log] = set()
+        self._bushbaby = Remembered()
         self._budget = MemoryBudget(config.limits.max_unfinished)
         self.healing = Healing(self.worker, self._lost, config.scrub_days)
         self._failed = 0  # Sessions that failed since garbage was collected last.
@@ -269,8 +269,7 @@ class NodeService:
             wrong=self._wrong,
             address=(None if called else address) or place_of(writer),  # The port of a caller changes with each call.
             budget=self._budget.share(address),
-            held_back=self._held_back,
-            gaps_told=self._gaps_told,
+            bushbaby=self._bushbaby,
         )
 
     async def _run(self, session: Session[Any], writer: asyncio.StreamWriter, name: str = "") -> None:

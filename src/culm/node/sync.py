@@ -85,7 +85,7 @@ async def sync(
 async def _until_over(
     session: Session[Any], worker: StoreWorker, before: SessionStats, progress: Callable[[SessionStats], None]
 ) -> bool:
-    """Run a session until it is done; False if its connection is worn out and another one has to go on.
+    """Run a session until it is done; False if its connection is worn out, or another one has to go on.
 
     Also False if the peer asked for a payload that was damaged on our disk: the next session asks for that payload.
     """
@@ -103,7 +103,7 @@ async def _until_over(
         error = running.exception() or NetworkError(
             "the peer ended the connection before everything was exchanged; sync again for the rest"
         )
-        if session.worn_out and isinstance(error, NetworkError):
+        if session.over_because or (session.worn_out and isinstance(error, NetworkError)):
             return False
         if isinstance(error, PayloadDamaged) and await worker.run(worker.store.drop_damaged, error):
             tell_damage(error.place)

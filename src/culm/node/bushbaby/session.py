@@ -23,6 +23,7 @@ from typing import ClassVar
 
 from culm import bushbaby
 from culm.bamboo import Entry, ForkProof
+from culm.bushbaby import Dialect
 from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, item_size
 from culm.errors import PayloadMismatch
 from culm.node.bushbaby.announcing import Announcing
@@ -50,6 +51,7 @@ _PIECES_A_STEP = 16  # Pieces of a large payload read in one call of the store's
 _INLINE_BYTES = 64 * 1024  # A larger message takes long to decode once it is complete, so it is decoded on a thread.
 _ENTRIES_A_TURN = 64  # Entries looked at in one turn, so that it takes a fraction of a millisecond.
 _ITEMS_A_TURN = 1024  # Items of a HAVE looked at in one turn, for the same reason.
+_HELLO_SECONDS = 1.0  # For the peer's HELLO, before ours goes out in a dialect that the peer may not understand.
 _LOGS_A_TURN = 256  # Logs looked up in one call of the store's thread, for the same reason.
 _GIVE_UP_SECONDS = 10.0  # Of silence, after which a peer that is no Culm node does not have what it was asked for.
 _ENDS_SECONDS = 5.0  # Of silence before its end, from which on a peer has hung up because it had nothing left to do.
@@ -62,6 +64,7 @@ class BushbabySession(Session[bushbaby.Event]):
 
     scheme: ClassVar[str] = "bushbaby"
     batch: ClassVar[int] = 1
+    must_match: ClassVar[str] = "another clump or dialect"
     hears_whole_messages: ClassVar[bool] = True
     connection: bushbaby.Connection
 
@@ -69,13 +72,18 @@ class BushbabySession(Session[bushbaby.Event]):
         config = context.config
         guarded = bool(config.policy.allow_peers)
         waits = not purpose.called
+        dialect, is_known = (config.dialect or Dialect.DEPLOYED), config.dialect is not None
+        if purpose.called and not is_known:
+            dialect, is_known = context.bushbaby.dialects.at(context.address)
         connection = bushbaby.Connection(
             context.needed_identity(),
             config.clump,
             random_bytes=config.surroundings.secret_bytes,
             options=bushbaby.Options(
-                config.dialect,
+                dialect,
                 config.protocol_limits,
+                any_dialect=config.dialect is None,
+                hello_seconds=0.0 if is_known else _HELLO_SECONDS,
                 ask_first=True,
                 # Only a listener may wait: if both sides waited for the other one's HELLO, none would speak.
                 wait_for_hello=waits and (guarded if config.wait_for_hello is None else config.wait_for_hello),
@@ -91,7 +99,7 @@ class BushbabySession(Session[bushbaby.Event]):
         self._intake = Intake(context.worker, self._was_stored)
         self._server = Server(config.policy, config.limits.max_wants)
         self._page: deque[Message] = deque()  # Messages that were read from the store and not sent yet.
-        self._announcing = Announcing(context.held_back, context.gaps_told)
+        self._announcing = Announcing(context.bushbaby.held_back, context.bushbaby.gaps_told)
         self._deliveries = Deliveries()
         self._began_at = clock()
         self._over = asyncio.Event()
@@ -189,7 +197,13 @@ class BushbabySession(Session[bushbaby.Event]):
                 self._take_want(event.items)
             case bushbaby.ForksReceived():
                 await self._take_forks(event.proofs)
+            case bushbaby.OtherDialect(dialect):
+                raise PeerRefused(
+                    f"the peer speaks the other dialect, {dialect.value!r}; without --dialect, this node speaks both"
+                )
             case bushbaby.PeerIdentified(public):
+                if self.is_called:
+                    self._context.bushbaby.dialects.heard(self._context.address, self.connection.dialect)
                 if not self.config.policy.admits_peer(public):
                     raise PeerRefused("the peer is not on this node's list of allowed peers")
                 if seconds := self._context.refuses(public):
@@ -224,7 +238,21 @@ class BushbabySession(Session[bushbaby.Event]):
                 self._deliveries.confirm()
             if self._deliveries.is_taken and (self._ledger.heard or self.stats.entries_sent):
                 self._finish()
-        await super().end_of_stream()
+        if self.is_called and not self.connection.replicating and self._may_speak_otherwise():
+            self.over_because = (
+                "the peer hung up before the handshake was over; calling it once more in another dialect"
+            )
+        else:
+            await super().end_of_stream()
+
+    def _may_speak_otherwise(self) -> bool:
+        """Whether a peer that has hung up may understand the other dialect."""
+        connection, dialects = self.connection, self._context.bushbaby.dialects
+        if not connection.options.any_dialect or connection.said is None:
+            return False
+        if self._peer is not None:
+            return connection.said is not connection.dialect
+        return dialects.refused(self._context.address, connection.said)
 
     async def _take_entries(self, event: bushbaby.BambooReceived) -> None:
         self._ledger.heard = True
@@ -480,14 +508,14 @@ class BushbabySession(Session[bushbaby.Event]):
     def _tell_held_back(self) -> None:
         """Write a line for each log whose newest entries the peer cannot take, once in the life of the node."""
         for log, (first, last) in self._server.held_back.items():
-            if self._context.held_back.get(log) != (first, last):
+            if self._context.bushbaby.held_back.get(log) != (first, last):
                 reason = (
                     f"entries {first} to {last} have empty payloads, which this peer cannot take at the end of a log;"
                     " it can get them by culm://, or behind an entry with a payload"
                 )
                 extra = {"peer": self._name, "log": log_text(log), "seq": first, "reason": reason}
                 _logger.warning("held back an entry", extra=extra)
-                self._context.held_back[log] = first, last
+                self._context.bushbaby.held_back[log] = first, last
         self._server.held_back.clear()
 
     @property

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 from culm.bamboo import Identity
 from culm.errors import ConfigError, Place
+from culm.node.bushbaby.remembered import Remembered
 from culm.node.config import NodeConfig
 from culm.node.culm.claims import Claims
 from culm.node.interests.policy import Policy
@@ -26,7 +27,7 @@ from culm.node.storage.source import StoreSource
 from culm.node.storage.worker import AnyWorker
 from culm.ranges import RangeSet
 from culm.store import ImportReport
-from culm.types import Log, Run
+from culm.types import Log
 from culm.wire.connection import ProtocolConnection
 
 EventT = TypeVar("EventT")
@@ -40,7 +41,7 @@ class Context:
     complete. ``refuses`` says for how many seconds a peer that has proved an identity is sent away. ``claims`` say
     which session fetches which log, ``wrong`` which payloads a peer sent wrong; ``address`` stands for a peer without a
     proved identity. ``budget`` bounds the memory of unfinished messages; None: the session is alone. ``identity`` is
-    needed where a protocol proves who we are. ``held_back`` and ``gaps_told``: see ``culm.node.bushbaby.announcing``.
+    needed where a protocol proves who we are. ``bushbaby``: what sessions of that protocol remember together.
     """
 
     identity: Identity | None
@@ -54,8 +55,7 @@ class Context:
     wrong: WrongPayloads = field(default_factory=WrongPayloads)
     address: str = ""
     budget: MemoryShare | None = None
-    held_back: dict[Log, Run] = field(default_factory=dict)
-    gaps_told: set[Log] = field(default_factory=set)
+    bushbaby: Remembered = field(default_factory=Remembered)
 
     def needed_identity(self) -> Identity:
         """The identity, for a protocol that proves it; ``ConfigError`` if there is none."""
@@ -92,6 +92,8 @@ class Session(Speaker[EventT]):
     """One session. ``done`` is set when one that is not live has nothing left to do; its owner then cancels ``run``."""
 
     scheme: ClassVar[str]
+    must_match: ClassVar[str] = "another clump"
+    """What a peer may have differently that hangs up at once."""
 
     def __init__(
         self, context: Context, streams: Streams, connection: ProtocolConnection[EventT], purpose: Purpose
@@ -102,7 +104,7 @@ class Session(Speaker[EventT]):
         self.is_called = purpose.called
         self.stats = SessionStats()
         self.done = asyncio.Event()
-        self.over_because = ""  # Why this side has ended a session in which nothing went wrong.
+        self.over_because = ""  # Why this side has ended a session, so that a new one goes on at once.
         self.proved: bytes | None = None  # The other side's identity, once it has proved it.
         self.driver = Driver(self, streams, context.worker.share, is_counted=purpose.is_counted)
         self.witness = Witness(context.worker, context.source, context.config.policy.own)
@@ -131,7 +133,7 @@ class Session(Speaker[EventT]):
         """
         if self.is_called and not (self.is_open and self.stats.bytes_received):
             raise PeerRefused(
-                "the peer closed the connection at once; it may not allow this node, use another clump, have no room,"
+                f"the peer closed the connection at once; it may use {self.must_match}, not allow this node, have no room,"
                 " or refuse this address for a while because something from there broke the rules"
             )
 

@@ -1,0 +1,57 @@
+"""What the Bushbaby sessions of a node remember together, because it outlives a connection.
+
+*Dialects.* Nothing in the protocol tells which dialect a peer speaks, and a peer drops a HELLO of the other one. So a
+caller first listens for a moment: a peer that speaks first shows its dialect. A peer that waits for the caller is
+greeted in the dialect that was last heard at its address, else in that of the deployed peer. If it hangs up before its
+HELLO, that may have been the wrong dialect, and it is called once more in the other one.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from culm.bushbaby import Dialect
+from culm.types import Log, Run
+
+_MOST_ADDRESSES = 4096  # Of peers that we call: an operator names them, so this is only a bound.
+
+
+class Dialects:
+    """Which dialect is spoken at the addresses that we call."""
+
+    def __init__(self) -> None:
+        self._heard: OrderedDict[str, Dialect] = OrderedDict()
+        self._refused: dict[str, Dialect] = {}  # Where the last HELLO was refused, and its dialect.
+
+    def at(self, address: str) -> tuple[Dialect, bool]:
+        """The dialect to speak, and whether there is a reason for it; without one, listen first."""
+        if address in self._refused:
+            return _other(self._refused[address]), True
+        return self._heard.get(address, Dialect.DEPLOYED), address in self._heard
+
+    def heard(self, address: str, dialect: Dialect) -> None:
+        """A HELLO came from there."""
+        self._refused.pop(address, None)
+        self._heard[address] = dialect
+        self._heard.move_to_end(address)
+        if len(self._heard) > _MOST_ADDRESSES:
+            self._heard.popitem(last=False)
+
+    def refused(self, address: str, dialect: Dialect) -> bool:
+        """The peer there hung up before its HELLO; whether to call it once more, in the other dialect."""
+        if self._refused.pop(address, None) is not None:
+            return False
+        self._refused[address] = dialect
+        return True
+
+
+def _other(dialect: Dialect) -> Dialect:
+    return Dialect.DOCUMENT if dialect is Dialect.DEPLOYED else Dialect.DEPLOYED
+
+
+@dataclass(slots=True)
+class Remembered:
+    """``held_back`` and ``gaps_told``: see ``culm.node.bushbaby.announcing``."""
+
+    dialects: Dialects = field(default_factory=Dialects)
+    held_back: dict[Log, Run] = field(default_factory=dict)
+    gaps_told: set[Log] = field(default_factory=set)

@@ -31,6 +31,7 @@ from culm.bushbaby.events import (
     PeerIdentified,
     WantReceived,
 )
+from culm.bushbaby.greeting import Greeting
 from culm.bushbaby.handshake import HELLO_BYTES, SIGNATURE_BYTES, Dialect, Hello
 from culm.bushbaby.messages import AUTH, BAMBOO, FORKS, HAVE, HELLO, WANT, BambooWriter, HaveItem, WantItem
 from culm.bushbaby.options import MAX_PLAINTEXT, Options
@@ -99,14 +100,11 @@ class Connection:
         check_clump(clump)
         self.options = options or Options()
         self.state = State.GREETING
-        self.dialect = self.options.dialect  # That of the peer, once its HELLO has come.
-        self.said: Dialect | None = None  # The dialect of our HELLO.
         self.generation = 0  # Of a peer that is a Culm node: 1, or 2 if it tells of forks. 0: another peer.
         self._identity = identity
-        self._clump = clump
         self._random = random_bytes
-        self._secret = ephemeral_secret or random_bytes(handshake.KEY_BYTES)
-        self._ours = Hello(identity.public, crypto_scalarmult_base(self._secret))
+        secret = ephemeral_secret or random_bytes(handshake.KEY_BYTES)
+        self._greeting = Greeting(clump, Hello(identity.public, crypto_scalarmult_base(secret)), secret, self.options)
         self.boxes = Boxes(self.options.limits.max_boxes, odd_counter=False)
         self._reader = StlvReader(self._check_header)
         self._outbox = Outbox(paced=False)
@@ -115,12 +113,8 @@ class Connection:
         self._accepted = False  # our owner talks to this peer
         self._failed = False
         self._has_told = False  # the peer sent a HAVE or a BAMBOO
-        self._hello_due: float | None = None  # When to send our HELLO; -inf: when the time is known.
-        if not self.options.wait_for_hello:
-            if self.options.hello_seconds:
-                self._hello_due = float("-inf")
-            else:
-                self._send_hello()
+        if not (self.options.wait_for_hello or self.options.hello_seconds):
+            self._send_hello()
 
     # -- receiving ---------------------------------------------------------------------------------------------
 
@@ -179,21 +173,21 @@ class Connection:
         yield event
 
     def _receive_hello(self, value: bytes) -> Event:
-        peer, dialect = handshake.unpack_hello(value, self._clump)
+        peer, dialect = handshake.unpack_hello(value, self._greeting.clump)
         if dialect is not self.dialect and not self.options.any_dialect:
             self._failed = True
             return OtherDialect(dialect)
         self._speak(dialect)
-        if peer.public == self._ours.public or peer.ephemeral == self._ours.ephemeral:
+        if peer.public == self._greeting.ours.public or peer.ephemeral == self._greeting.ours.ephemeral:
             raise RemoteProtocolError("the peer claims to be ourselves: it sent our own keys back")
-        self.boxes.keys = handshake.derive_keys(self._identity, self._secret, peer)
+        self.boxes.keys = handshake.derive_keys(self._identity, self._greeting.secret, peer)
         if not self.options.ask_first:
             self.accept()
         return PeerIdentified(peer.public)
 
     def _receive_auth(self, signature: bytes, nonce: bytes) -> Event:
         peer = self.boxes.session_keys.peer
-        handshake.check_auth(signature, self._clump, self.boxes.session_keys)
+        handshake.check_auth(signature, self._greeting.clump, self.boxes.session_keys)
         if self.options.mark:
             self.generation = handshake.generation_of(nonce, peer.ephemeral)
         if self.is_culm:  # the rules for the deployed peer end here
@@ -222,14 +216,12 @@ class Connection:
 
     def next_timer(self) -> float | None:
         """When the pace allows more, our HELLO is due, or the time has to be told; else None."""
-        return self._outbox.next_call() if self._hello_due is None else self._hello_due
+        return self._outbox.next_call() if self._greeting.due is None else self._greeting.due
 
     def handle_timer(self, now: float) -> tuple[Event, ...]:
         """Tell the pace what time it is, and send our HELLO if it is due; makes no events."""
         self._outbox.tell(now)
-        if self._hello_due == float("-inf"):
-            self._hello_due = now + self.options.hello_seconds
-        elif self._hello_due is not None and now >= self._hello_due:
+        if self._greeting.is_due(now):
             self._send_hello()
         return ()
 
@@ -303,6 +295,16 @@ class Connection:
         return self.generation > 0
 
     @property
+    def dialect(self) -> Dialect:
+        """The peer's dialect, once its HELLO has come; before, the one in which ours goes out."""
+        return self._greeting.dialect
+
+    @property
+    def said(self) -> Dialect | None:
+        """The dialect in which our HELLO went out; None if it did not."""
+        return self._greeting.said
+
+    @property
     def is_deployed(self) -> bool:
         """Whether the peer has to be spoken to as the deployed one."""
         return not self.is_culm and self.dialect is Dialect.DEPLOYED
@@ -333,14 +335,13 @@ class Connection:
 
     def _speak(self, dialect: Dialect) -> None:
         is_deployed = dialect is Dialect.DEPLOYED
-        self.dialect, self.boxes.odd_counter = dialect, is_deployed
+        self._greeting.dialect, self.boxes.odd_counter = dialect, is_deployed
         self._outbox.paced = is_deployed and self.options.paced
 
     def _send_hello(self) -> None:
         if self._said is _Said.NOTHING:
-            self._said, self._hello_due, self.said = _Said.GREETED, None, self.dialect
-            hello = handshake.pack_hello(self._ours, self._clump, self.dialect)
-            self._outbox.add(encode_header(HELLO, HELLO_BYTES) + hello)
+            self._said = _Said.GREETED
+            self._outbox.add(encode_header(HELLO, HELLO_BYTES) + self._greeting.value())
 
     def _send_auth(self) -> None:
         if self._said is _Said.PROVED:
@@ -348,8 +349,8 @@ class Connection:
         self._said = _Said.PROVED
         nonce = self._random(NONCE_BYTES)
         if self.options.mark:
-            nonce = handshake.marked_nonce(nonce, self._ours.ephemeral)
-        self._send_box(AUTH, handshake.make_auth(self._identity, self._clump, self.boxes.session_keys), nonce)
+            nonce = handshake.marked_nonce(nonce, self._greeting.ours.ephemeral)
+        self._send_box(AUTH, handshake.make_auth(self._identity, self._greeting.clump, self.boxes.session_keys), nonce)
 
     def _send_box(self, kind: int, plaintext: bytes, nonce: bytes | None = None, pause: float = 0.0) -> None:
         message = bytearray(encode_header(kind, OVERHEAD + len(plaintext)))

@@ -202,16 +202,20 @@ class BushbabySession(Session[bushbaby.Event]):
                     f"the peer speaks the other dialect, {dialect.value!r}; without --dialect, this node speaks both"
                 )
             case bushbaby.PeerIdentified(public):
-                if self.is_called:
-                    self._context.bushbaby.dialects.heard(self._context.address, self.connection.dialect)
-                if not self.config.policy.admits_peer(public):
-                    raise PeerRefused("the peer is not on this node's list of allowed peers")
-                if seconds := self._context.refuses(public):
-                    raise PeerRefused(refusal(seconds))
-                self._peer = public
-                self.connection.accept()
+                self._greet(public)
             case bushbaby.Authenticated(public, is_culm):
                 self._begin(public, is_culm=is_culm)
+
+    def _greet(self, public: bytes) -> None:
+        """The peer has said who it is."""
+        if self.is_called:
+            self._context.bushbaby.dialects.heard(self._context.address, self.connection.dialect)
+        if not self.config.policy.admits_peer(public):
+            raise PeerRefused("the peer is not on this node's list of allowed peers")
+        if seconds := self._context.refuses(public):
+            raise PeerRefused(refusal(seconds))
+        self._peer = public
+        self.connection.accept()
 
     def _begin(self, public: bytes, *, is_culm: bool) -> None:
         """The peer has proved who it is."""
@@ -239,9 +243,7 @@ class BushbabySession(Session[bushbaby.Event]):
             if self._deliveries.is_taken and (self._ledger.heard or self.stats.entries_sent):
                 self._finish()
         if self.is_called and not self.connection.replicating and self._may_speak_otherwise():
-            self.over_because = (
-                "the peer hung up before the handshake was over; calling it once more in another dialect"
-            )
+            self.over_because = "the peer hung up at our HELLO; calling it once more in the other dialect"
         else:
             await super().end_of_stream()
 

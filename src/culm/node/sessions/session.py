@@ -133,8 +133,8 @@ class Session(Speaker[EventT]):
         """
         if self.is_called and not (self.is_open and self.stats.bytes_received):
             raise PeerRefused(
-                f"the peer closed the connection at once; it may use {self.must_match}, not allow this node, have no room,"
-                " or refuse this address for a while because something from there broke the rules"
+                f"the peer closed the connection at once; it may use {self.must_match}, not allow this node, have no"
+                " room, or refuse this address for a while because something from there broke the rules"
             )
 
     # -- what the node tells the session -----------------------------------------------------------------------

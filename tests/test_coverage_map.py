@@ -24,7 +24,8 @@ TESTED_IN = {
     "app/test_node": "app.names app.opening app.subscription app.syncing",
     "bamboo/test_identity": "bamboo.keyfile",
     "bamboo/test_entry": "errors types",
-    "bushbaby/test_connection": "bushbaby.events bushbaby.greeting bushbaby.handshake bushbaby.messages bushbaby.options",
+    "bushbaby/test_connection": "bushbaby.events bushbaby.greeting bushbaby.handshake bushbaby.messages"
+    " bushbaby.options",
     "bushbaby/test_grouping": "bushbaby.outbox",
     "bushbaby/test_secretbox": "bushbaby.salsa_tail",
     "cli/test_local": "cli.command cli.exchange cli.identity cli.logs cli.output",

@@ -12,7 +12,7 @@ any length. What we say depends on the options: a careful side waits until it ha
 Specification: docs/specs/bushbaby.md, "Messages", "Recognising Culm".
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
@@ -128,8 +128,7 @@ class Connection:
                 message, rest = self._reader.read(rest)
                 if message is None:
                     return
-                yield from self._receive(*message)
-                if self._failed:
+                if not (yield from self._receive(*message)):
                     return
         except EncodingError as error:
             self._failed = True
@@ -150,7 +149,8 @@ class Connection:
                 f"the peer sent a message of type {kind} with {length} bytes; accepted: {accepted.least} to {most}"
             )
 
-    def _receive(self, kind: int, value: memoryview) -> Iterator[Event]:
+    def _receive(self, kind: int, value: memoryview) -> Generator[Event, None, bool]:
+        """Give the event that a message makes; whether more messages can be read."""
         after = _ACCEPTED[self.state][kind].after
         if kind == HELLO:
             event: Event = self._receive_hello(bytes(value))
@@ -171,6 +171,7 @@ class Connection:
                 self._has_told = True
         self.state = after
         yield event
+        return not self._failed
 
     def _receive_hello(self, value: bytes) -> Event:
         peer, dialect = handshake.unpack_hello(value, self._greeting.clump)

@@ -112,11 +112,11 @@ class Available:
 
     def payloads_around(self, seq: int) -> Run | None:
         """The run of payloads around a number."""
-        runs = Runs(self._above)
-        for run in (self._held.payloads_around(seq), *(self._held.payloads_around(low - 1) for low, _ in self._above)):
-            if run is not None:
-                runs.add(*run)
-        return runs.around(seq)
+        run = self._held.payloads_around(seq) or self._above.around(seq)
+        if run is None:
+            return None
+        below = self._held.payloads_around(run[0] - 1) if run[0] > 1 else None
+        return (below or run)[0], (self._above.around(run[1] + 1) or run)[1]
 
     def payload_extent(self) -> Run | None:
         """The least and the greatest payload."""

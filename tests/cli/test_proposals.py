@@ -145,3 +145,19 @@ def test_decoding_messages(culm: Culm) -> None:
     assert "88" in culm(*decode, "proposals-control", "88").err
     assert "data 74776f" in culm(*decode, "proposals-data", "000003050803" + "74776f").out
     assert culm(*decode, "proposals-data", "0803aa").code == 1
+
+
+def test_wishes_in_the_configuration(culm: Culm) -> None:
+    """What a sync takes as options stands in the configuration, too, and a node that serves takes the same options."""
+    bob = culm.at("bob")
+    bob("init")
+    (bob.home / "culm.toml").write_text("[proposals]\nmandatory = true\nnotify_above = '100'\n")
+    shown = bob("config", "--notify-only", "--json").json["settings"]
+    assert [True, True, 100] == [
+        shown[f"proposals.{name}"]["value"] for name in ("mandatory", "notify_only", "notify_above")
+    ]
+    log = fill(culm, 12, payload_size=3000)
+    with serving(culm.home) as url:
+        assert bob("sync", url, log).code == 0
+    (summary,) = bob("logs", "--json").json
+    assert (summary["entries"], summary["payloads"]) == (12, 0)

@@ -78,6 +78,17 @@ def test_bytes_that_the_peer_has_sent_are_left_out() -> None:
     assert hand.SWITCH + bytes.fromhex("02 0707 080d") + b"bamboo bamboo" == victim.connection.data_to_send()
 
 
+@pytest.mark.parametrize("count", [6, 7])
+def test_a_notice_of_one_item_too_many(count: int) -> None:
+    """X18: six items that we have sent may be passed, and the seventh is an entry that the peer has to send."""
+    victim = Victim(1, 2, 3).control(hand.REQUEST_1_FOR_EVER).confirms().sends().data(hand.SWITCH)
+    if count == 6:
+        victim.data(bytes.fromhex("0306"))
+    else:
+        with pytest.raises(RemoteProtocolError, match="only told of entry 4, but has to send it"):
+            victim.data(bytes.fromhex("0307"))
+
+
 @pytest.mark.parametrize(
     ("held", "without", "said"),
     [((1, 2, 3), (2,), "8400"), ((1, 2), (2,), ""), ((1, 2, 3), (), "")],

@@ -54,7 +54,6 @@ from culm.node.sessions.tasks import beside
 from culm.node.settings.reading import Settings, defaults, limits_of, read_limits
 from culm.node.status import StatusSettings, status_server
 from culm.node.sync import SyncSummary, sync
-from culm.ranges.text import read_size
 from culm.wire.places import log_text, parse_log
 
 # Options that only some protocols have, by these protocols. Giving one to another peer is an error,
@@ -127,18 +126,7 @@ def _add_follow_arguments(parser: argparse.ArgumentParser) -> None:
         "--fork", choices=("default", "local"), default="default", help="how the peer answers for a forked log"
     )
     group.add_argument("--anchor", metavar="SEQ:HASH", help="with --fork local: an entry of the branch that you trust")
-    group = add_proposals(parser)
-    group.add_argument(
-        "--mandatory",
-        action="store_true",
-        help="wait for a payload that the peer does not have yet, instead of skipping it",
-    )
-    group.add_argument(
-        "--notify-only", action="store_true", help="only learn which entries the peer has, and fetch none"
-    )
-    group.add_argument(
-        "--notify-above", metavar="SIZE", type=read_size, help="only learn of larger payloads, and do not fetch them"
-    )
+    add_proposals(parser)
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -276,9 +264,6 @@ def _options_for_once(arguments: argparse.Namespace, options: ProposalOptions) -
         options,
         least_size=arguments.min_payload or 0,
         greatest_size=MAX_U64 if arguments.max_payload is None else arguments.max_payload,
-        mandatory=arguments.mandatory,
-        notify_only=arguments.notify_only,
-        notify_above=arguments.notify_above,
     )
 
 

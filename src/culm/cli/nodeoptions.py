@@ -116,11 +116,11 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
     add_node(parser)
 
 
-def add_proposals(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add the options for ``proposals://`` peers; returns the group, so that ``culm sync`` can add more."""
+def add_proposals(parser: argparse.ArgumentParser) -> None:
+    """Add the options for ``proposals://`` peers."""
     group = parser.add_argument_group("with proposals://")
-    _add_settings(group, PROPOSALS, greedy=None, window="SIZE", profile=None)
-    return group
+    _add_settings(group, PROPOSALS, greedy=None, window="SIZE", profile=None, mandatory=None, notify_only=None)
+    _add_settings(group, PROPOSALS, notify_above="SIZE")
 
 
 # -- what they and the configuration say -----------------------------------------------------------------------------
@@ -187,7 +187,8 @@ def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> Nod
     if needs_clump and settings.clump is None:
         raise ConfigError("bushbaby:// needs a clump: give --clump NAME, or set clump in culm.toml")
     limits, protocol_limits = limits_of(settings)
-    greedy, window, profile = (settings[f"proposals.{key.name}"] for key in PROPOSALS.keys)
+    proposing = {key.name: settings[f"proposals.{key.name}"] for key in PROPOSALS.keys}
+    is_small = proposing.pop("profile") == "small"
     return NodeConfig(
         settings.clump or b"",
         dialect=None if settings["dialect"] is None else Dialect(settings["dialect"]),
@@ -198,7 +199,7 @@ def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> Nod
         wait_for_auth=settings["wait_for_auth"],
         interval=settings["interval"],
         scrub_days=settings["scrub_days"],
-        proposals=ProposalOptions(greedy=greedy, window=window, small=profile == "small"),
+        proposals=ProposalOptions(**proposing, small=is_small),
         download=settings["download"],
         upload=settings["upload"],
         peers=settings.peers,

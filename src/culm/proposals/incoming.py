@@ -27,8 +27,6 @@ from culm.proposals.sequence import Item, outer_seq
 from culm.ranges.runs import Runs
 from culm.transfer import EntryReceived, LinkHashes, PayloadCheck, PayloadFailed, PayloadReceived, Source, entry_at
 
-_LOOKED_AT = 64  # Items that are looked at to judge one notice; it may be of 2^64, and the first few tell enough.
-
 
 @dataclass(slots=True)
 class _Payload:
@@ -145,7 +143,9 @@ class Incoming:
         ours = self._scope.ours
         if low >= high or Wish.NOTIFY in ours.said:
             return
-        for index in range(low, min(high, low + _LOOKED_AT)):
+        # Two items tell it all, though a notice may be of 2^64. One of them is metadata, except in a range of payloads
+        # alone; and there only the first payload can be of an entry that both sides are known to mean.
+        for index in range(low, min(high, low + 2)):
             item = self._scope.sequence.item(index)
             if not item.is_payload:
                 raise RemoteProtocolError(f"the peer only told of entry {item.seq}, but has to send it")

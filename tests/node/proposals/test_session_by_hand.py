@@ -13,6 +13,7 @@ import pytest
 
 from culm.errors import Place, RemoteProtocolError
 from culm.node.proposals.options import ProposalOptions
+from culm.ranges import RangeSet, read_range
 from culm.testing.builders import build_log
 from tests.node.links import run, stream_pair
 from tests.node.peers import Rogue, key, until
@@ -162,6 +163,46 @@ def test_a_peer_that_does_not_wait_for_a_payload(peers: list[ProposalPeer]) -> N
         assert (b"\xe1", b"\xe0") == (first, second)
 
     run(lambda: against(peers[0], talk, options=ProposalOptions(mandatory=True)))
+
+
+def test_what_nobody_wants_is_narrowed_away(peers: list[ProposalPeer]) -> None:
+    """C10: of a proposal without an end, a node that follows 1 to 3 confirms 1 to 3, and gets nothing behind it."""
+    alice, *_ = peers
+    wanted = RangeSet([read_range("1..3")])
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        session = alice.session(near, called=True, interest=lambda _: wanted)
+        rogue = Rogue(far)
+        task = asyncio.create_task(session.run())
+        heard = Heard(rogue)
+        rogue.send(hand.SAFE + hand.GRANTS)
+        rogue.send(hand.control(bytes.fromhex("e001") + hand.REQUEST_1_FOR_EVER[2:]))
+        await until(lambda: bytes.fromhex("200003 780103") in heard.bytes)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(main)
+
+
+def test_what_the_holder_has_behind_is_not_narrowed_away(peers: list[ProposalPeer]) -> None:
+    """C10: the end is shared. A node that holds more than it follows goes on to serve that."""
+    alice, bob, _ = peers
+    log = build_log(6)
+    alice.store.add(log.items())
+    bob.store.add(log.items(log.entries[:2]))
+    wanted = RangeSet([read_range("1..3")])
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        sessions = bob.session(near, [key(log)], called=True), alice.session(far, interest=lambda _: wanted)
+        tasks = [asyncio.create_task(session.run()) for session in sessions]
+        await until(lambda: bob.numbers(key(log)) == [1, 2, 3, 4, 5, 6])
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
 
 
 def _places(data: bytes, part: bytes) -> list[int]:

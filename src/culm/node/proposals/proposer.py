@@ -404,6 +404,8 @@ class Proposer:
         exchange = self.connection.exchanges.get(event.id)
         if exchange is not None and event.eagerness not in (None, NOTHING):
             self._note_claim(exchange.proposal)
+        if exchange is not None and event.end is not None:  # The peer wants no more than that, now and later.
+            self.given_up.add(_range_of(exchange.proposal))
 
     def _cancelled(self, proposal: Proposal, cancel: proposals.Cancel) -> None:
         if cancel.entries:
@@ -495,7 +497,18 @@ class Proposer:
         # There is nothing to wait for where we want no payloads, or the peer only offers what it has.
         needs_none = NOTHING in (wish, proposal.eagerness) or (followed is not None and followed.may_skip)
         may_skip = needs_none or not options.mandatory
-        connection.confirm(proposals.Adjust(proposal.id, wish, may_skip=may_skip, least=least or None, greatest=most))
+        end = self._narrower_end(interest, proposal) if wanted else None
+        connection.confirm(proposals.Adjust(proposal.id, wish, may_skip, end, None, least or None, most))
+
+    def _narrower_end(self, interest: RangeSet, proposal: Proposal) -> int | None:
+        """The last entry that is wanted of a range that goes on behind it; None if all of it is of use.
+
+        A range is shared, so what we hold behind that entry would be kept from the peer.
+        """
+        last = max(item.last for item in interest)
+        extent = self.source.lookup(proposal.log).entry_extent()
+        goes_on = proposal.end is None or last < proposal.end
+        return last if goes_on and last < MAX_U64 and (extent is None or extent[1] <= last) else None
 
     def _begins_earlier(self, followed: _Followed, proposal: Proposal) -> bool:
         """Whether the endless proposal that we would make begins where the peer's does, or below.

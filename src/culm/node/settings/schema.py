@@ -110,6 +110,9 @@ PROPOSALS = Section(
         Key("greedy", kinds.FLAG, False, "pass on payloads before they are verified, and accept such payloads"),
         Key("window", kinds.SIZE, 0, "bytes of history to compress payloads with; 0: no compression"),
         Key("profile", kinds.choice("normal", "small"), "normal", "small uses less memory"),
+        Key("mandatory", kinds.FLAG, False, "have peers say that they lack a payload before they leave it out"),
+        Key("notify_only", kinds.FLAG, False, "only learn which entries peers have, and fetch none"),
+        Key("notify_above", kinds.SIZE, None, "only learn of payloads larger than this, and do not fetch them", "10MB"),
     ),
 )
 PEERS = Section(

@@ -289,6 +289,38 @@ def test_fetching_entries(tmp_path: Path, scheme: str) -> None:
     run_really(main)
 
 
+@pytest.mark.parametrize("scheme", ["culm", "intervals"])
+def test_bytes_of_a_payload(tmp_path: Path, scheme: str) -> None:
+    """Any part of a payload can be had, without keeping it, if the entry is held; what is not there is said."""
+
+    async def main() -> None:
+        async with opened(tmp_path, 1) as source, opened(tmp_path, 2) as node:
+            data = bytes(range(256)) * 12_000
+            entry = await source.append(3, data)
+            empty = await source.append(3, b"")
+            forgotten = await source.append(3, b"forgotten")
+            await source.forget(forgotten)
+            url = await source.listen(f"{scheme}://127.0.0.1:0")
+            with pytest.raises(NotHeld, match="fetch it first"):
+                await node.fetch_bytes(url, entry, 5, 9)
+            await node.fetch(url, {(source.author, 3): Range(1, 3, payloads=False)})
+            assert await node.fetch_bytes(url, entry, 5, 9) == data[5:10]
+            assert await node.fetch_bytes(url, entry, 2_000_000, 3_000_000) == data[2_000_000:3_000_001]
+            assert await node.fetch_bytes(url, entry, len(data) - 1) == data[-1:]
+            assert await node.fetch_bytes(url, entry) == data
+            for wrong in ((5, 4), (-1, 4), (0, len(data))):
+                with pytest.raises(ConfigError, match="it has no bytes"):
+                    await node.fetch_bytes(url, entry, *wrong)
+            with pytest.raises(ConfigError, match="it has no bytes 0 to -1"):
+                await node.fetch_bytes(url, empty)
+            with pytest.raises(NotHeld, match="the peer does not have"):
+                await node.fetch_bytes(url, forgotten)
+            with pytest.raises(NotHeld):
+                await node.payload(entry)
+
+    run_really(main)
+
+
 def test_a_closed_node(tmp_path: Path) -> None:
     """A node that is closed says so, whatever is asked of it; closing twice is fine, opening again is not."""
 

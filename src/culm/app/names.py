@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from culm.bamboo import Entry
 from culm.bamboo.entry import AUTHOR_BYTES
@@ -20,6 +21,10 @@ LogName = tuple[bytes, int] | str | int
 
 Ranges = Range | Iterable[Range]
 """What is wanted of a log. A ``Range`` has an end or not, sizes, entries or payloads alone, and more."""
+
+RangesOf = Mapping[Any, Ranges]
+"""Logs, each a ``LogName``, and what is wanted of them. ``Any``, because a dict with names of one kind is, to a type
+checker, no dict with names of several."""
 
 EntryName = Entry | str
 """An entry, or ``AUTHOR/LOG/SEQ`` as text; ``AUTHOR/LOG/SEQ..SEQ`` is the first and the last of several."""
@@ -54,14 +59,14 @@ def what_of(name: AuthorName | LogName | None, own: bytes) -> tuple[bytes | None
     return log_of(name, own)
 
 
-def wanted_of(logs: Iterable[LogName] | Mapping[LogName, Ranges], own: bytes) -> dict[Log, RangeSet | None]:
+def wanted_of(logs: Iterable[LogName] | RangesOf, own: bytes) -> dict[Log, RangeSet | None]:
     """What to ask for of each log that is named; None where no ranges are given."""
     if not isinstance(logs, Mapping):
         return {log_of(name, own): None for name in logs}
     return {log_of(name, own): _range_set(ranges) for name, ranges in logs.items()}
 
 
-def entries_of(entries: Iterable[EntryName] | Mapping[LogName, Ranges], own: bytes) -> dict[Log, RangeSet]:
+def entries_of(entries: Iterable[EntryName] | RangesOf, own: bytes) -> dict[Log, RangeSet]:
     """The ranges of each log that entries are of; ``ConfigError`` for a text that names no entry."""
     if isinstance(entries, Mapping):
         return {log_of(name, own): _range_set(ranges) for name, ranges in entries.items()}

@@ -15,7 +15,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from culm.app import names, opening, syncing
-from culm.app.names import AuthorName, EntryName, LogName, Payload, Ranges, followed, make_range, unfollowed
+from culm.app.names import AuthorName, EntryName, LogName, Payload, RangesOf, followed, make_range, unfollowed
 from culm.app.opening import Quarters
 from culm.app.subscription import Subscription
 from culm.app.syncing import Fetched, How
@@ -376,7 +376,7 @@ class Node:
     async def sync(
         self,
         url: str,
-        logs: Iterable[LogName] | Mapping[LogName, Ranges] = (),
+        logs: Iterable[LogName] | RangesOf = (),
         *,
         how: How | None = None,
         progress: Callable[[SessionStats], None] = lambda _: None,
@@ -403,7 +403,7 @@ class Node:
     async def fetch(
         self,
         url: str,
-        entries: Iterable[EntryName] | Mapping[LogName, Ranges],
+        entries: Iterable[EntryName] | RangesOf,
         *,
         progress: Callable[[SessionStats], None] = lambda _: None,
     ) -> Fetched:
@@ -418,6 +418,23 @@ class Node:
         store = await asyncio.to_thread(SQLiteStore, engine.worker.store.path)
         try:
             return await syncing.fetch(self.identity, engine.config, store, place, wanted, progress)
+        finally:
+            store.close()
+
+    async def fetch_bytes(self, url: str, entry: Entry, first: int = 0, last: int | None = None) -> bytes:
+        """Get the bytes ``first`` to ``last`` (included; None: the last one) of a payload from a peer.
+
+        **Nobody has checked them**, because the hash in the entry is over the whole payload. They are not kept. The
+        store must have the entry: ``fetch`` gets it, also without its payload. Peers are those of ``fetch``.
+
+        ``NotHeld`` if the store does not have the entry, or the peer not these bytes; ``ConfigError`` if the payload is
+        shorter; ``PayloadMismatch`` if all of it was fetched, and is another one.
+        """
+        engine, place = self._engine, PeerUrl.parse(url, schemes=syncing.FETCHING)
+        store = await asyncio.to_thread(SQLiteStore, engine.worker.store.path, read_only=True)
+        try:
+            last = entry.size - 1 if last is None else last
+            return await syncing.read_bytes(self.identity, engine.config, store, place, entry, first, last)
         finally:
             store.close()
 

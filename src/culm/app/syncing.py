@@ -6,22 +6,30 @@ then does it have its own counts, and an end.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from culm.bamboo import Identity
-from culm.errors import ConfigError, PayloadDamaged
+from culm.bamboo import Entry, Identity
+from culm.errors import ConfigError, NetworkError, NotHeld, PayloadDamaged, PayloadMismatch
 from culm.node.config import NodeConfig
 from culm.node.interests.missing import EVERYTHING, lacking
 from culm.node.interests.policy import Policy
 from culm.node.intervals.followed import FollowOptions
+from culm.node.intervals.peek import Peek
+from culm.node.network.transport import connect
 from culm.node.network.urls import PeerUrl
 from culm.node.proposals.options import ProposalOptions
 from culm.node.schemes import scheme_of
 from culm.node.service import logs_to_ask_for
-from culm.node.sessions.session import Purpose
+from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import SessionStats
+from culm.node.sessions.tasks import until_one_ends
+from culm.node.sharing.peering import Peering
 from culm.node.storage.healing import tell_damage
+from culm.node.storage.source import StoreSource
+from culm.node.storage.worker import StoreWorker
 from culm.node.sync import SyncSummary, sync
 from culm.ranges import RangeSet
 from culm.store import PayloadState, ReadableStore, SQLiteStore, StoredEntry, ToolStore
@@ -113,6 +121,48 @@ async def fetch(
         config = replace(config, policy=replace(policy, interests=interests, hoard=False, promote=frozenset()))
     summary = await sync(identity, config, store, url, purpose, progress)
     return Fetched(summary, await asyncio.to_thread(_lacking, store, wanted))
+
+
+async def read_bytes(
+    identity: Identity, config: NodeConfig, store: ToolStore, url: PeerUrl, entry: Entry, first: int, last: int
+) -> bytes:
+    """Ask a peer for a part of a payload; see ``Node.fetch_bytes``."""
+    if not 0 <= first <= last < entry.size:
+        raise ConfigError(f"the payload of entry {entry.seq} has {entry.size} bytes; it has no bytes {first} to {last}")
+    if await asyncio.to_thread(store.get, entry.place) is None:
+        raise NotHeld("the store does not have this entry: fetch it first, without its payload if need be")
+    nobody = frozenset[bytes]()
+    policy = replace(config.policy, interests={}, allow_authors=frozenset({entry.author}), block_authors=nobody)
+    config = replace(config, policy=replace(policy, own=nobody, hoard=False, promote=frozenset()))
+    peek = Peek(entry, first, last)
+    scheme, worker = scheme_of(url), StoreWorker(store, config.surroundings)
+    context = Context(identity, config, worker, StoreSource(store, config.policy))
+    assert scheme.session is not None  # noqa: S101 - ``FETCHING`` names no other protocol
+    try:
+        purpose = Purpose(called=True, key=url.key, mirrors=False, peek=peek)
+        session = scheme.session(context, Peering(config).paced(await connect(url)), purpose)
+        await until_one_ends(session.run(), _all_come(peek, session, config.limits.settle_seconds))
+    finally:
+        worker.close()
+        context.source.close()
+    if peek.is_wrong:
+        raise PayloadMismatch("the payload that the peer sent does not match the hash in its entry", entry.place)
+    if not peek.is_complete:
+        raise NetworkError("the peer ended the connection before all bytes had come")
+    return bytes(peek.data)
+
+
+async def _all_come(peek: Peek, session: Session[Any], seconds: float) -> None:
+    """Wait until all bytes have come; ``NotHeld`` if none came for ``seconds``. A peer without them says nothing."""
+    come = -1
+    while not peek.over.is_set():
+        if session.is_open:  # Until then the session looks at the clock.
+            if len(peek.data) == come:
+                raise NotHeld("the peer does not have these bytes")
+            come = len(peek.data)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await peek.over.wait()
 
 
 def _want_again(store: ToolStore, wanted: Mapping[Log, RangeSet]) -> None:

@@ -74,6 +74,7 @@ class CulmSession(Session[Event]):
                 interest=lambda log: self.config.policy.interest(log),  # noqa: PLW0108 - the policy may change
                 limits=IntervalLimits(),
                 finished=lambda logs: self._fetching.finished(logs),  # noqa: PLW0108 - it is made below
+                peek=purpose.peek,
                 is_counted=False,
             ),
         )

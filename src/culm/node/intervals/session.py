@@ -9,6 +9,7 @@ from typing import ClassVar
 from culm.intervals import Connection, Doubted, Event, Request, RequestEnded
 from culm.node.intervals.followed import FollowOptions
 from culm.node.intervals.follower import Follower
+from culm.node.intervals.peek import Peek
 from culm.node.sessions.driver import WRITE_BYTES
 from culm.node.sessions.pointtopoint import INLINE_TURNS, PointToPointSession
 from culm.node.sessions.session import Context, Purpose
@@ -60,7 +61,10 @@ class IntervalSession(PointToPointSession[Event]):
         The follower hears of each event at once, because it may cancel a request, and that decides how the next bytes
         are read.
         """
+        peek: Peek | None = self._purpose.peek
         for event in self.connection.receive_data(data, now):
+            if peek is not None and peek.takes(event, self.connection):
+                continue
             self.asker.handle(event)
             yield event
 
@@ -90,6 +94,8 @@ class IntervalSession(PointToPointSession[Event]):
         if logs := self._take_changed_logs():
             self.connection.wake(logs)
             self.asker.changed(logs)
+        if self._purpose.peek is not None:
+            self._purpose.peek.begin(self.connection)
         self.asker.step()
         more = self.connection.respond(WRITE_BYTES)
         self.stats.entries_sent = self.connection.theirs.entries_sent

@@ -72,8 +72,9 @@ class Purpose:
     ``is_live``: go on with what is new; else ``done`` is set once all that was wanted came, and the peer has all that
     it asked for. ``logs`` are asked for from the beginning, where a protocol asks by log; ``mirrors``: and those that
     the peer asks for. ``interest`` says what of a log, by default the policy does. ``options`` and ``limits`` are the
-    protocol's own. ``finished`` is called with logs that are complete, which are then no longer followed.
-    ``is_counted`` is false for a session inside another one, because the outer session counts its bytes.
+    protocol's own. ``finished`` is called with logs that are complete, which are then no longer followed. ``peek`` is a
+    part of a payload to ask for (``culm.node.intervals.peek``). ``is_counted`` is false for a session inside another
+    one, because the outer session counts its bytes.
     """
 
     called: bool = False
@@ -85,6 +86,7 @@ class Purpose:
     options: Any = None
     limits: Any = None
     finished: Callable[[list[Log]], None] | None = None
+    peek: Any = None
     is_counted: bool = True
 
 

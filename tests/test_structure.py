@@ -41,6 +41,7 @@ ALLOWED = {
         "store",
         "transfer",
     },
+    "conformance": {"types", "errors", "bamboo", "wire", "bushbaby", "intervals", "proposals"},
     "node": {
         "types",
         "errors",
@@ -65,7 +66,7 @@ SCHEMES = {"bushbaby", "intervals", "proposals", "culm"}
 MOST_SCHEME_COMPARISONS = 5  # outside the one table of schemes (``culm.node.schemes``)
 
 PROTOCOLS = ("bushbaby", "intervals", "proposals", "session", "negentropy", "ranges", "wire")
-WITHOUT_IO = ("bamboo", *PROTOCOLS)
+WITHOUT_IO = ("bamboo", "conformance", *PROTOCOLS)
 FORBIDDEN = {"socket", "asyncio", "time", "random", "secrets", "sqlite3", "threading", "select", "ssl"}
 
 

@@ -69,6 +69,13 @@ def add_identity(parser: argparse.ArgumentParser) -> None:
     _add_settings(parser, NODE, identity="NAME")
 
 
+def add_speaking(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how to speak Bushbaby: clump, identity and dialect."""
+    add_clump(parser)
+    add_identity(parser)
+    _add_settings(parser, NODE, dialect=None)
+
+
 def number(name: str, least: int = 1) -> Callable[[str], int]:
     """The type of an argument that is a number, for ``add_argument``; ``name`` is what a message calls it."""
     return partial(parse_number, name=name, least=least)
@@ -83,8 +90,7 @@ def add_sizes(parser: argparse._ActionsContainer) -> None:
 
 def add_node(parser: argparse.ArgumentParser) -> None:
     """Add the options of every command that acts as a node."""
-    add_clump(parser)
-    _add_settings(parser, NODE, identity="NAME", dialect=None)
+    add_speaking(parser)
     parser.add_argument(
         "--limit",
         metavar="NAME=VALUE",

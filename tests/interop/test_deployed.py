@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from culm.node.interests.missing import EVERYTHING
 from culm.testing.builders import build_log
 from tests.interop.deployed import (
     BAMBOO,
@@ -23,6 +24,7 @@ from tests.interop.deployed import (
     pool,
 )
 from tests.interop.meeting import Meeting, bytes_of, give, sync_with
+from tests.node.exchanging import Wants, exchange
 from tests.node.links import Party
 
 if TYPE_CHECKING:
@@ -142,6 +144,55 @@ def test_a_log_with_a_small_end_of_empty_payloads(alice: Party) -> None:
     summary = sync_with(alice, met)
     assert numbers(met.peer, log) == list(range(1, 66))
     assert summary.unconfirmed == 0
+
+
+PARTS = [1, 4, *range(5, 11), 13, *range(17, 27), *range(30, 34)]
+
+
+def test_the_holder_of_parts_passes_them_on(alice: Party, tmp_path: Path) -> None:
+    """A node that holds 23 entries of a log, with holes, gives all of them to another node."""
+    log = build_log(40, seed=5)
+    alice.store.add(log.items([log.entries[seq - 1] for seq in PARTS]))
+    bob = Party(tmp_path, 2)
+    exchange("bushbaby", (log.identity.public, 0), Wants(bob, EVERYTHING), Wants(alice, EVERYTHING))
+    assert list(bob.holds().values()) == [PARTS]
+    bob.close()
+
+
+def test_the_deployed_peer_gets_the_parts_that_it_can_link(alice: Party) -> None:
+    """The deployed peer stores the parts whose lipmaalink it holds. It asks for the holes in vain, and not for ever."""
+    log = build_log(40, seed=5)
+    alice.store.add(log.items([log.entries[seq - 1] for seq in PARTS]))
+    met = meeting()
+    summary = sync_with(alice, met)
+    assert set(PARTS) == set(numbers(met.peer, log))
+    assert met.peer.size() <= 1.3 * sum(len(log.entries[seq - 1].encoded) + 20 for seq in PARTS)
+    assert summary.unconfirmed == 0
+
+
+def test_a_forgotten_payload_is_a_hole(alice: Party) -> None:
+    """Of ten entries with one forgotten payload, the deployed peer gets those that do not hang on the forgotten one."""
+    log = build_log(10, seed=5)
+    alice.store.add(log.items())
+    alice.store.forget(log.entries[4].place)
+    met = meeting()
+    summary = sync_with(alice, met)
+    assert numbers(met.peer, log) == [1, 2, 3, 4, 8, 9, 10]
+    assert summary.entries_sent == 9 + 2 + 2  # It refuses 6 and 7, so they are sent three times.
+    assert summary.unconfirmed == summary.entries_sent
+
+
+def test_what_the_deployed_peer_lacks_itself_is_not_waited_for(alice: Party) -> None:
+    """A deployed peer announces a log with holes: what it has comes, and the sync ends."""
+    log = build_log(20, seed=5)
+    met = meeting()
+    give(met.peer, log)
+    for seq in (6, 15):
+        del met.peer.store[log.identity.public, 0][seq]
+    summary = sync_with(alice, met)
+    assert summary.entries_received == 18
+    assert len(met.peer.asked) == 3  # The whole log, and both holes once.
+    assert summary.seconds < 20
 
 
 def test_a_peer_that_refuses_what_it_asks_for_is_no_endless_sync(alice: Party) -> None:

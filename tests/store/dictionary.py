@@ -203,9 +203,7 @@ class LogModel:
 
     def offer(self) -> tuple[int, int | None, bytes, int | None] | None:
         """How far the log can be sent with all payloads, and the rest of an offer."""
-        verified, complete = self.verified(), self.complete()
-        gap = next((entry.seq for entry in verified if entry not in complete), None)
-        return offered(verified, gap, self.forked_at)
+        return offered(self.verified(), self.complete(), self.forked_at)
 
     def settled(self) -> set[int]:
         """The numbers of which nothing is missing: an entry with its payload, or without one that was forgotten."""

@@ -99,7 +99,6 @@ class Model:
         complete = {entry for entry in states if self.payload_state(entry) is PayloadState.COMPLETE}
         verified = sorted((entry for entry in states if states[entry] is State.VERIFIED), key=lambda entry: entry.seq)
         numbers = [entry.seq for entry in verified]
-        gap = min((entry.seq for entry in verified if entry not in complete), default=None)
         forked_at = oracle.fork_position(states)
         lies = [entry.seq for entry in states if self.lied(entry)]
         invalid_from = min((at for at in (forked_at, *lies) if at is not None), default=None)
@@ -120,21 +119,20 @@ class Model:
             verified=verified,
             payloads={entry: (self.payloads[entry] or b"") if entry in complete else b"" for entry in states},
             summary=summary if states else None,
-            offer=offered(verified, gap, forked_at),
+            offer=offered(verified, complete, forked_at),
             missing=[spans_missing(full, min(high, wanted_below - 1)) for high in HIGHS],
             sendable=[(entry.seq, self.payloads[entry] or b"") for entry in verified if entry in complete],
         )
 
 
 def offered(
-    verified: Collection[Entry], gap: int | None, forked_at: int | None
+    verified: Collection[Entry], complete: Collection[Entry], forked_at: int | None
 ) -> tuple[int, int | None, bytes, int | None] | None:
-    """How far a log can be sent, what holds the rest back, the digest of the last entry, and the lowest fork."""
+    """How far a log can be sent, the first entry that cannot be, the digest of the last, and the lowest fork."""
     if not verified and forked_at is None:
         return None
-    until = max(
-        (entry for entry in verified if gap is None or entry.seq < gap), key=lambda entry: entry.seq, default=None
-    )
+    gap = min((entry.seq for entry in verified if entry not in complete), default=None)
+    until = max((entry for entry in verified if entry in complete), key=lambda entry: entry.seq, default=None)
     return (0, gap, b"", forked_at) if until is None else (until.seq, gap, until.hash[2:], forked_at)
 
 

@@ -141,15 +141,15 @@ class LogQueries:
         return next(self._offers("author = ? AND log_id = ?", *log_key(log)), None)
 
     def _offers(self, where: str, *values: object) -> Iterator[Offer]:
-        """The offers of some logs. Each costs a few look-ups: the first missing payload comes from a partial index."""
+        """The offers of some logs. Each costs a few look-ups: runs say how far payloads are held."""
         query = (
             "SELECT author, log_id, until, gap, forked_at,"
             f" (SELECT hash FROM entries WHERE log = some.id AND seq = until AND {IS_VERIFIED})"
-            " FROM (SELECT id, author, log_id, forked_at, gap, CASE WHEN gap IS NULL THEN newest ELSE"
-            f" (SELECT max(seq) FROM entries WHERE log = found.id AND {IS_VERIFIED} AND seq < gap) END AS until"
-            " FROM (SELECT id, author, log_id, newest, forked_at, (SELECT min(seq) FROM entries"
-            f" WHERE log = logs.id AND {IS_VERIFIED} AND {IS_INCOMPLETE}) AS gap"
-            f" FROM logs WHERE {where} AND (newest IS NOT NULL OR forked_at IS NOT NULL)) AS found) AS some"
+            " FROM (SELECT id, author, log_id, forked_at,"
+            f" (SELECT last + 1 FROM runs WHERE log = logs.id AND kind = {runs.PAYLOADS}"
+            " ORDER BY first DESC LIMIT 1) AS until,"
+            f" (SELECT min(seq) FROM entries WHERE log = logs.id AND {IS_VERIFIED} AND {IS_INCOMPLETE}) AS gap"
+            f" FROM logs WHERE {where} AND (newest IS NOT NULL OR forked_at IS NOT NULL)) AS some"
         )
         columns = BYTES, LOG_ID, *[_OPTIONAL] * 3, BYTES.or_null()
         for author, log_id, until, gap, forked_at, digest in self._database.read(query, values, *columns):

@@ -85,11 +85,11 @@ class LogSummary:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """How far a log can be sent with all payloads.
+    """How far a log can be sent with payloads.
 
-    ``newest`` is the greatest verified number below the first payload that is missing (0: none). ``held_back`` is the
-    number of the entry with that missing payload, None if no payload is missing. ``digest`` is that of entry ``newest``
-    (64 bytes; empty if ``newest`` is 0), ``forked_at`` the lowest position of a fork.
+    ``newest`` is the greatest number of a verified entry whose payload is held (0: none); some below it may be missing.
+    ``held_back`` is the lowest number of a verified entry whose payload is missing, None if there is none. ``digest``
+    is that of entry ``newest`` (64 bytes; empty if ``newest`` is 0), ``forked_at`` the lowest position of a fork.
     """
 
     author: bytes

@@ -94,14 +94,15 @@ def test_empty_and_large_payloads(parties: list[Party]) -> None:
 
 
 def test_what_has_no_payload_is_not_offered(parties: list[Party]) -> None:
-    """A log is offered up to the entry before the first whose payload is not held."""
+    """An entry whose payload is not held is not sent, those above it are; that is the end of it, without asking on."""
     alice, bob, _ = parties
     log = build_log(20, seed=6)
     alice.store.add(log.items())
     alice.store.forget(log.entries[9].place)
-    _, ends = run(lambda: sync(bob, alice))
+    session, ends = run(lambda: sync(bob, alice))
     assert ends == [None, None]
-    assert list(bob.holds().values()) == [list(range(1, 10))]
+    assert list(bob.holds().values()) == [[*range(1, 10), *range(12, 21)]]  # The path of entry 11 leads over 10.
+    assert session.stats.entries_received == 19
 
 
 def test_a_forgotten_payload_is_not_fetched_again(parties: list[Party]) -> None:

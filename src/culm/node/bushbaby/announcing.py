@@ -86,7 +86,8 @@ class Announcing:
             self._tell_gap(offer)
             newest = offer.newest if is_culm else self._takeable(offer)
             is_answered = offer.log in served and is_culm
-            is_asked_for = is_answered or offer.log in self._once_more or offer.log in self._owed
+            is_owed = offer.log in self._owed and offer.log in changed_logs
+            is_asked_for = is_answered or is_owed or offer.log in self._once_more
             fork = offer.forked_at or 0
             is_forked_lower = is_culm and fork != self._forks.get(offer.log, 0)
             is_new = offer.log in changed_logs or offer.log not in served
@@ -112,5 +113,5 @@ class Announcing:
         if offer.held_back is not None and offer.log not in self._told:
             self._told.add(offer.log)
             gap = offer.held_back
-            reason = f"the payload of entry {gap} is missing, so bushbaby:// peers get the log up to {offer.newest}"
+            reason = f"the payload of entry {gap} is missing, so bushbaby:// peers do not get that entry from here"
             _logger.info("a log has a gap", extra={"log": log_text(offer.log), "seq": gap, "reason": reason})

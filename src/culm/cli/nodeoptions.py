@@ -116,7 +116,7 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--peer", metavar="URL", action="append", default=[], type=PeerUrl.parse, help="stay connected to this peer"
     )
-    _add_settings(parser, NODE, interval="SECONDS", scrub_days="DAYS")
+    _add_settings(parser, NODE, interval="SECONDS", scrub_days="DAYS", relay=None)
     _add_settings(parser, NODE, http="HOST:PORT", http_token_file="FILE")  # noqa: S106 - a metavar
     add_proposals(parser)
     add_node(parser)
@@ -205,6 +205,7 @@ def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> Nod
         wait_for_auth=settings["wait_for_auth"],
         interval=settings["interval"],
         scrub_days=settings["scrub_days"],
+        relay=settings["relay"],
         proposals=ProposalOptions(**proposing, small=is_small),
         download=settings["download"],
         upload=settings["upload"],

@@ -84,11 +84,12 @@ class NodeConfig:
     """Everything that a node is told.
 
     ``interval``: seconds between two contacts with a configured peer, and between two questions to a peer for what it
-    lacked. ``scrub_days``: in which all payloads are read once, to find damage; 0: never. ``dialect``: the only one to
-    speak by ``bushbaby://``; None: each peer's own. ``wait_for_hello``, ``wait_for_auth``: whether a ``bushbaby://``
-    listener lets the caller speak, or prove itself, first; None: only where there is a list of allowed peers.
-    ``download``, ``upload``: bytes a second of all peers together, 0: unlimited. ``peers``: what differs for single
-    peers. ``surroundings``: the real world, except in simulations.
+    lacked. ``scrub_days``: in which all payloads are read once, to find damage; 0: never. ``relay``: see
+    ``culm.node.interests.relay``. ``dialect``: the only one to speak by ``bushbaby://``; None: each peer's own.
+    ``wait_for_hello``, ``wait_for_auth``: whether a ``bushbaby://`` listener lets the caller speak, or prove itself,
+    first; None: only where there is a list of allowed peers. ``download``, ``upload``: bytes a second of all peers
+    together, 0: unlimited. ``peers``: what differs for single peers. ``surroundings``: the real world, except in
+    simulations.
     """
 
     clump: bytes
@@ -100,6 +101,7 @@ class NodeConfig:
     wait_for_auth: bool | None = None
     interval: float = 30.0
     scrub_days: float = 0.0
+    relay: bool = False
     proposals: ProposalOptions = field(default_factory=ProposalOptions)
     download: int = 0
     upload: int = 0

@@ -25,6 +25,7 @@ from culm.node.bushbaby.remembered import Remembered
 from culm.node.config import NodeConfig
 from culm.node.culm.claims import Claims
 from culm.node.interests.policy import Policy
+from culm.node.interests.relay import Relay
 from culm.node.negentropy.comparison import Listening
 from culm.node.network.backoff import Backoff
 from culm.node.network.tls import listening_context
@@ -46,6 +47,7 @@ from culm.store import ReadableStore, ToolStore
 from culm.types import Buffer, Log
 
 _logger = logging.getLogger("culm.node")
+_RELAY_SECONDS = 0.5  # After a peer has told its interests, for other peers' to come before all sessions are told.
 _COLLECTED = 32
 """Failed sessions after which garbage is collected.
 
@@ -92,6 +94,8 @@ class NodeService:
         self._budget = MemoryBudget(config.limits.max_unfinished)
         self.healing = Healing(self.worker, self._lost, config.scrub_days)
         self._failed = 0  # Sessions that failed since garbage was collected last.
+        self._relay = Relay(config.policy, self._relayed) if config.relay else None
+        self._relaying: asyncio.Task[None] | None = None  # Tells all sessions what peers want by now.
 
     @property
     def _own(self) -> frozenset[bytes]:
@@ -154,8 +158,30 @@ class NodeService:
         if policy.allow_peers:
             for writer in self._unproved:
                 writer.close()
+        if self._relay is not None:
+            self._relay.change_policy(policy)
+        policy = self._source.policy = self._wanted
         for session in list(self.sessions):
             await session.change_policy(policy)
+
+    @property
+    def _wanted(self) -> Policy:
+        """The operator's choices, with what peers want if the node is a relay."""
+        return self.config.policy if self._relay is None else self._relay.policy_for()
+
+    def _relayed(self) -> None:
+        """A peer wants something else: tell all sessions, once for all changes of the next moment."""
+
+        async def tell() -> None:
+            await asyncio.sleep(_RELAY_SECONDS)
+            self._relaying = None
+            policy = self._source.policy = self._wanted
+            for session in list(self.sessions):
+                with suppress(LocalProtocolError):  # A session that is ending, or whose peer takes fewer interests.
+                    await session.change_policy(policy)
+
+        if self._relaying is None:
+            self._relaying = self._start(tell())
 
     async def listen(self, url: PeerUrl) -> PeerUrl:
         """Listen at one more address; returns it with its port and key. ``ConfigError`` if that is not possible."""
@@ -259,7 +285,7 @@ class NodeService:
         address = address_of(writer)
         return Context(
             self._identity,
-            config,
+            replace(config, policy=self._wanted),
             self.worker.shared(address),
             self._source,
             stored=self._tell_sessions,
@@ -270,6 +296,7 @@ class NodeService:
             address=(None if called else address) or place_of(writer),  # The port of a caller changes with each call.
             budget=self._budget.share(address),
             bushbaby=self._bushbaby,
+            relay=self._relay,
         )
 
     async def _run(self, session: Session[Any], writer: asyncio.StreamWriter, name: str = "") -> None:
@@ -297,6 +324,8 @@ class NodeService:
                 self._failed = 0
                 self.config.surroundings.collect()
             self.sessions.pop(session, None)
+            if self._relay is not None:
+                self._relay.leave(session)
             self.roster.ended(session, sys.exception())
             self._peering.ended(name, address, session.proved, session.stats, failure)
             if isinstance(failure, PayloadDamaged):
@@ -339,7 +368,7 @@ class NodeService:
         assert scheme.session is not None  # noqa: S101 - ``PeerUrl.parse`` accepts no other address for a peer
         logs: list[Log] = []
         if scheme.asks_by_log:
-            logs = await self.worker.run(logs_to_ask_for, self.worker.store, self.config.policy)
+            logs = await self.worker.run(logs_to_ask_for, self.worker.store, self._wanted)
         purpose = Purpose(called=True, key=url.key, logs=tuple(logs))
         return scheme.session(self._context_of(streams[1], config, called=True), streams, purpose)
 
@@ -366,6 +395,7 @@ class NodeService:
             session.log_grew(log)
 
     async def _stop(self) -> None:
+        self._relay = None  # Sessions that end now start no task to tell the others of it.
         for server in self._servers:
             server.close()
         for task in list(self._tasks):

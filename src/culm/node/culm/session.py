@@ -143,7 +143,9 @@ class CulmSession(Session[Event]):
             self.discovery.again()
 
     def _tell_interests(self) -> None:
-        self.connection.tell_interests(self._source.ask(interests_for_peer, self.config.policy))
+        relay = self._context.relay
+        policy = self.config.policy if relay is None else relay.policy_for(self)
+        self.connection.tell_interests(self._source.ask(interests_for_peer, policy))
         self.driver.wake()
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -189,6 +191,8 @@ class CulmSession(Session[Event]):
             case session.Refused():
                 self._refused = event
             case session.InterestsTold():
+                if self._context.relay is not None:
+                    self._context.relay.hear(self, self.connection.their_interests)
                 self.discovery.interests_told()
             case session.Reconcile() | session.Asked() | session.Ended():
                 self.discovery.take(event)

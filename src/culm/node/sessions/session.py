@@ -16,6 +16,7 @@ from culm.node.bushbaby.remembered import Remembered
 from culm.node.config import NodeConfig
 from culm.node.culm.claims import Claims
 from culm.node.interests.policy import Policy
+from culm.node.interests.relay import Relay
 from culm.node.sessions.driver import Driver
 from culm.node.sessions.speaker import Speaker
 from culm.node.sessions.stats import PeerRefused, SessionStats
@@ -42,6 +43,7 @@ class Context:
     which session fetches which log, ``wrong`` which payloads a peer sent wrong; ``address`` stands for a peer without a
     proved identity. ``budget`` bounds the memory of unfinished messages; None: the session is alone. ``identity`` is
     needed where a protocol proves who we are. ``bushbaby``: what sessions of that protocol remember together.
+    ``relay`` is told what peers want; None: the node asks for nothing on behalf of others.
     """
 
     identity: Identity | None
@@ -56,6 +58,7 @@ class Context:
     address: str = ""
     budget: MemoryShare | None = None
     bushbaby: Remembered = field(default_factory=Remembered)
+    relay: Relay | None = None
 
     def needed_identity(self) -> Identity:
         """The identity, for a protocol that proves it; ``ConfigError`` if there is none."""

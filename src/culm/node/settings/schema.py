@@ -88,6 +88,7 @@ NODE = Section(
         Key("upload", kinds.RATE, 0, "bytes a second sent to all peers together; 0: no limit"),
         Key("scrub_days", kinds.DAYS, 0.0, "days in which the node reads all payloads once, to find damage; 0: never"),
         Key("hoard", kinds.FLAG, False, "ask for everything that peers announce, not only for what you follow"),
+        Key("relay", kinds.FLAG, False, "also ask for what culm:// peers want, on their behalf"),
         Key("promote", kinds.LOGS, (), "logs that are sent to every peer, even unasked"),
         Key("dialect", kinds.choice(*(dialect.value for dialect in Dialect)), None,
             "the only dialect of the Bushbaby protocol to speak; none: each peer's own", Dialect.DEPLOYED.value),

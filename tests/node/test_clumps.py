@@ -127,15 +127,17 @@ def test_sharing_while_a_session_is_open(parties: list[Party], scheme: str) -> N
     fill(alice.store)
 
     async def main() -> None:
-        async with serving(alice.identity, alice.store, scheme) as (node, url):
-            async with serving(bob.identity, bob.store, scheme) as (calling, _):
-                calling.contact(url)
-                await until(lambda: LOGS[1] in bob.holds())
-                assert LOGS[0] not in bob.holds()
-                await node.worker.run(alice.store.share, LOGS[0], WORK)
-                for session in node.sessions:
-                    session.store_changed()
-                await until(lambda: len(bob.holds().get(LOGS[0], ())) == 5)
+        async with (
+            serving(alice.identity, alice.store, scheme) as (node, url),
+            serving(bob.identity, bob.store, scheme) as (calling, _),
+        ):
+            calling.contact(url)
+            await until(lambda: LOGS[1] in bob.holds())
+            assert LOGS[0] not in bob.holds()
+            await node.worker.run(alice.store.share, LOGS[0], WORK)
+            for session in node.sessions:
+                session.store_changed()
+            await until(lambda: len(bob.holds().get(LOGS[0], ())) == 5)
 
     run(main)
 

@@ -45,7 +45,7 @@ from culm.node.intervals.followed import FollowOptions
 from culm.node.negentropy.indexed import IndexNode
 from culm.node.network.pipes import own_streams
 from culm.node.network.transport import STREAM_LIMIT
-from culm.node.network.urls import LISTENER_SCHEMES, SCHEMES, PeerUrl, forms
+from culm.node.network.urls import EXEC_FORM, LISTENER_SCHEMES, SCHEMES, UNIX_FORM, PeerUrl, forms
 from culm.node.proposals.options import ProposalOptions
 from culm.node.schemes import scheme_of
 from culm.node.service import NodeService
@@ -85,7 +85,9 @@ def register(commands: Commands) -> None:
     )
     add_serving(serve)
     once = commands.add("sync", _sync, "exchange everything with a peer, once")
-    once.add_argument("url", metavar="URL", type=PeerUrl.parse, help=" or ".join(forms(SCHEMES)))
+    once.add_argument(
+        "url", metavar="URL", type=PeerUrl.parse, help=" or ".join([*forms(SCHEMES), EXEC_FORM, UNIX_FORM])
+    )
     once.add_argument(
         "logs",
         metavar="AUTHOR/LOG",

@@ -25,11 +25,12 @@ _WAYS = {"exec": "exec", "stdio": "exec", "unix": "unix"}
 _SECURE = ("culm",)  # Protocols inside TLS, in which the listener proves the identity that its address names as KEY@.
 
 
-def forms(schemes: Sequence[str], *, listening: bool = False) -> list[str]:
-    """What addresses look like, for messages. Only an address to connect to needs the listener's key.
+UNIX_FORM, EXEC_FORM = "PROTOCOL+unix:PATH", "PROTOCOL+exec:COMMAND"
+"""What addresses without a host look like; PROTOCOL is any but culm."""
 
-    With most protocols ``PROTOCOL+unix:PATH`` and ``PROTOCOL+exec:COMMAND`` work, too; the messages leave that out.
-    """
+
+def forms(schemes: Sequence[str], *, listening: bool = False) -> list[str]:
+    """What addresses with a host look like, for messages. Only an address to connect to needs the listener's key."""
     return [f"{scheme}://{'KEY@' if scheme in _SECURE and not listening else ''}HOST:PORT" for scheme in schemes]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
-from culm.node.network.urls import LISTENER_SCHEMES, SCHEMES, PeerUrl, forms
+from culm.node.network.urls import EXEC_FORM, LISTENER_SCHEMES, SCHEMES, UNIX_FORM, PeerUrl, forms
 from culm.ranges import read_size
 from culm.wire.places import log_text, parse_log
 
@@ -96,12 +96,12 @@ SIZE = Kind('a number of bytes, or a string such as "64kB"', _size, str)
 RATE = Kind(f'0, or at least {LEAST_RATE} bytes a second, also as a string such as "1MB"', _rate, str)
 HOST_PORT = Kind('"HOST:PORT"', _host_port)
 PEER = Kind(
-    f"an address to connect to: {', '.join(forms(SCHEMES))}",
+    f"an address to connect to: {', '.join([*forms(SCHEMES), EXEC_FORM, UNIX_FORM])}",
     lambda value: PeerUrl.parse(_text(value)),
     lambda url: json.dumps(str(url)),
 )
 LISTENERS = Kind(
-    f"a list of addresses to listen at: {', '.join(forms(LISTENER_SCHEMES, listening=True))}",
+    f"a list of addresses to listen at: {', '.join([*forms(LISTENER_SCHEMES, listening=True), UNIX_FORM])}",
     _each(lambda value: PeerUrl.parse(_text(value), schemes=LISTENER_SCHEMES, may_be_zero=True)),
     _written_list(str),
 )

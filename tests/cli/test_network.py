@@ -228,6 +228,7 @@ def test_moving_what_a_node_lacks_and_has(culm: Culm) -> None:
         assert result["applied"] == {"received": 1, "sent": 1}
         assert (result["store_lacks"]["entries"], len(result["logs"])) == (1, 1)
         assert "received 0 entries, sent 0" in culm("reconcile", culm.home, url, "--apply").out
+        assert culm("reconcile", culm.home / "store.db", url).code == 0  # A store's file, outside of any home.
     assert {row["log_id"] for row in culm("logs", "--json").json} == {1, 2}
     assert [row["log_id"] for row in bob("logs", "--json").json] == [1, 1]
 

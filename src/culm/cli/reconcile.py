@@ -166,9 +166,9 @@ def _with_peer(arguments: argparse.Namespace, name: str, address: str) -> int:
 
 def _config_of(arguments: argparse.Namespace, name: str) -> NodeConfig:
     """What the owner of a home shares and takes, in a clump; a store's file alone has no lists, and takes all."""
-    home = Home(Path(name))
-    clump = settings_of(arguments, home).clump or b""
-    if not home.path.is_dir():
+    home, is_home = Home(Path(name)), Path(name).is_dir()
+    clump = settings_of(arguments, home if is_home else Home.find(arguments.home)).clump or b""
+    if not is_home:
         return NodeConfig(clump)
     return NodeConfig(clump, policy=replace(home.policy_file.load(clump), own=home.own_authors()))
 

@@ -84,6 +84,8 @@ def draw(seed: int) -> Plan:
     has_window = "proposals" in schemes and random.random() < 0.15
     sizes = _sizes(random, compressed=has_window)
     rates = random.random() < 0.1 and max(sizes) < 100_000
+    # By themselves, so that all else about a seed is as it was before nodes had these wishes.
+    wishes = Random(f"{seed}/mandatory")
     nodes = tuple(
         NodePlan(
             number,
@@ -94,6 +96,7 @@ def draw(seed: int) -> Plan:
                 greedy=random.random() < 0.3,
                 window=random.choice((4096, 65536)) if has_window else 0,
                 small=not has_window and random.random() < 0.15,
+                mandatory=wishes.random() < 0.25,
             ),
             download=random.randrange(60_000, 300_000) if rates else 0,
             upload=random.randrange(60_000, 300_000) if rates else 0,

@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -109,7 +110,22 @@ class _TooLong(BaseException):
     """A seed does not come to an end."""
 
 
-def run_seeds(first: int, count: int) -> Sum:
+def _endpoints(seed: int) -> Outcome:
+    """Run two endpoints of proposals alone: far more of them fit into an hour than whole nodes."""
+    from tests.proposals.test_storm import Storm  # noqa: PLC0415 - the tests are not needed for whole nodes
+
+    outcome = Outcome(Counter(), [], 0.0)
+    try:
+        Storm(seed).run()
+    except Exception:  # noqa: BLE001 - whatever it is, it is told with the seed
+        outcome.failures.append(Failed("two endpoints of proposals", 0.0, traceback.format_exc()))
+    return outcome
+
+
+KINDS: dict[str, Callable[[int], Outcome]] = {"nodes": run_seed, "proposals": _endpoints}
+
+
+def run_seeds(first: int, count: int, kind: str = "nodes") -> Sum:
     """Run some seeds in this process."""
     found = Sum()
     gc.collect()
@@ -119,7 +135,7 @@ def run_seeds(first: int, count: int) -> Sum:
             started = time.process_time()
             try:
                 with _cpu_limit(_MOST_CPU):
-                    outcome = run_seed(seed)
+                    outcome = KINDS[kind](seed)
             except _TooLong:
                 found.failed[seed] = Failed(f"no end after {_MOST_CPU:g} s of CPU", 0.0)
             else:
@@ -148,20 +164,20 @@ def _cpu_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def storm(first: int, count: int, jobs: int, out: TextIO) -> Sum:
+def storm(first: int, count: int, jobs: int, out: TextIO, kind: str = "nodes") -> Sum:
     """Run seeds in ``jobs`` processes, and tell of them: failures as they come, everything in sum at the end."""
     total = Sum()
     started = told = time.monotonic()
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         starts = range(first, first + count, _CHUNK)
-        parts = {pool.submit(run_seeds, at, min(_CHUNK, first + count - at)): at for at in starts}
+        parts = {pool.submit(run_seeds, at, min(_CHUNK, first + count - at), kind): at for at in starts}
         for part in as_completed(parts):
             try:
                 found = part.result()
             except BrokenProcessPool:
                 found = Sum(failed={parts[part]: Failed("the process died that ran it or one of the next", 0.0)})
             total.add(found)
-            out.writelines(failure_text(seed, failed) for seed, failed in found.failed.items())
+            out.writelines(failure_text(seed, failed, kind) for seed, failed in found.failed.items())
             if time.monotonic() > told + _TOLD_EVERY:
                 told = time.monotonic()
                 out.write(f"{total.seeds} of {count} seeds, {total.cpu:.0f} s of CPU, {len(total.failed)} failed\n")
@@ -170,12 +186,13 @@ def storm(first: int, count: int, jobs: int, out: TextIO) -> Sum:
     return total
 
 
-def failure_text(seed: int, failed: Failed) -> str:
+def failure_text(seed: int, failed: Failed, kind: str = "nodes") -> str:
     """What failed, and how to see it again."""
+    again = "--trace" if kind == "nodes" else f"--kind {kind}"
     trace = f"{failed.trace.rstrip()}\n" if failed.trace else ""
     return (
         f"seed {seed} failed after {failed.at:.2f} s: {failed.text}\n{trace}"
-        f"  replay: {os.path.basename(sys.executable)} -m storm --seed {seed} --trace\n"  # noqa: PTH119
+        f"  replay: {os.path.basename(sys.executable)} -m storm --seed {seed} {again}\n"  # noqa: PTH119
     )
 
 

@@ -6,8 +6,9 @@ culm       everything that both sides know to be wanted, whatever gaps there are
 bushbaby   entries with payloads, up to the first payload that the neighbour lacks
 intervals  up to the neighbour's newest payload: in order to its first gap, and what was behind its last when the
            session began; the lowest fork
-proposals  in order up to the neighbour's first gap; the lowest fork, one that nobody knows yet if the side that holds
-           less wants the log, the other one has an entry of that number, and it is not below one that both have
+proposals  everything that the neighbour holds, whatever gaps there are; the lowest fork, one that nobody knows yet if
+           the side that holds less wants the log, the other one has an entry of that number, and it is not below one
+           that both have
 =========  ==================================================================================================
 
 With all but Bushbaby, which names no hashes, two neighbours never hold certified entries of different branches.
@@ -151,14 +152,12 @@ class _Exchange:
 
     def _comes(self, seq: int, interest: RangeSet, theirs: Seen | None, newest: int) -> bool:
         """Whether nothing that the giver lacks is in the way."""
-        if self.scheme not in _IN_ORDER:
-            return True
         verified = self.seen.verified
-        if self.scheme == "intervals" and self._is_in_last_run(seq):
+        if self.scheme != "intervals" or self._is_in_last_run(seq):
             return True
         at = seq
         while at in verified:
-            if at < seq and self.scheme == "intervals" and verified[at][1] != PayloadState.COMPLETE:
+            if at < seq and verified[at][1] != PayloadState.COMPLETE:
                 return False
             below = at - 1
             if below < 1 or not self._is_asked_for(below, interest, theirs, newest):

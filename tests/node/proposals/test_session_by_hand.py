@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from culm.errors import Place, RemoteProtocolError
+from culm.node.interests.policy import Policy
 from culm.node.proposals.options import ProposalOptions
 from culm.ranges import RangeSet, read_range
 from culm.testing.builders import build_log
@@ -121,6 +122,29 @@ def test_what_a_peer_does_not_want_to_be_asked_is_not_asked_again(peers: list[Pr
         assert 1 == heard.bytes.count(KEY)
 
     run(lambda: against(peers[0], talk))
+
+
+def test_a_log_that_was_refused_and_is_shared_later(peers: list[ProposalPeer]) -> None:
+    """80 is said of a log that is not shared. Who shares it later has to bring it up, since the peer must not."""
+    alice, bob, _ = peers
+    log = build_log(4)
+    bob.store.add(log.items())
+    kept_back = Policy(unshared=frozenset({key(log)}), interests={key(build_log(1, seed=5)): RangeSet()})
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        asking, serving = alice.session(near, [key(log)], called=True), bob.session(far, policy=kept_back)
+        tasks = [asyncio.create_task(session.run()) for session in (asking, serving)]
+        await until(lambda: bool(asking.asker.given_up))
+        shared = replace(kept_back, unshared=frozenset())
+        bob.sources[-1].policy = shared
+        await serving.change_policy(shared)
+        await until(lambda: alice.numbers(key(log)) == [1, 2, 3, 4])
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
 
 
 def test_what_a_peer_has_no_room_for_is_asked_again(peers: list[ProposalPeer]) -> None:

@@ -52,6 +52,7 @@ from culm.types import Log
 _AT_ONCE = 16  # Proposals made for one log in a row; then other logs have their turn, so that none waits for long.
 _LOOKED_AT = 1024  # Gaps looked at to see whether one begins below a peer's proposal; a log may have very many.
 _SKIPPED = 1024  # Skipped payloads of one log that are remembered; of more, the rest is asked for in the next session.
+_REFUSED = 1024  # Logs that were refused and are remembered; more come over in the next session, if they are shared.
 _MISSING = (PayloadState.ABSENT, PayloadState.PARTIAL)
 _FORK = (0, 0)  # Stands in place of a span for a proposal that asks for nothing; no real span begins at 0.
 
@@ -108,6 +109,7 @@ class Proposer:
     put_off: set[tuple[Log, tuple[int, int]]] = field(default_factory=set)  # Spans that the peer had no resources for.
     given_up: set[tuple[Log, int, int | None]] = field(default_factory=set)  # Ranges that the peer does not want to be
     # asked for again in this session.
+    refused: set[Log] = field(default_factory=set)  # Logs of which we said the same, because they are not shared.
 
     def __post_init__(self) -> None:
         self.gaps = Gaps(self.source, self.options)
@@ -133,6 +135,11 @@ class Proposer:
     def reconsider(self, policy: Policy) -> None:
         """Other things are wanted or shared now: take back the proposals for logs whose interest changed."""
         self.interest, self.shares = policy.interest, policy.shares
+        for log in [log for log in self.refused if policy.shares(log)]:
+            # The peer must not propose it again, so we have to. If we want nothing of it, we name our newest entry.
+            self.refused.discard(log)
+            self.logs.setdefault(log, _Followed(log, policy.interest(log)))
+            self._queue(log)
         for log, followed in list(self.logs.items()):
             wanted = policy.interest(log)
             if wanted != followed.whole:
@@ -475,9 +482,13 @@ class Proposer:
         if not connection.is_offered(proposal.id):
             return
         log = proposal.log
+        if proposal.end is None:  # A peer that brings up a log by itself does not mind to be asked for it.
+            self.given_up = {each for each in self.given_up if each[0] != log}
         interest = self.interest(log)
         says_nothing = proposal.sparse and proposal.end is None
         if self.is_ending or says_nothing or not (self.shares(log) or interest):
+            if not self.is_ending and not says_nothing and len(self.refused) < _REFUSED:
+                self.refused.add(log)
             connection.cancel(proposal.id, Code.RESOURCE_LIMIT if self.is_ending else Code.DO_NOT_RETRY)
             return
         wanted = bool(interest) and not proposal.payload_only and self._wants(interest, proposal)

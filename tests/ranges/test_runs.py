@@ -25,6 +25,7 @@ def test_runs_are_a_set_of_numbers() -> None:
             for number in range(42):
                 assert next((run for run in expected if run[0] <= number <= run[1]), None) == runs.around(number)
                 assert (number in numbers) is (number in runs)
+                assert next((run[0] for run in expected if run[0] > number), None) == runs.above(number)
 
 
 @pytest.mark.parametrize(("first", "last", "expected"), [(5, 5, 9), (4, 6, 9), (9, 12, 12), (10, 10, 10)])

@@ -47,6 +47,11 @@ class Runs:
             return self._firsts[at], self._lasts[at]
         return None
 
+    def above(self, number: int) -> int | None:
+        """The first number of the next run that begins above a number, None if there is none."""
+        at = bisect_right(self._firsts, number)
+        return self._firsts[at] if at < len(self._firsts) else None
+
     @property
     def extent(self) -> Run | None:
         """The least and the greatest number; None if the set is empty."""

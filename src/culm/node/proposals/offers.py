@@ -137,8 +137,7 @@ class Offers:
             if low in offered:
                 at = low
                 continue
-            following = next((first for first, _ in offered if first > low), MAX_U64)
-            high = min(run[1], last, following - 1)
+            high = min(run[1], last, (offered.above(low) or MAX_U64) - 1)
             yield low, high
             at = high + 1
 

@@ -63,6 +63,9 @@ REQUEST_1_TO_3 = bytes.fromhex(  # proposal 0: entries 1 to 3, everything, as T1
 REQUEST_1_FOR_EVER = bytes.fromhex(  # proposal 0: everything from entry 1 on
     "e00003a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b800010100ffffffffffffffffff"
 )
+UP_TO_5_BYTES = bytes.fromhex(  # the same, but for payloads of more than 5 bytes
+    "e00003a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b80001010005"
+)
 MANDATORY_1_FOR_EVER = b"\xe1" + REQUEST_1_FOR_EVER[1:]
 CONFIRMED = bytes.fromhex("7000")  # proposal 0: everything, payloads may be left out
 SWITCH = bytes.fromhex("0000")  # to proposal 0

@@ -78,6 +78,14 @@ def test_bytes_that_the_peer_has_sent_are_left_out() -> None:
     assert hand.SWITCH + bytes.fromhex("02 0707 080d") + b"bamboo bamboo" == victim.connection.data_to_send()
 
 
+def test_a_payload_that_we_lack_is_not_called_too_large() -> None:
+    """X13: after 05 the peer would take it that we have the payload, and never send it. So we say 06."""
+    victim = Victim(1, 2)
+    victim.store.drop_payload(LOG.entries[0])
+    victim.control(hand.UP_TO_5_BYTES).confirms().connection.respond(10**6)
+    assert hand.SWITCH + hand.M1 + bytes.fromhex("06") + hand.M2 + hand.P2 == victim.connection.data_to_send()
+
+
 @pytest.mark.parametrize("count", [6, 7])
 def test_a_notice_of_one_item_too_many(count: int) -> None:
     """X18: six items that we have sent may be passed, and the seventh is an entry that the peer has to send."""

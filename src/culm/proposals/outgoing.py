@@ -175,14 +175,14 @@ class Outgoing:
         if kept is None:
             return None
         size = kept.entry.size
+        is_lacking = not kept.complete and not source.expects(scope.proposal.log, seq)
+        if is_lacking and theirs.may_skip:  # Of what we call too large, the peer would believe that we have it.
+            return Step((Skip(Why.NOT_AVAILABLE),), index + 1)
         if not theirs.least <= size <= theirs.greatest:
             return Step((Skip(Why.TOO_SMALL if size < theirs.least else Why.TOO_LARGE),), index + 1)
-        log = scope.proposal.log
         if not kept.complete:
-            if not source.expects(log, seq):
-                self._lacks_mandatory = not theirs.may_skip
-                return Step((Skip(Why.NOT_AVAILABLE),), index + 1) if theirs.may_skip else None
-            if not greedy or index == self._apologised:
+            self._lacks_mandatory = is_lacking
+            if is_lacking or not greedy or index == self._apologised:
                 return None
         if not theirs.takes_payload(size) or not (offset or self._is_known(seq, index)):
             return Step((Notify(1),), index + 1) if kept.complete else None

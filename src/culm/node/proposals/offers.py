@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import pairwise
 
 from culm import proposals
 from culm.bamboo import MAX_U64, path
@@ -92,13 +92,12 @@ class Offers:
     def _offer(self, log: Log) -> bool:
         """Offer what is to be offered of a log. False if some of it has to wait."""
         offered = self._logs.setdefault(log, _Offered())
-        found = list(islice(self._proposals(log, offered), _AT_ONCE + 1))
-        for proposal in found[:_AT_ONCE]:
-            if not self._connection.may_propose(proposal):
+        for number, proposal in enumerate(self._proposals(log, offered)):  # Each behind what those before have offered.
+            if number == _AT_ONCE or not self._connection.may_propose(proposal):
                 return False
             self._open.add(self._connection.propose(proposal))
             offered.numbers.add(proposal.start, proposal.end or proposal.start)
-        return len(found) <= _AT_ONCE
+        return True
 
     def _proposals(self, log: Log, offered: _Offered) -> Iterator[Proposal]:
         for exchange in list(self._connection.exchanges.values()):

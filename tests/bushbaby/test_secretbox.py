@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nacl.bindings import crypto_secretbox
 
+from culm.bushbaby.handshake import Hello, SessionKeys
 from culm.bushbaby.options import MAX_PLAINTEXT
 from culm.bushbaby.salsa_tail import block_numbers, keystream
-from culm.bushbaby.secretbox import OVERHEAD, open_box, seal
-from culm.errors import RemoteProtocolError
+from culm.bushbaby.secretbox import OVERHEAD, Boxes, open_box, seal
+from culm.errors import LocalProtocolError, RemoteProtocolError
 
 KNOWN: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "vectors" / "bushbaby" / "secretbox.json").read_text()
@@ -103,3 +104,13 @@ def test_a_forged_box_is_given_back(length: int, odd_counter: bool) -> None:
 
     box.release()  # BufferError while anything in the traceback of the failure still points into the box
     assert failure.tb is not None
+
+
+def test_no_nonce_is_used_twice() -> None:
+    """Two boxes under one nonce would show the difference of their contents, so the second one is not sealed."""
+    boxes = Boxes(9, odd_counter=False)
+    boxes.keys = SessionKeys(Hello(bytes(32), bytes(32)), KEY, KEY)
+    boxes.seal(memoryview(bytearray(OVERHEAD)), NONCE)
+
+    with pytest.raises(LocalProtocolError, match="make a new one"):
+        boxes.seal(memoryview(bytearray(OVERHEAD)), NONCE)

@@ -16,9 +16,9 @@ from culm.bamboo import Identity, yamf_hash
 from culm.bushbaby import Dialect
 from culm.bushbaby.handshake import Hello, derive_keys, make_auth, pack_hello
 from culm.bushbaby.secretbox import seal
-from culm.conformance import Outcome
+from culm.conformance import Outcome, Refused
 from culm.wire.base62 import encode_base62
-from tests.conformance.scripted import LOG, breaking, made, polite
+from tests.conformance.scripted import CLOSES, LOG, Script, breaking, made, polite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,10 +54,9 @@ class Peer:
     async def send(self, data: bytes) -> None:
         """Take bytes: HELLO is answered with HELLO, AUTH with AUTH and all that there is to say."""
         self._sent += data
-        ours = Hello(PEER.public, crypto_scalarmult_base(SECRET))
         if self._stage == 0 and len(self._sent) >= 98:
             self._stage = 1
-            self._said += b"\x01\x60" + self._hello(pack_hello(ours, b"Quagga", self._dialect))
+            self._said += self.hello()
         if self._stage == 1 and len(self._sent) >= 98 + 106:
             self._stage = 2
             theirs = Hello(bytes(self._sent[2:34]), bytes(self._sent[34:66]))
@@ -65,6 +64,11 @@ class Peer:
             self._box(2, self._signature(make_auth(PEER, b"Quagga", keys)), keys.send)
             for kind, content in self._boxes:
                 self._box(kind, content, keys.send)
+
+    def hello(self) -> bytes:
+        """The HELLO of the peer."""
+        ours = Hello(PEER.public, crypto_scalarmult_base(SECRET))
+        return b"\x01\x60" + self._hello(pack_hello(ours, b"Quagga", self._dialect))
 
     def _box(self, kind: int, content: bytes, key: bytes) -> None:
         box = bytearray(40) + content
@@ -183,6 +187,13 @@ def test_a_pool_in_the_other_dialect() -> None:
 
         assert Outcome.PASSED is result_of("WANT of a pool", Peer(entries(*numbers)))[0]
         assert (len(numbers) == 3) == (by_document[0] is Outcome.PASSED)
+
+
+@pytest.mark.parametrize("answers", [(CLOSES,), (b"-", Peer().hello(), CLOSES)], ids=["at once", "behind its HELLO"])
+def test_a_peer_that_refuses_us(answers: tuple[bytes | None, ...]) -> None:
+    """A peer that hangs up before both HELLO and AUTH have come decides nothing."""
+    with pytest.raises(Refused):
+        made("bushbaby", "WANT", Script(*answers))
 
 
 @pytest.mark.parametrize("item", ["HAVE", "WANT"])

@@ -108,7 +108,9 @@ class Driver:
             reason = await self._try(suite, check, subject)
             if isinstance(reason, Result):
                 return reason
-            if waited + wait > self._patience:
+            wait = min(wait, self._patience - waited)
+            if not wait:
+                self._patience = 0.0  # Each check that is left gets one call, so that the run comes to its end.
                 is_punished = self._has_broken and not isinstance(reason, NetworkError)
                 outcome = Outcome.SKIPPED if is_punished else Outcome.FAILED
                 return _result(check, outcome, f"{reason}, and so for {waited:g} s")

@@ -43,6 +43,7 @@ from culm.conformance.check import (
     Line,
     Listing,
     NotDecided,
+    Refused,
     Subject,
     Suite,
     Talk,
@@ -132,15 +133,20 @@ class BushbabyTalk(Talk):
             if not await self.more():
                 return None
 
+    async def _greeting(self, kind: int, size: int, what: str) -> bytes:
+        """Expect a message of the handshake. A peer that hangs up instead may be one that refuses us now."""
+        found = await self.message()
+        if found is None and self.is_closed:
+            raise Refused
+        if found is None or (found[0], len(found[1])) != (kind, size):
+            raise Differs(self.silence() if found is None else f"a message {found[0]} of {len(found[1])} bytes", what)
+        return found[1]
+
     async def expect_hello(self) -> None:
         """Expect a HELLO of our clump and dialect."""
-        found = await self.message()
-        if found is None or found[0] != HELLO or len(found[1]) != HELLO_BYTES:
-            raise Differs(
-                self.silence() if found is None else f"a message {found[0]} of {len(found[1])} bytes", "a HELLO"
-            )
+        value = await self._greeting(HELLO, HELLO_BYTES, "a HELLO")
         try:
-            self.peer, dialect = unpack_hello(found[1], self.subject.clump)
+            self.peer, dialect = unpack_hello(value, self.subject.clump)
         except RemoteProtocolError as error:
             raise Differs(str(error), "a HELLO of our clump") from None
         if dialect is not self.subject.dialect:
@@ -148,17 +154,11 @@ class BushbabyTalk(Talk):
 
     async def expect_auth(self) -> None:
         """Expect an AUTH that proves who the peer is."""
-        found = await self.message()
-        if found is None or found[0] != AUTH or len(found[1]) != _AUTH_BYTES:
-            raise Differs(
-                self.silence() if found is None else f"a message {found[0]} of {len(found[1])} bytes", "an AUTH"
-            )
+        value = await self._greeting(AUTH, _AUTH_BYTES, "an AUTH")
         try:
-            check_auth(self._open(found[1]), self.subject.clump, self.keys)
+            check_auth(self._open(value), self.subject.clump, self.keys)
         except RemoteProtocolError as error:
-            raise Differs(
-                str(error), "a signature of the clump and the key of the boxes that the peer receives"
-            ) from None
+            raise Differs(str(error), "a signature over the clump and the key by which the peer receives") from None
 
     def _open(self, value: bytes) -> bytes:
         box = bytearray(value)

@@ -54,10 +54,10 @@ class NotDecided(Exception):
 
 
 class Refused(Exception):
-    """The peer closed the connection before it said anything, as it does while it punishes our address."""
+    """The peer hung up before it had greeted us, as peers do while they punish our address."""
 
     def __str__(self) -> str:
-        return "the peer closes the connection at once"
+        return "the peer hangs up before it has greeted us"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from culm.bamboo import Entry
+from culm.bamboo import Entry, encode_varu64
 from culm.errors import Place, RemoteProtocolError
 from culm.intervals import Forks
 from culm.intervals.codec import push_message
@@ -420,6 +421,33 @@ def test_lies_end_the_session(peers: list[Peer], what: str) -> None:
     with pytest.raises(RemoteProtocolError):
         run(lambda: _against(peers[0], log, talk))
     assert [stored.payload_held for stored in peers[0].store.entries(key(log))] in ([], [0])
+
+
+@pytest.mark.parametrize("after", ["nothing", "nonsense", "a cut", "a forged entry"])
+@pytest.mark.parametrize("size", [10, 100_000])
+@pytest.mark.parametrize("live", [True, False])
+def test_metadata_before_a_wrong_payload_is_kept(peers: list[Peer], after: str, size: int, live: bool) -> None:
+    """Entries and payloads are separate items: a wrong payload 2, and what follows it, takes no entry with it."""
+    log = build_log(3, payload_size=size)
+
+    async def talk(rogue: Rogue, session: IntervalSession) -> None:
+        # Of an ascending response from entry 1 no item has links: tag, size, payload hash, signature.
+        items = [b"\x00" + encode_varu64(size) + entry.payload_hash + entry.signature for entry in log.entries]
+        data = items[0] + log.payloads[log.entries[0].hash] + items[1] + bytes(size)
+        if after == "a cut":
+            data = data[:-5]
+        if after == "a forged entry":
+            data += items[2][:-1] + bytes([items[2][-1] ^ 1])
+        rogue.send(_activate(session), b"\x80", encode_varu64(len(data)), data)
+        if after == "nonsense":
+            rogue.send(b"\x81")
+        else:
+            rogue.writer.write_eof()
+
+    with suppress(RemoteProtocolError):
+        run(lambda: _against(peers[0], log, talk, live=live))
+    assert [1, 2] == [stored.entry.seq for stored in peers[0].store.entries(key(log))]
+    assert [1] == peers[0].numbers(key(log))
 
 
 def test_a_claim_reserves_nothing(peers: list[Peer]) -> None:

@@ -164,6 +164,20 @@ def test_interests(peers: list[Peer], text: str, expected: list[int]) -> None:
     assert summary.waiting == 0
 
 
+@pytest.mark.parametrize("text", ["5..26 sparse", "10..30 sparse", "2..38 sparse", "7..9, 20..22", "5, 9, 23"])
+def test_no_entry_comes_twice(peers: list[Peer], text: str) -> None:
+    """A member of a certificate pool that another request brings already is asked for once."""
+    alice, bob, _ = peers
+    log = build_log(45)
+    bob.store.add(log.items())
+    interest = RangeSet(read_range(part) for part in text.split(", "))
+    session = sync(alice, bob, [key(log)], interest=lambda _: interest)
+    held = list(alice.store.entries(key(log)))
+    assert len(held) == session.stats.entries_received
+    assert all(interest.contains_metadata(stored.entry.seq) <= stored.payload_complete for stored in held)
+    assert next(iter(alice.store.logs())).waiting == 0
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -116,6 +116,17 @@ def least_certificate(interest: Iterable[Range], seq: int) -> int:
     return min((item.head_max for item in interest if item.start <= seq <= spine(item.last)), default=0) + 1
 
 
+def resumptions(lacked: int, last: int) -> list[int]:
+    """The numbers up to ``last`` at which a holder that lacks entry ``lacked`` can hold entries again; ascending.
+
+    A holder has verified what it holds, so it holds an entry that the first one behind a gap links to, and that lies
+    before the gap. So these are the starts of links across the lacked number: O(log n) of them, however long the gap.
+    What lies between two of them and is held has one of them, or an entry behind it, at its start.
+    """
+    above = reversed(path(spine(lacked), lacked)[:-1])
+    return [seq for seq in above if seq <= min(last, MAX_U64) and lipmaa(seq) < lacked]
+
+
 class Chain(NamedTuple):
     """Neighbours on a path of links from ``high`` down to ``low``; ``below`` is the entry that the path goes on to."""
 

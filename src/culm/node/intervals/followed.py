@@ -42,6 +42,7 @@ class Content(NamedTuple):
 
 
 METADATA = Content(metadata_only=True)
+_FEW = 64  # Entries that may wait for their path: far fewer than the store's holding area takes.
 
 
 @dataclass(slots=True)
@@ -57,6 +58,11 @@ class Span:
     lazy: int = -1  # The id of the lazy request; -1 before it is sent, and after it was answered.
     announced: int | None = None  # Items of the stream that the peer has; None until it says so.
     over: bool = False  # All that the peer has of the span for now has come.
+
+    @property
+    def is_small(self) -> bool:
+        """Whether so few entries come that they may wait in the store for what another span brings of their path."""
+        return self.high is not None and self.high - self.low < _FEW and not self.descending
 
     def covers(self, seq: int) -> bool:
         """Whether a number is in the span."""
@@ -102,7 +108,7 @@ class Followed:
     were_asked: set[str] = field(default_factory=set)  # The names of all questions that were asked.
     started: dict[str, int] = field(default_factory=dict)  # The number at which the answer to a question begins.
     pools: set[int] = field(default_factory=set)  # Members of certificate pools that were asked for in this round.
-    gap_end: int = 0  # The last number that the peer lacks. What is behind it is asked for on its own.
+    gaps: set[tuple[int, Content]] = field(default_factory=set)  # Numbers at which the peer's answers stopped.
     fork_seen: bool = False  # The peer has shown a fork, so that requests ask for what is before it.
     is_last_round: bool = False  # Nothing was asked for in this round.
     brought: int = 0  # Bytes that have come.
@@ -125,4 +131,6 @@ class Followed:
         If ``seq`` is outside the span, it is a member of the certificate pool in front of it. The answer then does
         not say what the peer has of that number for another span.
         """
-        self.exhausted |= {(at, span.content) for at in (span.low, seq) if span.covers(at)}
+        self.gaps |= {(seq, span.content)} if span.covers(seq) else set()
+        if not (span.descending and span.covers(seq)):  # Below a gap, its low end is asked for once more, going up.
+            self.exhausted |= {(at, span.content) for at in (span.low, seq) if span.covers(at)}

@@ -13,9 +13,9 @@ bring news for as long as it stays open.
 
 *Questions.* Some things have to be known beside that. They are lazy requests, too, and have names:
 
-- ``newest``: which is the peer's newest payload? If the peer stops answering before that number, it has a gap.
-- ``run``: where does the last run behind the peer's gap begin? What is behind the gap is then asked for on its own,
-  because a request stops at the first entry that the peer lacks.
+- ``newest``: which is the peer's newest payload? If the peer stops answering before that number, it has a gap. A
+  request stops at the first entry that the peer lacks, so what it may hold behind that is asked for on its own: from
+  each number at which its entries can go on (``culm.node.interests.missing.resumptions``).
 - ``head``: is the peer's entry at our newest number the same as ours? The question names our entry's hash, so that a
   fork shows even when neither side has anything new.
 - ``shared``: the same at *the peer's* newest number, if its log ends below ours.
@@ -40,7 +40,7 @@ from culm import intervals
 from culm.bamboo import MAX_U64, Entry, PayloadHasher, path
 from culm.intervals import At, FromGreatest, Interval, MetadataOnly, Regular, Single
 from culm.intervals.requester import OurRequest
-from culm.node.interests.missing import least_certificate
+from culm.node.interests.missing import least_certificate, resumptions
 from culm.node.interests.policy import Policy
 from culm.node.intervals.followed import Content, Followed, FollowOptions, Phase, Span
 from culm.node.intervals.spans import MOST_SPANS, Missing
@@ -102,7 +102,7 @@ class Follower:
         """
         if log not in self.logs:
             newest = max((item.last for item in ranges), default=0)
-            asked = {"newest", "head", "run"}
+            asked = {"newest", "head"}
             followed = Followed(log, ranges, offered=held, newest=newest, were_asked=asked, doubted=doubted)
             self.logs[log] = followed
             self.todo.append(followed)
@@ -176,6 +176,7 @@ class Follower:
     def _begin_anew(self, followed: Followed) -> None:
         """Ask for a log as if nothing had been asked before."""
         followed.exhausted.clear()
+        followed.gaps.clear()
         followed.were_asked.clear()
         followed.lowest = 1
         followed.phase = Phase.READY
@@ -234,10 +235,17 @@ class Follower:
             return stuck_at != span.high and self._source.lookup(followed.log).entries_around(stuck_at) is not None
         if stuck_at < span.low:  # A member of the pool in front. If it is held now, less is to be asked for.
             return self._source.lookup(followed.log).entries_around(stuck_at) is not None
+        if (stuck_at, span.content) in followed.gaps and self._goes_on(followed, span, stuck_at):
+            return True
         extent = self._source.lookup(followed.log).payload_extent()
         if extent is None or extent[1] <= stuck_at:  # Nothing came from elsewhere: the usual case, told at no cost.
             return False
         return self._missing.has_holes(followed, replace(span, low=stuck_at))
+
+    def _goes_on(self, followed: Followed, span: Span, stuck_at: int) -> bool:
+        """Whether the peer may hold something of a span behind what it lacks. A request for the gap alone goes on."""
+        high = MAX_U64 if span.high is None else span.high
+        return bool(resumptions(stuck_at, min(high, followed.newest or 0)))
 
     # -- planning ----------------------------------------------------------------------------------------------
 
@@ -271,8 +279,6 @@ class Follower:
         if followed.newest is None and self._needs_newest(followed):
             return
         followed.waiting += self._missing.spans(followed, self._interest(followed.log))
-        if not followed.waiting and not followed.questions:
-            self._ask_behind_gap(followed)
         followed.is_last_round = not (followed.waiting or followed.questions)
 
     def _needs_newest(self, followed: Followed) -> bool:
@@ -292,12 +298,6 @@ class Follower:
         extent = lookup.entry_extent()
         if extent is not None and extent[1] > newest and lookup.entries_around(newest) is not None:
             self._compare(followed, "shared", newest)
-
-    def _ask_behind_gap(self, followed: Followed) -> None:
-        """If the peer has entries behind a gap, ask where the last run of them begins (``run``)."""
-        missing = self._source.ask(lambda store: store.missing(followed.log, MAX_U64, 1, low=followed.lowest))
-        if missing and missing[0][0] <= (followed.newest or 0) and "run" not in followed.were_asked:
-            self._question(followed, "run", Regular(FromGreatest(MAX_U64), FromGreatest(0)))
 
     def _compare(self, followed: Followed, name: str, seq: int) -> None:
         """Ask whether the peer's entry of a number is ours."""
@@ -372,7 +372,7 @@ class Follower:
         low, high = span.low, span.high
         if span.is_chain and high is not None:
             return MetadataOnly(low, ascending=True, dist=len(path(high, low)) - 1), None
-        dist, outer = self._pool(followed, low)
+        dist, outer = self._pool(followed, span)
         if low == high:
             followed.pools.add(low)
         if span.content.metadata_only:
@@ -389,18 +389,19 @@ class Follower:
         end = FromGreatest(0) if high is None else At(high, 0)
         return Regular(At(low, dist, outer, own), end), begun
 
-    def _pool(self, followed: Followed, seq: int) -> tuple[int, bytes | None]:
-        """How many members of the path below an entry are missing, and the hash of the first one that is held.
+    def _pool(self, followed: Followed, span: Span) -> tuple[int, bytes | None]:
+        """How many members of the path below a span are missing, and the hash of the first one that is held.
 
         A member that another span of this round asks for is not asked for again. Its hash is not known yet, so None.
         """
         lookup = self._source.lookup(followed.log)
-        least = least_certificate(self._interest(followed.log), seq)
-        members = [member for member in path(seq, 1)[1:] if member >= least]
+        least = least_certificate(self._interest(followed.log), span.low)
+        members = [member for member in path(span.low, 1)[1:] if member >= least]
+        others = [other for other in (*followed.spans, *followed.waiting) if not other.over] if span.is_small else []
         for dist, member in enumerate(members):
             if lookup.entries_around(member) is not None:
                 return dist, self._hash_of(followed.log, member)
-            if member in followed.pools:
+            if member in followed.pools or any(other.covers(member) for other in others):
                 return dist, None
             followed.pools.add(member)
         return len(members), None
@@ -510,12 +511,6 @@ class Follower:
             pool = 0 if ours is None or ours.stream is None else len(ours.stream.before)
             followed.newest = 1 if start == 1 and items == pool + 2 else start + 1
             followed.doubted = self._claimed(followed.log, followed.newest) or followed.doubted
-        if name == "run" and start:
-            followed.gap_end = start
-            for span in followed.spans:  # These wait for what is in the gap, and would bring nothing behind it.
-                self._drop(span.eager)
-            if self._live:  # The peer may still get what it lacks: ask for the gap again, beside what is behind it.
-                followed.exhausted.clear()
         self._question_over(followed, request_id)
 
     def _question_over(self, followed: Followed, request_id: int) -> None:

@@ -15,9 +15,10 @@ round asks for as much as is still missing then. Parts with payloads come first,
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from culm.bamboo import MAX_U64
-from culm.node.interests.missing import lacking, lacking_members, lacking_tails, stranded
+from culm.node.interests.missing import lacking, lacking_members, lacking_tails, resumptions, stranded
 from culm.node.intervals.followed import METADATA, Content, Followed, FollowOptions, Span
 from culm.node.storage.source import StoreSource
 from culm.ranges import Range, RangeSet
@@ -87,7 +88,7 @@ class Missing:
             page = self._page(followed, item, low, content)
             least_missing = min([least_missing, *(first for first, _ in page[:1])])
             for first, last in page:
-                for part in _split(first, last, followed.gap_end):
+                for part in _parts(followed, first, last, content):
                     _add(found, followed, self._cut(followed, item, *part, content))
             is_last = item.sparse or len(page) < MOST_SPANS or page[-1][1] >= item.last
             if is_last or len(found) >= MOST_SPANS:
@@ -115,7 +116,7 @@ class Missing:
         """A missing run, cut where forbidden numbers and missing payloads require it, as spans to ask for."""
         if not item.payloads and high - low < _METADATA_SPAN:
             return [Span(seq, seq, METADATA) for seq in range(low, high + 1)]
-        if self._options.newest_first and followed.newest is not None:
+        if self._options.newest_first and followed.newest is not None and not followed.gaps:
             return self._newest_first(followed.newest, low, high, content)
         spans = []
         for seq in item.forbidden:
@@ -141,9 +142,10 @@ class Missing:
         return spans
 
 
-def _split(low: int, high: int, at: int) -> list[tuple[int, int]]:
-    """The run from ``low`` to ``high``, cut behind ``at`` if that is inside."""
-    return [(low, at), (at + 1, high)] if low <= at < high else [(low, high)]
+def _parts(followed: Followed, low: int, high: int, content: Content) -> list[tuple[int, int]]:
+    """The run from ``low`` to ``high``, cut where the peer can hold something again if it lacks ``low``."""
+    cuts = resumptions(low, min(high, followed.newest or 0)) if (low, content) in followed.gaps else []
+    return [(first, following - 1) for first, following in pairwise([low, *cuts, high + 1])]
 
 
 def _add(found: list[Span], followed: Followed, spans: Iterable[Span]) -> None:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from culm.bamboo import MAX_U64
+from culm.bamboo import MAX_U64, lipmaa, path
 from culm.node.culm.offers import asked_of, doubted, lacks, offer_of
 from culm.node.interests import missing as unmet
-from culm.node.interests.missing import EVERYTHING, lacking, missing, wanted
+from culm.node.interests.missing import EVERYTHING, lacking, missing, resumptions, wanted
 from culm.node.interests.policy import Policy
 from culm.ranges import RangeSet, read_range
 from culm.store import PayloadState, State
@@ -269,3 +269,25 @@ def test_what_waits(text: str, needed: list[int], *, is_of_use: bool) -> None:
         assert next(iter(near.logs())).waiting > 0
         assert unmet.stranded(near, key(LOG), interest, LENGTH) == needed
         assert lacks(near, Policy(interests={key(LOG): interest}), offer_of(far, key(LOG))) == is_of_use
+
+
+@given(st.sets(st.integers(1, 150), min_size=1, max_size=40), st.integers(1, 150), st.integers(0, 160))
+def test_where_a_holder_of_parts_can_go_on(numbers: set[int], lacked: int, last: int) -> None:
+    """Whatever a holder has verified behind an entry that it lacks is reached from one of the numbers tried.
+
+    That is: the first entry of each run behind the gap is tried, or links to an entry of another such run.
+    """
+    held = {member for seq in numbers for member in path(seq, 1)} - {lacked}
+    verified = {seq for seq in held if held >= set(path(seq, 1))}
+    tried = resumptions(lacked, last)
+    assert tried == sorted(seq for seq in range(lacked + 1, last + 1) if lipmaa(seq) < lacked)
+    starts = {seq for seq in verified if lacked < seq <= last and seq - 1 not in verified}
+    assert all(seq in tried or lipmaa(seq) > lacked for seq in starts)
+    assert len(tried) <= 12
+
+
+def test_where_payloads_can_go_on() -> None:
+    """If perhaps only the payload is lacking, what links to it is tried, and entries at doubling distances."""
+    assert [14, 15, 17, 21, 26, 29, 40] == resumptions(13, 40, has_entry=True)
+    assert [] == resumptions(40, 40, has_entry=True)
+    assert [2**64 - 1] == resumptions(2**64 - 2, 2**64 - 1, has_entry=True)

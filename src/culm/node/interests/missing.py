@@ -116,15 +116,23 @@ def least_certificate(interest: Iterable[Range], seq: int) -> int:
     return min((item.head_max for item in interest if item.start <= seq <= spine(item.last)), default=0) + 1
 
 
-def resumptions(lacked: int, last: int) -> list[int]:
-    """The numbers up to ``last`` at which a holder that lacks entry ``lacked`` can hold entries again; ascending.
+def resumptions(lacked: int, last: int, *, has_entry: bool = False) -> list[int]:
+    """Numbers up to ``last`` from which to ask a holder on that lacks the entry or payload of ``lacked``; ascending.
 
     A holder has verified what it holds, so it holds an entry that the first one behind a gap links to, and that lies
     before the gap. So these are the starts of links across the lacked number: O(log n) of them, however long the gap.
     What lies between two of them and is held has one of them, or an entry behind it, at its start.
+
+    ``has_entry``: perhaps only the payload is lacking, so links to that entry count, too. Nothing says where payloads
+    are, so the numbers at distances 1, 2, 4 and so on are tried besides.
     """
-    above = reversed(path(spine(lacked), lacked)[:-1])
-    return [seq for seq in above if seq <= min(last, MAX_U64) and lipmaa(seq) < lacked]
+    if last <= lacked:
+        return []
+    low = lacked + has_entry
+    found = {seq for seq in path(spine(low), low) if lipmaa(seq) < low} - {lacked}
+    if has_entry:
+        found |= {lacked + (1 << power) for power in range((last - lacked).bit_length())}
+    return sorted(seq for seq in found if seq <= last)
 
 
 class Chain(NamedTuple):

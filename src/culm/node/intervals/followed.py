@@ -110,6 +110,7 @@ class Followed:
     pools: set[int] = field(default_factory=set)  # Members of certificate pools that were asked for in this round.
     gaps: set[tuple[int, Content]] = field(default_factory=set)  # Numbers at which the peer's answers stopped.
     fork_seen: bool = False  # The peer has shown a fork, so that requests ask for what is before it.
+    again: set[int] = field(default_factory=set)  # Entries whose payload was lost, to be asked for once more.
     is_last_round: bool = False  # Nothing was asked for in this round.
     brought: int = 0  # Bytes that have come.
     whole: RangeSet | None = None  # The interest with what is not worth asking for just now; None before any round.
@@ -129,8 +130,9 @@ class Followed:
         """Note that the peer has nothing more of a span, whose answer came as far as ``seq``.
 
         If ``seq`` is outside the span, it is a member of the certificate pool in front of it. The answer then does
-        not say what the peer has of that number for another span.
+        not say what the peer has of that number for another span; but without its path the peer lacks the first entry.
         """
-        self.gaps |= {(seq, span.content)} if span.covers(seq) else set()
+        if span.covers(seq) or not span.descending:
+            self.gaps.add((seq if span.covers(seq) else span.low, span.content))
         if not (span.descending and span.covers(seq)):  # Below a gap, its low end is asked for once more, going up.
             self.exhausted |= {(at, span.content) for at in (span.low, seq) if span.covers(at)}

@@ -40,7 +40,7 @@ from culm import intervals
 from culm.bamboo import MAX_U64, Entry, PayloadHasher, path
 from culm.intervals import At, FromGreatest, Interval, MetadataOnly, Regular, Single
 from culm.intervals.requester import OurRequest
-from culm.node.interests.missing import least_certificate, resumptions
+from culm.node.interests.missing import least_certificate
 from culm.node.interests.policy import Policy
 from culm.node.intervals.followed import Content, Followed, FollowOptions, Phase, Span
 from culm.node.intervals.spans import MOST_SPANS, Missing
@@ -161,11 +161,13 @@ class Follower:
                 followed.phase = Phase.READY
                 self.todo.append(followed)
 
-    def lost(self, log: Log, seq: int) -> None:  # noqa: ARG002 - a round finds all that is missing
-        """The payload of an entry that was held is missing now: look for it in another round."""
+    def lost(self, log: Log, seq: int) -> None:
+        """The payload of an entry that was held, or had begun to come, is missing now: look for it in another round."""
         followed = self.logs.get(log)
-        if followed is not None and followed.phase is Phase.DONE:
-            self._begin_anew(followed)
+        if followed is not None:
+            followed.again.add(seq)
+            if followed.phase is Phase.DONE:
+                self._begin_anew(followed)
 
     def poll(self) -> None:
         """Ask again for logs without an open request: the peer answers and closes, so that it brings no news."""
@@ -222,7 +224,7 @@ class Follower:
         return None if ours is None or ours.is_closing else ours
 
     def _is_split(self, followed: Followed, span: Span) -> bool:
-        """Whether entries from elsewhere lie inside a span that waits for something which the peer lacks.
+        """Whether entries lie inside a span that waits for something which the peer lacks, from elsewhere or its own.
 
         The request for such a span would bring what is behind these entries only when the peer has what it lacks. A
         session that began now would ask for the parts on both sides of them one by one.
@@ -230,22 +232,18 @@ class Follower:
         ours = self._open_request(span.eager)
         if not span.over or span.descending or ours is None:
             return False
-        stuck_at = ours.next_seq
+        stuck_at, high = ours.next_seq, MAX_U64 if span.high is None else span.high
         if span.is_chain:
             return stuck_at != span.high and self._source.lookup(followed.log).entries_around(stuck_at) is not None
+        lacked = max(stuck_at, span.low)
+        if (lacked, span.content) in followed.gaps and self._missing.goes_on(followed, lacked, high):
+            return True
         if stuck_at < span.low:  # A member of the pool in front. If it is held now, less is to be asked for.
             return self._source.lookup(followed.log).entries_around(stuck_at) is not None
-        if (stuck_at, span.content) in followed.gaps and self._goes_on(followed, span, stuck_at):
-            return True
         extent = self._source.lookup(followed.log).payload_extent()
         if extent is None or extent[1] <= stuck_at:  # Nothing came from elsewhere: the usual case, told at no cost.
             return False
         return self._missing.has_holes(followed, replace(span, low=stuck_at))
-
-    def _goes_on(self, followed: Followed, span: Span, stuck_at: int) -> bool:
-        """Whether the peer may hold something of a span behind what it lacks. A request for the gap alone goes on."""
-        high = MAX_U64 if span.high is None else span.high
-        return bool(resumptions(stuck_at, min(high, followed.newest or 0)))
 
     # -- planning ----------------------------------------------------------------------------------------------
 
@@ -256,10 +254,15 @@ class Follower:
         followed.interest = self._worth_asking(followed.log, followed.whole)
         followed.pools.clear()  # What was asked for in the round before has come, or will not come.
         for span in followed.spans:
-            if self._is_split(followed, span):  # End the request, and plan its parts as if nothing had been asked.
+            is_lost = any(span.covers(seq) for seq in followed.again) and self._open_request(span.eager) is not None
+            if is_lost or self._is_split(
+                followed, span
+            ):  # End the request, and plan its parts as if nothing had been asked.
                 at = self._connection.ours.requests[span.eager].next_seq
                 followed.exhausted -= {(span.low, span.content), (at, span.content)}
                 self._drop(span.eager)
+        followed.exhausted = {(at, content) for at, content in followed.exhausted if at not in followed.again}
+        followed.again.clear()
         followed.spans = [span for span in followed.spans if self._open_request(span.eager)]
         if not followed.were_asked:
             self._question(followed, "newest", Regular(FromGreatest(1), FromGreatest(0)))
@@ -495,7 +498,7 @@ class Follower:
             return
         if not all(span.over for span in followed.spans):
             return
-        if followed.is_last_round:
+        if followed.is_last_round and not followed.again:
             followed.phase = Phase.DONE
         else:
             followed.phase = Phase.STORING

@@ -14,7 +14,7 @@ overlap would come twice. So what two parts of the interest want differently is 
 round asks for as much as is still missing then. Parts with payloads come first, since entries come along with them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from culm.bamboo import MAX_U64
@@ -28,6 +28,7 @@ from culm.ranges.text import inclusive_sizes
 MOST_SPANS = 64
 """Spans of one log that are asked for at once. Each takes two requests, and credit for requests is limited."""
 
+_MOST_GAPS = 128  # Payloads that a peer lacks and that are found out one by one: a few kilobytes of requests a session.
 _CHUNK = 256  # Entries in a span if the newest are to come first: such spans are answered one or two at a time.
 _METADATA_SPAN = 1024  # Numbers up to which entries without payloads are asked for one by one: the protocol knows no
 # span without payloads. A longer span is asked for with payloads, because as many single requests would take too long.
@@ -88,12 +89,24 @@ class Missing:
             page = self._page(followed, item, low, content)
             least_missing = min([least_missing, *(first for first, _ in page[:1])])
             for first, last in page:
-                for part in _parts(followed, first, last, content):
+                for part in self._parts(followed, first, last, content):
                     _add(found, followed, self._cut(followed, item, *part, content))
             is_last = item.sparse or len(page) < MOST_SPANS or page[-1][1] >= item.last
             if is_last or len(found) >= MOST_SPANS:
                 return least_missing
             low = page[-1][1] + 1
+
+    def _parts(self, followed: Followed, low: int, high: int, content: Content) -> Iterator[tuple[int, int]]:
+        """The run from ``low`` to ``high``, cut where the peer can hold something again behind what it lacks."""
+        cuts = self.goes_on(followed, low, high) if (low, content) in followed.gaps else []
+        yield low, (cuts[0] - 1 if cuts else high)
+        for first, following in pairwise([*cuts, high + 1]):
+            yield from self._parts(followed, first, following - 1, content)
+
+    def goes_on(self, followed: Followed, lacked: int, high: int) -> list[int]:
+        """The numbers up to ``high`` from which to ask on behind one that the peer lacks."""
+        has_entry = len(followed.gaps) < _MOST_GAPS and bool(self._source.variants(followed.log, lacked))
+        return resumptions(lacked, min(high, followed.newest or 0), has_entry=has_entry)
 
     def _content(self, item: Range) -> Content:
         """The payloads that are wanted: those within both the range's bounds and the session's."""
@@ -140,12 +153,6 @@ class Missing:
         if high == MAX_U64 and self._live:
             spans.append(Span(max(low, newest + 1), None, content))
         return spans
-
-
-def _parts(followed: Followed, low: int, high: int, content: Content) -> list[tuple[int, int]]:
-    """The run from ``low`` to ``high``, cut where the peer can hold something again if it lacks ``low``."""
-    cuts = resumptions(low, min(high, followed.newest or 0)) if (low, content) in followed.gaps else []
-    return [(first, following - 1) for first, following in pairwise([low, *cuts, high + 1])]
 
 
 def _add(found: list[Span], followed: Followed, spans: Iterable[Span]) -> None:

@@ -169,7 +169,7 @@ def test_interests(peers: list[Peer], text: str, expected: list[int]) -> None:
 PARTS = [(1, 1), (4, 10), (13, 13), (17, 26), (30, 33)]
 
 
-def in_runs(log: LogBuilder, runs: Iterable[tuple[int, int]]) -> list[tuple[Entry, bytes]]:
+def in_runs(log: LogBuilder, runs: Iterable[tuple[int, int]]) -> list[Any]:
     """The entries of some runs of a log, with their payloads."""
     return [item for first, last in runs for item in log.items(log.entries[first - 1 : last])]
 
@@ -209,7 +209,7 @@ def test_what_a_partial_holder_gets_later_comes_too(peers: list[Peer]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        return sessions[0].stats.entries_received
+        return int(sessions[0].stats.entries_received)
 
     assert run(main) == 40
 

@@ -137,7 +137,7 @@ def test_a_cut_at_any_byte(fate: str, cut_at: int, monkeypatch: pytest.MonkeyPat
 
     async def main() -> None:
         await two.listen()
-        got, how = await two.call(SENT)
+        got, how = await two.call(SENT, 10.0)
         await asyncio.sleep(1)
         assert SENT[:cut_at] == b"".join(two.heard)
         assert SENT[: len(got)] == got
@@ -147,6 +147,25 @@ def test_a_cut_at_any_byte(fate: str, cut_at: int, monkeypatch: pytest.MonkeyPat
 
     two.run(main())
     assert [f"connection: {fate}"] == two.told
+
+
+def test_the_system_finds_a_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody is told that a connection is lost, the system's own questions find out, for both ends."""
+    two = Two(Weather())
+
+    def drawn(_: Network, connection: Any) -> None:
+        connection.pipes[0].cut_at = 777
+        connection.pipes[0].cut = lambda: connection.befall("lost", 0)
+
+    monkeypatch.setattr(Network, "_draw_fate", drawn)
+
+    async def main() -> None:
+        await two.listen()
+        assert os.strerror(errno.ETIMEDOUT) == (await two.call(SENT, 60.0))[1]
+        await asyncio.sleep(1)
+        assert two.endings
+
+    two.run(main())
 
 
 def test_a_small_window_is_no_silly_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from culm.testing.simulation.pipe import Pipe, Traits
 from culm.testing.simulation.transport import SimulatedTransport
 
 _UNREACHED_SECONDS = 75.0  # After which a call without an answer fails, about as long as operating systems try.
+_PROBED_SECONDS = 30.0  # After which the system tells an end that the other one is gone: sooner than nodes have it do.
 _FIRST_PORT = 40_000  # Callers' ports are counted from here, beyond those at which hosts listen.
 
 FATES = ("reset", "end", "half open", "half open, told when it speaks", "lost", "stall", "garbled")
@@ -35,9 +36,9 @@ FATES = ("reset", "end", "half open", "half open, told when it speaks", "lost", 
 
 - Both sides learn that the connection broke.
 - Both sides see an orderly end.
-- One side learns that it broke; the other one never does.
+- One side learns that it broke; the other one does when the system has asked for a sign of life in vain.
 - One side learns that it broke; the other one does when it sends something.
-- Neither side learns that it broke.
+- Neither side learns that it broke before the system has asked for a sign of life in vain.
 - Nothing gets through for a while.
 - One byte arrives as another one. Only with TLS, which notices; otherwise the connection is reset.
 """
@@ -122,6 +123,13 @@ class Connection:
             self._tell_broken(direction)
             if "told" in fate:
                 self.pipes[1 - direction].unheard = partial(self._tell_broken, 1 - direction)
+        self._probe()
+
+    def _probe(self) -> None:
+        """Have the system find out in the end that the connection is dead."""
+        for end in self.ends:
+            error = OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+            self.loop.call_later(_PROBED_SECONDS, end.break_off, error)
 
     def stall(self) -> None:
         """Let nothing through until ``resume``."""
@@ -145,6 +153,7 @@ class Connection:
         other = 1 - number
         if silently:
             self.pipes[other].unheard = partial(self._speaks_to_nobody, other)
+            self._probe()
         else:
             self._tell_broken(other)
 

@@ -49,6 +49,7 @@ from culm.conformance.check import (
     Talk,
     check_entry,
     check_payload,
+    rows,
 )
 from culm.errors import EncodingError, RemoteProtocolError, Truncated
 from culm.types import Log
@@ -56,7 +57,6 @@ from culm.wire import cbor
 from culm.wire.base62 import encode_base62
 
 _AUTH_BYTES = OVERHEAD + 64
-_ENCOURAGED = "Key Concepts (the document encourages it)"
 
 
 class BushbabyTalk(Talk):
@@ -261,18 +261,20 @@ _CHECKS: Listing[BushbabyTalk] = Listing()
 # -- without a log -------------------------------------------------------------------------------------------------
 
 
-@_CHECKS("HELLO", "Type 1 message", "The peer sends its keys, with the MAC of our clump.")
+@_CHECKS("HELLO", "Type 1 message")
 async def _hello(talk: BushbabyTalk) -> None:
-    """Nothing is left to do: every conversation begins with it."""
+    """The peer sends its keys, with the MAC of our clump."""
 
 
-@_CHECKS("AUTH", "Type 2 message", "The peer proves who it is, in a box under the key of the connection.")
+@_CHECKS("AUTH", "Type 2 message")
 async def _auth(talk: BushbabyTalk) -> None:
+    """The peer proves who it is, in a box under the key of the connection."""
     await talk.meet()
 
 
-@_CHECKS("byte by byte", "STLV", "Messages come in any pieces: here one byte at a time.", opening=lambda _: b"")
+@_CHECKS("byte by byte", "STLV", opening=lambda _: b"")
 async def _byte_by_byte(talk: BushbabyTalk) -> None:
+    """Messages come in any pieces: here one byte at a time."""
     await talk.send_slowly(talk.hello())
     await talk.expect_hello()
     await talk.send_slowly(talk.auth())
@@ -280,8 +282,9 @@ async def _byte_by_byte(talk: BushbabyTalk) -> None:
     await talk.alive()
 
 
-@_CHECKS("HAVE", "Type 5", "HAVE is an array of author, log id and newest number.")
+@_CHECKS("HAVE", "Type 5")
 async def _have(talk: BushbabyTalk) -> None:
+    """HAVE is an array of author, log id and newest number."""
     await talk.meet()
     while (told := await talk.told()) is not None and told[0] != HAVE:
         pass
@@ -294,8 +297,9 @@ async def _have(talk: BushbabyTalk) -> None:
         raise Differs(f"a newest entry {log.newest}", f"at least {len(talk.subject.entries)}, which the peer has sent")
 
 
-@_CHECKS("WANT", "Type 6", "A HAVE of a new log is answered by a WANT of a part of it.")
+@_CHECKS("WANT", "Type 6")
 async def _wants(talk: BushbabyTalk) -> None:
+    """A HAVE of a new log is answered by a WANT of a part of it."""
     author = Identity(talk.subject.random_bytes(32)).public
     await talk.meet()
     await talk.send(talk.box(HAVE, _list([_author(author), b"\x00", b"\x05"])))
@@ -314,16 +318,18 @@ async def _wants(talk: BushbabyTalk) -> None:
     raise NotDecided("the peer does not want a log of an author it does not know, as it may")
 
 
-@_CHECKS("empty lists", "Type 5; Type 6; Type 8", "HAVE, WANT and BAMBOO of nothing are valid.")
+@_CHECKS("empty lists", "Type 5; Type 6; Type 8")
 async def _empty(talk: BushbabyTalk) -> None:
+    """HAVE, WANT and BAMBOO of nothing are valid."""
     await talk.meet()
     for kind in (HAVE, WANT, BAMBOO):
         await talk.send(talk.box(kind, b"\x80"))
     await talk.alive()
 
 
-@_CHECKS("unknown log", "Replication", "A WANT of a log that the peer does not hold brings no entries of it.")
+@_CHECKS("unknown log", "Replication")
 async def _unknown_log(talk: BushbabyTalk) -> None:
+    """A WANT of a log that the peer does not hold brings no entries of it."""
     author = Identity(talk.subject.random_bytes(32)).public
     await talk.meet()
     await talk.send(talk.want(0, 1, 5, log=(author, 0)))
@@ -335,8 +341,9 @@ async def _unknown_log(talk: BushbabyTalk) -> None:
     await talk.alive()
 
 
-@_CHECKS("unasked BAMBOO", "Peering Notes", "Entries that nobody asked for do not end the connection.")
+@_CHECKS("unasked BAMBOO", "Peering Notes")
 async def _unasked(talk: BushbabyTalk) -> None:
+    """Entries that nobody asked for do not end the connection."""
     payload = b"culm wire check"
     author = Identity(talk.subject.random_bytes(32))
     entry = author.create_entry(
@@ -379,8 +386,9 @@ _wanting("WANT of a log", "[a, l] brings the whole log.", lambda log_id: (log_id
 _wanting("WANT of a span", "[a, l, 2, 3] brings entries 2 and 3.", lambda log_id: (log_id, 2, 3), 3, 2, 3)
 
 
-@_CHECKS("WANT of a pool", "Type 6", "[a, l, 5] brings the certificate pool from 1 to 5.", entries=5)
+@_CHECKS("WANT of a pool", "Type 6", entries=5)
 async def _pool(talk: BushbabyTalk) -> None:
+    """[a, l, 5] brings the certificate pool from 1 to 5."""
     await talk.meet()
     await talk.send(talk.want(talk.subject.held[1], 5))
     found = [entry.seq for entry, _ in await talk.entries()]
@@ -390,8 +398,9 @@ async def _pool(talk: BushbabyTalk) -> None:
         raise Differs(f"entries {found}", f"entries {least} in ascending order, and at most {sorted(most)}")
 
 
-@_CHECKS("strings", "Dialects", "Entries are strings of the kind that the dialect has.", entries=1)
+@_CHECKS("strings", "Dialects", entries=1)
 async def _strings(talk: BushbabyTalk) -> None:
+    """Entries are strings of the kind that the dialect has."""
     await talk.meet()
     await talk.send(talk.want(talk.subject.held[1], 1, 1))
     while (told := await talk.told()) is not None:
@@ -408,7 +417,6 @@ async def _strings(talk: BushbabyTalk) -> None:
 def _violation(
     item: str,
     source: str,
-    what: str,
     *makes: Callable[[BushbabyTalk], bytes],
     opening: Callable[[BushbabyTalk], bytes] | None = None,
     proved: bool = True,
@@ -418,7 +426,7 @@ def _violation(
     ``proved``: they come behind both AUTHs, and not right behind the HELLOs.
     """
 
-    @_CHECKS(item, source, f"{what} ends the connection.", opening=opening, breaks=True)
+    @_CHECKS(item, source, f"The connection ends: {item}.", opening=opening, breaks=True)
     async def run(talk: BushbabyTalk) -> None:
         if opening is None and proved:
             await talk.meet()
@@ -427,47 +435,44 @@ def _violation(
         await talk.closes()
 
 
+# An item, where it is written, the type of the message, and what is in its box. KEY stands for an author, and ZEROS for
+# 42 digits.
+_CONTENTS = """
+unknown type | Key Concepts | 7 | 80
+HAVE that is cut off | Type 5 | 5 | 82 80
+bytes behind a HAVE | Type 5 | 5 | 80 00
+HAVE of two values | Type 5 | 5 | 81 82 KEY 00
+negative number | Type 5 | 5 | 81 83 KEY 00 20
+identity of 42 characters | Type 5; Base62 | 5 | 81 83 78 2a ZEROS 00 05
+WANT of five values | Type 6 | 6 | 81 85 KEY 00 01 02 03
+WANT of entry 0 | Type 6 | 6 | 81 83 KEY 00 00
+WANT from 3 to 2 | Type 6 | 6 | 81 84 KEY 00 03 02
+entry that is cut off | Type 8 | 8 | 81 63 00 00 00
+"""
+
+
 def _box(kind: int, content: str) -> Callable[[BushbabyTalk], bytes]:
-    return lambda talk: talk.box(kind, bytes.fromhex(content))
-
-
-def _wrong_list(kind: int, *values: str, author: bytes = b"\x78\x2b" + 43 * b"0") -> Callable[[BushbabyTalk], bytes]:
-    return lambda talk: talk.box(kind, _list([author, *map(bytes.fromhex, values)]))
+    data = bytes.fromhex(content.replace("KEY", "78 2b 30 ZEROS").replace("ZEROS", 42 * "30"))
+    return lambda talk: talk.box(kind, data)
 
 
 def _flipped(message: bytes) -> bytes:
     return message[:-1] + bytes((message[-1] ^ 1,))
 
 
-_violation("other first message", "Handshake", "A first message that is no HELLO", opening=lambda _: b"\x07\x01\x00")
-_violation(
-    "HELLO too short", "Type 1 message", "A HELLO of 95 bytes", opening=lambda talk: b"\x01\x5f" + talk.hello()[2:-1]
-)
-_violation(
-    "other clump", "Type 1 message", "A HELLO of another clump", opening=lambda talk: talk.hello(b"another clump")
-)
-_violation("HAVE before AUTH", "Handshake", "A HAVE before AUTH", _box(HAVE, "80"), proved=False)
-_violation("wrong signature", "Type 2 message", "An AUTH with another signature", _box(AUTH, 64 * "00"), proved=False)
-_violation("second HELLO", "Handshake", "A second HELLO", BushbabyTalk.hello)
-_violation("second AUTH", "Handshake", "A second AUTH", BushbabyTalk.auth)
-_violation("repeated nonce", "Nonce boxes", "A nonce for the second time",
-    *2 * (lambda talk: talk.box(HAVE, b"\x80", bytes(NONCE_BYTES)),))  # fmt: skip
-_violation("wrong tag", "Nonce boxes", "A box that is not sealed with the key",
-    lambda talk: _flipped(talk.box(HAVE, b"\x80")))  # fmt: skip
-_violation("unknown type", _ENCOURAGED, "A message of type 7", _box(7, "80"))
-_violation("too long", _ENCOURAGED, "A message that claims 2^40 bytes", lambda _: bytes.fromhex("08 fd 010000000000"))
-_violation("long header", "STLV", "A type that is not in its shortest form", lambda _: bytes.fromhex("f8 05 29"))
-_violation("CBOR cut off", "Type 5", "A HAVE that is cut off", _box(HAVE, "82 80"))
-_violation("bytes behind CBOR", "Type 5", "A byte behind the array of a HAVE", _box(HAVE, "80 00"))
-_violation("HAVE of two values", "Type 5", "A HAVE without a number", _wrong_list(HAVE, "00"))
-_violation("negative number", "Type 5", "A HAVE of entry -1", _wrong_list(HAVE, "00", "20"))
-_violation("short identity", "Type 5; Base62", "An identity of 42 characters",
-    _wrong_list(HAVE, "00", "05", author=b"\x78\x2a" + 42 * b"0"))  # fmt: skip
-_violation("WANT of five values", "Type 6", "A WANT of five values", _wrong_list(WANT, "00", "01", "02", "03"))
-_violation("entry 0", "Type 6", "A WANT of entry 0", _wrong_list(WANT, "00", "00"))
-_violation("span backwards", "Type 6", "A WANT from 3 to 2", _wrong_list(WANT, "00", "03", "02"))
-_violation("entry cut off", "Type 8", "A BAMBOO whose entry is cut off",
-    lambda talk: talk.box(BAMBOO, b"\x81" + talk.string(bytes(100))))  # fmt: skip
+_violation("other first message", "Handshake", opening=lambda _: b"\x07\x01\x00")
+_violation("HELLO of 95 bytes", "Type 1 message", opening=lambda talk: b"\x01\x5f" + talk.hello()[2:-1])
+_violation("HELLO of another clump", "Type 1 message", opening=lambda talk: talk.hello(b"another clump"))
+_violation("HAVE before AUTH", "Handshake", _box(HAVE, "80"), proved=False)
+_violation("AUTH with another signature", "Type 2 message", _box(AUTH, 64 * "00"), proved=False)
+_violation("second HELLO", "Handshake", BushbabyTalk.hello)
+_violation("second AUTH", "Handshake", BushbabyTalk.auth)
+_violation("repeated nonce", "Nonce boxes", *2 * (lambda talk: talk.box(HAVE, b"\x80", bytes(NONCE_BYTES)),))
+_violation("wrong tag", "Nonce boxes", lambda talk: _flipped(talk.box(HAVE, b"\x80")))
+_violation("message of 2^40 bytes", "Key Concepts", lambda _: bytes.fromhex("08 fd 010000000000"))
+_violation("type in a longer form", "STLV", lambda _: bytes.fromhex("f8 05 29"))
+for _item, _source, _kind, _content in rows(_CONTENTS):
+    _violation(_item, _source, _box(int(_kind), _content))
 
 
 SUITE = Suite(BushbabyTalk, _begin, _survey, tuple(_CHECKS.checks))

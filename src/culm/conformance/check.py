@@ -10,7 +10,7 @@ A check is a coroutine that gets a ``Talk``. It returns if the peer did what the
 is over.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
@@ -208,19 +208,24 @@ class Listing(Generic[TalkT]):
         self,
         item: str,
         source: str,
-        claim: str,
+        claim: str | None = None,
         *,
         entries: int = 0,
         opening: Callable[[TalkT], bytes] | None = None,
         breaks: bool = False,
-    ) -> Callable[[Callable[[TalkT], Awaitable[None]]], Callable[[TalkT], Awaitable[None]]]:
-        """A decorator that makes a check of a coroutine function."""
+    ) -> Callable[[Callable[[TalkT], Awaitable[None]]], None]:
+        """A decorator that makes a check of a coroutine function, whose docstring is the claim if none is given."""
 
-        def add(run: Callable[[TalkT], Awaitable[None]]) -> Callable[[TalkT], Awaitable[None]]:
-            self.checks.append(Check(item, source, claim, run, entries, opening, breaks))
-            return run
+        def add(run: Callable[[TalkT], Awaitable[None]]) -> None:
+            self.checks.append(Check(item, source, claim or run.__doc__ or "", run, entries, opening, breaks))
 
         return add
+
+
+def rows(table: str) -> Iterator[list[str]]:
+    """The cells of a table whose columns are parted by bars."""
+    for line in table.strip().splitlines():
+        yield [cell.strip() for cell in line.split("|")]
 
 
 async def outcome_of(suite: Suite[TalkT], check: Check[TalkT], line: Line, subject: Subject) -> Result:

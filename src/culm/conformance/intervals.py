@@ -7,7 +7,7 @@ grants it credit for any.
 Specification: docs/specs/intervals.md; the sections that checks name without a page are those of the document.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -25,6 +25,7 @@ from culm.conformance.check import (
     Talk,
     check_entry,
     check_payload,
+    rows,
 )
 from culm.errors import EncodingError, Truncated
 from culm.intervals import messages
@@ -325,47 +326,53 @@ _CHECKS: Listing[IntervalTalk] = Listing()
 # -- without a log -------------------------------------------------------------------------------------------------
 
 
-@_CHECKS("grants credit", "Global Connection State; D78", "The peer grants request credit without being asked.")
+@_CHECKS("grants credit", "Global Connection State; D78")
 async def _grants(talk: IntervalTalk) -> None:
-    """Nothing is left to do: every conversation begins with it."""
+    """The peer grants request credit without being asked."""
 
 
-@_CHECKS("unknown log", "Intervals; D10, D54", "A request for a log that nobody holds brings no items.")
+@_CHECKS("unknown log", "Intervals; D10, D54")
 async def _unknown_log(talk: IntervalTalk) -> None:
+    """A request for a log that nobody holds brings no items."""
     await talk.grant()
     await talk.ask("02 00", "01 00 05 00")
     await talk.silent_or_over()
 
 
-@_CHECKS("unknown log, newest", "Relativity; D10", "An offset from the newest payload of no payloads brings no items.")
+@_CHECKS("unknown log, newest", "Relativity; D10")
 async def _unknown_newest(talk: IntervalTalk) -> None:
+    """An offset from the newest payload of no payloads brings no items."""
     await talk.ask("03 2d", "63 00")
     await talk.silent_or_over()
 
 
-@_CHECKS("cancellation", "Canceling Requests; D63", "A cancelled response ends, with reason 10.")
+@_CHECKS("cancellation", "Canceling Requests; D63")
 async def _cancellation(talk: IntervalTalk) -> None:
+    """A cancelled response ends, with reason 10."""
     await talk.ask("02 00", "01 00 05 00")
     await talk.cancelled()
 
 
-@_CHECKS("cancellation without credit", "Canceling Requests; D63", "Neither credit nor items are needed to end.")
+@_CHECKS("cancellation without credit", "Canceling Requests; D63")
 async def _cancellation_beside(talk: IntervalTalk) -> None:
+    """Neither credit nor items are needed to end."""
     for number in range(2):
         await talk.ask("02 20", "00 05 00", number=number)
     await talk.cancelled(1)
     await talk.cancelled(0)
 
 
-@_CHECKS("freed ids", "End Response Messages; D57", "The id of a response that has ended can be used again.")
+@_CHECKS("freed ids", "End Response Messages; D57")
 async def _freed_ids(talk: IntervalTalk) -> None:
+    """The id of a response that has ended can be used again."""
     for _ in range(2):
         await talk.ask("02 00", "01 00 05 00")
         await talk.cancelled()
 
 
-@_CHECKS("late cancellation", "Canceling Requests; D61", "A cancellation that crosses the end it asks for is ignored.")
+@_CHECKS("late cancellation", "Canceling Requests; D61")
 async def _late_cancellation(talk: IntervalTalk) -> None:
+    """A cancellation that crosses the end it asks for is ignored."""
     await talk.ask("02 00", "01 00 05 00")
     await talk.cancelled()
     await talk.send(bytes.fromhex("d0 00"))
@@ -373,28 +380,32 @@ async def _late_cancellation(talk: IntervalTalk) -> None:
     await talk.cancelled(1)
 
 
-@_CHECKS("byte by byte", "The Actual Protocol", "Messages can come in any pieces: here one byte at a time.")
+@_CHECKS("byte by byte", "The Actual Protocol")
 async def _byte_by_byte(talk: IntervalTalk) -> None:
+    """Messages can come in any pieces: here one byte at a time."""
     await talk.send_slowly(talk.request("3a 2d", "0a f903e8 64 00"))
     await talk.cancelled()
 
 
-@_CHECKS("ignored bits", "Request Messages", "Bits of the second byte that may be set arbitrarily are ignored.")
+@_CHECKS("ignored bits", "Request Messages")
 async def _ignored_bits(talk: IntervalTalk) -> None:
+    """Bits of the second byte that may be set arbitrarily are ignored."""
     for number, (kind, rest) in enumerate((("81", "01 00 00"), ("af", "00"), ("c7", "05 00"), ("e7", "05 00"))):
         await talk.ask(f"03 {kind}", rest, number=number)
         await talk.cancelled(number)
 
 
-@_CHECKS("grants of zero", "Request Credit Messages; D76", "A grant of zero is valid and changes nothing.")
+@_CHECKS("grants of zero", "Request Credit Messages; D76")
 async def _grants_of_zero(talk: IntervalTalk) -> None:
+    """A grant of zero is valid and changes nothing."""
     await talk.send(bytes.fromhex("b0 00 c0 00"))
     await talk.ask("02 00", "01 00 05 00")
     await talk.cancelled()
 
 
-@_CHECKS("no request without credit", "Request Messages", "The peer makes no request while it has no credit for one.")
+@_CHECKS("no request without credit", "Request Messages")
 async def _no_request(talk: IntervalTalk) -> None:
+    """The peer makes no request while it has no credit for one."""
     await talk.grant()
     await talk.ask("02 00", "01 00 05 00", log=talk.subject.log)
     while await talk.message() is not None:
@@ -406,73 +417,43 @@ async def _no_request(talk: IntervalTalk) -> None:
 # -- with a log ----------------------------------------------------------------------------------------------------
 
 
-@_CHECKS(
-    "single entry", "Intervals; D36", "One entry comes with its payload, and the response ends by itself.", entries=1
-)
+@_CHECKS("single entry", "Intervals; D36", entries=1)
 async def _single(talk: IntervalTalk) -> None:
+    """One entry comes with its payload, and the response ends by itself."""
     await talk.grant()
     await talk.ask("02 80", "01 00 00", log=talk.subject.held)
     await talk.items("m1 p1")
     await talk.nothing()
 
 
-@_CHECKS(
-    "ascending", "Intervals", "Entries come from the least on, the metadata of each before its payload.", entries=3
-)
-async def _ascending(talk: IntervalTalk) -> None:
-    await talk.grant()
-    await talk.ask("02 00", "01 00 03 00", log=talk.subject.held)
-    await talk.items("m1 p1 m2 p2 m3 p3")
+# An item, where it is written, the claim, entries of the log that it needs, the request, and the items that it brings.
+_HELD = """
+ascending | Intervals | From the least on, metadata first. | 3 | 02 00 / 01 00 03 00 | m1 p1 m2 p2 m3 p3
+descending | Intervals; D5 | From the greatest on, metadata first. | 3 | 02 00 / 03 00 01 00 | m3 p3 m2 p2 m1 p1
+lower pool | Intervals; D37 | The path to 1 comes first, without known links. | 5 | 02 80 / 05 ff 00 | m1 m4 m5 p5
+part of a pool | Limiting Certificate Pool Metadata | A distance limits the pool. | 5 | 02 00 / 05 00 05 01 | m5 p5 m4
+upper pool | Metadata-Only Intervals | Ascending metadata is the path to the spine. | 4 | 02 e0 / 02 ff | m2 m3 m4
+metadata down | Metadata-Only Intervals | Descending metadata is the path to 1. | 5 | 02 c0 / 05 ff | m5 m4 m1
+"""
 
 
-@_CHECKS("descending", "Intervals; D5", "Entries come from the greatest on, metadata before its payload.", entries=3)
-async def _descending(talk: IntervalTalk) -> None:
-    await talk.grant()
-    await talk.ask("02 00", "03 00 01 00", log=talk.subject.held)
-    await talk.items("m3 p3 m2 p2 m1 p1")
+def _held(request: str, plan: str) -> Callable[[IntervalTalk], Awaitable[None]]:
+    async def run(talk: IntervalTalk) -> None:
+        flags, rest = request.split("/")
+        await talk.grant()
+        await talk.ask(flags, rest, log=talk.subject.held)
+        await talk.items(plan)
+
+    return run
 
 
-@_CHECKS(
-    "lower pool",
-    "Intervals; D37",
-    "The path down to entry 1 comes first, with links that were sent left out.",
-    entries=5,
-)
-async def _lower_pool(talk: IntervalTalk) -> None:
-    await talk.grant()
-    await talk.ask("02 80", "05 ff 00", log=talk.subject.held)
-    await talk.items("m1 m4 m5 p5")
+for _item, _source, _claim, _entries, _request, _plan in rows(_HELD):
+    _CHECKS(_item, _source, _claim, entries=int(_entries))(_held(_request, _plan))
 
 
-@_CHECKS(
-    "part of a pool", "Limiting Certificate Pool Metadata", "A distance limits the pool to so many steps.", entries=5
-)
-async def _part_of_pool(talk: IntervalTalk) -> None:
-    await talk.grant()
-    await talk.ask("02 00", "05 00 05 01", log=talk.subject.held)
-    await talk.items("m5 p5 m4")
-
-
-@_CHECKS(
-    "upper pool", "Metadata-Only Intervals", "An ascending metadata interval brings the path to the spine.", entries=4
-)
-async def _upper_pool(talk: IntervalTalk) -> None:
-    await talk.grant()
-    await talk.ask("02 e0", "02 ff", log=talk.subject.held)
-    await talk.items("m2 m3 m4")
-
-
-@_CHECKS("metadata down", "Metadata-Only Intervals", "A descending metadata interval brings the path to 1.", entries=5)
-async def _metadata_down(talk: IntervalTalk) -> None:
-    await talk.grant()
-    await talk.ask("02 c0", "05 ff", log=talk.subject.held)
-    await talk.items("m5 m4 m1")
-
-
-@_CHECKS(
-    "no data without credit", "Eager Response Messages", "The peer sends no byte of data more than granted.", entries=1
-)
+@_CHECKS("no data without credit", "Eager Response Messages", entries=1)
 async def _no_data(talk: IntervalTalk) -> None:
+    """The peer sends no byte of data more than granted."""
     await talk.ask("02 80", "01 00 00", log=talk.subject.held)
     for amount in (0, 7):
         await talk.grant(amount)
@@ -482,13 +463,9 @@ async def _no_data(talk: IntervalTalk) -> None:
     await talk.items("m1 p1")
 
 
-@_CHECKS(
-    "lazy",
-    "Lazy Response Messages; D43, D44",
-    "A lazy request is answered by the number of items and a hash.",
-    entries=3,
-)
+@_CHECKS("lazy", "Lazy Response Messages; D43, D44", entries=3)
 async def _lazy(talk: IntervalTalk) -> None:
+    """A lazy request is answered by the number of items and a hash."""
     await talk.ask("03 00", "01 00 03 00", log=talk.subject.held)
     items = 0
     while items < 6:
@@ -502,46 +479,33 @@ async def _lazy(talk: IntervalTalk) -> None:
         raise Differs(f"an announcement of {items} items", "an announcement of 6 items in all")
 
 
-@_CHECKS(
-    "resolved start, lazy", "Relativity; D14", "The first answer says what a relative start stands for.", entries=1
-)
+@_CHECKS("resolved start, lazy", "Relativity; D14", entries=1)
 async def _resolved_lazy(talk: IntervalTalk) -> None:
+    """The first answer says what a relative start stands for."""
     await talk.ask("03 25", "00 00", log=talk.subject.held)
     answer = await talk.message()
     if not isinstance(answer, Lazy) or not answer.items or answer.start != 1:
         raise Differs(f"{talk.named(answer)} from {talk.start}", "an announcement of items from entry 1 on")
 
 
-@_CHECKS(
-    "newest",
-    "Relativity; D14, D16",
-    "From the newest entries on, their number comes first, then their path.",
-    entries=1,
-)
+@_CHECKS("newest", "Relativity; D14, D16", entries=1)
 async def _newest(talk: IntervalTalk) -> None:
+    """From the newest entries on, their number comes first, then their path."""
     await talk.grant()
     await talk.ask("02 2d", "01 00", log=talk.subject.held)
     start = await talk.resolved()
     await talk.items(" ".join(f"m{seq}" for seq in reversed(path(start, 1))) + f" p{start}", to_be_continued=True)
 
 
-@_CHECKS(
-    "largest payload",
-    "Further Request Parameters; D21",
-    "A response ends before a payload above the maximum.",
-    entries=1,
-)
+@_CHECKS("largest payload", "Further Request Parameters; D21", entries=1)
 async def _largest(talk: IntervalTalk) -> None:
+    """A response ends before a payload above the maximum."""
     await _sized(talk, 0x08, talk.subject.size_of(1) - 1)
 
 
-@_CHECKS(
-    "smallest payload",
-    "Further Request Parameters; D21",
-    "A response ends before a payload below the minimum.",
-    entries=1,
-)
+@_CHECKS("smallest payload", "Further Request Parameters; D21", entries=1)
 async def _smallest(talk: IntervalTalk) -> None:
+    """A response ends before a payload below the minimum."""
     await _sized(talk, 0x10, talk.subject.size_of(1) + 1)
 
 
@@ -554,10 +518,9 @@ async def _sized(talk: IntervalTalk, flag: int, size: int) -> None:
     await talk.silent_or_over()
 
 
-@_CHECKS(
-    "immediate payload", "Further Request Parameters; D23", "It begins inside the payload, without metadata.", entries=1
-)
+@_CHECKS("immediate payload", "Further Request Parameters; D23", entries=1)
 async def _immediate(talk: IntervalTalk) -> None:
+    """It begins inside the payload, without metadata."""
     entry, payload = talk.subject.entries[0]
     if not payload:
         raise NotDecided("the payload of entry 1 is empty")
@@ -567,16 +530,16 @@ async def _immediate(talk: IntervalTalk) -> None:
         raise Differs("other bytes", "the second half of the payload of entry 1")
 
 
-@_CHECKS("offset beyond, eager", "D24", "An offset beyond the payload ends the response, with reason 11.", entries=1)
+@_CHECKS("offset beyond, eager", "D24", entries=1)
 async def _beyond_eager(talk: IntervalTalk) -> None:
+    """An offset beyond the payload ends the response, with reason 11."""
     await talk.grant()
     await _beyond(talk, "06 80")
 
 
-@_CHECKS(
-    "offset beyond, lazy", "D24", "A lazy request with an offset beyond the payload ends with reason 11.", entries=1
-)
+@_CHECKS("offset beyond, lazy", "D24", entries=1)
 async def _beyond_lazy(talk: IntervalTalk) -> None:
+    """A lazy request with an offset beyond the payload ends with reason 11."""
     await _beyond(talk, "07 80")
 
 
@@ -586,21 +549,18 @@ async def _beyond(talk: IntervalTalk, flags: str) -> None:
     await talk.end(Reason.OTHER)
 
 
-@_CHECKS("expected hash", "Partial Fork Proofs; D39", "A link whose value the request names is left out.", entries=2)
+@_CHECKS("expected hash", "Partial Fork Proofs; D39", entries=2)
 async def _expected_hash(talk: IntervalTalk) -> None:
+    """A link whose value the request names is left out."""
     known = {1: talk.subject.hash_of(1)}
     await talk.grant()
     await talk.ask("02 88", bytes.fromhex("02 00 00") + known[1], log=talk.subject.held)
     await talk.items("m2 p2", known=known)
 
 
-@_CHECKS(
-    "other hash",
-    "Partial Fork Proofs; D33, D39",
-    "A hash that is not the peer's ends the response, at best with its entry.",
-    entries=2,
-)
+@_CHECKS("other hash", "Partial Fork Proofs; D33, D39", entries=2)
 async def _other_hash(talk: IntervalTalk) -> None:
+    """A hash that is not the peer's ends the response, at best with its entry."""
     named = bytes.fromhex("0040") + talk.subject.random_bytes(64)
     await talk.grant()
     await talk.ask("02 88", bytes.fromhex("02 00 00") + named, log=talk.subject.held)
@@ -614,10 +574,9 @@ async def _other_hash(talk: IntervalTalk) -> None:
             raise Differs(f"entry {entry.seq} as a proof", "entry 1, or one that links to it")
 
 
-@_CHECKS(
-    "adjustment", "Adjustment Messages; D66", "A lazy request becomes an eager one, from the position given.", entries=2
-)
+@_CHECKS("adjustment", "Adjustment Messages; D66", entries=2)
 async def _adjustment(talk: IntervalTalk) -> None:
+    """A lazy request becomes an eager one, from the position given."""
     await talk.grant()
     await talk.ask("03 05", "01 00 00", log=talk.subject.held)
     answer = await talk.message()
@@ -632,10 +591,9 @@ async def _adjustment(talk: IntervalTalk) -> None:
     await talk.items("m2 p2", to_be_continued=True)
 
 
-@_CHECKS(
-    "end of the log", "Stored Fork Proofs; D35", "Behind the end of a log a response ends with reason 11.", entries=1
-)
+@_CHECKS("end of the log", "Stored Fork Proofs; D35", entries=1)
 async def _end_of_log(talk: IntervalTalk) -> None:
+    """Behind the end of a log a response ends with reason 11."""
     last = talk.subject.entries[-1][0]
     if not last.is_end:
         raise NotDecided(f"the log does not end among its first {SURVEYED} entries")
@@ -652,88 +610,47 @@ async def _end_of_log(talk: IntervalTalk) -> None:
 # -- violations ----------------------------------------------------------------------------------------------------
 
 
-def _violation(item: str, source: str, what: str, make: Callable[[IntervalTalk], bytes]) -> None:
-    """Add a check: the peer has to end the connection after these bytes."""
+# An item, where it is written, and the bytes that have to end the connection. LOG stands for a log that nobody holds.
+_VIOLATIONS = f"""
+unknown first byte | Messages; D73 | 81
+unknown bits of a grant | Messages; D73 | b1 01
+unknown kind of activation | Messages; D73 | e4 00
+fork mode 11 | Request Messages | 62 00 00 LOG 01 00 05 00
+interval form 01 | Request Messages | 02 40 00 LOG 01 00 05 00
+single form 01 | Request Messages | 02 90 00 LOG 01 00 00
+start form 11x | Request Messages | 02 30 00 LOG 01 00 05 00
+end form 11x | Request Messages | 02 06 00 LOG 01 00 05 00
+request of entry 0 | D4 | 02 00 00 LOG 00 00 05 00
+immediate request with a relative start | Further Request Parameters; D23 | 06 25 00 LOG 00 00 00
+hash of another function | Messages; D75 | 02 88 00 LOG 02 00 00 01 40 {64 * "00"}
+data for no request | Eager Response Messages; D58 | 80 00
+end of no request | End Response Messages; D58 | a8
+cancellation of no request | Cancellation Messages; D61 | d0 05
+activation of no request | Active Request Messages; D59 | e0 01
+active id below 0 | Active Request Messages; D59 | e8 01
+adjustment of no request | Adjustment Messages; D71 | f0 05 06
+adjustment to the same id | D71 | 03 00 00 LOG 01 00 05 00 f0 00 00
+request credit above 2^64 - 1 | Request Credit Messages; D76 | b0 {9 * "ff"} b0 01
+response credit above 2^64 - 1 | Response Credit Messages; D76 | c0 {9 * "ff"} c0 01
+"""
+_LOG = 32 * "07" + "00"
 
-    @_CHECKS(item, source, f"{what} ends the connection.", breaks=True)
+
+def _violation(message: str) -> Callable[[IntervalTalk], Awaitable[None]]:
     async def run(talk: IntervalTalk) -> None:
-        await talk.send(make(talk))
+        await talk.send(bytes.fromhex(message.replace("LOG", _LOG)))
         await talk.closes()
 
-
-def _bytes(text: str) -> Callable[[IntervalTalk], bytes]:
-    return lambda _: bytes.fromhex(text)
+    return run
 
 
-def _request(flags: str, rest: str, behind: str = "") -> Callable[[IntervalTalk], bytes]:
-    return lambda talk: talk.request(flags, rest) + bytes.fromhex(behind)
+for _item, _source, _message in rows(_VIOLATIONS):
+    _CHECKS(_item, _source, f"The connection ends: {_item}.", breaks=True)(_violation(_message))
 
 
-_END, _FULL = "End Response Messages; ", "ff" * 9
-_violation("first byte 81", "Messages; D73", "A first byte that no message has", _bytes("81"))
-_violation("first byte b1", "Messages; D73", "Unknown low bits of a grant", _bytes("b1 01"))
-_violation("first byte e4", "Messages; D73", "An unknown mode of an active request message", _bytes("e4 00"))
-_violation("fork mode 11", "Request Messages", "Fork handling 11", _request("62 00", "01 00 05 00"))
-_violation("interval form 01", "Request Messages", "The interval form 01", _request("02 40", "01 00 05 00"))
-_violation("single form 01", "Request Messages", "The single-number form 01", _request("02 90", "01 00 00"))
-_violation("start form 11x", "Request Messages", "The start form 11x", _request("02 30", "01 00 05 00"))
-_violation("entry 0", "D4", "Sequence number 0", _request("02 00", "00 00 05 00"))
-_violation(
-    "immediate and relative",
-    "Further Request Parameters; D23",
-    "An immediate request with a relative start",
-    _request("06 25", "00 00 00"),
-)
-_violation(
-    "other hash function",
-    "Messages; D75",
-    "A hash that is no YAMF-hash of BLAKE2b-512",
-    _request("02 88", "02 00 00 01 40" + 64 * "00"),
-)
-_violation(
-    "data for no request", "Eager Response Messages; D58", "Data for a request that is not open", _bytes("80 00")
-)
-_violation("end of no request", _END + "D58", "An end of a request that is not open", _bytes("a8"))
-_violation(
-    "cancellation of no request",
-    "Cancellation Messages; D61",
-    "A cancellation of a request that never was",
-    _bytes("d0 05"),
-)
-_violation(
-    "fresh id activated", "Active Request Messages; D59", "Activating a request that is not open", _bytes("e0 01")
-)
-_violation("active id below 0", "Active Request Messages; D59", "An active id below 0", _bytes("e8 01"))
-_violation(
-    "adjustment of no request",
-    "Adjustment Messages; D71",
-    "An adjustment of a request that never was",
-    _bytes("f0 05 06"),
-)
-_violation(
-    "adjustment to the same id", "D71", "An adjustment with two equal ids", _request("03 00", "01 00 05 00", "f0 00 00")
-)
-_violation(
-    "too much request credit",
-    "Request Credit Messages; D76",
-    "Request credit above 2^64 - 1",
-    _bytes(f"b0 {_FULL} b0 01"),
-)
-_violation(
-    "too much response credit",
-    "Response Credit Messages; D76",
-    "Response credit above 2^64 - 1",
-    _bytes(f"c0 {_FULL} c0 01"),
-)
-
-
-@_CHECKS(
-    "request without credit",
-    "Request Messages",
-    "A request for which there is no credit ends the connection.",
-    breaks=True,
-)
+@_CHECKS("request without credit", "Request Messages", breaks=True)
 async def _without_credit(talk: IntervalTalk) -> None:
+    """A request for which there is no credit ends the connection."""
     if talk.credit > _MOST_REQUESTS:
         raise NotDecided(f"the peer grants {talk.credit} requests; more than {_MOST_REQUESTS} are not used up here")
     author = talk.subject.random_bytes(32), 0

@@ -7,7 +7,7 @@ about overlaps.
 Specification: docs/specs/proposals.md; the sections that checks name without a page are those of the document.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -25,6 +25,7 @@ from culm.conformance.check import (
     Talk,
     check_entry,
     check_payload,
+    rows,
 )
 from culm.errors import EncodingError, RemoteProtocolError, Truncated
 from culm.proposals.control import pull_control
@@ -39,7 +40,8 @@ _ENOUGH = SURVEYED * (MOST_PAYLOAD + 1024)
 """Bytes of the data channel to grant where a check is not about credit."""
 _MOST_PROPOSALS = 4096
 """Proposals that a check makes to use up the peer's credit."""
-_ALL_SIZES = "00 ff" + 8 * "ff"
+_MOST = 9 * "ff"
+_ALL_SIZES = "00" + _MOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,47 +345,47 @@ _CHECKS: Listing[ProposalTalk] = Listing()
 # -- without a log -------------------------------------------------------------------------------------------------
 
 
-@_CHECKS("setup", "Running Bamboo-Point-2-Point Over Bymux; S2", "The peer sends its setup: flags and two windows.")
+@_CHECKS("setup", "Running Bamboo-Point-2-Point Over Bymux; S2")
 async def _setup(talk: ProposalTalk) -> None:
-    """Nothing is left to do: every conversation begins with it."""
+    """The peer sends its setup: flags and two windows."""
 
 
-@_CHECKS(
-    "ignored bits",
-    "Running Bamboo-Point-2-Point Over Bymux",
-    "Six bits of the flags are ignored.",
-    opening=lambda _: b"\xfc\0\0",
-)
+@_CHECKS("ignored bits", "Running Bamboo-Point-2-Point Over Bymux", opening=lambda _: b"\xfc\0\0")
 async def _ignored_bits(talk: ProposalTalk) -> None:
+    """Six bits of the flags are ignored."""
     await talk.wait_for_credit()
     await talk.propose(0xF0, f"01 01 {_ALL_SIZES} 05 05")
     await talk.cancelled()
 
 
-@_CHECKS("grants credit", "The Control Channel; C1", "The peer grants credit for proposals.")
+@_CHECKS("grants credit", "The Control Channel; C1")
 async def _grants(talk: ProposalTalk) -> None:
+    """The peer grants credit for proposals."""
     await talk.wait_for_credit()
     if not talk.credit:
         raise Differs(talk.silence(), "a grant of proposal credit")
 
 
-@_CHECKS("grants data credit", "Running Bamboo-Point-2-Point Over Bymux; S4", "The data channel has credit.")
+@_CHECKS("grants data credit", "Running Bamboo-Point-2-Point Over Bymux; S4")
 async def _grants_data(talk: ProposalTalk) -> None:
+    """The data channel has credit."""
     while not talk.data_credit:
         if not await talk.take():
             raise Differs(talk.silence(), "credit for stream 1")
 
 
-@_CHECKS("ping", "bymux; S5", "A ping is answered with a pong.")
+@_CHECKS("ping", "bymux; S5")
 async def _ping(talk: ProposalTalk) -> None:
+    """A ping is answered with a pong."""
     await talk.send(bytes.fromhex("50"))
     while not talk.pongs:
         if not await talk.take():
             raise Differs(talk.silence(), "a pong")
 
 
-@_CHECKS("unknown log", "The Control Channel; C7, C26", "A proposal of a log that nobody holds is answered.")
+@_CHECKS("unknown log", "The Control Channel; C7, C26")
 async def _unknown_log(talk: ProposalTalk) -> None:
+    """A proposal of a log that nobody holds is answered."""
     await talk.grant()
     await talk.propose(0xF0, f"01 01 {_ALL_SIZES} 05 05")
     answer = await talk.answer()
@@ -394,39 +396,42 @@ async def _unknown_log(talk: ProposalTalk) -> None:
         raise Differs(named(item), "no items")
 
 
-@_CHECKS(
-    "cancellation", "The Control Channel; C19, M1", "A cancelled proposal is cancelled by the peer on both channels."
-)
+@_CHECKS("cancellation", "The Control Channel; C19, M1")
 async def _cancellation(talk: ProposalTalk) -> None:
+    """A cancelled proposal is cancelled by the peer on both channels."""
     await talk.propose(0xF0, f"01 01 {_ALL_SIZES} 05 05")
     await talk.cancelled()
 
 
-@_CHECKS("crossing cancellations", "The Control Channel; C19", "A cancellation that crosses the peer's is enough.")
+@_CHECKS("crossing cancellations", "The Control Channel; C19")
 async def _crossing(talk: ProposalTalk) -> None:
+    """A cancellation that crosses the peer's is enough."""
     await talk.propose(0xF0, f"01 01 {_ALL_SIZES} 05 05")
     await talk.propose(0xF0, f"01 01 {_ALL_SIZES} 05 05", number=2)
     await talk.cancelled(2)
     await talk.cancelled(0)
 
 
-@_CHECKS("freed ids", "The Control Channel; C27", "The id of a proposal that is cancelled in full can be used again.")
+@_CHECKS("freed ids", "The Control Channel; C27")
 async def _freed_ids(talk: ProposalTalk) -> None:
+    """The id of a proposal that is cancelled in full can be used again."""
     for _ in range(2):
         await talk.propose(0xF0, f"01 01 {_ALL_SIZES} 05 05")
         await talk.cancelled()
 
 
-@_CHECKS("byte by byte", "bymux; E12", "Messages ignore the borders of packets: here each has one byte.")
+@_CHECKS("byte by byte", "bymux; E12")
 async def _byte_by_byte(talk: ProposalTalk) -> None:
+    """Messages ignore the borders of packets: here each has one byte."""
     await talk.wait_for_credit()
     for byte in talk.proposal(0xF0, f"01 01 {_ALL_SIZES} 05 05"):
         await talk.send_slowly(packet(WRITE, CONTROL, 1) + bytes((byte,)))
     await talk.cancelled()
 
 
-@_CHECKS("no proposal without credit", "The Control Channel; C1", "The peer proposes nothing while it has no credit.")
+@_CHECKS("no proposal without credit", "The Control Channel; C1")
 async def _no_proposal(talk: ProposalTalk) -> None:
+    """The peer proposes nothing while it has no credit."""
     await talk.grant()
     await talk.propose(0xF0, f"01 01 {_ALL_SIZES} 05 05", log=talk.subject.log)
     while await talk.answer() is not None:
@@ -438,40 +443,39 @@ async def _no_proposal(talk: ProposalTalk) -> None:
 # -- with a log ----------------------------------------------------------------------------------------------------
 
 
-def _held(item: str, source: str, claim: str, flags: int, rest: str, plan: str, entries: int) -> None:
-    """Add a check: a proposal of the held log is confirmed, and brings these messages about its items."""
+# An item, where it is written, the claim, entries of the log that it needs, the proposal's first byte and what follows
+# the log in it, and the messages about items that it brings. ALL stands for all sizes.
+_HELD = f"""
+held log | The Data Channel | A range comes in order, metadata first. | 3 | f0 / 01 01 ALL 03 03 | m1 p1 m2 p2 m3 p3
+sparse range | The Control Channel; T42 | Only the shortest path comes. | 4 | f2 / 01 01 ALL 04 04 | m1 p1 m4 p4
+lower pool | The Data Channel | Metadata of the lower pool comes first. | 5 | f0 / 05 01 ALL 05 05 | m1 m4 m5 p5
+upper pool | The Data Channel | Metadata of the upper pool comes last. | 4 | f0 / 02 01 ALL 02 04 | m1 m2 p2 m3 m4
+payloads only | The Control Channel | No metadata comes. | 2 | f4 / 01 01 ALL 02 02 | p1 p2
+notices only | The Data Channel; X18 | Only notices come. | 2 | b0 / 01 01 ALL 02 02 | n n n n
+limit | The Control Channel; X15 | Of a payload above the limit comes a notice. | 1 | d0 / 01 01 ALL 00 01 01 | m1 n
+largest payload | The Data Channel; X13 | Above the maximum: skip 05. | 1 | f0 / 01 01 00 00 01 01 | m1 s5
+smallest payload | The Data Channel; X13 | Below the minimum: skip 04. | 1 | f0 / 01 01 {2 * _MOST} 01 01 | m1 s4
+"""
 
-    @_CHECKS(item, source, claim, entries=entries)
+
+def _held(proposal: str, plan: str) -> Callable[[ProposalTalk], Awaitable[None]]:
     async def run(talk: ProposalTalk) -> None:
-        if "s5" in plan and not talk.subject.size_of(1):
-            raise NotDecided("the payload of entry 1 is empty, so that none is smaller")
-        await _proposed(talk, flags, rest)
+        if not talk.subject.size_of(1):
+            raise NotDecided("the payload of entry 1 is empty, so that none is larger or smaller")
+        first, rest = proposal.replace("ALL", _ALL_SIZES).split("/")
+        await _proposed(talk, int(first, 16), rest)
         await talk.items(plan)
 
-
-_MOST = "ff" + 8 * "ff"
-_held("held log", "The Data Channel", "A range comes in order, each entry's metadata before its payload.",
-    0xF0, f"01 01 {_ALL_SIZES} 03 03", "m1 p1 m2 p2 m3 p3", 3)  # fmt: skip
-_held("sparse range", "The Control Channel; T42", "A sparse range is the shortest path; its links are there.",
-    0xF2, f"01 01 {_ALL_SIZES} 04 04", "m1 p1 m4 p4", 4)  # fmt: skip
-_held("lower pool", "The Data Channel", "The metadata of the lower certificate pool comes first.",
-    0xF0, f"05 01 {_ALL_SIZES} 05 05", "m1 m4 m5 p5", 5)  # fmt: skip
-_held("upper pool", "The Data Channel", "The metadata of the upper certificate pool comes last.",
-    0xF0, f"02 01 {_ALL_SIZES} 02 04", "m1 m2 p2 m3 m4", 4)  # fmt: skip
-_held("payloads only", "The Control Channel", "A payload-only proposal brings no metadata.",
-    0xF4, f"01 01 {_ALL_SIZES} 02 02", "p1 p2", 2)  # fmt: skip
-_held("notices only", "The Data Channel; X18", "If only notices are wanted, nothing else comes.",
-    0xB0, f"01 01 {_ALL_SIZES} 02 02", "n n n n", 2)  # fmt: skip
-_held("limit", "The Control Channel; X15", "Of a payload above the limit comes a notice.",
-    0xD0, f"01 01 {_ALL_SIZES} 00 01 01", "m1 n", 1)  # fmt: skip
-_held("largest payload", "The Data Channel; E10, X13", "A payload above the maximum is skipped with 05.",
-    0xF0, "01 01 00 00 01 01", "m1 s5", 1)  # fmt: skip
-_held("smallest payload", "The Data Channel; X13", "A payload below the minimum is skipped with 04.",
-    0xF0, f"01 01 {_MOST} {_MOST} 01 01", "m1 s4", 1)  # fmt: skip
+    return run
 
 
-@_CHECKS("offset", "The Control Channel; E7", "A proposal with an offset begins inside the payload.", entries=1)
+for _item, _source, _claim, _entries, _proposal, _plan in rows(_HELD):
+    _CHECKS(_item, _source, _claim, entries=int(_entries))(_held(_proposal, _plan))
+
+
+@_CHECKS("offset", "The Control Channel; E7", entries=1)
 async def _offset(talk: ProposalTalk) -> None:
+    """A proposal with an offset begins inside the payload."""
     entry, payload = talk.subject.entries[0]
     middle = entry.size // 2
     if not payload:
@@ -482,24 +486,16 @@ async def _offset(talk: ProposalTalk) -> None:
         raise Differs("other bytes", "the second half of the payload of entry 1")
 
 
-@_CHECKS(
-    "expected hash",
-    "The Control Channel; C24",
-    "A proposal with the right starting hash brings what follows.",
-    entries=2,
-)
+@_CHECKS("expected hash", "The Control Channel; C24", entries=2)
 async def _expected_hash(talk: ProposalTalk) -> None:
+    """A proposal with the right starting hash brings what follows."""
     await _proposed(talk, 0xF0, bytes.fromhex(f"02 02 {_ALL_SIZES}") + talk.subject.hash_of(1) + b"\x02\x02")
     await talk.items("m2 p2")
 
 
-@_CHECKS(
-    "code 85",
-    "The Control Channel; C22, C24",
-    "Another starting hash is answered with 85 and the peer's entry.",
-    entries=2,
-)
+@_CHECKS("code 85", "The Control Channel; C22, C24", entries=2)
 async def _hash_differs(talk: ProposalTalk) -> None:
+    """Another starting hash is answered with 85 and the peer's entry."""
     other = bytes.fromhex("0040") + talk.subject.random_bytes(64)
     rest = bytes.fromhex(f"02 02 {_ALL_SIZES}") + other + b"\x02\x02"
     await talk.propose(0xF0, rest, log=talk.subject.held)
@@ -512,10 +508,9 @@ async def _hash_differs(talk: ProposalTalk) -> None:
         raise Differs("a cancellation with another entry", "a cancellation with entry 1")
 
 
-@_CHECKS(
-    "no data without credit", "Running Bamboo-Point-2-Point Over Bymux; S4", "The peer keeps to our credit.", entries=1
-)
+@_CHECKS("no data without credit", "Running Bamboo-Point-2-Point Over Bymux; S4", entries=1)
 async def _no_data(talk: ProposalTalk) -> None:
+    """The peer keeps to our credit."""
     await talk.grant(9)
     await talk.propose(0xF0, f"01 01 {_ALL_SIZES} 01 01", log=talk.subject.held)
     await talk.confirmed()
@@ -525,13 +520,9 @@ async def _no_data(talk: ProposalTalk) -> None:
     await talk.items("m1 p1")
 
 
-@_CHECKS(
-    "overlap",
-    "The Control Channel; C16",
-    "Of overlapping proposals the one that starts later was never made.",
-    entries=1,
-)
+@_CHECKS("overlap", "The Control Channel; C16", entries=1)
 async def _overlap(talk: ProposalTalk) -> None:
+    """Of overlapping proposals the one that starts later was never made."""
     talk.may_propose = True
     await talk.grant()
     await talk.control("00 04")
@@ -555,77 +546,56 @@ async def _overlap(talk: ProposalTalk) -> None:
 # -- violations ----------------------------------------------------------------------------------------------------
 
 
-def _violation(
-    item: str,
-    source: str,
-    what: str,
-    control: str = "",
-    *,
-    data: str = "",
-    packets: str = "",
-    flags: int = 0xF0,
-    proposal: str = "",
-    number: int = 0,
-) -> None:
-    """Add a check: the peer has to end the connection after these bytes, behind a proposal if there is one."""
+# An item, where it is written, and the bytes that have to end the connection: on the control or the data channel, or as
+# packets. LOG stands for a log that nobody holds, ALL for all sizes.
+_VIOLATIONS = f"""
+unknown byte of control | Encodings, invariants; E4 | control | 88 00
+unknown byte of data | Encodings, invariants | data | 01
+credit above 2^64 - 1 | Encodings, invariants; C1 | control | 00 {_MOST} 00 01
+odd id of the caller | Encodings, invariants | control | f0 01 LOG 01 01 ALL 05 05
+id in use | Encodings, invariants | control | f0 00 LOG 01 01 ALL 05 05 f0 00 LOG 01 01 ALL 05 05
+proposal of entry 0 | Encodings, invariants | control | f0 00 LOG 00 01 ALL 05 05
+end below the start | Encodings, invariants | control | f0 00 LOG 05 01 ALL 04 04
+upper pool below the end | Encodings, invariants | control | f0 00 LOG 01 01 ALL 05 04
+lower pool above the start | Encodings, invariants | control | f0 00 LOG 04 05 ALL 0040 {64 * "00"} 05 05
+hash of another function | E2 | control | f0 00 LOG 02 02 ALL 0140 {64 * "00"} 05 05
+adjustment of no proposal | Encodings, invariants | control | 60 02
+cancellation of no proposal | Encodings, invariants | control | 80 02
+second cancellation | Encodings, invariants; C19 | control | f0 00 LOG 01 01 ALL 05 05 80 00 80 00
+adjustment behind a cancellation | Encodings, invariants; C13 | control | f0 00 LOG 01 01 ALL 05 05 80 00 60 00
+lower minimum | Encodings, invariants; C12 | control | f0 00 LOG 01 01 0a {_MOST} 05 05 02 00 09
+higher maximum | Encodings, invariants; C12 | control | f0 00 LOG 01 01 00 0a 05 05 01 00 0b
+adjusted end below the start | Encodings, invariants; C9 | control | f0 00 LOG 05 01 ALL 09 09 08 00 04
+switch to no proposal | Encodings, invariants; X3 | data | 00 02
+item before a switch | The Data Channel; X2 | data | 02
+marker of no proposal | Encodings, invariants; M2 | data | 20 01
+unknown packet | bymux | packets | c0
+unknown stream | bymux; S5 | packets | 20 05 01 00
+"""
+_LOG = 32 * "07" + "00"
 
-    @_CHECKS(item, source, f"{what} ends the connection.", breaks=True)
+
+def _violation(channel: str, message: str) -> Callable[[ProposalTalk], Awaitable[None]]:
     async def run(talk: ProposalTalk) -> None:
-        if proposal:
-            await talk.wait_for_credit()
-            await talk.control(talk.proposal(flags, proposal, number=number) + bytes.fromhex(control))
-        elif control:
-            await talk.control(control)
-        elif data:
-            await talk.data(data)
-        else:
-            await talk.send(bytes.fromhex(packets))
+        await talk.wait_for_credit()
+        content = bytes.fromhex(message.replace("LOG", _LOG).replace("ALL", _ALL_SIZES))
+        await {"control": talk.control, "data": talk.data, "packets": talk.send}[channel](content)
         await talk.closes()
 
-
-_INVARIANTS, _FULL = "Encodings, invariants", "ff" * 9
-_ANY = f"01 01 {_ALL_SIZES} 05 05"
-_violation("control byte 88", _INVARIANTS + "; E4", "An unused first byte of the control channel", "88 00")
-_violation("data byte 01", _INVARIANTS, "An unused first byte of the data channel", data="01")
-_violation("too much credit", _INVARIANTS + "; C1", "Credit above 2^64 - 1", f"00 {_FULL} 00 01")
-_violation("odd id", _INVARIANTS, "A proposal with an odd id of the endpoint that called", proposal=_ANY, number=1)
-_violation("id in use", _INVARIANTS, "A second proposal with an id", proposal=_ANY,
-    control="f0 00" + 32 * "07" + "00" + _ANY)  # fmt: skip
-_violation("entry 0", _INVARIANTS, "Sequence number 0", proposal=f"00 01 {_ALL_SIZES} 05 05")
-_violation("end before start", _INVARIANTS, "An end below the start", proposal=f"05 01 {_ALL_SIZES} 04 04")
-_violation(
-    "upper before end", _INVARIANTS, "An upper certpool info below the end", proposal=f"01 01 {_ALL_SIZES} 05 04"
-)
-_violation("lower behind start", _INVARIANTS, "A lower certpool info above the start",
-    proposal=f"04 05 {_ALL_SIZES} 0040 {64 * '00'} 05 05")  # fmt: skip
-_violation("other hash function", "E2", "A hash that is no YAMF-hash of BLAKE2b-512",
-    proposal=f"02 02 {_ALL_SIZES} 0140 {64 * '00'} 05 05")  # fmt: skip
-_violation("adjustment of nothing", _INVARIANTS, "An adjustment of a proposal that does not exist", "60 02")
-_violation("cancellation of nothing", _INVARIANTS, "A cancellation of a proposal that does not exist", "80 02")
-_violation("second cancellation", _INVARIANTS + "; C19", "A second cancellation", proposal=_ANY, control="80 00 80 00")
-_violation("adjustment behind the end", _INVARIANTS + "; C13", "An adjustment behind one's own cancellation",
-    proposal=_ANY, control="80 00 60 00")  # fmt: skip
-_violation("minimum lowered", _INVARIANTS + "; C12", "A smaller minimum size", control="02 00 09",
-    proposal=f"01 01 0a {_FULL} 05 05")  # fmt: skip
-_violation("maximum raised", _INVARIANTS + "; C12", "A larger maximum size", control="01 00 0b",
-    proposal="01 01 00 0a 05 05")  # fmt: skip
-_violation("end lowered too far", _INVARIANTS + "; C9", "An adjusted end below the start", control="08 00 04",
-    proposal=f"05 01 {_ALL_SIZES} 09 09")  # fmt: skip
-_violation("switch to nothing", _INVARIANTS + "; X3", "A switch to a proposal that does not exist", data="00 02")
-_violation("item before a switch", "The Data Channel; X2", "An item before any switch", data="02")
-_violation("marker of nothing", _INVARIANTS + "; M2", "A marker of a proposal that the peer never made", data="20 01")
-_violation("unknown packet", "bymux", "A packet of a type that bymux does not have", packets="c0")
-_violation("unknown stream", "bymux; S5", "A write to a stream that does not exist", packets="20 05 01 00")
+    return run
 
 
-@_CHECKS(
-    "proposal without credit", _INVARIANTS, "A proposal for which there is no credit ends the connection.", breaks=True
-)
+for _item, _source, _channel, _message in rows(_VIOLATIONS):
+    _CHECKS(_item, _source, f"The connection ends: {_item}.", breaks=True)(_violation(_channel, _message))
+
+
+@_CHECKS("proposal without credit", "Encodings, invariants", breaks=True)
 async def _without_credit(talk: ProposalTalk) -> None:
+    """A proposal for which there is no credit ends the connection."""
     await talk.wait_for_credit()
     if talk.credit > _MOST_PROPOSALS:
         raise NotDecided(f"the peer takes {talk.credit} proposals; more than {_MOST_PROPOSALS} are not used up here")
-    proposals = (talk.proposal(0xF0, _ANY, number=2 * each) for each in range(talk.credit + 1))
+    proposals = (talk.proposal(0xF0, f"01 01 {_ALL_SIZES} 05 05", number=2 * each) for each in range(talk.credit + 1))
     await talk.control(b"".join(proposals))
     await talk.closes()
 

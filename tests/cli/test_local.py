@@ -48,6 +48,7 @@ def test_the_first_commands(culm: Culm, tmp_path: Path) -> None:
             "forked_at": None,
             "ended": False,
             "clumps": None,
+        "unshared": [],
         }
     ]
     assert f"{author}/1" in culm("logs").out
@@ -341,7 +342,9 @@ def test_an_imported_identity(culm: Culm) -> None:
 def test_sharing_again(culm: Culm) -> None:
     """A log that was unshared in a clump is shared there again as before: that narrows nothing."""
     log = culm("append", 1, "--text", "x").out.strip().removesuffix("/1")
-    culm("unshare", log, "--clump", "work")
+    assert f"{log} is not shared in work\n" == culm("unshare", log, "--clump", "work").out
+    assert ["work"] == culm("logs", "--json").json[0]["unshared"]
+    assert "(every) but work" in culm("logs").out
     assert culm("share", log, "--clump", "work", "--json").json["clumps"] is None
     assert [] == culm("policy", "--clump", "work", "--json").json["unshared"]
 

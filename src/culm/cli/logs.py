@@ -89,6 +89,13 @@ def _append(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _shared_in(clumps: list[str] | None, unshared: list[str]) -> str:
+    """The clumps in which a log is served; None: in every one but the unshared ones."""
+    if clumps is None:
+        return f"(every) but {', '.join(unshared)}" if unshared else "(every)"
+    return ", ".join(name for name in clumps if name not in unshared) or "(not shared)"
+
+
 def _payload(arguments: argparse.Namespace) -> Iterator[bytes]:
     if arguments.text is not None:
         yield arguments.text.encode("utf-8", errors="surrogateescape")
@@ -99,15 +106,17 @@ def _payload(arguments: argparse.Namespace) -> Iterator[bytes]:
 
 
 def _logs(arguments: argparse.Namespace) -> int:
-    with Home.find(arguments.home).store(read_only=True) as store:
+    home = Home.find(arguments.home)
+    with home.store(read_only=True) as store:
         summaries = list(store.logs())
         clumps = {log: sorted(map(clump_name, marks)) for log, marks in store.clumps().items()}
+    unshared = {log: sorted(map(clump_name, names)) for log, names in home.policy_file.unshared().items()}
     if arguments.json:
         print_json(
             [
                 {"author": author_text(log.author)}
                 | {name: getattr(log, name) for name in _FIELDS}
-                | {"clumps": clumps.get(log.log)}
+                | {"clumps": clumps.get(log.log), "unshared": unshared.get(log.log, [])}
                 for log in summaries
             ]
         )
@@ -118,7 +127,7 @@ def _logs(arguments: argparse.Namespace) -> int:
                 log.newest,
                 log.entries,
                 log.payloads,
-                ", ".join(clumps.get(log.log, ["(every)"])),
+                _shared_in(clumps.get(log.log), unshared.get(log.log, [])),
                 _remark(log),
             )
             for log in summaries

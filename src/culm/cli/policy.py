@@ -67,7 +67,10 @@ def _share(arguments: argparse.Namespace) -> int:
 
 
 def _unshare(arguments: argparse.Namespace) -> int:
-    return _change_list(arguments, "unshared", arguments.log, remove=False)
+    _change_list(arguments, "unshared", arguments.log, remove=False)
+    name, log = clump_name(chosen_clump(arguments)), log_text(arguments.log)
+    print_result(arguments, {"log": log, "unshared": name}, f"{log} is not shared in {name}")
+    return 0
 
 
 def _list(verb: str, arguments: argparse.Namespace) -> int:

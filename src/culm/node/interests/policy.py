@@ -127,6 +127,18 @@ class PolicyFile:
             raise ConfigError(f"{self.path} is damaged: {error}") from None
         return Policy(allow_peers, block_peers, allow_authors, block_authors, unshared, interests)
 
+    def unshared(self) -> dict[Log, list[bytes]]:
+        """The clumps in which a log is not shared, for each log of which there are any; ``ConfigError`` as above."""
+        found: dict[Log, list[bytes]] = {}
+        for name in sorted(self._read()):
+            try:
+                clump = bytes.fromhex(name)
+            except ValueError:
+                raise ConfigError(f"{self.path} is damaged: {name!r} is no clump in hex") from None
+            for log in self.load(clump).unshared:
+                found.setdefault(log, []).append(clump)
+        return found
+
     def save(self, clump: bytes, policy: Policy) -> None:
         """Write the lists and interests of a clump; ``ConfigError`` if that fails, and then the file is as before.
 

@@ -48,7 +48,7 @@ def test_the_first_commands(culm: Culm, tmp_path: Path) -> None:
             "forked_at": None,
             "ended": False,
             "clumps": None,
-        "unshared": [],
+            "unshared": [],
         }
     ]
     assert f"{author}/1" in culm("logs").out

@@ -6,6 +6,7 @@ Specification: docs/specs/bushbaby.md, "Dialects".
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,29 @@ def test_a_forced_dialect_is_the_only_one(alice: Party) -> None:
     with pytest.raises(NetworkError, match="another clump or dialect"):
         sync_with(alice, met, dialect=Dialect.DEPLOYED)
     assert len(met.began) == 1
+
+
+def test_a_caller_that_hangs_up_early_is_told_of(alice: Party, caplog: pytest.LogCaptureFixture) -> None:
+    """A caller that ends before its AUTH may be of another clump or dialect: the line in the log says so."""
+    caplog.set_level(logging.INFO, "culm.node")
+
+    async def main() -> None:
+        node = NodeService(alice.identity, REAL, alice.store)
+        stop, places = asyncio.Event(), asyncio.Queue[PeerUrl]()
+        listen = PeerUrl("bushbaby", HERE, 0)
+        running = asyncio.create_task(node.run([listen], [], stop=stop, listening=places.put_nowait))
+        url = await places.get()
+        _, writer = await asyncio.open_connection(url.host, url.port)
+        await asyncio.sleep(2)
+        writer.close()
+        await asyncio.sleep(2)
+        stop.set()
+        await running
+
+    run(main)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("ended the session: the peer hung up before the handshake")
+    assert "another clump or dialect" in line
 
 
 @pytest.mark.parametrize("forced", [None, Dialect.DOCUMENT])

@@ -14,6 +14,7 @@ import pytest
 
 from culm.node.service import NodeService
 from culm.testing.builders import build_log
+from culm.wire.places import author_text
 from tests.interop.deployed import DeployedPeer
 from tests.interop.meeting import REAL, Meeting, give
 from tests.node.links import Party, run
@@ -58,6 +59,9 @@ def test_a_quiet_peer_is_called_again_for_its_news(alice: Party, caplog: pytest.
         await asyncio.sleep(45)
 
     beside_a_node(alice, met, work)
+    connected = [record.getMessage() for record in caplog.records if record.getMessage().startswith("connected")]
+    assert len(connected) == len(met.began)
+    assert f"it is {author_text(met.peer.public)}" in connected[0]
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
     assert 9 <= len(met.began) <= 13
     waits = [later - ended for later, (ended, _) in zip(met.began[1:], met.ends, strict=False)]

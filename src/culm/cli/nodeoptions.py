@@ -107,6 +107,7 @@ def add_node(parser: argparse.ArgumentParser) -> None:
         " follow; can be repeated",
     )
     _add_settings(parser, NODE, hoard=None, promote="AUTHOR/LOG", wait_for_hello=None, wait_for_auth=None)
+    _add_settings(parser, NODE, withhold_have=None, ignore_want=None)
     _add_settings(parser, NODE, verbose=None, log_format=None)
 
 
@@ -203,6 +204,8 @@ def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> Nod
         limits=limits,
         wait_for_hello=settings["wait_for_hello"],
         wait_for_auth=settings["wait_for_auth"],
+        withhold_have=settings["withhold_have"],
+        ignore_want=settings["ignore_want"],
         interval=settings["interval"],
         scrub_days=settings["scrub_days"],
         relay=settings["relay"],

@@ -87,7 +87,8 @@ class NodeConfig:
     lacked. ``scrub_days``: in which all payloads are read once, to find damage; 0: never. ``relay``: see
     ``culm.node.interests.relay``. ``dialect``: the only one to speak by ``bushbaby://``; None: each peer's own.
     ``wait_for_hello``, ``wait_for_auth``: whether a ``bushbaby://`` listener lets the caller speak, or prove itself,
-    first; None: only where there is a list of allowed peers. ``download``, ``upload``: bytes a second of all peers
+    first; None: only where there is a list of allowed peers. ``withhold_have``, ``ignore_want``: announce nothing to
+    ``bushbaby://`` peers, send them only what is promoted. ``download``, ``upload``: bytes a second of all peers
     together, 0: unlimited. ``peers``: what differs for single peers. ``surroundings``: the real world, except in
     simulations.
     """
@@ -99,6 +100,8 @@ class NodeConfig:
     limits: NodeLimits = field(default_factory=NodeLimits)
     wait_for_hello: bool | None = None
     wait_for_auth: bool | None = None
+    withhold_have: bool = False
+    ignore_want: bool = False
     interval: float = 30.0
     scrub_days: float = 0.0
     relay: bool = False

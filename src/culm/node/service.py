@@ -305,7 +305,7 @@ class NodeService:
         self.sessions[session] = None
         self.roster.began(session, name, place)
         self._peering.began(lambda: clock() - session.driver.heard_at)
-        _logger.info("connected", extra={"peer": name})
+        session.name = name
         failure: CulmError | None = None
         try:
             await session.run()

@@ -52,6 +52,18 @@ class Runs:
         at = bisect_right(self._firsts, number)
         return self._firsts[at] if at < len(self._firsts) else None
 
+    def outside(self, low: int, high: int) -> list[Run]:
+        """The parts of the span from ``low`` to ``high`` that are not in the set."""
+        rest: list[Run] = []
+        for first, last in self:
+            if low <= last and first <= high:
+                if low < first:
+                    rest.append((low, first - 1))
+                low = last + 1
+        if low <= high:
+            rest.append((low, high))
+        return rest
+
     @property
     def extent(self) -> Run | None:
         """The least and the greatest number; None if the set is empty."""

@@ -29,6 +29,7 @@ from culm.testing import build_log
 from culm.testing.builders import tampered
 from culm.wire.places import place_text
 from culm.wire.stlv import encode_header
+from tests.bushbaby.peers import send_items
 from tests.node.links import Party, run, stream_pair, until_done
 from tests.node.peers import until
 from tests.store.below import database_of
@@ -433,6 +434,47 @@ def test_a_forged_entry_is_refused_and_the_rest_kept(parties: list[Party]) -> No
     # Entry 4 links to entry 1, so that 4 and 5 have a path of their own.
     assert list(alice.holds().values()) == [[1, 2, 4, 5]]
     assert alice.store.get(Place(log.identity.public, 0, 3)) is None
+
+
+def test_a_refused_entry_is_asked_for_once(parties: list[Party], caplog: pytest.LogCaptureFixture) -> None:
+    """What a peer sent wrong is not asked for again on the connection; the log has a line, and the count no entry."""
+    alice, bob, _ = parties
+    log = build_log(20, seed=44)
+    items = [entry.encoded + log.payloads[entry.hash] for entry in log.entries]
+    for seq in (3, 6, 7):
+        items[seq - 1] = tampered(log.entries[seq - 1]) + log.payloads[log.entries[seq - 1].hash]
+
+    async def talk() -> tuple[int, list[WantItem]]:
+        near, far = await stream_pair()
+        session = await alice.session(near, called=True, limits=NodeLimits())
+        task = asyncio.create_task(session.run())
+        peer = Deployed(bob, far)
+        await peer.until(lambda: peer.connection.replicating)
+        peer.connection.send_have([HaveItem(log.identity.public, 0, 20)])
+        await peer.until(lambda: peer.wants)
+        send_items(peer.connection, items)
+        peer.writer.write(peer.connection.data_to_send())
+        await session.done.wait()
+        task.cancel()
+        return session.stats.entries_received, peer.wants
+
+    received, wants = run(talk)
+    assert received == 17
+    assert wants == [WantItem(log.identity.public, 0, None, 1, 20)]
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["refused an entry"]
+
+
+def test_what_is_held_can_be_kept_secret(parties: list[Party]) -> None:
+    """With HAVE withheld a peer gets what it asks for by name, and with WANT ignored nothing but what is promoted."""
+    alice, bob, carol = parties
+    logs = [build_log(5, seed=seed) for seed in (21, 22)]
+    for log in logs:
+        alice.store.add(log.items())
+    promoted = Policy(promote=frozenset({(logs[0].identity.public, 0)}))
+    _, ends = run(lambda: sync(bob, alice, None, {"withhold_have": True}))
+    assert (ends, bob.holds()) == ([None, None], {})
+    _, ends = run(lambda: sync(carol, alice, None, {"ignore_want": True, "policy": promoted}))
+    assert (ends, list(carol.holds())) == ([None, None], [(logs[0].identity.public, 0)])
 
 
 def test_half_a_message_is_let_go(parties: list[Party]) -> None:

@@ -71,7 +71,7 @@ class Deliveries:
             return [span]
         if now >= sent.until:
             sent.spans, sent.until, sent.wait, sent.times = Runs(), _NEVER, sent.wait * 2, sent.times + 1
-        rest = _without(span, sent.spans)
+        rest = sent.spans.outside(*span)
         if rest != [span]:
             self._is_refusing |= sent.until == _NEVER
             self._asked_at = None
@@ -97,17 +97,3 @@ class Deliveries:
         """The peer has hung up, as it does when it has nothing left to do."""
         if self.is_taken and not self._is_refusing:
             self.unconfirmed = 0
-
-
-def _without(span: Run, taken: Runs) -> list[Run]:
-    """The parts of a span outside of others."""
-    low, high = span
-    rest: list[Run] = []
-    for first, last in taken:
-        if low <= last and first <= high:
-            if low < first:
-                rest.append((low, first - 1))
-            low = last + 1
-    if low <= high:
-        rest.append((low, high))
-    return rest

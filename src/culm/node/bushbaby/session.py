@@ -39,6 +39,7 @@ from culm.node.sessions.stats import PeerRefused, refusal
 from culm.node.sharing.memory import MemoryBudget
 from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
+from culm.ranges.runs import Runs
 from culm.store import ImportReport, Sendable
 from culm.types import Log, Run
 from culm.wire.base62 import encode_base62
@@ -104,6 +105,7 @@ class BushbabySession(Session[bushbaby.Event]):
         self._began_at = clock()
         self._over = asyncio.Event()
         self._doubts = Doubts()
+        self._refused: dict[Log, Runs] = {}  # Entries of this peer that were wrong. It would send them again.
         self._answering = False  # WANTs came since our last HAVE, so the next HAVE has to end the serving of them.
         self._reconsider = False  # The operator's choices have changed.
 
@@ -242,7 +244,9 @@ class BushbabySession(Session[bushbaby.Event]):
                 self._deliveries.confirm()
             if self._deliveries.is_taken and (self._ledger.heard or self.stats.entries_sent):
                 self._finish()
-        if self.is_called and not self.connection.replicating and self._may_speak_otherwise():
+        if not (self.is_called or self.connection.replicating):
+            self.over_because = f"the peer hung up before the handshake was over; perhaps it uses {self.must_match}"
+        elif self.is_called and not self.connection.replicating and self._may_speak_otherwise():
             self.over_because = "the peer hung up at our HELLO; calling it once more in the other dialect"
         else:
             await super().end_of_stream()
@@ -282,6 +286,9 @@ class BushbabySession(Session[bushbaby.Event]):
         for place, error in report.refused:
             if place is not None and isinstance(error, PayloadMismatch):
                 self.note_wrong(place)
+            elif place is not None:
+                self._refused.setdefault((place.author, place.log_id), Runs()).add(place.seq, place.seq)
+                self.stats.entries_received -= 1
         for entry in entries:
             if entry.place not in refused:
                 self.witness.take(entry)
@@ -294,7 +301,8 @@ class BushbabySession(Session[bushbaby.Event]):
     async def _take_have(self, items: list[bushbaby.HaveItem]) -> None:
         await self._intake.flush()
         self._ledger.heard = True
-        self.driver.heard_news()
+        if items or self.connection.is_culm:
+            self.driver.heard_news()
         logs: list[Log] = []
         for at in range(0, len(items), _ITEMS_A_TURN):
             async with self._share.turn():
@@ -355,17 +363,20 @@ class BushbabySession(Session[bushbaby.Event]):
         interest = self.worth_asking(log, self.config.policy.interest(log))
         spans = missing(store, interest, log, high, limit)
         spans += self._doubts.spans(store, log)
+        if (refused := self._refused.get(log)) is not None:
+            spans = [part for span in spans for part in refused.outside(*span)]
         again = self.witness.asked.get(log)
         if again == high and not any(low <= high <= last for low, last in spans):
             spans.append((high, high))
         return spans[:limit]
 
     def _take_want(self, items: list[bushbaby.WantItem]) -> None:
-        self.driver.heard_news()
         self._ledger.want_received()
         if items:
+            self.driver.heard_news()
             self._answering = True
-            self._server.add(items)
+            if not self.config.ignore_want:
+                self._server.add(items)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -433,7 +444,9 @@ class BushbabySession(Session[bushbaby.Event]):
         forked = [each.log for each in news[2] if not each.newest or each.log in self._ledger.peer_has]
         await self._show_forks([*forked, *(log for log, share in served.items() if share.is_lacking)])
         is_culm = self.connection.is_culm
-        items = self._announcing.choose(news, served, self._ledger, is_culm=is_culm)
+        items = (
+            [] if self.config.withhold_have else self._announcing.choose(news, served, self._ledger, is_culm=is_culm)
+        )
         if items or (answering and is_culm):
             self._ledger.unanswered += self.connection.send_have(items)
         elif first:
@@ -500,7 +513,7 @@ class BushbabySession(Session[bushbaby.Event]):
             return
         log = self._deliveries.question(now)
         offer = None if log is None else await self._worker.run(self._worker.store.offer, log)
-        if offer is not None and offer.newest:
+        if offer is not None and offer.newest and not self.config.withhold_have:
             self.connection.send_have([bushbaby.HaveItem(offer.author, offer.log_id, offer.newest)])
             self.driver.wake()
         if self.is_live and not self._is_under_way(now) and (self.is_called or quiet > self.config.limits.idle_seconds):

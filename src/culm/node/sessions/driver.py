@@ -60,6 +60,7 @@ class Driver(Generic[EventT]):
         self._is_counted = is_counted
         self._portion = Portion()
         self._wake = asyncio.Event()
+        self._was_open = False
         self._kept_at = self._began_at  # When the speaker was asked for a sign of life last.
         self._unsent_at: float | None = None  # When bytes began to wait for the peer; None: none wait.
 
@@ -112,6 +113,9 @@ class Driver(Generic[EventT]):
                 async with self.lock:
                     size = speaker.part_size(len(data) - at, self._portion.size)
                 await self._hear(data[at : at + size])
+                if speaker.is_open and not self._was_open:
+                    self._was_open = True
+                    speaker.opened()
                 at += size
             async with self.lock:
                 speaker.end_chunk()

@@ -5,6 +5,7 @@ told what it is for by a ``Purpose``. ``culm.node.schemes`` lists the sessions t
 """
 
 import asyncio
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
@@ -30,8 +31,10 @@ from culm.ranges import RangeSet
 from culm.store import ImportReport
 from culm.types import Log
 from culm.wire.connection import ProtocolConnection
+from culm.wire.places import author_text
 
 EventT = TypeVar("EventT")
+_logger = logging.getLogger("culm.node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,8 @@ class Session(Speaker[EventT]):
         self.is_called = purpose.called
         self.stats = SessionStats()
         self.done = asyncio.Event()
+        self._refusals_told: set[Log | None] = set()  # One line of each log; the others would say the same.
+        self.name = ""  # What the node calls the peer in its log.
         self.over_because = ""  # Why this side has ended a session, so that a new one goes on at once.
         self.proved: bytes | None = None  # The other side's identity, once it has proved it.
         self.driver = Driver(self, streams, context.worker.share, is_counted=purpose.is_counted)
@@ -130,6 +135,12 @@ class Session(Speaker[EventT]):
         finally:
             self._context.wrong.leave(self)
             self.close()
+
+    def opened(self) -> None:
+        """Write a line to the log, if this is a session of a node."""
+        if self.name:
+            reason = {} if self.proved is None else {"reason": f"it is {author_text(self.proved)}"}
+            _logger.info("connected", extra={"peer": self.name, **reason})
 
     async def end_of_stream(self) -> None:
         """``PeerRefused`` if we called, and the peer has closed the connection before it took part.
@@ -194,6 +205,8 @@ class Session(Speaker[EventT]):
         stats = self.stats
         stats.forks += len(report.forks)
         for place, error in report.refused:
-            stats.note_refused(place, error, peer)
+            log = None if place is None else (place.author, place.log_id)
+            stats.note_refused(place, error, peer, tell=log not in self._refusals_told)
+            self._refusals_told.add(log)
         if report.added or report.payloads:
             self._context.stored()

@@ -42,6 +42,9 @@ class Speaker(ABC, Generic[EventT]):
         """Whether a peer that says nothing for ``idle_seconds`` is as it should be."""
         return False
 
+    def opened(self) -> None:
+        """The handshake is over."""
+
     async def flush(self) -> None:
         """The connection is over: store all that came before."""
 

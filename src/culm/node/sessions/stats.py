@@ -59,11 +59,14 @@ class SessionStats:
     offences: int = 0
     unconfirmed: int = 0
 
-    def note_refused(self, place: Place | None, error: CulmError, peer: str | None = None) -> None:
-        """Count a refusal, and tell and keep the first ones. Only an ``InvalidEntry`` is an offence."""
+    def note_refused(
+        self, place: Place | None, error: CulmError, peer: str | None = None, *, tell: bool = True
+    ) -> None:
+        """Count a refusal, keep the first ones, and ``tell`` the log. Only an ``InvalidEntry`` is an offence."""
         self.offences += isinstance(error, InvalidEntry)
         if len(self.refused) < REFUSALS_KEPT:
-            tell_refused(place, error, peer)
+            if tell:
+                tell_refused(place, error, peer)
             self.refused.append(f"{place_text(place)}: {error}" if place else str(error))
 
     def check_offences(self) -> None:

@@ -90,7 +90,8 @@ async def _until_over(
     Also False if the peer asked for a payload that was damaged on our disk: the next session asks for that payload.
     """
     running = asyncio.create_task(session.run())
-    done = asyncio.create_task(session.done.wait())
+    over = asyncio.Event() if session.is_live else session.done  # A live session goes on when all has come.
+    done = asyncio.create_task(over.wait())
     try:
         while not (done.done() or running.done()):
             await asyncio.wait((running, done), timeout=_PROGRESS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -98,7 +99,7 @@ async def _until_over(
             total.add(before)
             total.add(session.stats)
             progress(total)
-        if session.done.is_set():
+        if over.is_set():
             return True
         error = running.exception() or NetworkError(
             "the peer ended the connection before everything was exchanged; sync again for the rest"

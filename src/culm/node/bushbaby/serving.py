@@ -63,6 +63,12 @@ class Server:
         if len(self._wants) > self._max_wants:
             raise RemoteProtocolError(f"the peer sent requests faster than we serve: more than {self._max_wants} wait")
 
+    def ignore(self, wants: Iterable[WantItem]) -> None:
+        """Let the next HAVE say that these requests are over; nothing is sent."""
+        for want in wants:
+            if want.log_id is not None:
+                self.served.setdefault((want.author, want.log_id), Served())
+
     def push(self, log: Log) -> None:
         """Queue a whole log that the peer has not asked for, because the operator promotes it."""
         self._spans.append((log, 1, MAX_U64))

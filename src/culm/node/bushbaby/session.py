@@ -375,7 +375,9 @@ class BushbabySession(Session[bushbaby.Event]):
         if items:
             self.driver.heard_news()
             self._answering = True
-            if not self.config.ignore_want:
+            if self.config.ignore_want:
+                self._server.ignore(items)
+            else:
                 self._server.add(items)
 
     # -- writing -----------------------------------------------------------------------------------------------
@@ -444,9 +446,9 @@ class BushbabySession(Session[bushbaby.Event]):
         forked = [each.log for each in news[2] if not each.newest or each.log in self._ledger.peer_has]
         await self._show_forks([*forked, *(log for log, share in served.items() if share.is_lacking)])
         is_culm = self.connection.is_culm
-        items = (
-            [] if self.config.withhold_have else self._announcing.choose(news, served, self._ledger, is_culm=is_culm)
-        )
+        items = self._announcing.choose(news, served, self._ledger, is_culm=is_culm)
+        if self.config.withhold_have:
+            items = []
         if items or (answering and is_culm):
             self._ledger.unanswered += self.connection.send_have(items)
         elif first:

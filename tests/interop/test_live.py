@@ -1,6 +1,6 @@
 """A node that stays in contact with the deployed Bushbaby peer, as ``tests.interop.deployed`` models it.
 
-Specification: docs/specs/bushbaby.md, "The deployed peer".
+Specification: docs/specs/bushbaby.md, "The deployed peer", "Connections without use".
 """
 
 from __future__ import annotations

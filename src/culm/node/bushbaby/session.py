@@ -11,6 +11,8 @@ silence is how they say that they lack nothing. With them a one-time sync is ove
 ``settle_seconds``. If they were sent entries, it is over when they hang up, because they lose what they have not stored
 by the end of the connection (``culm.node.bushbaby.deliveries``). They also announce their logs only once on a
 connection. So a session that stays ends on purpose after each ``interval``, and the next one hears their news.
+
+Specification: docs/specs/bushbaby.md, "The deployed peer", "Connections without use".
 """
 
 import asyncio

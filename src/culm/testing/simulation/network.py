@@ -145,6 +145,7 @@ class Connection:
     def host_gone(self, host: Host, *, silently: bool) -> None:
         """One of the hosts is gone. The other side learns of it; ``silently``: when it sends to a host that is back."""
         number = self.hosts.index(host)
+        self._probe()  # What the host said last may have been under way.
         if self.is_broken or any(end.is_lost for end in self.ends):
             self.ends[number].die()
             return
@@ -153,7 +154,6 @@ class Connection:
         other = 1 - number
         if silently:
             self.pipes[other].unheard = partial(self._speaks_to_nobody, other)
-            self._probe()
         else:
             self._tell_broken(other)
 

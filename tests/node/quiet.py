@@ -191,6 +191,7 @@ class ProposalEnd:
         self.proposer.step()
         self.session.respond(1 << 20)
         self._note(self.session.endpoint.take_events())
+        self.proposer.step()  # Answering may have shown what to offer.
         ours = [exchange for exchange in self.session.endpoint.exchanges.values() if exchange.is_ours]
         self.most_open = max(self.most_open, len(ours))
         return self.session.data_to_send()

@@ -13,7 +13,7 @@ from culm.errors import NetworkError
 from storm.__main__ import main
 from storm.actions import ACTIONS
 from storm.plan import SCHEMES, draw
-from storm.seeds import failure_text, run_seed, run_seeds
+from storm.seeds import KINDS, failure_text, run_seed, run_seeds
 
 SEEDS = 36
 A_PART = 3
@@ -122,7 +122,7 @@ def test_a_seed_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
             sum(range(1000))
         return run_seed(seed)
 
-    monkeypatch.setattr("storm.seeds.run_seed", slow)
+    monkeypatch.setitem(KINDS, "nodes", slow)
     monkeypatch.setattr("storm.seeds._MOST_CPU", 0.2)
     found = run_seeds(7, 1)
     assert {7: "no end after 0.2 s of CPU"} == {seed: failed.text for seed, failed in found.failed.items()}

@@ -65,6 +65,7 @@ WRONG: dict[str, tuple[bytes | None, ...]] = {
     "lazy": (HI, hexed("90 06 00") + E2.hash),
     "resolved start, lazy": (HI, hexed("90 02 06 00") + E3.hash),
     "newest": (HI, NOTHING, eager(m(4, 1, 3), p(4), start="04")),
+    "newest, lazy": (HI, hexed("90 03 05 00") + E4.hash),
     "largest payload": (HI, NOTHING, eager(m(1), p(1))),
     "smallest payload": (HI, NOTHING, eager(m(1), p(1))),
     "immediate payload": (HI, NOTHING, eager(p(1)[:10])),

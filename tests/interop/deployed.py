@@ -348,11 +348,17 @@ class DeployedConnection:
 
     def _serve(self, wants: list[Any]) -> None:
         for text, *numbers in wants:
-            log = self.peer.store.get((of_base62(text), numbers[0]), {})
-            members = pool(numbers[1]) if len(numbers) == 2 else range(numbers[1], numbers[2] + 1)
-            found = [log[seq] for seq in members if seq in log]
-            for at in range(0, len(found), 19):
-                self._send(BAMBOO, encode(found[at : at + 19], 2 if self.peer.is_literal else 3))
+            for (author, log_id), log in self.peer.store.items():
+                if author != of_base62(text) or numbers[:1] not in ([], [log_id]):
+                    continue
+                members = list(range(1, max(log) + 1))
+                if len(numbers) == 2:
+                    members = pool(numbers[1])
+                elif len(numbers) == 3:
+                    members = list(range(numbers[1], numbers[2] + 1))
+                found = [log[seq] for seq in members if seq in log]
+                for at in range(0, len(found), 19):
+                    self._send(BAMBOO, encode(found[at : at + 19], 2 if self.peer.is_literal else 3))
 
     def _send(self, kind: int, plaintext: bytes) -> None:
         assert len(plaintext) <= MOST_PLAINTEXT, "this model has only the standard cipher"

@@ -154,6 +154,12 @@ def add_check(parser: argparse.ArgumentParser) -> None:
         help="a log that the peer holds; without it, checks about its entries are skipped",
     )
     parser.add_argument(
+        "--only",
+        metavar="ITEM",
+        action="append",
+        help="make only this check, by its name in the output; can be repeated",
+    )
+    parser.add_argument(
         "--timeout", metavar="SECONDS", type=float, default=3.0, help="silence that counts as no answer (default: 3)"
     )
     parser.add_argument(
@@ -173,14 +179,25 @@ def check(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"{url} is no address of a peer that speaks {arguments.protocol}")
     if not 0 < arguments.timeout < _DAY or not 0 <= arguments.patience < _DAY:
         raise ConfigError("--timeout and --patience are seconds: more than 0, and less than a day")
+    suite = _chosen(SUITES[arguments.protocol], arguments.only)
     driver = Driver(partial(connect, url), arguments.timeout, arguments.patience)
-    results = asyncio.run(_collect(driver, SUITES[arguments.protocol], _subject(arguments), arguments.json))
+    results = asyncio.run(_collect(driver, suite, _subject(arguments), arguments.json))
     counts = Counter(result.outcome for result in results)
     if arguments.json:
         print_json({"protocol": arguments.protocol, "checks": [_as_json(result) for result in results]})
     else:
         print(", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome))
     return 1 if counts[Outcome.FAILED] else 0
+
+
+def _chosen(suite: Suite[Any], items: list[str] | None) -> Suite[Any]:
+    """The checks that were asked for; all if none was."""
+    if not items:
+        return suite
+    names = [check.item for check in suite.checks]
+    if unknown := [item for item in items if item not in names]:
+        raise ConfigError(f"there is no check {unknown[0]!r}; there are: {', '.join(names)}")
+    return replace(suite, checks=tuple(check for check in suite.checks if check.item in items))
 
 
 def _subject(arguments: argparse.Namespace) -> Subject:

@@ -497,6 +497,18 @@ async def _newest(talk: IntervalTalk) -> None:
     await talk.items(" ".join(f"m{seq}" for seq in reversed(path(start, 1))) + f" p{start}", to_be_continued=True)
 
 
+@_CHECKS("newest, lazy", "Relativity; D14, D43", entries=1)
+async def _newest_lazy(talk: IntervalTalk) -> None:
+    """What is announced of the newest two entries begins at the number of the first one."""
+    await talk.ask("03 2d", "01 00", log=talk.subject.held)
+    answer = await talk.message()
+    least = max(1, len(talk.subject.entries) - 1)
+    if not isinstance(answer, Lazy) or not answer.items or (answer.start or 0) < least:
+        raise Differs(
+            f"{talk.named(answer)} from {talk.start}", f"an announcement of items from entry {least} or above"
+        )
+
+
 @_CHECKS("largest payload", "Further Request Parameters; D21", entries=1)
 async def _largest(talk: IntervalTalk) -> None:
     """A response ends before a payload above the maximum."""

@@ -18,11 +18,13 @@ from culm.bushbaby import Dialect
 from culm.cli.conformance import Driver
 from culm.conformance import SUITES, Check, Outcome, Refused, Subject, Suite
 from culm.conformance.check import Differs, Talk
-from culm.errors import NetworkError
+from culm.errors import CulmError, NetworkError
+from culm.intervals import Connection
 from culm.node.network.transport import connect
 from culm.node.network.urls import PeerUrl
 from culm.node.service import NodeService
 from culm.testing import LogBuilder, build_log
+from tests.memory import MemoryStore
 from tests.node.links import CONFIG, HERE, Party, run
 
 if TYPE_CHECKING:
@@ -86,6 +88,37 @@ def test_our_node_passes(tmp_path: Path, scheme: str, dialect: Dialect, skipped:
             if skipped:
                 at_end = await results_of(url, ENDED, dialect)
                 assert {Outcome.PASSED} == {at_end[item].outcome for item in skipped}
+
+    run(main, PATIENT)
+
+
+@pytest.mark.slow  # as above
+def test_a_stateless_peer_passes() -> None:
+    """Who implements the stateless part alone conforms, too: what needs a response that stays open is skipped."""
+    store = MemoryStore()
+    for entry, payload in LONG.items():
+        store.put(entry, bytes(payload or b""))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(store, stateless=True)
+        writer.write(connection.data_to_send())
+        with suppress(CulmError, OSError):
+            while data := await reader.read(65536):
+                for _ in connection.receive_data(data, 0.0):
+                    pass
+                while connection.respond(65536):
+                    pass
+                writer.write(connection.data_to_send())
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(serve, HERE, 0)
+        url = PeerUrl("intervals", HERE, server.sockets[0].getsockname()[1])
+        results = await results_of(url, LONG, Dialect.DEPLOYED)
+        server.close()
+        assert [] == [result for result in results.values() if result.outcome is Outcome.FAILED]
+        skipped = {item for item, result in results.items() if result.outcome is Outcome.SKIPPED}
+        assert skipped == {"adjustment", "end of the log"}
 
     run(main, PATIENT)
 

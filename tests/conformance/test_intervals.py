@@ -48,7 +48,7 @@ WRONG: dict[str, tuple[bytes | None, ...]] = {
     "unknown log, newest": (HI, hexed("90 01 01 00") + E1.hash),
     "cancellation": (HI, NOTHING, hexed("ac")),
     "cancellation without credit": (HI, NOTHING, NOTHING, NOTHING),
-    "freed ids": (HI, NOTHING, hexed("a8"), NOTHING, hexed("ac")),
+    "freed ids": (HI, NOTHING, hexed("a8"), NOTHING, CLOSES),
     "late cancellation": (HI, NOTHING, hexed("a8"), CLOSES),
     "byte by byte": (HI,),
     "ignored bits": (HI, CLOSES),

@@ -24,9 +24,9 @@ LISTEN = "intervals://127.0.0.1:0"
 
 
 @contextmanager
-def serving(home: Path, listen: str = LISTEN) -> Iterator[str]:
+def serving(home: Path, listen: str = LISTEN, *options: str) -> Iterator[str]:
     """A node in a process of its own: its address."""
-    process = start(home, "serve", "--listen", listen)
+    process = start(home, "serve", "--listen", listen, *options)
     try:
         assert process.stdout is not None
         yield process.stdout.readline().split()[1]
@@ -58,6 +58,22 @@ def test_a_sync_of_named_logs(culm: Culm) -> None:
         bob("append", 5, "--text", "from bob")
         assert bob("sync", url, "--json").json["entries_sent"] == 1
     assert culm.held() == bob.held()
+
+
+def test_stateless_nodes(culm: Culm) -> None:
+    """Both sides keep no request open, by the command line and by the configuration; all the same all is exchanged."""
+    bob = culm.at("bob")
+    bob("init")
+    (bob.home / "culm.toml").write_text("stateless = true\n")
+    assert bob("config", "--json").json["settings"]["stateless"]["value"] is True
+    log = fill(culm, 30)
+    with serving(culm.home, LISTEN, "--stateless") as url:
+        assert bob("sync", url, log, "--json").json["entries_received"] == 30
+        bob("append", 5, "--text", "from bob")
+        assert bob("sync", url, "--json", "--stateless").json["entries_sent"] == 1
+    assert culm.held() == bob.held()
+    other = bob("sync", "proposals://127.0.0.1:1", log, "--stateless")
+    assert (other.code, "--stateless works with intervals:// peers only" in other.err) == (2, True)
 
 
 @pytest.mark.parametrize("listen", [LISTEN, "culm://127.0.0.1:0"])

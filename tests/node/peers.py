@@ -42,10 +42,11 @@ class Peer:
         limits: Any = QUICK,
         grew: Callable[[Log], None] | None = None,
         live: bool = True,
+        stateless: bool = False,
         **settings: Any,
     ) -> Any:
         """A session over some streams; its news go to the party's other sessions."""
-        config = replace(CONFIG, policy=policy or Policy(), limits=limits)
+        config = replace(CONFIG, policy=policy or Policy(), limits=limits, stateless=stateless)
         source = next((source for source in self.sources if source.policy == config.policy), None)
         if source is None:  # sessions of one node share it
             source = StoreSource(self.store, config.policy)

@@ -30,6 +30,7 @@ from culm.cli.nodeoptions import (
     add_proposals,
     add_serving,
     add_sizes,
+    add_stateless,
     node_config,
     number,
     settings_of,
@@ -61,7 +62,7 @@ from culm.wire.places import log_text, parse_log
 _ONLY_WITH = {
     ("culm", "intervals", "proposals"): ("live",),
     ("intervals", "proposals"): ("logs", "min_payload", "max_payload"),
-    ("intervals",): ("newest", "newest_first", "unverified", "fork", "anchor"),
+    ("intervals",): ("newest", "newest_first", "unverified", "fork", "anchor", "stateless"),
     ("proposals",): ("greedy", "window", "profile", "mandatory", "notify_only", "notify_above"),
 }
 
@@ -128,6 +129,7 @@ def _add_follow_arguments(parser: argparse.ArgumentParser) -> None:
         "--fork", choices=("default", "local"), default="default", help="how the peer answers for a forked log"
     )
     group.add_argument("--anchor", metavar="SEQ:HASH", help="with --fork local: an entry of the branch that you trust")
+    add_stateless(group)
     add_proposals(parser)
 
 

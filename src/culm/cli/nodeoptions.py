@@ -119,8 +119,14 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
     )
     _add_settings(parser, NODE, interval="SECONDS", scrub_days="DAYS", relay=None)
     _add_settings(parser, NODE, http="HOST:PORT", http_token_file="FILE")  # noqa: S106 - a metavar
+    add_stateless(parser.add_argument_group("with intervals://"))
     add_proposals(parser)
     add_node(parser)
+
+
+def add_stateless(group: argparse._ActionsContainer) -> None:
+    """Add the option for nodes that keep no request of a peer open."""
+    _add_settings(group, NODE, stateless=None)
 
 
 def add_proposals(parser: argparse.ArgumentParser) -> None:
@@ -209,6 +215,7 @@ def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> Nod
         interval=settings["interval"],
         scrub_days=settings["scrub_days"],
         relay=settings["relay"],
+        stateless=settings["stateless"],
         proposals=ProposalOptions(**proposing, small=is_small),
         download=settings["download"],
         upload=settings["upload"],

@@ -88,7 +88,8 @@ class NodeConfig:
     ``culm.node.interests.relay``. ``dialect``: the only one to speak by ``bushbaby://``; None: each peer's own.
     ``wait_for_hello``, ``wait_for_auth``: whether a ``bushbaby://`` listener lets the caller speak, or prove itself,
     first; None: only where there is a list of allowed peers. ``withhold_have``, ``ignore_want``: announce nothing to
-    ``bushbaby://`` peers, send them only what is promoted. ``download``, ``upload``: bytes a second of all peers
+    ``bushbaby://`` peers, send them only what is promoted. ``stateless``: answer ``intervals://`` requests with what is
+    held now, and keep none open for news. ``download``, ``upload``: bytes a second of all peers
     together, 0: unlimited. ``peers``: what differs for single peers. ``surroundings``: the real world, except in
     simulations.
     """
@@ -105,6 +106,7 @@ class NodeConfig:
     interval: float = 30.0
     scrub_days: float = 0.0
     relay: bool = False
+    stateless: bool = False
     proposals: ProposalOptions = field(default_factory=ProposalOptions)
     download: int = 0
     upload: int = 0

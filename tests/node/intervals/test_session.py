@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
+from hashlib import blake2b
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from culm.bamboo import Entry, encode_varu64, path
+from culm.bamboo import Entry, Identity, encode_varu64, path
 from culm.errors import Place, RemoteProtocolError
 from culm.intervals import Forks
 from culm.intervals.codec import push_message
@@ -422,6 +423,56 @@ def test_forgotten_payloads_are_not_fetched_until_wanted(peers: list[Peer]) -> N
     assert not alice.store.want_again(place)
     sync(alice, bob, [key(log)], interest=lambda _: RangeSet([read_range("4")]))
     assert alice.numbers(key(log)) == list(range(1, 11))
+
+
+@pytest.mark.parametrize("stateless", [False, True])
+def test_a_stateless_session_ends_its_answer(peers: list[Peer], *, stateless: bool) -> None:
+    """All of the log of the specification's examples is asked for, and what is new. Stateless, ``ae`` follows the data.
+
+    The request and the answer's head, length and hash are those of the page; 972 bytes are ``f903cc``.
+    """
+    log = LogBuilder(Identity(bytes(range(32))), 7)
+    for payload in (b"one", b"two", b"", b"four", b"5" * 300):
+        log.append(payload)
+    peers[0].store.add(log.items())
+    author = "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8"
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        rogue = Rogue(far)
+        task = asyncio.create_task(peers[0].session(near, mirrors=False, stateless=stateless).run())
+        rogue.send(bytes.fromhex("b00a c0fa0f4240 020500" + author + "07 010000"))
+        assert await rogue.reader.readexactly(9) == bytes.fromhex("b0f90400 c0fa080000")
+        assert await rogue.reader.readexactly(4) == bytes.fromhex("80f903cc")
+        assert blake2b(await rogue.reader.readexactly(972)).hexdigest()[:32] == "1db0c693007c266ad8aac2d546d276a9"
+        following = await rogue.reader.readexactly(1)
+        assert following == (b"\xae" if stateless else b"\xc0")  # The latter begins a keep-alive: a grant of nothing.
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(main)
+
+
+def test_a_live_session_polls_a_stateless_peer(peers: list[Peer]) -> None:
+    """A stateless peer never brings news by itself: it is asked again every ``interval``, from what is missing on."""
+    alice, bob, _ = peers
+    log = build_log(12)
+    bob.store.add(log.items(log.entries[:10]))
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        sessions = alice.session(near, [key(log)], mirrors=False), bob.session(far, mirrors=False, stateless=True)
+        tasks = [asyncio.create_task(session.run()) for session in sessions]
+        await until(lambda: len(alice.numbers(key(log))) == 10)
+        await bob.on_its_thread(bob.store.add, log.items())
+        sessions[1].store_changed()
+        await until(lambda: len(alice.numbers(key(log))) == 12)
+        assert sessions[0].stats.entries_received == 12
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
 
 
 def test_curation(peers: list[Peer]) -> None:

@@ -62,9 +62,12 @@ class CulmSession(Session[Event]):
         self._outgoing = TransferWriter(connection, self.driver.wake)
         self._transfer = IntervalSession(
             # A log is released as soon as all of it came, so a quiet transfer stream says nothing: do not settle early.
+            # Such peers rely on requests that stay open: ``stateless`` goes for ``intervals://`` alone.
             replace(
                 context,
-                config=replace(config, limits=replace(config.limits, settle_seconds=config.limits.idle_seconds)),
+                config=replace(
+                    config, stateless=False, limits=replace(config.limits, settle_seconds=config.limits.idle_seconds)
+                ),
                 grew=lambda _: None,
             ),
             (self._incoming, cast("asyncio.StreamWriter", self._outgoing)),

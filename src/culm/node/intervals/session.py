@@ -30,7 +30,7 @@ class IntervalSession(PointToPointSession[Event]):
     asker: Follower
 
     def __init__(self, context: Context, streams: Streams, purpose: Purpose) -> None:
-        connection = Connection(context.source, limits=purpose.limits)
+        connection = Connection(context.source, limits=purpose.limits, stateless=context.config.stateless)
         super().__init__(context, streams, connection, purpose)
         self.asker = Follower(
             connection,

@@ -99,6 +99,8 @@ NODE = Section(
         Key("withhold_have", kinds.FLAG, False,
             "announce nothing to Bushbaby peers; what they ask for, and what is promoted, is sent"),
         Key("ignore_want", kinds.FLAG, False, "send Bushbaby peers nothing that they ask for, only what is promoted"),
+        Key("stateless", kinds.FLAG, False,
+            "answer intervals:// requests with what is held now, and keep none open for news"),
         Key("http", kinds.HOST_PORT, None, "address of the status page", "127.0.0.1:8484"),
         Key("http_token_file", kinds.TEXT, None, "file with the token that viewers of the status page must present",
             "/etc/culm/http-token"),

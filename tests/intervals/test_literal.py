@@ -265,3 +265,19 @@ def test_the_hash_of_an_announcement_shows_a_fork(interval: Interval, answer: st
         data = bytes.fromhex(answer.format(log.entries[4].hash.hex()))
         events = list(literal.side.connection.receive_data(data, 0.0))
         assert doubts == [event for event in events if isinstance(event, Doubted)]
+
+
+# -- announcements that are mirrored (D51) ---------------------------------------------------------------------------
+
+
+def test_a_scattered_announcement_is_mirrored_at_once() -> None:
+    """We ask lazily for 14 and up with its path 13, 4, 1, and the peer announces these five items. It asks the same.
+
+    One message answers it, though entries 1, 4 and 13 lie apart: not one message for each of them.
+    """
+    peer = Literal(log := log_of(payloads(14)))
+    key = bytes.fromhex(KEY), 7
+    peer.side.connection.request(*key, Regular(At(14, 255), FromGreatest(0)), lazy=True)
+    asked = "030500" + LOG + "0eff00"
+    assert peer.gets("900500" + log.entries[13].hash.hex()) == bytes.fromhex(asked)
+    assert peer.gets(asked) == bytes.fromhex("900500") + log.entries[13].hash

@@ -10,6 +10,7 @@ Specification: docs/specs/intervals.md, "States", "Responses", "Lazy messages", 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, Entry
@@ -216,7 +217,8 @@ class TheirRequest(Progress):
         stream, exchanged = view.horizon.stream, self.exchanged
         count = 0
         if exchanged.received:
-            count = min(view.horizon.reach(self.index, exchanged.received), view.reach(self.index))
+            received = exchanged.received
+            count = self._count(lambda at: min(view.horizon.reach(at, received), view.reach(at)))
         if not count and self.lazy and exchanged.heard_of:
             count = self._mirrored(view.horizon)
         count = self._up_to_switch(min(count, view.stop - self.index))
@@ -238,18 +240,23 @@ class TheirRequest(Progress):
             return 0
         if exchanged.heard_of.has(seq, is_payload=True) and stream.in_range(last):
             last += 1
-        return max(0, min(horizon.reach(self.index, exchanged.heard_of), last + 1 - self.index))
+        return max(0, min(self._count(lambda at: horizon.reach(at, exchanged.heard_of)), last + 1 - self.index))
+
+    def _count(self, reach: Callable[[int], int]) -> int:
+        """How many of the next items there are, run by run: each member of a pool is a run of its own."""
+        end = self.index
+        for _ in range(_LAZY_STEPS):
+            if (self.switch is not None and end >= self.switch.at) or not (more := reach(end)):
+                break
+            end += more
+        return end - self.index
 
     def _up_to_switch(self, count: int) -> int:
         return count if self.switch is None else min(count, self.switch.at - self.index)
 
     def _announcement(self, view: View) -> Lazy | None:
-        source, stream, end = view.source, view.horizon.stream, self.index
-        for _ in range(_LAZY_STEPS):
-            if (self.switch is not None and end >= self.switch.at) or not (more := view.reach(end)):
-                break
-            end += more
-        count = self._fitting(source, stream, self._up_to_switch(end - self.index))
+        source, stream = view.source, view.horizon.stream
+        count = self._fitting(source, stream, self._up_to_switch(self._count(view.reach)))
         end = self.index + count
         trailing = 0 if end >= view.stop else self._trailing(source, stream, end)
         if count == 0 and trailing <= self.offset - (self.begin.offset if end == self.begin.at else 0):

@@ -231,7 +231,7 @@ def rows(table: str) -> Iterator[list[str]]:
 async def outcome_of(suite: Suite[TalkT], check: Check[TalkT], line: Line, subject: Subject) -> Result:
     """Make one check over a fresh line; ``Refused`` if the peer does not talk to us now."""
     if len(subject.entries) < check.entries:
-        why = f"this needs a log whose first {check.entries} entries the peer has sent; it sent {len(subject.entries)}"
+        why = f"this needs the log up to entry {check.entries}; the peer sends it up to entry {len(subject.entries)}"
         if subject.log is None:
             why = "this needs a log that the peer holds; give --log AUTHOR/LOG"
         return Result(check.item, check.source, check.claim, Outcome.SKIPPED, reason=why)

@@ -1,4 +1,7 @@
-"""Interval sessions between stores: what is asked for, what arrives, what a hostile peer costs."""
+"""Interval sessions between stores: what is asked for, what arrives, what a hostile peer costs.
+
+Specification: docs/specs/intervals.md, "What a node does not use".
+"""
 
 from __future__ import annotations
 
@@ -423,6 +426,74 @@ def test_forgotten_payloads_are_not_fetched_until_wanted(peers: list[Peer]) -> N
     assert not alice.store.want_again(place)
     sync(alice, bob, [key(log)], interest=lambda _: RangeSet([read_range("4")]))
     assert alice.numbers(key(log)) == list(range(1, 11))
+
+
+def test_behind_a_large_payload_one_request_goes_on(peers: list[Peer]) -> None:
+    """Payloads up to 100 bytes are wanted, and that of entry 2 has 200. A single eager request asks for what is behind.
+
+    All requests and answers are written by hand. The lazy request names no size, so its answer counts all eight items,
+    and nothing is asked twice.
+    """
+    log = LogBuilder(build_log(1).identity, 7)
+    for payload in (b"one", bytes(200), b"three", b"four"):
+        log.append(payload)
+    m1, m2, m3, m4 = (bytes([entry.size]) + entry.payload_hash + entry.signature for entry in log.entries)
+    named = log.identity.public.hex() + "07"
+    asked = ["032d00" + named + "0100", "030501" + named + "010000", "0a0502" + named + "64 010000"]
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        session = peers[0].session(
+            near, [key(log)], mirrors=False, live=False, options=FollowOptions(greatest_size=100)
+        )
+        rogue = Rogue(far)
+        task = asyncio.create_task(session.run())
+        rogue.send(bytes.fromhex("b00a"))
+        said = b"".join(map(bytes.fromhex, asked))
+        assert await rogue.reader.readexactly(9 + len(said)) == bytes.fromhex("b0f90400 c0fa080000") + said
+        newest = log.entries[3].hash
+        rogue.send(bytes.fromhex("90 03 06 00") + newest, bytes.fromhex("e001 90 08 00") + newest)
+        data = b"\0" + m1 + b"one" + b"\0" + m2  # Entry 2 has one link, to entry 1, which was just sent.
+        rogue.send(bytes.fromhex("e001 80 f9"), len(data).to_bytes(2, "big"), data, b"\xae")
+        behind = bytes.fromhex("0a0503" + named + "64 030000")
+        said = b""
+        while not said.endswith(behind):
+            said += await rogue.reader.read(1)
+        assert said == bytes.fromhex("d000 d001") + behind
+        links = log.entries[2].backlink or b"", log.entries[3].lipmaalink or b""
+        data = b"\0" + links[0] + m3 + b"three" + b"\0" + links[1] + m4 + b"four"
+        rogue.send(bytes.fromhex("e802 aa e001 aa e002 80 f9"), len(data).to_bytes(2, "big"), data)
+        await session.done.wait()
+        assert session.stats.missing == session.stats.entries_received == 4
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(main)
+    assert peers[0].numbers(key(log)) == [1, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("options", "requests"),
+    [
+        (FollowOptions(greatest_size=100), 13),
+        (FollowOptions(least_size=100), 92),
+        (FollowOptions(greatest_size=100, newest_first=True), 16),
+    ],
+)
+def test_each_payload_of_an_unwanted_size_costs_one_request(
+    peers: list[Peer], options: FollowOptions, requests: int
+) -> None:
+    """Of 100 entries, 10 have 200 bytes and 90 have 20: the first three requests are those of any log."""
+    alice, bob, _ = peers
+    log = LogBuilder(build_log(1).identity)
+    for seq in range(1, 101):
+        log.append(bytes([seq]) * (200 if seq % 10 == 5 else 20))
+    bob.store.add(log.items())
+    session = sync(alice, bob, [key(log)], options=options)
+    assert session.connection.ours.next_id <= requests
+    wanted = [seq for seq in range(1, 101) if (seq % 10 == 5) == (options.least_size is not None)]
+    assert alice.numbers(key(log)) == wanted
+    assert len(list(alice.store.entries(key(log)))) == 100
 
 
 @pytest.mark.parametrize("stateless", [False, True])

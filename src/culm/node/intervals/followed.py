@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import NamedTuple
 
-from culm.bamboo import MAX_U64
-from culm.intervals import Forks
+from culm.bamboo import MAX_U64, Entry
+from culm.intervals import Forks, Interval
 from culm.ranges import RangeSet
 from culm.ranges.paths import on_path
 from culm.types import Log
@@ -40,6 +40,15 @@ class Content(NamedTuple):
     greatest_size: int | None = None
     metadata_only: bool = False
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether payloads of some sizes are not asked for."""
+        return self.least_size is not None or self.greatest_size is not None
+
+    def fits(self, size: int) -> bool:
+        """Whether a payload of this size is asked for."""
+        return (self.least_size or 0) <= size and (self.greatest_size is None or size <= self.greatest_size)
+
 
 METADATA = Content(metadata_only=True)
 _FEW = 64  # Entries that may wait for their path: far fewer than the store's holding area takes.
@@ -57,6 +66,9 @@ class Span:
     eager: int = -1  # The id of the eager request; -1 before it is sent.
     lazy: int = -1  # The id of the lazy request; -1 before it is sent, and after it was answered.
     announced: int | None = None  # Items of the stream that the peer has; None until it says so.
+    interval: Interval | None = None  # What the eager request asks for.
+    newest: Entry | None = None  # The entry that came last, of a span whose payloads are bounded in size.
+    passed: int = 0  # Items in front of the eager request: earlier ones ended at payloads of other sizes.
     over: bool = False  # All that the peer has of the span for now has come.
 
     @property
@@ -69,6 +81,13 @@ class Span:
         if self.is_chain and self.high is not None:
             return on_path(seq, self.high, self.low)
         return self.low <= seq and (self.high is None or seq <= self.high)
+
+    def behind_misfit(self, lacked: int) -> int:
+        """The number to ask on from, if the response stopped at ``lacked`` because of its payload's size; else 0."""
+        newest = self.newest
+        if newest is None or newest.seq != lacked or self.content.fits(newest.size):
+            return 0
+        return lacked - 1 if self.descending else lacked + 1
 
     def without(self, other: Span) -> Iterator[Span]:
         """The parts of the span that another one does not cover."""

@@ -29,7 +29,7 @@ for 8 and up. The peer says "10 items" to the lazy one: 5 entries and 5 payloads
 is over. It is stored, the next round finds nothing, and the log is done. The eager request stays open and will bring
 entry 13.
 
-Specification: docs/specs/intervals.md, "What a node asks for".
+Specification: docs/specs/intervals.md, "What a node asks for", "What a node does not use".
 """
 
 from collections import deque
@@ -329,10 +329,28 @@ class Follower:
 
     def _ask(self, followed: Followed, span: Span) -> None:
         """Send the lazy and the eager request for a span."""
-        interval, begun = self._interval(followed, span)
-        span.lazy = self._request(followed, span, interval, begun, lazy=True)
-        span.eager = self._request(followed, span, interval, begun, lazy=False)
+        span.interval, begun = self._interval(followed, span)
+        # The lazy response passes payloads of sizes that are not wanted, so that it counts what is behind them, too.
+        span.lazy = self._request(followed, span, span.interval, begun, lazy=True, is_bounded=False)
+        span.eager = self._request(followed, span, span.interval, begun, lazy=False)
         followed.spans.append(span)
+
+    def _ask_on(self, followed: Followed, span: Span, passed: int, low: int) -> bool:
+        """Go on from a number with a new eager request, after the one before has passed so many items in front of it.
+
+        The lazy answer holds for both. An adjustment cannot do this: it keeps the sizes, at which the response stops.
+        """
+        if not (isinstance(span.interval, Regular) and span.covers(low) and self._connection.ours.credit):
+            return False
+        if self._forks(followed.log) is not intervals.Forks.DEFAULT:  # A new request could go along another branch.
+            return False
+        span.passed += passed
+        if not self._live and span.announced is not None and span.passed >= span.announced:
+            return False
+        span.interval = replace(span.interval, start=At(low, 0))
+        span.eager = self._request(followed, span, span.interval, lazy=False)
+        self._check_span(followed, span)
+        return True
 
     def _request(
         self,
@@ -342,10 +360,11 @@ class Follower:
         begun: Begun | None = None,
         *,
         lazy: bool,
+        is_bounded: bool = True,
         forks: intervals.Forks | None = None,
     ) -> int:
-        """Send a request for a span, or a question (None); its id."""
-        content = Content() if span is None else span.content
+        """Send a request for a span, or a question (None); its id. ``is_bounded``: by the sizes of payloads."""
+        content = span.content if span is not None and is_bounded else Content()
         request_id = self._connection.request(
             *followed.log,
             interval,
@@ -415,7 +434,7 @@ class Follower:
         """Note how far each request is, and what the peer has said."""
         match event:
             case EntryReceived(request_id, entry):
-                self._progressed(request_id, len(entry.encoded), whole=True)
+                self._progressed(request_id, len(entry.encoded), whole=True, entry=entry)
             case PayloadReceived(request_id):
                 self._progressed(request_id, len(event.data), whole=event.complete)
             case PayloadFailed(request_id):  # A wrong payload is over, too: it counts as an item.
@@ -434,9 +453,11 @@ class Follower:
             case intervals.Ended():
                 self._ended(event)
 
-    def _progressed(self, request_id: int, size: int, *, whole: bool) -> None:
+    def _progressed(self, request_id: int, size: int, *, whole: bool, entry: Entry | None = None) -> None:
         """``size`` bytes came for a request. ``whole``: they end an item, which may be the last one of its span."""
         followed, span = self._by_id.get(request_id, (None, None))
+        if entry is not None and span is not None and span.content.is_bounded:
+            span.newest = entry
         if followed is not None:
             followed.brought += size
             if whole and span is not None:
@@ -463,7 +484,9 @@ class Follower:
     def _check_span(self, followed: Followed, span: Span) -> None:
         """End a span if all that the peer has of it has come."""
         ours = self._connection.ours.requests.get(span.eager)
-        if span.over or ours is None or span.announced is None or ours.index - ours.begin.at < span.announced:
+        if span.over or ours is None or span.announced is None:
+            return
+        if span.passed + ours.index - ours.begin.at < span.announced:
             return
         span.over = True
         followed.exhaust(span, ours.next_seq)
@@ -480,17 +503,22 @@ class Follower:
             return
         if span is None:
             self._question_over(followed, event.id)
-        elif event.id == span.lazy and (followed.fork_seen or not event.proof):
+            return
+        if event.id == span.lazy and (followed.fork_seen or not event.proof):
             self._answered(followed, span)
-        else:  # If a fork proof came instead of an answer, the eager request ends with one, too.
-            self._drop(span.eager)
-            self._drop(span.lazy)
-            span.lazy, span.over = -1, True
-            if event.proof and not followed.fork_seen:
-                followed.fork_seen = True  # Do not exhaust the span: the next round asks for what is before the fork.
-            else:
-                followed.exhaust(span, event.next_seq)
-            self._check(followed)
+            return
+        behind = span.behind_misfit(event.next_seq) if event.id == span.eager and not event.proof else 0
+        if behind and self._ask_on(followed, span, event.index + 1, behind):
+            return
+        # If a fork proof came instead of an answer, the eager request ends with one, too.
+        self._drop(span.eager)
+        self._drop(span.lazy)
+        span.lazy, span.over = -1, True
+        if event.proof and not followed.fork_seen:
+            followed.fork_seen = True  # Do not exhaust the span: the next round asks for what is before the fork.
+        else:
+            followed.exhaust(span, behind or event.next_seq)
+        self._check(followed)
 
     def _check(self, followed: Followed) -> None:
         """End the round if all its spans and questions are over."""

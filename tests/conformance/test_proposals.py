@@ -129,10 +129,12 @@ def test_what_cannot_be_decided_is_skipped_with_a_reason() -> None:
     """Where the peer proposes nothing, or grants more than a check uses up, the check says so."""
     quiet = made("proposals", "overlap", Script(HI))
     many = made("proposals", "proposal without credit", Script(SETUP + control("00 fa010000")))
+    back = made("proposals", "proposal without credit", Script(HI, control("80 00 00 01")))
 
-    assert [Outcome.SKIPPED] * 2 == [result.outcome for result in (quiet, many)]
+    assert [Outcome.SKIPPED] * 3 == [result.outcome for result in (quiet, many, back)]
     assert "proposes nothing" in quiet.reason
     assert "65536" in many.reason
+    assert "gives their credit back" in back.reason
 
 
 def test_a_peer_that_refuses_us() -> None:

@@ -597,6 +597,11 @@ async def _without_credit(talk: ProposalTalk) -> None:
         raise NotDecided(f"the peer takes {talk.credit} proposals; more than {_MOST_PROPOSALS} are not used up here")
     proposals = (talk.proposal(0xF0, f"01 01 {_ALL_SIZES} 05 05", number=2 * each) for each in range(talk.credit + 1))
     await talk.control(b"".join(proposals))
+    talk.credit, talk.may_propose = 0, True
+    while await talk.answer() is not None:
+        pass
+    if talk.credit and not talk.is_closed:
+        raise NotDecided("the peer refuses proposals of a log that it lacks, and gives their credit back as they come")
     await talk.closes()
 
 

@@ -496,6 +496,37 @@ def test_each_payload_of_an_unwanted_size_costs_one_request(
     assert len(list(alice.store.entries(key(log)))) == 100
 
 
+def test_the_newest_entries_come_without_waiting_for_the_end_of_the_log(peers: list[Peer]) -> None:
+    """The newest three of a log of which nothing is held: they are asked for by their distance from the end, at once.
+
+    All requests and answers are written by hand. The log has four entries; one round trip brings 2 to 4 and their path.
+    """
+    log = build_log(4, log_id=7)
+    named = log.identity.public.hex() + "07"
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        session = peers[0].session(near, [key(log)], mirrors=False, live=False, options=FollowOptions(newest=3))
+        rogue = Rogue(far)
+        task = asyncio.create_task(session.run())
+        rogue.send(bytes.fromhex("b00a"))
+        asked = bytes.fromhex(f"032d00 {named} 0100 032d01 {named} 0200 022d02 {named} 0200")
+        assert await rogue.reader.readexactly(9 + len(asked)) == bytes.fromhex("b0f90400 c0fa080000") + asked
+        newest = log.entries[3].hash
+        rogue.send(bytes.fromhex("90 03 06 00") + newest, bytes.fromhex("e001 90 02 07 00") + newest)
+        items = [b"\0" + bytes([entry.size]) + entry.payload_hash + entry.signature for entry in log.entries]
+        bodies = [b"", *(log.payloads[entry.hash] for entry in log.entries[1:])]
+        data = b"".join(item + body for item, body in zip(items, bodies, strict=True))
+        rogue.send(bytes.fromhex("e001 80 02 f9"), len(data).to_bytes(2, "big"), data)
+        await session.done.wait()
+        assert (session.connection.ours.next_id, session.stats.missing) == (3, 4)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(main)
+    assert peers[0].numbers(key(log)) == [2, 3, 4]
+
+
 @pytest.mark.parametrize("stateless", [False, True])
 def test_a_stateless_session_ends_its_answer(peers: list[Peer], *, stateless: bool) -> None:
     """All of the log of the specification's examples is asked for, and what is new. Stateless, ``ae`` follows the data.

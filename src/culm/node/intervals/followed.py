@@ -62,6 +62,7 @@ class Span:
     high: int | None  # None: the span has no end.
     content: Content
     descending: bool = False
+    of_newest: int | None = None  # So many newest entries; ``low`` is 1 until the peer says where they begin.
     is_chain: bool = False  # Only the numbers on the path of links from ``high`` down to ``low``.
     eager: int = -1  # The id of the eager request; -1 before it is sent.
     lazy: int = -1  # The id of the lazy request; -1 before it is sent, and after it was answered.

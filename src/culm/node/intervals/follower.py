@@ -40,7 +40,7 @@ from culm import intervals
 from culm.bamboo import MAX_U64, Entry, PayloadHasher, path
 from culm.intervals import At, FromGreatest, Interval, MetadataOnly, Regular, Single
 from culm.intervals.requester import OurRequest
-from culm.node.interests.missing import least_certificate
+from culm.node.interests.missing import EVERYTHING, least_certificate
 from culm.node.interests.policy import Policy
 from culm.node.intervals.followed import Content, Followed, FollowOptions, Phase, Span
 from culm.node.intervals.spans import MOST_SPANS, Missing
@@ -280,6 +280,8 @@ class Follower:
             self._question(followed, "doubt", interval, lazy=False)
             followed.doubted = None
         if followed.newest is None and self._needs_newest(followed):
+            if self._may_ask_by_offset(followed):
+                followed.waiting.append(Span(1, None, Content(), of_newest=self._options.newest))
             return
         followed.waiting += self._missing.spans(followed, self._interest(followed.log))
         followed.is_last_round = not (followed.waiting or followed.questions)
@@ -289,6 +291,18 @@ class Follower:
         options = self._options
         open_paths = any(item.sparse and item.is_open for item in followed.interest)
         return options.newest is not None or options.newest_first or open_paths
+
+    def _may_ask_by_offset(self, followed: Followed) -> bool:
+        """Whether to ask for the newest entries by their distance from the end, before the end is known.
+
+        That saves a round trip. What is held would come once more, so it is done for a log of which nothing is held.
+        """
+        options = self._options
+        if options.newest is None or options.newest < 2 or options.newest_first:  # (0..., 0...) would be descending.
+            return False
+        is_bounded = options.least_size is not None or options.greatest_size is not None
+        lookup = self._source.lookup(followed.log)
+        return followed.interest == EVERYTHING and not (is_bounded or followed.spans) and lookup.entry_extent() is None
 
     def _ask_at_their_newest(self, followed: Followed, newest: int) -> None:
         """Ask whether the peer's newest entry is ours, where the peer's log ends below ours.
@@ -392,6 +406,8 @@ class Follower:
         """
         source, log = self._source, followed.log
         low, high = span.low, span.high
+        if span.of_newest is not None:
+            return Regular(FromGreatest(span.of_newest - 1), FromGreatest(0)), None
         if span.is_chain and high is not None:
             return MetadataOnly(low, ascending=True, dist=len(path(high, low)) - 1), None
         dist, outer = self._pool(followed, span)
@@ -439,10 +455,8 @@ class Follower:
                 self._progressed(request_id, len(event.data), whole=event.complete)
             case PayloadFailed(request_id):  # A wrong payload is over, too: it counts as an item.
                 self._progressed(request_id, 0, whole=True)
-            case intervals.Started(request_id, start) if request_id in self._by_id:
-                followed = self._by_id[request_id][0]
-                if request_id in followed.questions:
-                    followed.started[followed.questions[request_id]] = start
+            case intervals.Started(request_id, start):
+                self._started(request_id, start)
             case intervals.Announced(request_id, items) if request_id in self._by_id:
                 followed, span = self._by_id[request_id]
                 if span is None:
@@ -452,6 +466,13 @@ class Follower:
                     self._answered(followed, span, items)
             case intervals.Ended():
                 self._ended(event)
+
+    def _started(self, request_id: int, start: int) -> None:
+        followed, span = self._by_id.get(request_id, (None, None))
+        if span is not None:
+            span.low = start
+        elif followed is not None and request_id in followed.questions:
+            followed.started[followed.questions[request_id]] = start
 
     def _progressed(self, request_id: int, size: int, *, whole: bool, entry: Entry | None = None) -> None:
         """``size`` bytes came for a request. ``whole``: they end an item, which may be the last one of its span."""

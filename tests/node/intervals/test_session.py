@@ -472,6 +472,18 @@ def test_behind_a_large_payload_one_request_goes_on(peers: list[Peer]) -> None:
     assert peers[0].numbers(key(log)) == [1, 3, 4]
 
 
+@pytest.mark.parametrize("stateless", [False, True])
+def test_a_large_payload_that_the_peer_lacks_hides_nothing(peers: list[Peer], *, stateless: bool) -> None:
+    """The lazy response stops at such a payload, too, so it says nothing of what the peer has behind it."""
+    alice, bob, _ = peers
+    log = LogBuilder(build_log(1).identity)
+    for seq in range(1, 13):
+        log.append(bytes(200 if seq in (4, 5, 9) else 20))
+    bob.store.add((entry, None if entry.seq in (5, 9) else payload) for entry, payload in log.items())
+    sync(alice, bob, [key(log)], options=FollowOptions(greatest_size=100), their_stateless=stateless)
+    assert alice.numbers(key(log)) == [1, 2, 3, 6, 7, 8, 10, 11, 12]
+
+
 @pytest.mark.parametrize(
     ("options", "requests"),
     [

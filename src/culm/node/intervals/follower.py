@@ -528,7 +528,7 @@ class Follower:
         if event.id == span.lazy and (followed.fork_seen or not event.proof):
             self._answered(followed, span)
             return
-        behind = span.behind_misfit(event.next_seq) if event.id == span.eager and not event.proof else 0
+        behind = self._behind(span, event)
         if behind and self._ask_on(followed, span, event.index + 1, behind):
             return
         # If a fork proof came instead of an answer, the eager request ends with one, too.
@@ -540,6 +540,16 @@ class Follower:
         else:
             followed.exhaust(span, behind or event.next_seq)
         self._check(followed)
+
+    def _behind(self, span: Span, event: intervals.Ended) -> int:
+        """The number to ask on from, if a response stopped at a payload of another size; else 0.
+
+        Also 0 if the lazy response has stopped there, too: then the peer lacks that payload, and has not said what it
+        has behind it. The next round asks.
+        """
+        if event.id != span.eager or event.proof or (span.announced or 0) <= span.passed + event.index:
+            return 0
+        return span.behind_misfit(event.next_seq)
 
     def _check(self, followed: Followed) -> None:
         """End the round if all its spans and questions are over."""

@@ -3,9 +3,8 @@
 =========  ==================================================================================================
 culm       everything that both sides know to be wanted, whatever gaps there are, with the whole certificate pools;
            and the lowest fork
-bushbaby   entries with payloads, up to the first payload that the neighbour lacks
-intervals  up to the neighbour's newest payload: in order to its first gap, and what was behind its last when the
-           session began; the lowest fork
+bushbaby   the entries whose payload the neighbour has and whose path comes, too, or is held
+intervals  everything up to the neighbour's newest payload, whatever gaps there are; the lowest fork
 proposals  everything that the neighbour holds, whatever gaps there are; the lowest fork, one that nobody knows yet if
            the side that holds less wants the log, the other one has an entry of that number, and it is not below one
            that both have
@@ -19,11 +18,11 @@ by proposals, if the caller may still lack something of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from culm.bamboo.lipmaa import certificate_pool
+from culm.bamboo.lipmaa import certificate_pool, lipmaa, path
 from culm.ranges import RangeSet
 from culm.store import PayloadState
 from culm.types import Log
@@ -92,6 +91,7 @@ class _Exchange:
         if self._are_mixed(theirs):
             yield "certified entries of another branch"
         pools = self._tails(interest, newest)
+        comes = self._comes(interest, theirs, newest)
         for seq, (digest, payload) in self.seen.verified.items():
             if seq > newest or (limit is not None and seq >= limit):
                 break
@@ -105,7 +105,7 @@ class _Exchange:
             lacks_payload = wants_payload and (held is None or held[1] in _MISSING)
             wants_entry = wants_payload or interest.contains_metadata(seq, newest) or seq in pools
             lacks_entry = held is None and wants_entry
-            if (lacks_entry or lacks_payload) and self._comes(seq, interest, theirs, newest):
+            if (lacks_entry or lacks_payload) and seq in comes:
                 yield f"entry {seq}" if lacks_entry else f"the payload of {seq}"
 
     def _tails(self, interest: RangeSet, newest: int) -> set[int]:
@@ -139,52 +139,28 @@ class _Exchange:
         return self.scheme != "bushbaby"
 
     def _offered(self) -> int:
-        """Up to where the giver offers the log: with intervals to its newest payload."""
-        newest = 0
-        for seq, (_, payload) in self.seen.verified.items():
-            if payload != PayloadState.COMPLETE:
-                if self.scheme == "bushbaby":
-                    break
-                if self.scheme == "intervals":
-                    continue
-            newest = seq
-        return newest
+        """Up to where the giver offers the log."""
+        if self.scheme in {"bushbaby", "intervals"}:  # To its newest payload.
+            return max(self.seen.complete(), default=0)
+        return max(self.seen.verified, default=0)
 
-    def _comes(self, seq: int, interest: RangeSet, theirs: Seen | None, newest: int) -> bool:
-        """Whether nothing that the giver lacks is in the way."""
+    def _comes(self, interest: RangeSet, theirs: Seen | None, newest: int) -> Container[int]:
+        """The entries that can come. By Bushbaby none comes without its payload, and none shows without a path."""
         verified = self.seen.verified
-        if self.scheme != "intervals" or self._is_in_last_run(seq):
-            return True
-        at = seq
-        while at in verified:
-            if at < seq and verified[at][1] != PayloadState.COMPLETE:
-                return False
-            below = at - 1
-            if below < 1 or not self._is_asked_for(below, interest, theirs, newest):
-                return True
-            at = below
-        return False
-
-    def _is_asked_for(self, seq: int, interest: RangeSet, theirs: Seen | None, newest: int) -> bool:
-        """Whether the taker asks for a number together with the one above."""
-        held = None if theirs is None else theirs.verified.get(seq)
-        wanted = interest.contains_metadata(seq, newest) or any(
-            item.payloads and item.start <= seq <= item.last for item in interest
-        )
-        return wanted and (held is None or held[1] in _MISSING)
-
-    def _is_in_last_run(self, seq: int) -> bool:
-        """Whether the giver has every payload from a number on to its newest one, and had when the sessions began."""
-        held = self.giver.held_at_calm.get(self.log, [])
-        return _ends_with(held, seq) and _ends_with(self.seen.complete(), seq)
+        if self.scheme != "bushbaby":
+            return verified
+        wanted = [seq for seq in verified if seq <= newest and interest.contains_metadata(seq, newest)]
+        asked = {number for seq in wanted for number in path(seq, 1)}
+        held = {} if theirs is None else theirs.verified
+        sent = asked.intersection(self.seen.complete())
+        shown = set(held)
+        for seq in sorted(sent - shown):
+            if seq == 1 or not shown.isdisjoint((seq - 1, lipmaa(seq))):
+                shown.add(seq)
+        return shown
 
 
 def _certified(seen: Seen) -> dict[int, bytes]:
     """The entries whose certificate pool is held up to the spine number above them, by number; their digests."""
     verified = seen.verified
     return {seq: digest for seq, (digest, _) in verified.items() if all(at in verified for at in certificate_pool(seq))}
-
-
-def _ends_with(held: list[int], seq: int) -> bool:
-    """Whether the last numbers without a gap begin at ``seq`` or below."""
-    return bool(held) and seq <= held[-1] and all(at in held for at in range(seq, held[-1] + 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -27,6 +27,7 @@ from culm.testing.simulation.host import Host
 from culm.testing.simulation.network import FATES
 from culm.types import Log
 from storm.content import all_logs, author_identity, make_payload, some_range
+from storm.ledger import log_name
 from storm.member import PORTS, Member
 from storm.telling import wishes
 
@@ -190,6 +191,22 @@ def _share(policy: Policy, log: Log) -> Policy | None:
     return replace(policy, unshared=policy.unshared - {log}) if log in policy.unshared else None
 
 
+async def share_in_a_clump(world: World, random: Random) -> None:
+    """Somebody has a log served in one more clump, or in every one; their own in one alone, if it was in every one."""
+    member = one_up(world, random)
+    if not member.watch.logs:
+        raise NotNow
+    log = random.choice(list(member.watch.logs))
+    clump = random.choice((None, *member.plan.clumps))
+    if clump is None:
+        member.watch.everywhere.add(log)
+    world.ledger.clumps[log].update(member.plan.clumps if clump is None else [clump])
+    if await _told(world, member, "share", lambda store: store.share(log, clump)):
+        where = "every clump" if clump is None else clump.decode()
+        world.happened("share in a clump", f"{member} has {log_name(log)} served in {where}")
+        member.everything_is_safe()
+
+
 # -- the network -----------------------------------------------------------------------------------------------------
 
 
@@ -208,23 +225,28 @@ async def cut_off(world: World, random: Random) -> None:
     world.network.join(one.address, other.address)
 
 
-def _some_url(member: Member, random: Random) -> PeerUrl:
-    schemes = [scheme for scheme in member.plan.listens if scheme != "negentropy"]
-    if not schemes:
+def _some_url(caller: Member, callee: Member, clumps: Sequence[bytes], random: Random) -> tuple[bytes, PeerUrl]:
+    """One of these clumps, and where the callee listens in it by a protocol that the caller understands."""
+    schemes = [scheme for scheme in callee.plan.listens if scheme != "negentropy"]
+    if caller.plan.dialect and callee.plan.dialect not in (None, caller.plan.dialect):
+        schemes = [scheme for scheme in schemes if scheme != "bushbaby"]
+    clumps = [clump for clump in callee.plan.clumps if clump in clumps]
+    if not (schemes and clumps):
         raise NotNow
-    return member.url(random.choice(schemes))
+    clump = random.choice(clumps)
+    return clump, callee.url(random.choice(schemes), clump)
 
 
 async def call(world: World, random: Random) -> None:
     """A node makes contact with one more peer, for a while."""
     caller, callee = two_up(world, random)
-    url = _some_url(callee, random)
+    clump, url = _some_url(caller, callee, caller.plan.clumps, random)
     world.happened("another contact", f"{caller} contacts {url.scheme}://{callee}, too")
 
     async def contact(node: NodeService) -> asyncio.Task[None]:
         return node.contact(url)
 
-    task = await caller.on_host(contact)
+    task = await caller.on_host(contact, clump)
     await world.sleep(random.uniform(1.0, 10.0))
     task.cancel()
 
@@ -381,9 +403,10 @@ async def fold(world: World, random: Random) -> None:
 
 
 async def sync(world: World, random: Random) -> None:
-    """Somebody exchanges with a peer once, beside the node that runs."""
+    """Somebody exchanges with a peer once, beside the node that runs, and perhaps in a clump where that is not."""
     caller, callee = two_up(world, random)
-    url, config = _some_url(callee, random), caller.config()
+    clump, url = _some_url(caller, callee, callee.plan.clumps, random)
+    config = caller.config(clump)
     path, what = caller.store_path, f"{caller}: sync with {url.scheme}://{callee}"
 
     async def exchange_all(_: Any) -> Any:
@@ -404,7 +427,7 @@ async def compare_stores(world: World, random: Random) -> None:
     if "negentropy" not in callee.plan.listens:
         raise NotNow
     view = random.choice(list(View))
-    path, url = caller.store_path, PeerUrl("negentropy", callee.address, PORTS["negentropy"])
+    path, url = caller.store_path, callee.url("negentropy", random.choice(callee.plan.clumps))
 
     async def compare_now(_: Any) -> Any:
         reader, writer = await connect(url)
@@ -451,4 +474,5 @@ ACTIONS: dict[str, tuple[int, Callable[[World, Random], Awaitable[None]]]] = {
     "call": (3, call),
     "stranger": (3, stranger),
     "fold": (3, fold),
+    "share in a clump": (0, share_in_a_clump),  # Where there are several clumps.
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -68,9 +68,9 @@ def people(world: World) -> list[Member]:
         with SQLiteStore(member.store_path) as store:
             items = holdings[node.number]
             random.shuffle(items)
-            store.add(items)
+            _keep(member, store, items, plan.random(f"clumps of {member}"))
     for link in plan.links:
-        members[link.caller].peers.append(members[link.callee].url(link.scheme))
+        members[link.caller].peers[link.clump].append(members[link.callee].url(link.scheme, link.clump))
     return members
 
 
@@ -109,6 +109,24 @@ def _part(random: Random, items: list[Item]) -> list[Item]:
         return items[: random.randint(0, len(items))]
     share = random.random()
     return [(entry, payload if random.random() < 0.8 else None) for entry, payload in items if random.random() < share]
+
+
+def _keep(member: Member, store: SQLiteStore, items: list[Item], random: Random) -> None:
+    """Give a node what it holds at first: its own logs in all of its clumps or in one, others from any of them."""
+    clumps, own, ledger = member.plan.clumps, member.policy.own, member.world.ledger
+    came: dict[Log, Sequence[bytes]] = {}
+    member.watch.everywhere |= own
+    for log in all_logs(member.world.plan):
+        came[log] = random.choice([clumps, *([clump] for clump in clumps)])
+        if log[0] in own:
+            ledger.clumps[log].update(came[log])
+            if len(clumps) > 1 and len(came[log]) == 1:
+                store.share(log, came[log][0])
+    for entry, _ in items:
+        ledger.clumps[entry.log].update(came[entry.log])
+    for clump in clumps:
+        store.receive_in(clump, own)
+        store.add([item for item in items if clump in came[item[0].log]])
 
 
 def _policy(plan: Plan, node: NodePlan, random: Random) -> Policy:

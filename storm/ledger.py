@@ -1,5 +1,6 @@
 """What was signed in a world, and what follows from it: the oracle that stores are compared with."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -14,11 +15,15 @@ HASH_AT = len(YAMF_PREFIX)
 
 @dataclass(slots=True)
 class Ledger:
-    """Entries and payloads by their digests (64 bytes, as stores keep them). ``forkers``: authors with two stores."""
+    """Entries and payloads by their digests (64 bytes, as stores keep them). ``forkers``: authors with two stores.
+
+    ``clumps``: where a log was published or shared, and so may be found.
+    """
 
     entries: dict[bytes, Entry] = field(default_factory=dict)
     payloads: dict[bytes, bytes] = field(default_factory=dict)
     forkers: set[bytes] = field(default_factory=set)
+    clumps: defaultdict[Log, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     _contradictions: dict[tuple[bytes, bytes], int | None] = field(default_factory=dict)
 
     def publish(self, payload: bytes) -> bytes:

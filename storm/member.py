@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from storm.plan import NodePlan
     from storm.world import World
 
-CLUMP = b"storm"
 PORTS = {"culm": 7001, "bushbaby": 7002, "intervals": 7003, "proposals": 7004, "negentropy": 7005}
 _LOOK_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
@@ -50,7 +49,7 @@ class WatchedRoster(Roster):
 
 
 class Member:
-    """One node. ``host`` is the machine that it runs on now, ``node`` what runs there; None while it is down."""
+    """One node. ``host`` is the machine that it runs on now, ``nodes`` what runs there, by clump; none if it is down."""
 
     def __init__(self, world: World, plan: NodePlan, policy: Policy) -> None:
         self.world = world
@@ -59,15 +58,14 @@ class Member:
         self.address = f"10.0.0.{plan.number + 1}"
         self.identity = Identity(bytes([plan.number + 1]) * 32)
         self.policy = policy
-        self.peers: list[PeerUrl] = []
+        self.peers: dict[bytes, list[PeerUrl]] = {clump: [] for clump in plan.clumps}
         self.held_at_calm: frozenset[Log] = frozenset()  # when nothing was in the way any more
         self.random = world.plan.random(f"node {self.name}")
         self.lives = 0
         self.watch = StoreWatch(world.ledger, lambda text: world.fail(f"{self.name}: {text}"))
         self.folder = self._new_folder()
         self.host: Host | None = None
-        self.node: NodeService | None = None
-        self._store: ToolStore | None = None
+        self.nodes: dict[bytes, NodeService] = {}
         self._works: dict[asyncio.Task[Any], None] = {}  # of this life
         self._choosing = asyncio.Lock()
         self._stop = asyncio.Event()
@@ -96,20 +94,22 @@ class Member:
     @property
     def is_up(self) -> bool:
         """Whether the node runs."""
-        return self.node is not None
+        return bool(self.nodes)
 
-    def url(self, scheme: str) -> PeerUrl:
-        """Where it listens."""
-        return PeerUrl(scheme, self.address, PORTS[scheme], self.identity.public if scheme == "culm" else None)
+    def url(self, scheme: str, clump: bytes) -> PeerUrl:
+        """Where it listens in one of its clumps."""
+        return PeerUrl(scheme, self.address, port(scheme, clump), self.identity.public if scheme == "culm" else None)
 
-    def config(self) -> NodeConfig:
-        """What the node is told."""
+    def config(self, clump: bytes) -> NodeConfig:
+        """What the node of a clump is told."""
         plan, host = self.plan, self.host
         assert host is not None
         given = read_limits(f"{name}={value}" for name, value in plan.limits.items())
         limits, protocol_limits = limits_of(defaults().with_values(given, "plan"))
         return NodeConfig(
-            CLUMP,
+            clump,
+            dialect=plan.dialect,
+            wait_for_hello=plan.wait_for_hello,
             limits=limits,
             protocol_limits=protocol_limits,
             policy=self.policy,
@@ -141,7 +141,8 @@ class Member:
             if self.is_up:
                 host = self.host
                 try:
-                    await self.on_host(lambda node: node.change_policy(policy))
+                    for clump in self.plan.clumps:
+                        await self.on_host(lambda node: node.change_policy(policy), clump)
                 except StoreError:
                     if self.host is host and not self._stop.is_set():
                         raise  # else the node has ended over it
@@ -173,34 +174,42 @@ class Member:
 
     async def _run(self, host: Host, stop: asyncio.Event) -> None:
         world = self.world
-        while True:
-            try:
-                store = await asyncio.to_thread(
-                    SQLiteStore, self.store_path, max_waiting_entries=self.plan.waiting_room
-                )
-                break
-            except StoreError as error:
-                world.note(f"{self.name} cannot start: {error}")
-                if host.disk is None or host.disk.room is None:
-                    world.fail(f"{self.name} cannot open its store: {error}")
-                await asyncio.sleep(_RETRY_SECONDS)
-        if host.is_gone:
-            store.close()  # type: ignore[possibly-undefined]
-            return
-        self._store = store  # type: ignore[possibly-undefined]
-        self._watching(partial(self.watch.open, self.store_path))
-        node = NodeService(self.identity, self.config(), store)
-        node.roster = WatchedRoster(node.roster.me, node.roster.store_path, told=self._session_ended)
-        self.node = node
-        world.note(f"{self.name} is up")
-        listen = [PeerUrl(scheme, self.address, PORTS[scheme]) for scheme in self.plan.listens]
+        stores = [await self._open(host) for _ in self.plan.clumps]
         try:
-            await node.run(listen, self.peers, stop=stop)
+            if host.is_gone:
+                return
+            self._watching(partial(self.watch.open, self.store_path))
+            self.nodes = {
+                clump: self._service(clump, store) for clump, store in zip(self.plan.clumps, stores, strict=True)
+            }
+            world.note(f"{self.name} is up")
+            await asyncio.gather(
+                *(node.run(self._listeners(clump), self.peers[clump], stop=stop) for clump, node in self.nodes.items())
+            )
         except Exception as error:  # noqa: BLE001 - no node is to end by itself
             if not host.is_gone:
                 world.fail(f"{self.name} ended: {error!r}", error)
         finally:
-            await asyncio.to_thread(store.close)
+            for store in stores:
+                await asyncio.to_thread(store.close)
+
+    async def _open(self, host: Host) -> ToolStore:
+        while True:
+            try:
+                return await asyncio.to_thread(SQLiteStore, self.store_path, max_waiting_entries=self.plan.waiting_room)
+            except StoreError as error:
+                self.world.note(f"{self.name} cannot start: {error}")
+                if host.disk is None or host.disk.room is None:
+                    self.world.fail(f"{self.name} cannot open its store: {error}")
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    def _service(self, clump: bytes, store: ToolStore) -> NodeService:
+        node = NodeService(self.identity, self.config(clump), store)
+        node.roster = WatchedRoster(node.roster.me, node.roster.store_path, told=self._session_ended)
+        return node
+
+    def _listeners(self, clump: bytes) -> list[PeerUrl]:
+        return [PeerUrl(scheme, self.address, port(scheme, clump)) for scheme in self.plan.listens]
 
     def _watching(self, look: Callable[[], None]) -> None:
         try:
@@ -241,12 +250,14 @@ class Member:
         _mend(host)
         self.world.network.remove(host, silently=silently)
         self.watch.close()
-        self.host = self.node = self._store = self._running = None
+        self.host = self._running = None
+        self.nodes = {}
 
-    async def on_host(self, work: Callable[[NodeService], Any]) -> Any:
-        """Do something with the node as a part of its program; ``work`` gives what to wait for."""
-        node, host = self.node, self.host
-        assert node is not None and host is not None  # noqa: PT018 - it is up
+    async def on_host(self, work: Callable[[NodeService], Any], clump: bytes | None = None) -> Any:
+        """Do something with the node of a clump as a part of its program; ``work`` gives what to wait for."""
+        host = self.host
+        assert host is not None
+        node = self.nodes[clump or self.plan.clumps[0]]
 
         async def do() -> Any:
             return await work(node)
@@ -255,6 +266,11 @@ class Member:
         self._works[task] = None
         task.add_done_callback(self._works.pop)
         return await task
+
+
+def port(scheme: str, clump: bytes) -> int:
+    """Where nodes of a clump listen."""
+    return PORTS[scheme] + 10 * (clump != b"storm")
 
 
 def _mend(host: Host) -> None:

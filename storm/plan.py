@@ -4,13 +4,15 @@ Everything is drawn from the seed. A part has its own random numbers, so that a 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from culm.bushbaby import Dialect
 from culm.node.proposals.options import ProposalOptions
 from storm.actions import ACTIONS
 
+CLUMPS = (b"storm", b"calm")
 SCHEMES = ("culm", "bushbaby", "intervals", "proposals")
 LOG_IDS = (0, 1, 7, 300, 2**40, 2**64 - 1)
 
@@ -26,7 +28,10 @@ class AuthorPlan:
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """A node. ``limits`` are some of ``NodeLimits`` and ``Limits``; ``follows`` is how it chooses what to ask for."""
+    """A node. ``limits`` are some of ``NodeLimits`` and ``Limits``; ``follows`` is how it chooses what to ask for.
+
+    With two ``clumps`` it is two nodes on one home. ``dialect``: the only one that it speaks; None: either.
+    """
 
     number: int
     listens: tuple[str, ...]
@@ -37,15 +42,19 @@ class NodePlan:
     upload: int
     follows: str
     waiting_room: int
+    clumps: tuple[bytes, ...]
+    dialect: Dialect | None
+    wait_for_hello: bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class LinkPlan:
-    """One node keeps contact with another."""
+    """One node keeps contact with another, in a clump of both."""
 
     caller: int
     callee: int
     scheme: str
+    clump: bytes
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -80,11 +89,12 @@ def draw(seed: int) -> Plan:
     random = Random(f"{seed}/plan")
     count = random.choices((2, 3, 4, 5), (40, 38, 17, 5))[0]
     schemes = _schemes(random)
-    links = _links(random, count, schemes)
+    # What came later has random numbers by itself, so that all else about a seed is as it was before.
+    links, clumps = _clumps(Random(f"{seed}/clumps"), count, _links(random, count, schemes))
+    dialects, waits = _dialects(Random(f"{seed}/dialects"), count, links)
     has_window = "proposals" in schemes and random.random() < 0.15
     sizes = _sizes(random, compressed=has_window)
     rates = random.random() < 0.1 and max(sizes) < 100_000
-    # By themselves, so that all else about a seed is as it was before nodes had these wishes.
     wishes = Random(f"{seed}/mandatory")
     nodes = tuple(
         NodePlan(
@@ -102,11 +112,15 @@ def draw(seed: int) -> Plan:
             upload=random.randrange(60_000, 300_000) if rates else 0,
             follows=random.choices(("everything", "logs", "ranges"), (50, 25, 25))[0],
             waiting_room=random.choice((4, 12)) if random.random() < 0.1 else 100_000,
+            clumps=clumps[number],
+            dialect=dialects[number],
+            wait_for_hello=waits[number],
         )
         for number in range(count)
     )
     seconds = random.uniform(5.0, 20.0)
     kinds = _kinds(random)
+    kinds += _clump_kinds(Random(f"{seed}/sharing"), clumps)
     events = sorted(EventPlan(random.uniform(0.0, seconds), kind) for kind in kinds)
     return Plan(
         seed,
@@ -128,18 +142,50 @@ def _schemes(random: Random) -> tuple[str, ...]:
     return tuple(random.sample(SCHEMES, random.choice((2, 3, 4))))
 
 
-def _links(random: Random, count: int, schemes: Sequence[str]) -> tuple[LinkPlan, ...]:
+def _links(random: Random, count: int, schemes: Sequence[str]) -> list[LinkPlan]:
     links = []
     for number in range(1, count):
         pair = [random.randrange(number), number]
         random.shuffle(pair)
-        links.append(LinkPlan(pair[0], pair[1], random.choice(schemes)))
+        links.append(LinkPlan(pair[0], pair[1], random.choice(schemes), CLUMPS[0]))
     for _ in range(random.choice((0, 0, 1, 2))):
         caller, callee = random.sample(range(count), 2)
-        link = LinkPlan(caller, callee, random.choice(schemes))
+        link = LinkPlan(caller, callee, random.choice(schemes), CLUMPS[0])
         if link not in links:
             links.append(link)
-    return tuple(links)
+    return links
+
+
+def _clumps(
+    random: Random, count: int, links: Sequence[LinkPlan]
+) -> tuple[tuple[LinkPlan, ...], list[tuple[bytes, ...]]]:
+    """In which clumps the nodes are, two of which need a common one to keep contact: the links with it, the clumps."""
+    if random.random() < 0.7:
+        return tuple(links), [CLUMPS[:1]] * count
+    clumps: list[tuple[bytes, ...]] = [random.choice((CLUMPS[:1], CLUMPS[1:], CLUMPS)) for _ in range(count)]
+    placed = []
+    for link in links:
+        if not set(clumps[link.caller]) & set(clumps[link.callee]):
+            clumps[link.caller] = CLUMPS
+        common = [clump for clump in clumps[link.caller] if clump in clumps[link.callee]]
+        placed.append(replace(link, clump=random.choice(common)))
+    return tuple(placed), clumps
+
+
+def _dialects(random: Random, count: int, links: Sequence[LinkPlan]) -> tuple[list[Dialect | None], list[bool | None]]:
+    """Which dialect of Bushbaby each node is forced to, if any, and whether it lets a caller speak first."""
+    if random.random() < 0.5:
+        return [None] * count, [None] * count
+    dialects = [random.choice((None, *Dialect)) for _ in range(count)]
+    for link in links:
+        if link.scheme == "bushbaby" and not do_understand(dialects[link.caller], dialects[link.callee]):
+            dialects[link.callee] = None
+    return dialects, [random.choice((None, None, True)) for _ in range(count)]
+
+
+def do_understand(one: Dialect | None, other: Dialect | None) -> bool:
+    """Whether two nodes that are forced to these dialects have one in common."""
+    return one is None or other is None or one is other
 
 
 def _listens(random: Random, number: int, links: Sequence[LinkPlan]) -> tuple[str, ...]:
@@ -197,8 +243,13 @@ def _authors(random: Random, count: int) -> tuple[AuthorPlan, ...]:
 
 def _kinds(random: Random) -> list[str]:
     """What happens: appends in any case, and of the rest some kinds, so that each also happens without the others."""
-    weights = {kind: weight for kind, (weight, _) in ACTIONS.items()}
+    weights = {kind: weight for kind, (weight, _) in ACTIONS.items() if weight}
     others = [kind for kind in weights if kind != "append"]
     for kind in random.sample(others, random.randrange(0, len(others) - 3)):
         del weights[kind]
     return random.choices(list(weights), list(weights.values()), k=random.randrange(4, 26))
+
+
+def _clump_kinds(random: Random, clumps: Sequence[Sequence[bytes]]) -> list[str]:
+    """What happens besides in a world of several clumps."""
+    return ["share in a clump"] * random.randrange(4) if len(set(clumps)) > 1 or len(clumps[0]) > 1 else []

@@ -30,6 +30,7 @@ from storm.watch import Seen
 
 if TYPE_CHECKING:
     from storm.member import Member
+    from storm.plan import LinkPlan
     from storm.world import World
 
 from storm.ledger import log_name
@@ -46,15 +47,20 @@ def unmet(world: World) -> list[str]:
         caller, callee = world.members[link.caller], world.members[link.callee]
         for giver, taker in ((caller, callee), (callee, caller)):
             for log, seen in giver.watch.logs.items():
-                if not (giver.policy.shares(log) and taker.policy.wants(log)):
+                if not (_serves(giver, log, link) and taker.policy.wants(log)):
                     continue
                 if link.scheme == "culm" and not giver.policy.wants(log):
                     continue  # such logs are not compared
                 if link.scheme in _IN_ORDER and not _is_asked(caller, log, link.scheme):
                     continue
-                exchange = _Exchange(world, link.scheme, giver, taker, log, seen)
+                exchange = _Exchange(world, link, giver, taker, log, seen)
                 found += [f"{link.scheme}: {taker} of {giver}: {log_name(log)}: {text}" for text in exchange.missing()]
     return found
+
+
+def _serves(member: Member, log: Log, link: LinkPlan) -> bool:
+    """Whether a node may show a log that it holds, by a link."""
+    return member.policy.shares(log) and member.watch.serves(log, link.clump)
 
 
 def _is_asked(caller: Member, log: Log, scheme: str) -> bool:
@@ -69,11 +75,16 @@ class _Exchange:
     """One log on its way from one node to another. ``seen`` is what the giver shows."""
 
     world: World
-    scheme: str
+    link: LinkPlan
     giver: Member
     taker: Member
     log: Log
     seen: Seen
+
+    @property
+    def scheme(self) -> str:
+        """The protocol."""
+        return self.link.scheme
 
     def missing(self) -> Iterator[str]:
         """What the taker lacks and could have."""
@@ -117,7 +128,7 @@ class _Exchange:
 
     def _are_mixed(self, theirs: Seen | None) -> bool:
         """Whether both hold entries with their whole pools, from different branches, and neither knows of the fork."""
-        if theirs is None or self.scheme == "bushbaby" or not self.taker.policy.shares(self.log):
+        if theirs is None or self.scheme == "bushbaby" or not _serves(self.taker, self.log, self.link):
             return False
         ours = _certified(self.seen)
         return any(seq in ours and ours[seq] != digest for seq, digest in _certified(theirs).items())
@@ -129,7 +140,7 @@ class _Exchange:
 
         By intervals and proposals, what is said of a log is not compared with what is kept back of it.
         """
-        if self.scheme in _IN_ORDER and not self.taker.policy.shares(self.log):
+        if self.scheme in _IN_ORDER and not _serves(self.taker, self.log, self.link):
             return False
         if self.scheme == "proposals" and theirs is not None:
             ours, newest = max(self.seen.verified), max(theirs.verified)

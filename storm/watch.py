@@ -5,11 +5,13 @@ Read by SQL, not by the store's own code:
 - every entry was signed by its author, and every payload that counts as complete is the one that was published;
 - its state is what follows from the entries that are held: nothing unverified shows, nothing verified is hidden;
 - a fork is known if and only if entries are held that prove it, at the lowest place that they prove;
+- a log is in a clump only if somebody published or shared it there, and in every clump only if its owner says so;
 - what was verified once is so for ever, as far as no fork came to light; a payload that was complete once is, as long
   as the node did not forget it.
 """
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,11 +41,13 @@ class Seen:
 class StoreWatch:
     """Watches one node's store, through its restarts. ``fail`` is told what is wrong.
 
-    ``logs`` is what showed the last time.
+    ``logs`` is what showed the last time. ``everywhere``: logs, and authors, that may be served in every clump.
     """
 
     def __init__(self, ledger: Ledger, fail: Callable[[str], None]) -> None:
         self.logs: dict[Log, Seen] = {}
+        self.everywhere: set[bytes | Log] = set()
+        self._marks: defaultdict[Log, set[bytes]] = defaultdict(set)
         self._told_to_forget: set[bytes] = set()  # perhaps in vain
         self._told_to_want: set[bytes] = set()
         self._forgotten: set[bytes] = set()
@@ -124,10 +128,23 @@ class StoreWatch:
         try:
             ((self._change,),) = self._rows("SELECT value FROM counters WHERE name = 'change'")
             logs = self._rows("SELECT id, author, log_id, forked_at, invalid_from FROM logs WHERE change > ?", change)
+            self._read_marks()
             for row, author, log_id, *fork in logs:
                 self._check_log(row, (author, from_sql(log_id)), fork)
         finally:
             self._rows("COMMIT")
+
+    def serves(self, log: Log, clump: bytes) -> bool:
+        """Whether a log that is held may be served in a clump."""
+        return log not in self._marks or clump in self._marks[log]
+
+    def _read_marks(self) -> None:
+        self._marks.clear()
+        for author, log_id, clump in self._rows("SELECT author, log_id, clump FROM log_clumps"):
+            log = author, from_sql(log_id)
+            self._marks[log].add(clump)
+            if clump not in self._ledger.clumps[log]:
+                self._fail(f"{log_name(log)} came in clump {clump.decode()}, where nobody has published it")
 
     def _rows(self, statement: str, *values: int) -> list[Any]:
         assert self._connection is not None
@@ -138,6 +155,8 @@ class StoreWatch:
         rows: list[_Row] = self._rows(
             "SELECT id, hash, state, payload_state, payload_held FROM entries WHERE log = ? ORDER BY seq, variant", row
         )
+        if rows and log not in self._marks and not self.everywhere & {log, log[0]}:
+            self._fail(f"{log_name(log)} is served in every clump, and nobody said so")
         held = self._held.setdefault(log, set())
         if gone := held - {digest for _, digest, *_ in rows}:
             self._fail(f"{log_name(log)}: {len(gone)} entries have gone")

@@ -227,7 +227,7 @@ class World:
             self.fail(f"left to nobody: {complaint.get('message')}: {error!r}", error)
         self.loop.complaints.clear()
         for member in self.members:
-            if (node := member.node) is not None:
+            for node in member.nodes.values():
                 called = len(node.roster.troubles)  # The node itself calls these, and they wait for nobody to go.
                 if len(node.sessions) > node.config.limits.max_sessions + called + MOST_GOING:
                     self.fail(f"{member} has {len(node.sessions)} sessions, {called} of them its own at most")

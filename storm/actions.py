@@ -10,14 +10,17 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from culm.app.syncing import exchange
-from culm.bamboo import Entry, Identity
-from culm.errors import CulmError, Place
+from culm.app.syncing import How, Wanted, exchange
+from culm.bamboo import MAX_U64, Entry, Identity
+from culm.errors import CulmError, LocalProtocolError, Place
+from culm.intervals import Forks
 from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
+from culm.node.intervals.followed import FollowOptions
 from culm.node.negentropy.comparison import compare
 from culm.node.network.transport import connect
 from culm.node.network.urls import PeerUrl
+from culm.node.proposals.options import ProposalOptions
 from culm.node.service import NodeService
 from culm.ranges import RangeSet
 from culm.store import SQLiteStore, Store, View
@@ -407,18 +410,47 @@ async def sync(world: World, random: Random) -> None:
     caller, callee = two_up(world, random)
     clump, url = _some_url(caller, callee, callee.plan.clumps, random)
     config = caller.config(clump)
+    wanted, how = _how(caller, url.scheme, random)
     path, what = caller.store_path, f"{caller}: sync with {url.scheme}://{callee}"
 
     async def exchange_all(_: Any) -> Any:
         async with asyncio.timeout(_SYNC_SECONDS):
-            return await exchange(caller.identity, config, path, url, {}, None, lambda _: None)
+            return await exchange(caller.identity, config, path, url, wanted, how, lambda _: None)
 
     try:
         summary = await caller.on_host(exchange_all)
+    except LocalProtocolError:
+        raise  # Nobody but we can have done that.
     except (CulmError, TimeoutError) as error:
         world.happened(f"sync: {type(error).__name__}", f"{what}: {error!r}")
         return
+    if how is not None:
+        world.happened(f"sync: {type(how).__name__}", f"{what}: {how}")
     world.happened("sync: done", f"{what}: {summary.entries_received} came, {summary.entries_sent} went")
+
+
+def _how(caller: Member, scheme: str, random: Random) -> tuple[Wanted, How | None]:
+    """How to ask, where that can be said, and for what: an anchor is an entry of one log."""
+    if scheme == "proposals":
+        sizes = random.choice((0, 0, 40)), random.choice((MAX_U64, MAX_U64, 2000))
+        above = random.choice((None, None, 100))
+        notify_only = random.random() < 0.2
+        return {}, ProposalOptions(*sizes, random.random() < 0.6, notify_only=notify_only, notify_above=above)
+    if scheme != "intervals":
+        return {}, None
+    how = FollowOptions(
+        verified=random.random() < 0.6,
+        forks=random.choice(list(Forks)),
+        newest=random.choice((None, None, 1, 5)),
+        newest_first=random.random() < 0.3,
+    )
+    logs = [(log, seen) for log, seen in caller.watch.logs.items() if seen.verified]
+    if not logs or random.random() < 0.3:
+        return {}, how
+    log, seen = random.choice(logs)
+    seq = random.choice(list(seen.verified))
+    anchor = seq, caller.world.ledger.entries[seen.verified[seq][0]].hash
+    return {log: None}, replace(how, forks=Forks.LOCAL, anchor=anchor)
 
 
 async def compare_stores(world: World, random: Random) -> None:

@@ -49,7 +49,7 @@ class WatchedRoster(Roster):
 
 
 class Member:
-    """One node. ``host`` is the machine that it runs on now, ``nodes`` what runs there, by clump; none if it is down."""
+    """One node. ``host`` is the machine that it runs on now, ``nodes`` what runs there, by clump; none while down."""
 
     def __init__(self, world: World, plan: NodePlan, policy: Policy) -> None:
         self.world = world
@@ -179,9 +179,8 @@ class Member:
             if host.is_gone:
                 return
             self._watching(partial(self.watch.open, self.store_path))
-            self.nodes = {
-                clump: self._service(clump, store) for clump, store in zip(self.plan.clumps, stores, strict=True)
-            }
+            for clump, store in zip(self.plan.clumps, stores, strict=True):
+                self.nodes[clump] = self._service(clump, store)
             world.note(f"{self.name} is up")
             await asyncio.gather(
                 *(node.run(self._listeners(clump), self.peers[clump], stop=stop) for clump, node in self.nodes.items())

@@ -142,7 +142,8 @@ class Member:
                 host = self.host
                 try:
                     for clump in self.plan.clumps:
-                        await self.on_host(lambda node: node.change_policy(policy), clump)
+                        if self.host is host and self.is_up:
+                            await self.on_host(lambda node: node.change_policy(policy), clump)
                 except StoreError:
                     if self.host is host and not self._stop.is_set():
                         raise  # else the node has ended over it
@@ -174,17 +175,19 @@ class Member:
 
     async def _run(self, host: Host, stop: asyncio.Event) -> None:
         world = self.world
-        stores = [await self._open(host) for _ in self.plan.clumps]
+        stores: list[ToolStore] = []
         try:
+            while len(stores) < len(self.plan.clumps):
+                stores.append(await self._open(host))
             if host.is_gone:
                 return
             self._watching(partial(self.watch.open, self.store_path))
             for clump, store in zip(self.plan.clumps, stores, strict=True):
                 self.nodes[clump] = self._service(clump, store)
             world.note(f"{self.name} is up")
-            await asyncio.gather(
-                *(node.run(self._listeners(clump), self.peers[clump], stop=stop) for clump, node in self.nodes.items())
-            )
+            async with asyncio.TaskGroup() as group:
+                for clump, node in self.nodes.items():
+                    group.create_task(node.run(self._listeners(clump), self.peers[clump], stop=stop))
         except Exception as error:  # noqa: BLE001 - no node is to end by itself
             if not host.is_gone:
                 world.fail(f"{self.name} ended: {error!r}", error)

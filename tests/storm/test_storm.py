@@ -9,15 +9,17 @@ from collections import Counter
 
 import pytest
 
+from culm.bushbaby import Dialect
 from culm.errors import NetworkError
 from storm.__main__ import main
 from storm.actions import ACTIONS
-from storm.plan import SCHEMES, draw
+from storm.plan import CLUMPS, SCHEMES, draw
 from storm.seeds import KINDS, failure_text, run_seed, run_seeds
 
 SEEDS = 36
 A_PART = 3
 A_CULM_SEED = 25  # two nodes, culm://, with trouble: quick
+A_SEED_OF_TWO_CLUMPS = 8029
 LARGE_SEED = 39  # with payloads that no connection takes at once
 TELL = "import sys; from storm.seeds import run_seed; run_seed(int(sys.argv[1]), print)"
 
@@ -42,6 +44,8 @@ def test_what_there_is_in_these_seeds() -> None:
     assert {0.0, 0.2, 0.5, 0.9} == {plan.trouble for plan in plans}
     assert {1, 2} == {len(author.homes) for plan in plans for author in plan.authors}
     assert {True, False} == {node.proposals.greedy for plan in plans for node in plan.nodes}
+    assert {None, *Dialect} == {node.dialect for plan in plans for node in plan.nodes}
+    assert {CLUMPS[:1], CLUMPS[1:], CLUMPS} == {node.clumps for plan in plans for node in plan.nodes}
     assert {"everything", "logs", "ranges"} == {node.follows for plan in plans for node in plan.nodes}
 
 
@@ -93,6 +97,14 @@ def test_who_never_gets_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ["not met after 120 s"] == [failed.text[:19] for failed in outcome.failures]
     text = failure_text(A_CULM_SEED, outcome.failures[0])
     assert text.rstrip().endswith(f"-m storm --seed {A_CULM_SEED} --trace")
+
+
+def test_a_log_that_leaves_its_clump(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that comes by a clump in which nobody has published it is a failure."""
+    monkeypatch.setattr("culm.store.provenance.Provenance.clumps_of", lambda *_: None)
+    monkeypatch.setattr("culm.store.provenance.Provenance.has_clump_beside", lambda *_: False)
+    failed = run_seed(A_SEED_OF_TWO_CLUMPS).failures[0]
+    assert failed.text.endswith(", where nobody has published it")
 
 
 def test_what_nobody_handles(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -410,6 +410,9 @@ async def sync(world: World, random: Random) -> None:
     caller, callee = two_up(world, random)
     clump, url = _some_url(caller, callee, callee.plan.clumps, random)
     config = caller.config(clump)
+    for log in all_logs(world.plan):  # What is served in every clump comes with the node into this one, too.
+        if {log, log[0]} & caller.watch.everywhere and caller.watch.serves(log, clump):
+            world.ledger.clumps[log].add(clump)
     wanted, how = _how(caller, url.scheme, random)
     path, what = caller.store_path, f"{caller}: sync with {url.scheme}://{callee}"
 

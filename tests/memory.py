@@ -41,7 +41,7 @@ class MemoryStore:
         if entry not in variants:
             for others in [*self.entries.values()] if self.looks_for_forks else []:
                 for other in others:
-                    proof = ForkProof.of(entry, other)
+                    proof = ForkProof.of(entry, other) if other.log == entry.log else None
                     if proof is not None:
                         self._proofs.setdefault(entry.log, []).append(proof)
             variants.append(entry)

@@ -1,6 +1,7 @@
 """Two endpoints in a storm: random stores, requests, news, cancellations, adjustments, bytes chopped at random.
 
-Whatever happens, no message is ever invalid, and once the storm is over both have what they asked for.
+Requests have trust anchors, local forks and hashes that are not the peer's; in some storms a log is forked. Whatever
+happens, no message is ever invalid, and once the storm is over both have what they asked for, and show their forks.
 ``CULM_STORM=10000`` runs more seeds, ``CULM_STORM_FROM`` begins elsewhere (``make storm``).
 
 Specification: docs/specs/intervals.md, "States".
@@ -17,18 +18,34 @@ import pytest
 
 from culm.bamboo import Identity, lipmaa, path
 from culm.errors import LocalProtocolError
-from culm.intervals import At, FromGreatest, FromLeast, Interval, Limits, MetadataOnly, Regular, Single, SingleOffset
+from culm.intervals import (
+    At,
+    Ended,
+    Event,
+    Forks,
+    FromGreatest,
+    FromLeast,
+    Interval,
+    Limits,
+    MetadataOnly,
+    Regular,
+    Single,
+    SingleOffset,
+)
 from culm.intervals.states import Ours
 from culm.testing.builders import LogBuilder
 from tests.intervals.pair import Side
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from culm.ranges.runs import Runs
 
 DEFERRED = {Ours.DEFERRED, Ours.DEFERRED_CLOSING}
 SEEDS = int(os.environ.get("CULM_STORM", "300"))
 FIRST = int(os.environ.get("CULM_STORM_FROM", "0"))
 LENGTH = 45
+COMMON = 9  # entries of the forked log before its fork
 BATCH = 25
 
 
@@ -46,6 +63,31 @@ def logs() -> tuple[LogBuilder, ...]:
     return tuple(found)
 
 
+@cache
+def branches() -> tuple[LogBuilder, LogBuilder]:
+    """Two branches of one log."""
+    rng = random.Random(8)
+    first, second = (LogBuilder(Identity(bytes([9] * 32)), 9) for _ in range(2))
+    for _ in range(LENGTH):
+        if len(first.entries) == COMMON:
+            second.entries, second.payloads = first.entries[:], dict(first.payloads)
+        first.append(rng.randbytes(rng.choice((0, 1, 20, 300))))
+    for _ in range(LENGTH - COMMON):
+        second.append(rng.randbytes(rng.choice((0, 1, 20, 300))))
+    return first, second
+
+
+class Forking(Side):
+    """A side that also stores the entries that prove a fork."""
+
+    def notice(self, event: Event) -> None:
+        """Store what an event brings."""
+        super().notice(event)
+        if isinstance(event, Ended):
+            for entry in event.proof:
+                self.put(entry)
+
+
 class Storm:
     """One storm."""
 
@@ -57,14 +99,21 @@ class Storm:
             chunk=self.rng.choice((7, 60, 1000)),
         )
         stateless = self.rng.random()
-        self.a = Side(limits=limits, stateless=stateless < 0.1)
-        self.b = Side(limits=limits, stateless=stateless > 0.9)
+        self.a = Forking(limits=limits, stateless=stateless < 0.1)
+        self.b = Forking(limits=limits, stateless=stateless > 0.9)
         self.pipes: dict[str, bytearray] = {"a": bytearray(), "b": bytearray()}  # on the way to
         *self.logs, self.followed = logs()
         self.published = 0
         for side in (self.a, self.b):
             for log in self.logs:
                 self.fill(side, log)
+        self.is_forked = self.rng.random() < 0.4
+        if self.is_forked:
+            self.logs.append(branches()[0])
+            for side in (self.a, self.b):
+                side.store.looks_for_forks = True
+                for branch in branches():
+                    self.fill(side, branch)
         # Both follow the last log, which is written at one side, from beginning to end.
         self.kept: list[tuple[Side, int]] = []
         self.calm()
@@ -156,7 +205,16 @@ class Storm:
             payload_offset=offset,
             verified=self.rng.random() < 0.8,
             lazy=self.rng.random() < 0.4,
+            **self.forks(log),
         )
+
+    def forks(self, log: LogBuilder) -> dict[str, Any]:
+        """How to treat forks: anywhere, or locally, perhaps with an entry that is trusted."""
+        if self.rng.random() < 0.6:
+            return {}
+        entries = self.rng.choice(branches()).entries if log in branches() else log.entries
+        entry = self.rng.choice(entries)
+        return {"forks": Forks.LOCAL, "anchor": self.rng.choice((None, (entry.seq, entry.hash)))}
 
     def append(self, side: Side) -> None:
         """A side gets something new of a log: from elsewhere, as far as the other is concerned."""
@@ -257,6 +315,17 @@ class Storm:
         assert not self.b.connection.theirs.requests
         assert self.a.connection.ours.credit == self.b.connection.limits.requests
         self.exchange_all()
+        if self.is_forked:
+            self.show_the_fork()
+
+    def show_the_fork(self) -> None:
+        """Whoever asks for the whole forked log gets the proof, if the other side has one."""
+        log = branches()[0].entries[0].log
+        for asker, holder in ((self.a, self.b), (self.b, self.a)):
+            if known := [proof.position for proof in holder.store.proofs(log)]:
+                self.ask_for(asker, log, Regular(At(1, 0), FromGreatest(0)))
+                self.calm()
+                assert min(proof.position for proof in asker.store.proofs(log)) <= min(known)
 
     def exchange_all(self) -> None:
         """Both sides ask for each other's items one by one: then both have all that one had."""

@@ -45,6 +45,8 @@ class Storm:
             for proactive in (True, False)
         )
         self.sides = (self.a, self.b)
+        for side in self.sides:
+            side.may_skip = rng.random() < 0.7
         self.pair = Pair(self.a, self.b, rng)
         self.logs = [self._log(number) for number in range(rng.randint(1, 2))]
         for log in self.logs:
@@ -138,7 +140,8 @@ class Storm:
     def cancel(self, side: Side) -> None:
         """Give up a proposal."""
         if side.connection.exchanges and self.rng.random() < 0.4:
-            side.connection.cancel(self.rng.choice(list(side.connection.exchanges)), Code.DO_NOT_RETRY)
+            code = self.rng.choice((Code.DO_NOT_RETRY, Code.RESOURCE_LIMIT))
+            side.connection.cancel(self.rng.choice(list(side.connection.exchanges)), code)
 
     def append(self, side: Side) -> None:
         """A new entry, at one side."""

@@ -15,6 +15,7 @@ from storm.__main__ import main
 from storm.actions import ACTIONS
 from storm.plan import CLUMPS, SCHEMES, draw
 from storm.seeds import KINDS, failure_text, run_seed, run_seeds
+from storm.world import Outcome
 
 SEEDS = 36
 A_PART = 3
@@ -129,7 +130,7 @@ def test_queues_that_grow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_seed_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A seed that takes too long is ended, and is a failure; the next one runs."""
 
-    def slow(seed: int) -> object:
+    def slow(seed: int) -> Outcome:
         while seed == 7:
             sum(range(1000))
         return run_seed(seed)

@@ -37,6 +37,7 @@ class Scene:
         self.store = SQLiteStore(self.path)
         self.store.add(self.log.items([entry for entry in self.log.entries if entry.seq in (1, 2, 3, 7)]))
         self.watch = StoreWatch(self.ledger, self.told.append)
+        self.watch.everywhere.add(self.log.identity.public)
         self.watch.open(self.path)
 
     def publish(self, log: LogBuilder) -> None:

@@ -351,6 +351,17 @@ def test_what_is_before_a_fork_comes(peers: list[Peer]) -> None:
     assert session.stats.forks == 1
 
 
+def test_an_anchor_in_a_log_that_is_known_to_be_forked(peers: list[Peer]) -> None:
+    """The question for the lowest fork goes without the trusted entry, which makes sense with local forks only."""
+    alice, bob, _ = peers
+    log = build_log(20)
+    bob.store.add(log.items())
+    alice.store.add([*log.items(log.entries[:15]), (log.make(15, b"another"), b"another")])
+    how = FollowOptions(forks=Forks.LOCAL, anchor=(4, log.entries[3].hash))
+    sync(alice, bob, [key(log)], options=how)
+    assert alice.numbers(key(log)) == list(range(1, 15))
+
+
 def test_what_waits_is_verified_past_a_gap_of_the_peer(peers: list[Peer]) -> None:
     """What is held and waits needs an entry behind one that the peer lacks: that is asked for, and all is verified."""
     alice, bob, _ = peers

@@ -383,7 +383,7 @@ class Follower:
             *followed.log,
             interval,
             forks=self._forks(followed.log) if forks is None else forks,
-            anchor=self._options.anchor,
+            anchor=self._options.anchor if forks is None else None,  # A question names how to treat forks.
             least_size=content.least_size,
             greatest_size=content.greatest_size,
             payload_offset=None if begun is None else begun[1].size,

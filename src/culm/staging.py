@@ -38,6 +38,15 @@ def staged_file(target: Path, mode: int = 0o666) -> Iterator[Path]:
         yield path
 
 
+def replace_text(target: Path, text: str, mode: int = 0o666) -> None:
+    """Write a file anew; after a crash it has its old text or the new one. ``OSError`` if that fails."""
+    with staged_file(target, mode) as staged:
+        staged.write_text(text)
+        sync(staged)
+        staged.replace(target)
+        sync(target.absolute().parent)
+
+
 def is_named_pipe(path: Path) -> bool:
     """Whether opening ``path`` could wait for a writer for ever. The shell's pipes, ``<(command)``, have theirs."""
     return path.is_fifo() and not path.is_relative_to("/dev") and not path.is_relative_to("/proc")

@@ -130,7 +130,7 @@ class Node:
             store.close()
             raise
         config = replace(self._config, clump=quarters.clump or b"", policy=policy)
-        engine = NodeService(quarters.identity, config, store)
+        engine = NodeService(quarters.identity, config, store, quarters.kept())
         engine.watchers.add(self._tell_subscriptions)
         beside = None if watch is None else partial(watch.run, engine.change_policy)
         running = asyncio.create_task(engine.run([], [], stop=self._stop, beside=beside))
@@ -398,7 +398,8 @@ class Node:
         self._check_clump(place)
         wanted = names.wanted_of(logs, self.author)
         path = engine.worker.store.path
-        return await syncing.exchange(self.identity, engine.config, path, place, wanted, how, progress)
+        kept = self._open.quarters.kept()
+        return await syncing.exchange(self.identity, engine.config, path, place, wanted, how, progress, kept)
 
     async def fetch(
         self,

@@ -4,6 +4,7 @@ A home has identities, a policy and a configuration, and can be shared with the 
 logs, so the program brings an identity, and what it follows is forgotten with the node.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,13 +12,15 @@ from culm.bamboo import Identity
 from culm.errors import ConfigError
 from culm.node.home import DEFAULT_IDENTITY, Home
 from culm.node.interests.policy import Policy, PolicyFile
+from culm.node.sharing.kept import KeptPeers
 
 
 @dataclass(frozen=True)
 class Quarters:
     """What a node is opened with. ``policies`` is the file that keeps its policy; None: the policy ends with the node.
 
-    ``own`` are the authors whose logs this node writes. ``clump`` is None if none was named.
+    ``own`` are the authors whose logs this node writes. ``clump`` is None if none was named. ``kept`` gives what is known
+    of peers, for one user of it.
     """
 
     identity: Identity
@@ -25,6 +28,7 @@ class Quarters:
     own: frozenset[bytes]
     clump: bytes | None
     policies: PolicyFile | None
+    kept: Callable[[], KeptPeers] = KeptPeers
 
     def adapt(self, policy: Policy) -> Policy:
         """A policy with the node's own authors, which the file does not keep."""
@@ -60,7 +64,7 @@ def in_home(
     if clump is None:
         clump = home.settings(None).clump
     own = home.own_authors() | {identity.public}
-    return Quarters(identity, home.store_path, own, _bytes(clump), home.policy_file)
+    return Quarters(identity, home.store_path, own, _bytes(clump), home.policy_file, home.kept_peers)
 
 
 def _bytes(clump: str | bytes | None) -> bytes | None:

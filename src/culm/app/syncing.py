@@ -26,6 +26,7 @@ from culm.node.service import logs_to_ask_for
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import SessionStats
 from culm.node.sessions.tasks import until_one_ends
+from culm.node.sharing.kept import KeptPeers
 from culm.node.sharing.peering import Peering
 from culm.node.storage.healing import tell_damage
 from culm.node.storage.source import StoreSource
@@ -61,6 +62,7 @@ async def exchange(
     wanted: Wanted,
     how: How | None,
     progress: Progress,
+    kept: KeptPeers,
 ) -> SyncSummary:
     """Exchange with a peer what both sides want, once; see ``Node.sync``."""
     scheme = scheme_of(url)
@@ -76,7 +78,7 @@ async def exchange(
             purpose = await asyncio.to_thread(asking_by_log, purpose, store, config.policy, wanted)
         elif wanted:
             config = replace(config, policy=_narrowed(config.policy, wanted))
-        return await sync(identity, config, store, url, purpose, progress)
+        return await sync(identity, config, store, url, purpose, progress, kept=kept)
     finally:
         store.close()
 

@@ -151,7 +151,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     needs_clump = any(scheme_of(url).needs_clump for url in [*listen, *peers])
     config = node_config(settings, watch.start(), needs_clump=needs_clump)
     with home.store() as store:
-        node = NodeService(home.identity(settings["identity"], ask_passphrase), config, store)
+        identity = home.identity(settings["identity"], ask_passphrase)
+        node = NodeService(identity, config, store, home.kept_peers())
         run = partial(node.run, listen, peers, beside=partial(watch.run, node.change_policy))
         asyncio.run(_until_stopped(run, _status_page(settings, node)))
     return 0
@@ -164,7 +165,8 @@ def _serve_stdio(arguments: argparse.Namespace, settings: Settings) -> int:
     watch = ChoicesWatch(home.policy_file, settings.clump or b"", adapting(arguments, home, settings))
     config = node_config(settings, watch.start(), needs_clump=scheme_of(url).needs_clump)
     with home.store() as store:
-        node = NodeService(home.identity(settings["identity"], ask_passphrase), config, store)
+        identity = home.identity(settings["identity"], ask_passphrase)
+        node = NodeService(identity, config, store, home.kept_peers())
 
         async def run(stop: asyncio.Event, listening: object) -> None:  # noqa: ARG001 - there is no listener to tell of
             streams = await own_streams(STREAM_LIMIT)
@@ -244,7 +246,7 @@ def _sync(arguments: argparse.Namespace) -> int:
         purpose = Purpose(is_live=arguments.live, mirrors=arguments.live, options=options)
         if scheme.asks_by_log:
             purpose = asking_by_log(purpose, store, config.policy, dict.fromkeys(arguments.logs))
-        summary = asyncio.run(sync(identity, config, store, url, purpose, progress))
+        summary = asyncio.run(sync(identity, config, store, url, purpose, progress, kept=home.kept_peers()))
     _print_summary(arguments, summary)
     return 1 if summary.refused or summary.forks else 0
 

@@ -5,6 +5,7 @@
     HOME/store.db          the store
     HOME/identities/NAME   one file for each identity, mode 0600
     HOME/policy.json       what is allowed, blocked, shared and followed, for each clump
+    HOME/peers.json        how peers behaved, for the next start
     HOME/culm.toml         the configuration, if there is one
 
 HOME is the directory named on the command line, otherwise ``$CULM_HOME``, otherwise ``~/.culm``.
@@ -27,6 +28,7 @@ from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, public_
 from culm.errors import ConfigError
 from culm.node.interests.policy import PolicyFile
 from culm.node.settings.reading import Settings, load
+from culm.node.sharing.kept import KeptPeers
 from culm.staging import staged_folder, sync
 from culm.store import SQLiteStore
 
@@ -55,6 +57,10 @@ class Home:
     def policy_file(self) -> PolicyFile:
         """The file with the operator's choices for each clump."""
         return PolicyFile(self.path / "policy.json")
+
+    def kept_peers(self) -> KeptPeers:
+        """What is known of peers, for one process."""
+        return KeptPeers(self.path / "peers.json")
 
     def settings(self, given: str | None) -> Settings:
         """The configuration from the file ``given``, otherwise from the home's ``culm.toml`` if there is one.

@@ -21,7 +21,7 @@ from typing import Any
 
 from culm.bamboo import Entry, Identity
 from culm.errors import ConfigError, CulmError, LocalProtocolError, NetworkError, PayloadDamaged, Place, ProtocolError
-from culm.node.bushbaby.remembered import Remembered
+from culm.node.bushbaby.remembered import Dialects, Remembered
 from culm.node.config import NodeConfig
 from culm.node.culm.claims import Claims
 from culm.node.interests.policy import Policy
@@ -35,6 +35,7 @@ from culm.node.roster import Roster
 from culm.node.schemes import TABLE, scheme_of
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import PeerRefused, SessionStats
+from culm.node.sharing.kept import KeptPeers
 from culm.node.sharing.memory import MemoryBudget
 from culm.node.sharing.peering import Peering, address_of, network_of, place_of
 from culm.node.sharing.wrong import WrongPayloads
@@ -71,10 +72,11 @@ def _event_of(error: CulmError) -> tuple[int, str]:
 class NodeService:
     """Serves a store to peers, and keeps up with them, until it is stopped.
 
-    The store object is used by the node's own thread alone. Other processes may use the same file.
+    The store object is used by the node's own thread alone. Other processes may use the same file. ``kept`` has what
+    earlier processes knew of peers; None: the node begins with nothing, and what it learns ends with it.
     """
 
-    def __init__(self, identity: Identity, config: NodeConfig, store: ToolStore) -> None:
+    def __init__(self, identity: Identity, config: NodeConfig, store: ToolStore, kept: KeptPeers | None = None) -> None:
         self._source = StoreSource(store, config.policy, config.clump)
         self.config = config = replace(config, policy=self._source.policy)
         self.sessions: dict[Session[Any], None] = {}  # In the order in which they began.
@@ -88,9 +90,10 @@ class NodeService:
         self._tls: ssl.SSLContext | None = None
         self._claims = Claims()
         self._wrong = WrongPayloads()
-        self._peering = Peering(config)
+        self._kept = kept or KeptPeers()
+        self._peering = Peering(config, kept=self._kept)
         self._unproved: dict[asyncio.StreamWriter, None] = {}  # Incoming connections whose protocol proves no identity.
-        self._bushbaby = Remembered()
+        self._bushbaby = Remembered(Dialects(self._kept))
         self._budget = MemoryBudget(config.limits.max_unfinished)
         self.healing = Healing(self.worker, self._lost, config.scrub_days)
         self._failed = 0  # Sessions that failed since garbage was collected last.
@@ -117,6 +120,8 @@ class NodeService:
         the node and cancelled with it. ``ConfigError`` if the node cannot listen at an address.
         """
         try:
+            self._kept.exchange()
+            self._start(self._kept.run())
             await self._tell_unmarked()
             for url in listen:
                 listening(await self.listen(url))
@@ -401,6 +406,7 @@ class NodeService:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._kept.exchange()
         self.worker.close()
         self._source.close()
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from culm.bamboo import Identity
 from culm.errors import NetworkError, PayloadDamaged
+from culm.node.bushbaby.remembered import Dialects, Remembered
 from culm.node.config import NodeConfig
 from culm.node.network.transport import connect
 from culm.node.network.urls import PeerUrl
@@ -19,7 +20,8 @@ from culm.node.schemes import scheme_of
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import SessionStats
 from culm.node.sessions.tasks import beside
-from culm.node.sharing.peering import Peering
+from culm.node.sharing.kept import KeptPeers
+from culm.node.sharing.peering import Peering, address_of, place_of
 from culm.node.sharing.rates import Streams
 from culm.node.storage.healing import tell_damage
 from culm.node.storage.source import StoreSource
@@ -48,6 +50,7 @@ async def sync(
     progress: Callable[[SessionStats], None] = lambda _: None,
     *,
     dial: Callable[[PeerUrl], Awaitable[Streams]] = connect,
+    kept: KeptPeers | None = None,
 ) -> SyncSummary:
     """Exchange with a peer, by the protocol of its address, everything both sides are willing to.
 
@@ -55,6 +58,9 @@ async def sync(
     protocol asks by log, and whether to stay for what is new until cancelled. ``progress`` is called several times a
     second. ``dial`` opens a connection. ``NetworkError`` if it breaks off before everything was exchanged. A connection
     that has carried all the messages it may is followed by another one.
+
+    ``kept`` is what is known of peers. A session that went well is noted there, and the dialect that was heard. No
+    penalty is asked for or given, because the user has named this peer and sees the error.
     """
     started = clock()
     summary = SyncSummary()
@@ -63,19 +69,27 @@ async def sync(
     worker = StoreWorker(store, config.surroundings)
     source = StoreSource(store, config.policy, config.clump)
     store.receive_in(config.clump, config.policy.own | ({identity.public} if identity else set()))
-    context = Context(identity, replace(config, policy=source.policy), worker, source)
+    kept = kept or KeptPeers()
+    peering = Peering(config, kept=kept)
+    remembered = Remembered(Dialects(kept))
+    context = Context(identity, replace(config, policy=source.policy), worker, source, bushbaby=remembered)
     purpose = replace(purpose, called=True, key=url.key)
     is_watched = purpose.is_live or scheme.watches_store
     is_over = False
     try:
+        kept.exchange()
         async with folding(worker):
             while not is_over:
-                streams = Peering(config).paced(await dial(url), config.for_peer(url)[1])
-                session = scheme.session(context, streams, purpose)
+                streams = await dial(url)
+                address, at = address_of(streams[1]), replace(context, address=place_of(streams[1]))
+                session = scheme.session(at, peering.paced(streams, config.for_peer(url)[1]), purpose)
                 async with beside(watch_changes(worker, session.store_changed)) if is_watched else nullcontext():
                     is_over = await _until_over(session, worker, summary, progress)
                 summary.add(session.stats)
+                if not session.stats.offences:
+                    peering.went_well(address, session.proved, session.stats)
     finally:
+        kept.exchange()
         summary.seconds = clock() - started
         worker.close()
         context.source.close()

@@ -3,22 +3,26 @@
 *Dialects.* Nothing in the protocol tells which dialect a peer speaks, and a peer drops a HELLO of the other one. So a
 caller first listens for a moment: a peer that speaks first shows its dialect. A peer that waits for the caller is
 greeted in the dialect that was last heard at its address, else in that of the deployed peer. If it hangs up before its
-HELLO, that may have been the wrong dialect, and it is called once more in the other one.
+HELLO, that may have been the wrong dialect, and it is called once more in the other one. What was heard is kept in the
+home (``culm.node.sharing.kept``).
 """
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from culm.bushbaby import Dialect
+from culm.node.sharing.kept import KeptPeers, Note
 from culm.types import Log, Run
 
 _MOST_ADDRESSES = 4096  # Of peers that we call: an operator names them, so this is only a bound.
 
 
 class Dialects:
-    """Which dialect is spoken at the addresses that we call."""
+    """Which dialect is spoken at the addresses that we call, in this process and in earlier ones (``kept``)."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: KeptPeers | None = None) -> None:
+        self._kept = kept or KeptPeers()
+        self._kept.readers.append(self._take_note)
         self._heard: OrderedDict[str, Dialect] = OrderedDict()
         self._refused: dict[str, Dialect] = {}  # Where the last HELLO was refused, and its dialect.
 
@@ -30,6 +34,14 @@ class Dialects:
 
     def heard(self, address: str, dialect: Dialect) -> None:
         """A HELLO came from there."""
+        self._kept.note("dialects", address, Note(dialect=dialect.value))
+        self._set(address, dialect)
+
+    def _take_note(self, kind: str, name: str, note: Note) -> None:
+        if kind == "dialects" and note.dialect:
+            self._set(name, Dialect(note.dialect))
+
+    def _set(self, address: str, dialect: Dialect) -> None:
         self._refused.pop(address, None)
         self._heard[address] = dialect
         self._heard.move_to_end(address)

@@ -16,7 +16,7 @@ from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError
 from culm.node.interests.missing import EVERYTHING
 from culm.ranges import Range, RangeSet, read_range, write_range
-from culm.staging import staged_file, sync
+from culm.staging import replace_text
 from culm.types import Log
 
 Key = bytes
@@ -154,11 +154,7 @@ class PolicyFile:
             )
         document[clump.hex()] = lists
         try:
-            with staged_file(self.path) as staged:
-                staged.write_text(json.dumps(document, indent=2) + "\n")
-                sync(staged)
-                staged.replace(self.path)
-                sync(self.path.absolute().parent)
+            replace_text(self.path, json.dumps(document, indent=2) + "\n")
         except OSError as error:
             raise ConfigError(f"cannot write {self.path}: {error.strerror}") from None
 

@@ -12,7 +12,7 @@ one neighbour:
 An IPv6 caller is known by its network of 64 bits, because a single host may pick any address in it.
 
 The same object counts calls, hands out connection slots (``culm.node.sharing.slots``), and gives each connection its
-share of the bandwidth (``culm.node.sharing.rates``).
+share of the bandwidth (``culm.node.sharing.rates``). What it knows of peers is kept (``culm.node.sharing.kept``).
 """
 
 import asyncio
@@ -20,11 +20,13 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from ipaddress import IPv6Address, ip_address
 
 from culm.errors import ProtocolError
 from culm.node.config import NodeConfig, PeerSettings
 from culm.node.sessions.stats import SessionStats
+from culm.node.sharing.kept import KeptPeers, Note
 from culm.node.sharing.penalties import MAX_RECORDS, CallGate, Penalties
 from culm.node.sharing.rates import Bucket, Streams, paced
 from culm.node.sharing.slots import Slots
@@ -74,10 +76,12 @@ def place_of(writer: asyncio.StreamWriter) -> str:
 class Peering:
     """The decisions of one node. ``clock`` gives seconds. ``config`` may be exchanged for one with another policy."""
 
-    def __init__(self, config: NodeConfig, clock: Callable[[], float] = clock) -> None:
+    def __init__(self, config: NodeConfig, clock: Callable[[], float] = clock, kept: KeptPeers | None = None) -> None:
         limits = config.limits
         self.config = config
         self._clock = clock
+        self._kept = kept or KeptPeers()
+        self._kept.readers.append(self._take_note)
         self._identities: Penalties[bytes] = Penalties(limits.penalty_seconds, limits.max_penalty_seconds)
         self._addresses: Penalties[str] = Penalties(
             limits.penalty_seconds, max(limits.penalty_seconds, limits.max_penalty_seconds / _ADDRESS_SHARE)
@@ -186,16 +190,21 @@ class Peering:
         lied = bool(stats.offences) and not self.config.proposals.greedy
         if lied or isinstance(error, ProtocolError):
             self._blame(name, address, identity, str(error) if isinstance(error, ProtocolError) else stats.refused[0])
-        elif stats.entries_received + stats.entries_sent and error is None:
-            now = self._clock()
-            if identity is not None:
-                self._identities.forgive(identity, now)
-                self._good[identity] = None
-                self._good.move_to_end(identity)
-                if len(self._good) > MAX_RECORDS:
-                    self._good.popitem(last=False)
-            elif address is not None:
-                self._addresses.forgive(address, now)
+        elif error is None:
+            self.went_well(address, identity, stats)
+
+    def went_well(self, address: str | None, identity: bytes | None, stats: SessionStats) -> None:
+        """A session ended in order: forgive the peer an old offence, if something was exchanged."""
+        now = self._clock()
+        if not stats.entries_received + stats.entries_sent:
+            return
+        if identity is not None:
+            self._identities.forgive(identity, now)
+            self._is_good(identity)
+            self._note_identity(identity, now)
+        elif address is not None:
+            self._addresses.forgive(address, now)
+            self._note_address(address, now)
 
     def _blame(self, name: str, address: str | None, identity: bytes | None, reason: str) -> None:
         now = self._clock()
@@ -203,9 +212,11 @@ class Peering:
             who = f"identity {author_text(identity)}"
             seconds = self._identities.blame(identity, now)
             self._good.pop(identity, None)
+            self._note_identity(identity, now)
         elif address is not None:
             who = f"address {address}"
             seconds = self._addresses.blame(address, now)
+            self._note_address(address, now)
         else:
             return
         if seconds:
@@ -215,6 +226,36 @@ class Peering:
                 seconds,
                 extra={"peer": name, "reason": reason, "seconds": round(seconds)},
             )
+
+    def _is_good(self, identity: bytes) -> None:
+        self._good[identity] = None
+        self._good.move_to_end(identity)
+        if len(self._good) > MAX_RECORDS:
+            self._good.popitem(last=False)
+
+    # -- what is kept --------------------------------------------------------------------------------------------
+
+    def _note_identity(self, identity: bytes, now: float) -> None:
+        note = self._noted(*self._identities.standing(identity, now))
+        self._kept.note("identities", identity.hex(), replace(note, good=identity in self._good))
+
+    def _note_address(self, address: str, now: float) -> None:
+        self._kept.note("addresses", address, self._noted(*self._addresses.standing(address, now)))
+
+    def _noted(self, strikes: int, left: float, penalty: float) -> Note:
+        return Note(strikes=strikes, until=self._kept.wall() + left if strikes else 0.0, penalty=penalty)
+
+    def _take_note(self, kind: str, name: str, note: Note) -> None:
+        standing = (note.strikes, note.until - self._kept.wall(), note.penalty, self._clock())
+        if kind == "addresses":
+            self._addresses.restore(name, *standing)
+        elif kind == "identities":
+            identity = bytes.fromhex(name)
+            self._identities.restore(identity, *standing)
+            if note.good:
+                self._is_good(identity)
+            else:
+                self._good.pop(identity, None)
 
     def _log_refusal(self, address: str, reason: str, now: float) -> None:
         """Write a line, unless there was one about this address within the last ``_TELL_SECONDS``."""

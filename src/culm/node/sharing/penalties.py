@@ -60,8 +60,7 @@ class Penalties(Generic[Key]):
         # keep the others behind its address from ever being let through.
         probed = now if record is None or now >= record.until else record.probed
         self._records[key] = _Record(strikes + 1, now + left, penalty, probed)
-        while len(self._records) > self._capacity:
-            del self._records[min(self._records, key=lambda other: self._records[other].until)]
+        self._bound()
         return left
 
     def forgive(self, key: Key, now: float) -> None:
@@ -71,6 +70,26 @@ class Penalties(Generic[Key]):
             self._records.pop(key, None)
         else:
             self._records[key].strikes = strikes
+
+    def standing(self, key: Key, now: float) -> tuple[int, float, float]:
+        """The offences that are not forgiven, the seconds until the penalty ends (less than 0: since then), its length.
+
+        All are 0 if there is no offence. ``restore`` takes them.
+        """
+        record = self._records.get(key)
+        return (0, 0.0, 0.0) if record is None else (record.strikes, record.until - now, record.penalty)
+
+    def restore(self, key: Key, strikes: int, left: float, penalty: float, now: float) -> None:
+        """Take over a standing that was kept.
+
+        The penalty lasts at most its length from now on, because the clock that it was kept with may have jumped.
+        """
+        if not (strikes and self._first):
+            self._records.pop(key, None)
+            return
+        penalty = min(max(penalty, self._first), self._most)
+        self._records[key] = _Record(strikes, now + min(left, penalty), penalty, now)
+        self._bound()
 
     def refused_for(self, key: Key, now: float) -> float:
         """The seconds that are left of a penalty; 0 if there is none."""
@@ -88,6 +107,10 @@ class Penalties(Generic[Key]):
                 return False
             record.probed = now
         return True
+
+    def _bound(self) -> None:
+        while len(self._records) > self._capacity:
+            del self._records[min(self._records, key=lambda other: self._records[other].until)]
 
     def _strikes(self, key: Key, now: float) -> int:
         record = self._records.get(key)

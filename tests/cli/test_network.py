@@ -71,6 +71,24 @@ def test_nodes_keep_up_with_each_other_live(culm: Culm) -> None:
                 pass
 
 
+def test_what_is_known_of_peers_stays_in_the_home(culm: Culm, caplog: pytest.LogCaptureFixture) -> None:
+    """A sync keeps it and takes it up; a damaged file costs one line; a backup leaves it out."""
+    bob = culm.at("bob")
+    bob("init")
+    known = bob.home / "peers.json"
+    with serving(culm.home) as (url, _):
+        assert bob("sync", url, "--clump", "x").code == 0
+        address = url.removeprefix("bushbaby://")
+        assert json.loads(known.read_text())["dialects"][address]["dialect"] == "deployed"
+        known.write_text("{")
+        assert bob("doctor").code == 0
+        assert bob("sync", url, "--clump", "x").code == 0
+        assert [record.message.partition(":")[0] for record in caplog.records] == ["what was known of peers is lost"]
+        assert [*json.loads(known.read_text())["dialects"]] == [address]
+    assert bob("backup", culm.home.parent / "kept").code == 0
+    assert not (culm.home.parent / "kept" / "peers.json").exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_node_stops_cleanly(culm: Culm, number: int) -> None:
     """SIGINT and SIGTERM end a node with exit code 0 and no word."""

@@ -19,8 +19,8 @@ from culm.node.sharing.kept import KeptPeers
 class Quarters:
     """What a node is opened with. ``policies`` is the file that keeps its policy; None: the policy ends with the node.
 
-    ``own`` are the authors whose logs this node writes. ``clump`` is None if none was named. ``kept`` gives what is known
-    of peers, for one user of it.
+    ``own`` are the authors whose logs this node writes. ``clump`` is None if none was named. ``kept`` gives what is
+    known of peers, for one user of it.
     """
 
     identity: Identity

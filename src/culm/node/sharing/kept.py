@@ -3,10 +3,10 @@
 Without it a node that restarts lets each offender begin anew, takes the penalty of an address out on identities that it
 has known for years, and each ``culm sync`` listens for a second to find out a dialect that the last one knew.
 
-Nothing here is worth much. A lost line costs a second, or lets an offender in once more. So the file is read and written
-every few seconds and at the end, and a damaged file is replaced with a warning, instead of keeping the node from
-starting. Several processes share it: each merges what it has noted itself into the file, under a lock, and takes over
-what others have noted. If two note the same peer at once, the later one wins.
+Nothing here is worth much. A lost line costs a second, or lets an offender in once more. So the file is read and
+written every few seconds and at the end, and a damaged file is replaced with a warning, instead of keeping the node
+from starting. Several processes share it: each merges what it has noted itself into the file, under a lock, and takes
+over what others have noted. If two note the same peer at once, the later one wins.
 
 Times in the file are seconds since 1970, because the clock of a node begins anew with the process. Such a clock can be
 wrong. So a penalty that was read lasts at most its own length, whatever its end says, and notes of the future are kept.
@@ -34,7 +34,7 @@ KEPT_SECONDS = 90 * 86_400.0
 """After so long without news of a peer its note is dropped: by then an address belongs to somebody else."""
 _SAVE_SECONDS = 5.0  # Between two looks at the file. Writing at each connection would keep a disk busy for nothing.
 _FRESH_SECONDS = 86_400.0  # So much younger a note has to be to replace an equal one: only its age would be different.
-_MOST_BYTES = 16 * 1024 * 1024  # Ten times the file with ``MAX_RECORDS`` of each kind: a longer file is not ours.
+_MOST_BYTES = 16 * 1024 * 1024  # Ten times a file with ``MAX_RECORDS`` of each kind. Of a longer one no more is read.
 _MOST_SECONDS = 1e12  # Since 1970, so that no number overflows; the year 33,658.
 _NAMES = {
     "identities": re.compile("[0-9a-f]{64}"),
@@ -132,9 +132,8 @@ class KeptPeers:
 
     def _read(self, path: Path) -> _Notes:
         try:
-            if path.stat().st_size > _MOST_BYTES:
-                raise ValueError(f"it has more than {_MOST_BYTES} bytes")
-            document = json.loads(path.read_text())
+            with path.open("rb") as file:
+                document = json.loads(file.read(_MOST_BYTES))
             found = {
                 (kind, name): _note(kind, name, fields)
                 for kind in _NAMES

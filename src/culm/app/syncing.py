@@ -62,7 +62,7 @@ async def exchange(
     wanted: Wanted,
     how: How | None,
     progress: Progress,
-    kept: KeptPeers,
+    kept: KeptPeers | None = None,
 ) -> SyncSummary:
     """Exchange with a peer what both sides want, once; see ``Node.sync``."""
     scheme = scheme_of(url)

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from culm.bamboo import Identity
 from culm.errors import LocalProtocolError, RemoteProtocolError
 from culm.proposals import EVERYTHING, NOTHING, Adjust, Cancel, Cancelled, Code, Noticed, Offered, Proposal, Setup
 from culm.proposals.data import Apology, Marker, Metadata, Notify, Raw, Skip, SkipBytes, Switch, Why, push_data
 from culm.proposals.messages import Grant
+from culm.testing.builders import LogBuilder
 from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
 from culm.wire.bymux import packet
 from tests.proposals.examples import H1, H2, H4, LOG, OTHER_1, OTHER_2, store_of
@@ -326,3 +328,31 @@ def test_catching_up() -> None:
     victim.connection.respond(10**6)
     sent = victim.connection.data_to_send()
     assert sent.startswith(push_data(Switch(0)) + push_data(Notify(2)) + push_data(meta(12, backlink=True, log=LONG)))
+
+
+def test_an_entry_that_links_to_another_one_than_ours() -> None:
+    """Behind a notice of ours the peer sends the entry above, of another branch: that is no fault, and shows later."""
+    one, two = (LogBuilder(Identity(b"\x05" * 32), 0) for _ in range(2))
+    for number in range(8):
+        one.append(b"%d" % number)
+    two.entries, two.payloads = one.entries[:], dict(one.payloads)
+    for _ in range(3):
+        one.append(b"one branch")
+        two.append(b"the other")
+    a, b = Side(proactive=True), Side(proactive=False)
+    for side, log, held in ((a, one, 8), (b, two, 10)):
+        for entry in log.entries[:held]:
+            side.put(entry, log.payloads[entry.hash])
+    pair, head = Pair(a, b), one.entries[7]
+    pair.run()
+    a.connection.propose(Proposal(0, *head.log, 8, None, None, None, head.hash, head.size, NOTHING))
+    pair.run()
+    for entry in one.entries[8:]:
+        a.put(entry, one.payloads[entry.hash])
+    pair.run()
+    assert [Code.RESOURCE_LIMIT] == [event.cancel.code for event in a.events if isinstance(event, Cancelled)]
+    assert b.store.items(head.log) == ([(1, 10)], [(1, 10)])
+    newest = one.entries[9]
+    a.connection.propose(Proposal(0, *head.log, 10, None, None, None, newest.hash, newest.size))
+    pair.run()
+    assert Code.HASH_DIFFERS in [event.cancel.code for event in a.events if isinstance(event, Cancelled)]

@@ -56,7 +56,8 @@ class Incoming:
 
     ``index`` and ``offset``: the next item, and the bytes of it that are behind (of a payload). ``passed``: the items
     that need not be sent to the peer: it sent them, told of them, or left them out for their size. ``lost``: what comes
-    is only read, not understood. ``is_wrong``: the last item was wrong, an apology is due.
+    is only read, not understood. ``is_wrong``: the last item was wrong, an apology is due. ``is_astray``: the
+    last entry links to another one than we hold.
     """
 
     def __init__(self, scope: Scope, limits: Limits) -> None:
@@ -65,6 +66,7 @@ class Incoming:
         self.passed = Runs()
         self.lost = False
         self.is_wrong = False
+        self.is_astray = False
         self._scope = scope
         self._cursor = scope.cursor
         self._limits = limits
@@ -208,6 +210,8 @@ class Incoming:
             raise RemoteProtocolError("the peer sent metadata, but only notices were asked for")
         self._check_form(seq, message)
         entry = self._assembled(seq, message, source)
+        if self.is_astray:
+            return None
         if greedy and entry is not None and not is_authentic(entry):
             self.is_wrong, self._sent = True, _Sent(self.index, 0, is_right=False)
             return None
@@ -235,22 +239,26 @@ class Incoming:
     def _assembled(self, seq: int, message: Metadata, source: Source) -> Entry | None:
         """The entry, None if a link is not known."""
         lipmaalink = backlink = None
+        is_assumed = False
         if seq > 1:
+            # The peer links to its own entries. If it never showed us one of them, ours may be of another branch.
+            left_out = {lipmaa(seq)} if message.backlink else {lipmaa(seq), seq - 1}
+            is_assumed = any(self._named(link) is None for link in left_out)
             backlink = message.backlink or self._hash_of(seq - 1, source)
             if has_lipmaalink(seq):
                 lipmaalink = self._hash_of(lipmaa(seq), source)
             if backlink is None or (lipmaalink is None and has_lipmaalink(seq)):
                 return None
         log = self._scope.proposal.log
-        return Entry.assemble(
+        entry = Entry.assemble(
             log, seq, message.is_end, lipmaalink, backlink, message.size, message.payload_hash, message.signature
         )
+        self.is_astray = is_assumed and not is_authentic(entry)
+        return entry
 
     def _hash_of(self, seq: int, source: Source) -> bytes | None:
         """The hash of an entry: as the peer sent it, as we sent it or hold it, or as the proposal says."""
-        value = self._hashes.get(seq)
-        if value is None and outer_seq(self._scope.proposal) == seq:
-            value = self._scope.proposal.hash
+        value = self._named(seq)
         if value is None:
             entry = entry_at(source, self._scope.proposal.log, seq)
             if entry is None:
@@ -258,6 +266,11 @@ class Incoming:
             value = entry.hash
         self._hashes.add(seq, value)
         return value
+
+    def _named(self, seq: int) -> bytes | None:
+        """The hash of an entry that was sent, or that the proposal names."""
+        value = self._hashes.get(seq)
+        return self._scope.proposal.hash if value is None and outer_seq(self._scope.proposal) == seq else value
 
     def contradicts(self, entry: Entry) -> bool:
         """Whether the peer's entries are others than this one, or than those that it links to.

@@ -195,8 +195,7 @@ class Receiver:
             case _ if not is_understood:
                 pass
             case data.Metadata():
-                if (entry := incoming.metadata(message, self._source, self._events, greedy=self._greedy)) is not None:
-                    self._compare(exchange, entry)
+                self._compare(exchange, incoming.metadata(message, self._source, self._events, greedy=self._greedy))
             case data.Raw(count) | data.Compressed(count):
                 is_understood = incoming.begin(count, self._source, self._events)
             case data.Notify(count):
@@ -211,11 +210,15 @@ class Receiver:
             self.lose(exchange, Code.DO_NOT_RETRY)
         self._begin_body(message, exchange if is_understood else None)
 
-    def _compare(self, exchange: Exchange, entry: Entry) -> None:
+    def _compare(self, exchange: Exchange, entry: Entry | None) -> None:
         """If we hold another entry of this number, show the fork (X21).
 
         Once the store has found it that is too late: a finite proposal may have come to its end before.
         """
+        if exchange.incoming.is_astray:
+            self.lose(exchange, Code.RESOURCE_LIMIT)  # A new proposal names a hash, which shows the fork.
+        if entry is None:
+            return
         log = exchange.proposal.log
         if log not in self._held:
             self._held[log] = self._source.held(log)

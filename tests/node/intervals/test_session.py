@@ -483,6 +483,42 @@ def test_behind_a_large_payload_one_request_goes_on(peers: list[Peer]) -> None:
     assert peers[0].numbers(key(log)) == [1, 3, 4]
 
 
+@pytest.mark.parametrize(
+    ("options", "before", "expected"),
+    [
+        (FollowOptions(greatest_size=100), 5, [1, 2, 3, 4, 6, 7, 9]),
+        (FollowOptions(newest=3), 5, range(3, 10)),
+        (FollowOptions(newest=3), 0, range(1, 10)),
+    ],
+)
+def test_news_come_at_once(peers: list[Peer], options: FollowOptions, before: int, expected: Iterable[int]) -> None:
+    """Entries 5 and 8 are large. What the peer gets entry by entry comes behind each of them without another poll.
+
+    A peer that holds nothing of the log cannot say where its newest entries begin: the request waits for the first one.
+    """
+    alice, bob, _ = peers
+    log = LogBuilder(build_log(1).identity)
+    for seq in range(1, 10):
+        log.append(bytes(200 if seq in (5, 8) else 20))
+    bob.store.add(log.items(log.entries[:before]))
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        sessions = alice.session(near, [key(log)], mirrors=False, options=options), bob.session(far, mirrors=False)
+        tasks = [asyncio.create_task(session.run()) for session in sessions]
+        await asyncio.sleep(3)  # Of the simulated clock: longer than ``settle_seconds``.
+        for known in range(before + 1, 10):
+            await bob.on_its_thread(bob.store.add, log.items(log.entries[:known]))
+            sessions[1].store_changed()
+            await asyncio.sleep(1)
+        assert alice.numbers(key(log)) == list(expected)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
+
+
 @pytest.mark.parametrize("stateless", [False, True])
 def test_a_large_payload_that_the_peer_lacks_hides_nothing(peers: list[Peer], *, stateless: bool) -> None:
     """The lazy response stops at such a payload, too, so it says nothing of what the peer has behind it."""

@@ -230,7 +230,7 @@ class Follower:
         session that began now would ask for the parts on both sides of them one by one.
         """
         ours = self._open_request(span.eager)
-        if not span.over or span.descending or ours is None:
+        if not span.over or span.descending or ours is None or not ours.next_seq:  # 0: nothing is known of its start.
             return False
         stuck_at, high = ours.next_seq, MAX_U64 if span.high is None else span.high
         if span.is_chain:
@@ -545,9 +545,10 @@ class Follower:
         """The number to ask on from, if a response stopped at a payload of another size; else 0.
 
         Also 0 if the lazy response has stopped there, too: then the peer lacks that payload, and has not said what it
-        has behind it. The next round asks.
+        has behind it. The next round asks. Of a live span that is over, nobody waits for what is behind.
         """
-        if event.id != span.eager or event.proof or (span.announced or 0) <= span.passed + event.index:
+        is_told = (span.announced or 0) > span.passed + event.index or (self._live and span.over)
+        if event.id != span.eager or event.proof or not is_told:
             return 0
         return span.behind_misfit(event.next_seq)
 

@@ -15,6 +15,7 @@
     ├── ProtocolError
     │   ├── LocalProtocolError     the caller did something that the protocol's state forbids
     │   └── RemoteProtocolError    the peer broke the protocol: drop the connection
+    │       └── FeatureRefused     ... or may do what it did, but this node was set not to accept it
     ├── StoreError
     │   ├── StoreLocked, StoreMissing
     │   ├── StoreFull
@@ -146,6 +147,10 @@ class LocalProtocolError(ProtocolError):
 
 class RemoteProtocolError(ProtocolError):
     """The peer broke the protocol. The only remedy is to drop the connection."""
+
+
+class FeatureRefused(RemoteProtocolError):
+    """The peer uses a feature that this node was set not to accept. It could not know that, so it is not punished."""
 
 
 class StoreError(CulmError):

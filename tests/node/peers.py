@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from culm.errors import NetworkError
 from culm.node.interests.policy import Policy
 from culm.node.intervals.session import IntervalSession
+from culm.node.network.urls import PeerUrl
+from culm.node.service import NodeService
 from culm.node.sessions.session import Context, Purpose
 from culm.node.storage.source import StoreSource
 from tests.node.links import CONFIG, QUICK, Party, run, stream_pair
 from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
+    from culm.node.config import NodeConfig
     from culm.testing.builders import LogBuilder
     from culm.types import Log
 
@@ -115,3 +119,15 @@ class Rogue:
     def send(self, *parts: bytes) -> None:
         """Send bytes."""
         self.writer.write(b"".join(parts))
+
+
+@asynccontextmanager
+async def serving(party: Party, config: NodeConfig, *peers: PeerUrl) -> AsyncIterator[tuple[NodeService, PeerUrl]]:
+    """A node that listens at culm://, and keeps contact with peers."""
+    stop, places = asyncio.Event(), asyncio.Queue[PeerUrl]()
+    node = NodeService(party.identity, config, party.store)
+    listen = [PeerUrl.parse("culm://127.0.0.1:0", may_be_zero=True)]
+    task = asyncio.create_task(node.run(listen, peers, stop=stop, listening=places.put_nowait))
+    yield node, await places.get()
+    stop.set()
+    await task

@@ -73,6 +73,8 @@ def test_a_whole_file(tmp_path: Path) -> None:
         ('clump = "a"\nclump_hex = "00"', 2, "not both"),
         ('# a\nlisten = [\n "bushbaby://x:1",\n "ftp://x"]', 2, "listen: 'ftp://x' is not an address"),
         ('listen = "bushbaby://x:1"', 1, "a list of addresses"),
+        ('refuse_ranges = ["opened"]', 1, 'a list of range features: "open", "sparse", '),
+        ('avoid_ranges = "open"', 1, "a list of range features"),
         ('promote = ["x"]', 1, "promote: 'x' is not AUTHOR/LOG"),
         ("download = 10", 1, "16000"),
         ('upload = "many"', 1, "not a size"),

@@ -160,15 +160,6 @@ def test_flags() -> None:
     assert len(VALID_FLAGS) == 65
 
 
-def test_restricted_feature_sets() -> None:
-    """Open and sparse ranges can be refused; single entries are neither."""
-    assert decode(bytes.fromhex("e005"), allow_open=False, allow_sparse=False) == Range(5, 5)
-    with pytest.raises(EncodingError, match="open"):
-        decode(bytes.fromhex("0001"), allow_open=False)
-    with pytest.raises(EncodingError, match="sparse"):
-        decode(bytes.fromhex("a0010d"), allow_sparse=False)
-
-
 def test_long_lists_are_refused() -> None:
     """A list of forbidden numbers beyond the receiver's limit is refused before it is read."""
     data = encode(Range(1, 2000, forbidden=tuple(range(1, 600))))

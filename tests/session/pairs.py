@@ -28,7 +28,12 @@ class Pair:
             limits=limits,
         )
         self.bob = Connection(
-            BOB, clumps[1], LISTENER_NONCE, refuses=settings.get("refuses", lambda _: 0.0), limits=limits
+            BOB,
+            clumps[1],
+            LISTENER_NONCE,
+            refuses=settings.get("refuses", lambda _: 0.0),
+            limits=limits,
+            refused_features=settings.get("refused_features", ()),
         )
         self.alice_saw: list[Event] = []
         self.bob_saw: list[Event] = []

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from culm.errors import LocalProtocolError, RemoteProtocolError
+from culm.errors import FeatureRefused, LocalProtocolError, RemoteProtocolError
 from culm.negentropy import ArrayStorage, Negentropy
-from culm.ranges import Range, RangeSet, UnreadRanges
+from culm.ranges import Feature, Range, RangeSet, UnreadRanges
 from culm.session import (
     Asked,
     Connection,
@@ -226,6 +226,73 @@ def test_too_many_interests() -> None:
     pair.alice.tell_interests(Interests({(number.to_bytes(32),): ALL for number in range(11)}))
     with pytest.raises(RemoteProtocolError, match="more than 10 interests"):
         pair.carry()
+
+
+INTEREST = bytes.fromhex("83 03 01 81 83 5820") + b"a" * 32 + bytes.fromhex("07")
+"""An INTERESTS that replaces all before, up to the ranges of its one interest: log 7 of author aa...a."""
+
+
+def told_ranges(ranges: str) -> bytes:
+    """The bytes in which a peer tells that interest, with its length in front; ``ranges`` in hex, below 24 bytes."""
+    data = bytes.fromhex(ranges)
+    message = INTEREST + bytes([0x40 + len(data)]) + data
+    return on_stream(0, bytes([len(message)]) + message)
+
+
+USES = {
+    "open": "01 0001",
+    "sparse": "01 a0010d",
+    "no-metadata": "01 98010a",
+    "no-payloads": "01 87010a",
+    "sizes": "01 82010a0100",
+    "forbidden": "01 81010a020307",
+    "certificate-limits": "01 88080a040d",
+}
+"""Sets of one range that uses one feature."""
+
+
+@pytest.mark.parametrize(
+    ("feature", "ranges"),
+    [
+        *USES.items(),
+        ("open", "01 2001"),
+        ("sparse", "01 2001"),
+        ("no-metadata", "02 80010a f80c"),  # a payload, behind a plain range
+        ("no-payloads", "02 e70c ffff"),  # what is behind it is not read, though it is wrong
+    ],
+)
+def test_a_refused_feature(feature: str, ranges: str) -> None:
+    """An interest with a feature that is not accepted ends the session, says which one, and is not kept."""
+    pair = opened(refused_features={Feature(feature)})
+    with pytest.raises(FeatureRefused, match=f"range feature {feature}, .* take {feature} out of refuse_ranges"):
+        list(pair.bob.receive_data(told_ranges(ranges), 0.0))
+    assert {} == pair.bob.their_interests
+
+
+@pytest.mark.parametrize(("feature", "ranges"), USES.items())
+def test_features_are_refused_one_by_one(feature: str, ranges: str) -> None:
+    """A node that refuses all features but one takes ranges that use that one."""
+    pair = opened(refused_features=frozenset(Feature) - {Feature(feature)})
+    (told,) = pair.bob.receive_data(told_ranges(ranges), 0.0)
+    assert isinstance(told, InterestsTold)
+    assert UnreadRanges(bytes.fromhex(ranges)) == pair.bob.their_interests.of((b"a" * 32, 7))
+
+
+@pytest.mark.parametrize("ranges", ["00", "01 ff", "02 e005 80060a", "01 8001ffffffffffffffffff"])
+def test_closed_dense_ranges_are_always_accepted(ranges: str) -> None:
+    """Nothing, one entry, and dense ranges with two ends use no feature that could be refused."""
+    pair = opened(refused_features=frozenset(Feature))
+    list(pair.bob.receive_data(told_ranges(ranges), 0.0))
+    assert ranges.replace(" ", "") == pair.bob.their_interests.of((b"a" * 32, 7)).encode().hex()
+
+
+@pytest.mark.parametrize("ranges", ["01", "01 8001", "01 c005", "02 e005"])
+def test_a_malformed_interest_where_features_are_refused(ranges: str) -> None:
+    """It is an offence, unlike the use of a feature."""
+    pair = opened(refused_features={Feature.OPEN})
+    with pytest.raises(RemoteProtocolError, match="breaks the format") as caught:
+        list(pair.bob.receive_data(told_ranges(ranges), 0.0))
+    assert not isinstance(caught.value, FeatureRefused)
 
 
 @pytest.mark.slow

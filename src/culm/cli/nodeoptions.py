@@ -108,6 +108,7 @@ def add_node(parser: argparse.ArgumentParser) -> None:
     )
     _add_settings(parser, NODE, hoard=None, promote="AUTHOR/LOG", wait_for_hello=None, wait_for_auth=None)
     _add_settings(parser, NODE, withhold_have=None, ignore_want=None)
+    _add_settings(parser, NODE, refuse_ranges="FEATURE", avoid_ranges="FEATURE")
     _add_settings(parser, NODE, verbose=None, log_format=None)
 
 
@@ -212,6 +213,8 @@ def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> Nod
         wait_for_auth=settings["wait_for_auth"],
         withhold_have=settings["withhold_have"],
         ignore_want=settings["ignore_want"],
+        refuse_ranges=frozenset(settings["refuse_ranges"]),
+        avoid_ranges=frozenset(settings["avoid_ranges"]),
         interval=settings["interval"],
         scrub_days=settings["scrub_days"],
         relay=settings["relay"],

@@ -16,6 +16,7 @@ from culm.node.interests.policy import Policy
 from culm.node.network.urls import PeerUrl
 from culm.node.proposals.options import ProposalOptions
 from culm.node.surroundings import Surroundings
+from culm.ranges import Feature
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,9 @@ class NodeConfig:
     ``wait_for_hello``, ``wait_for_auth``: whether a ``bushbaby://`` listener lets the caller speak, or prove itself,
     first; None: only where there is a list of allowed peers. ``withhold_have``, ``ignore_want``: announce nothing to
     ``bushbaby://`` peers, send them only what is promoted. ``stateless``: answer ``intervals://`` requests with what is
-    held now, and keep none open for news. ``download``, ``upload``: bytes a second of all peers
-    together, 0: unlimited. ``peers``: what differs for single peers. ``surroundings``: the real world, except in
+    held now, and keep none open for news. ``refuse_ranges``, ``avoid_ranges``: features of ranges that ``culm://``
+    peers must not use in their interests, and that ours do without. ``download``, ``upload``: bytes a second of all
+    peers together, 0: unlimited. ``peers``: what differs for single peers. ``surroundings``: the real world, except in
     simulations.
     """
 
@@ -103,6 +105,8 @@ class NodeConfig:
     wait_for_auth: bool | None = None
     withhold_have: bool = False
     ignore_want: bool = False
+    refuse_ranges: frozenset[Feature] = frozenset()
+    avoid_ranges: frozenset[Feature] = frozenset()
     interval: float = 30.0
     scrub_days: float = 0.0
     relay: bool = False

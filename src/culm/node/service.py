@@ -20,7 +20,16 @@ from functools import partial
 from typing import Any
 
 from culm.bamboo import Entry, Identity
-from culm.errors import ConfigError, CulmError, LocalProtocolError, NetworkError, PayloadDamaged, Place, ProtocolError
+from culm.errors import (
+    ConfigError,
+    CulmError,
+    FeatureRefused,
+    LocalProtocolError,
+    NetworkError,
+    PayloadDamaged,
+    Place,
+    ProtocolError,
+)
 from culm.node.bushbaby.remembered import Dialects, Remembered
 from culm.node.config import NodeConfig
 from culm.node.culm.claims import Claims
@@ -62,7 +71,7 @@ def _event_of(error: CulmError) -> tuple[int, str]:
     """The level and the event of the line in the log about a session that has failed."""
     if isinstance(error, PayloadDamaged):
         return logging.INFO, "ended the session"  # Healing writes the line about the payload, once.
-    if isinstance(error, PeerRefused):
+    if isinstance(error, PeerRefused | FeatureRefused):
         return logging.WARNING, "refused the peer"
     if isinstance(error, NetworkError | ProtocolError):
         return logging.WARNING, "dropped the peer"

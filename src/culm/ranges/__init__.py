@@ -5,6 +5,7 @@ Specification: docs/specs/ranges.md.
 
 from culm.ranges.algebra import difference, extend, hull, intersect, limits_from_held, merge, normalise, resolve, trim
 from culm.ranges.encoding import decode, decode_prefix, encode
+from culm.ranges.features import Feature
 from culm.ranges.model import EMPTY, Item, Range
 from culm.ranges.onbytes import extend_bytes, hull_bytes, intersect_bytes, merge_bytes, trim_bytes
 from culm.ranges.sets import RangeSet, UnreadRanges, window
@@ -12,6 +13,7 @@ from culm.ranges.text import inclusive_sizes, read_range, read_size, size_limits
 
 __all__ = [
     "EMPTY",
+    "Feature",
     "Item",
     "Range",
     "RangeSet",

@@ -37,34 +37,18 @@ def encode(item: Range) -> bytes:
     return item.encode()
 
 
-def decode(
-    data: bytes,
-    *,
-    allow_open: bool = True,
-    allow_sparse: bool = True,
-    max_forbidden_bytes: int = MAX_FORBIDDEN_BYTES,
-) -> Range:
-    """The range that ``data`` is the encoding of; ``EncodingError`` if it is none, or of a kind that is not allowed."""
-    item, end = decode_prefix(
-        data, 0, allow_open=allow_open, allow_sparse=allow_sparse, max_forbidden_bytes=max_forbidden_bytes
-    )
+def decode(data: bytes, *, max_forbidden_bytes: int = MAX_FORBIDDEN_BYTES) -> Range:
+    """The range that ``data`` is the encoding of; ``EncodingError`` if it is none."""
+    item, end = decode_prefix(data, max_forbidden_bytes=max_forbidden_bytes)
     if end != len(data):
         raise EncodingError(f"{len(data) - end} bytes follow the range", end)
     return item
 
 
-def decode_prefix(
-    data: bytes,
-    offset: int = 0,
-    *,
-    allow_open: bool = True,
-    allow_sparse: bool = True,
-    max_forbidden_bytes: int = MAX_FORBIDDEN_BYTES,
-) -> tuple[Range, int]:
+def decode_prefix(data: bytes, offset: int = 0, *, max_forbidden_bytes: int = MAX_FORBIDDEN_BYTES) -> tuple[Range, int]:
     """The range whose encoding begins at ``offset``, and the offset behind it.
 
-    ``allow_open=False``, ``allow_sparse=False``: docs/specs/ranges.md, "Restricted feature sets"; a range of one
-    entry is always allowed. Lists of forbidden numbers longer than ``max_forbidden_bytes`` are refused.
+    Lists of forbidden numbers longer than ``max_forbidden_bytes`` are refused.
     """
     if offset >= len(data):
         raise Truncated("truncated: the flags byte of a range is missing", offset)
@@ -73,10 +57,6 @@ def decode_prefix(
         raise EncodingError(f"the flags byte {flags:#04x} is not a valid combination", offset)
     if flags == NOTHING:
         return EMPTY, at
-    if not flags & CLOSED and not allow_open:
-        raise EncodingError("open ranges are not allowed here", offset)
-    if flags & SPARSE and not flags & ONE and not allow_sparse:
-        raise EncodingError("sparse ranges are not allowed here", offset)
     start, end, at = _read_span(data, at, flags)
     head = tail = least = limit = 0
     if flags & CERT and not flags & NOMETA:

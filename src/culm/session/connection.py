@@ -10,15 +10,16 @@
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from culm.bamboo import Identity
-from culm.errors import LocalProtocolError, RemoteProtocolError
-from culm.ranges import Range, RangeSet
+from culm.errors import EncodingError, FeatureRefused, LocalProtocolError, RemoteProtocolError
+from culm.ranges import Feature, Range, RangeSet
+from culm.ranges.features import first_used, set_as_it_is
 from culm.session import messages
 from culm.session.events import Asked, Ended, Established, Event, Named, Reconcile, Refused, Transferred
 from culm.session.handshake import Handshake
-from culm.session.interests import Interests, TheirInterests
+from culm.session.interests import Interests, Key, TheirInterests
 from culm.session.limits import HANDSHAKE_BYTES, ID_BYTES, INTEREST_BYTES, Limits
 from culm.session.messages import Deframer, Discovery, Offer
 from culm.session.states import CALLERS_WORD, CONTROL, DISCOVERY, Phase, Round
@@ -46,7 +47,7 @@ class Connection(UntimedConnection[Event]):
 
     ``listener`` is the key (32 bytes) that TLS has proved, where we called; None where we were called. ``refuses`` then
     says for how many seconds a caller's key that was proved is refused: 0 if it is welcome, infinite if it is not
-    allowed.
+    allowed. ``refused_features``: of ranges, not to be used in the interests that the peer tells.
 
     ``peer`` is the other side's key: for the caller from the start, for the listener once it is proved. ``rounds``
     counts the discoveries that were begun.
@@ -61,6 +62,7 @@ class Connection(UntimedConnection[Event]):
         listener: bytes | None = None,
         refuses: Callable[[bytes], float] = lambda _: 0.0,
         limits: Limits | None = None,
+        refused_features: Collection[Feature] = (),
     ) -> None:
         self.calls = listener is not None
         self.peer = listener
@@ -69,6 +71,7 @@ class Connection(UntimedConnection[Event]):
         self.rounds = 0
         self._handshake = Handshake(identity, clump, nonce, refuses)
         self._told = TheirInterests(self.limits.max_interests)
+        self._refused_features = refused_features
         self._holds = False
         self._held: dict[int, int] = {}  # bytes by stream for which the peer gets no credit yet
         self._phase = Phase.UNGREETED if self.calls else Phase.UNPROVED
@@ -166,6 +169,7 @@ class Connection(UntimedConnection[Event]):
                 self._handshake.check_listener(mac)
                 self.their_limits = limits
             case messages.InterestsTold(reset, items):
+                self._check_features(items)
                 self._told.take(dict(items).items(), reset=reset)
                 yield message
             case messages.Offered() | messages.Settled():
@@ -178,6 +182,21 @@ class Connection(UntimedConnection[Event]):
             for number, window in WINDOWS.items():
                 self._mux.grant(number, window)
             yield Established(self.peer)
+
+    def _check_features(self, items: Iterable[tuple[Key, RangeSet]]) -> None:
+        """``FeatureRefused`` if an interest uses what is not accepted; before anything is kept of any."""
+        if not self._refused_features:
+            return
+        for _, ranges in items:
+            try:
+                feature = first_used(ranges, self._refused_features)
+            except EncodingError as error:
+                raise RemoteProtocolError(f"the peer told an interest that breaks the format: {error}") from None
+            if feature is not None:
+                raise FeatureRefused(
+                    f"the peer told an interest with the range feature {feature}, which this node refuses; either take"
+                    f" {feature} out of refuse_ranges here, or have the peer avoid it (avoid_ranges)"
+                )
 
     def _refuse(self, refused: Refused) -> None:
         """Tell the caller how long its penalty runs; nothing if it is not allowed, as to any stranger."""
@@ -324,6 +343,5 @@ def _stretch(ranges: RangeSet) -> RangeSet:
     items = list(ranges)
     if not items:
         return ranges
-    return RangeSet(
-        [Range(items[0].start, None if any(item.is_open for item in items) else max(item.last for item in items))]
-    )
+    end = None if any(item.is_open for item in items) else max(item.last for item in items)
+    return set_as_it_is([Range(items[0].start, end)])

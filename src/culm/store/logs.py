@@ -117,6 +117,12 @@ class LogQueries:
         query = "SELECT log_id FROM logs WHERE author = ? AND newest IS NOT NULL ORDER BY log_id"
         return [(author, from_sql(log_id)) for (log_id,) in self._database.read(query, (author,), LOG_ID)]
 
+    def longest(self, author: bytes | None = None) -> int:
+        """The number of the newest verified entry in the longest log of all, or of an author; 0 if there is none."""
+        query = f"SELECT max(newest) FROM logs{'' if author is None else ' WHERE author = ?'}"
+        (newest,) = next(iter(self._database.read(query, () if author is None else (author,), _OPTIONAL)))
+        return optional_from_sql(newest) or 0
+
     def change(self) -> int:
         """A number that grows whenever the store changes, whichever process changes it."""
         with self._database.snapshot() as connection:

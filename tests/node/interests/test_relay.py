@@ -6,7 +6,6 @@ Specification: docs/specs/culm.md, "Relays".
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,18 +16,13 @@ from culm.node.culm.session import CulmSession
 from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
 from culm.node.interests.relay import Relay
-from culm.node.network.urls import PeerUrl
-from culm.node.service import NodeService
 from culm.ranges import RangeSet, UnreadRanges, read_range
 from culm.session import Interests
 from culm.testing import build_log
 from tests.node.links import CONFIG, run
-from tests.node.peers import key, until
+from tests.node.peers import key, serving, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from culm.node.config import NodeConfig
     from tests.node.links import Party
 
 ALICE, BOB = bytes([1]) * 32, bytes([2]) * 32
@@ -119,18 +113,6 @@ def test_a_malformed_interest() -> None:
     """A set that breaks the format ends the session of the peer that sent it."""
     with pytest.raises(RemoteProtocolError, match="an interest that breaks the format"):
         Changes().relay.hear("one", Interests({(ALICE, 1): UnreadRanges(bytes.fromhex("01 800505"))}))
-
-
-@asynccontextmanager
-async def serving(party: Party, config: NodeConfig, *peers: PeerUrl) -> AsyncIterator[tuple[NodeService, PeerUrl]]:
-    """A node that listens at culm://, and keeps contact with peers."""
-    stop, places = asyncio.Event(), asyncio.Queue[PeerUrl]()
-    node = NodeService(party.identity, config, party.store)
-    listen = [PeerUrl.parse("culm://127.0.0.1:0", may_be_zero=True)]
-    task = asyncio.create_task(node.run(listen, peers, stop=stop, listening=places.put_nowait))
-    yield node, await places.get()
-    stop.set()
-    await task
 
 
 @pytest.mark.parametrize("relay", [True, False])

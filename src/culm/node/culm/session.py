@@ -21,6 +21,7 @@ from typing import ClassVar, cast
 
 from culm import session
 from culm.intervals import Limits as IntervalLimits
+from culm.node.culm.avoiding import Avoiding
 from culm.node.culm.discovery import Discovery
 from culm.node.culm.fetching import Fetching
 from culm.node.culm.interests import interests_for_peer
@@ -55,6 +56,7 @@ class CulmSession(Session[Event]):
             config.surroundings.secret_bytes(NONCE_BYTES),
             listener=purpose.key,
             refuses=lambda key: context.refuses(key) or (0.0 if self.config.policy.admits_peer(key) else math.inf),
+            refused_features=config.refuse_ranges,
         )
         super().__init__(context, streams, connection, purpose)
         self._source = context.source
@@ -86,6 +88,7 @@ class CulmSession(Session[Event]):
             context.source, context.worker.share, context.claims, self._transfer, self._fetched_some
         )
         self.discovery = Discovery(connection, context.worker, config, self.driver.wake, self._compared)
+        self._avoiding = Avoiding(config.avoid_ranges)
         self._opened = asyncio.Event()
         self._flushed = asyncio.Event()
         self._peer_has: dict[Log, int] = {}  # What the peer offered last of each log, as ``_mark`` gives it.
@@ -148,7 +151,8 @@ class CulmSession(Session[Event]):
     def _tell_interests(self) -> None:
         relay = self._context.relay
         policy = self.config.policy if relay is None else relay.policy_for(self)
-        self.connection.tell_interests(self._source.ask(interests_for_peer, policy))
+        interests = self._source.ask(interests_for_peer, policy)
+        self.connection.tell_interests(self._source.ask(self._avoiding.told, interests))
         self.driver.wake()
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -259,12 +263,16 @@ class CulmSession(Session[Event]):
             while self.connection.offers_queued > _OFFERS_QUEUED:
                 self._flushed.clear()
                 await self._flushed.wait()
-            change, offers = await self._share.run(self._news_for_peer, change)
+            change, offers, is_outgrown = await self._share.run(self._news_for_peer, change)
             if offers:
                 self.connection.offer(offers)
                 self.driver.wake()
+            if is_outgrown:
+                self._tell_interests()
+                self.discovery.again()
 
-    def _news_for_peer(self, change: int) -> tuple[int, list[Offer]]:
+    def _news_for_peer(self, change: int) -> tuple[int, list[Offer], bool]:
+        """The store's last change; offers of what changed since; and whether our interests are to be told anew."""
         change, logs = self._source.ask(lambda store: store.changed_logs(change))
         theirs, policy = self.connection.their_interests, self.config.policy
         found = []
@@ -273,7 +281,7 @@ class CulmSession(Session[Event]):
                 offer = self._source.ask(offer_of, log)
                 if self._peer_has.get(log) != _mark(offer):
                     found.append(offer)
-        return change, found
+        return change, found, self._source.ask(self._avoiding.is_outgrown, logs)
 
     # -- writing -----------------------------------------------------------------------------------------------
 

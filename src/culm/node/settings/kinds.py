@@ -13,7 +13,7 @@ from typing import Any
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
 from culm.node.network.urls import EXEC_FORM, LISTENER_SCHEMES, SCHEMES, UNIX_FORM, PeerUrl, forms
-from culm.ranges import read_size
+from culm.ranges import Feature, read_size
 from culm.wire.places import log_text, parse_log
 
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):(\d{1,5})")
@@ -106,6 +106,11 @@ LISTENERS = Kind(
     _written_list(str),
 )
 LOGS = Kind('a list of logs, each "AUTHOR/LOG"', _each(lambda value: parse_log(_text(value))), _written_list(log_text))
+FEATURES = Kind(
+    f"a list of range features: {', '.join(map(json.dumps, Feature))}",
+    _each(lambda value: Feature(_text(value))),
+    _written_list(str),
+)
 
 
 def read_value(kind: Kind, value: object) -> Any:  # noqa: ANN401 - what the kind makes of it

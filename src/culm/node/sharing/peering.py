@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import replace
 from ipaddress import IPv6Address, ip_address
 
-from culm.errors import ProtocolError
+from culm.errors import FeatureRefused, ProtocolError
 from culm.node.config import NodeConfig, PeerSettings
 from culm.node.sessions.stats import SessionStats
 from culm.node.sharing.kept import KeptPeers, Note
@@ -188,7 +188,8 @@ class Peering:
         """
         # Greedy peers pass payloads on before anybody could check them, so a wrong one says nothing about the sender.
         lied = bool(stats.offences) and not self.config.proposals.greedy
-        if lied or isinstance(error, ProtocolError):
+        broke_rules = isinstance(error, ProtocolError) and not isinstance(error, FeatureRefused)
+        if lied or broke_rules:
             self._blame(name, address, identity, str(error) if isinstance(error, ProtocolError) else stats.refused[0])
         elif error is None:
             self.went_well(address, identity, stats)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from culm.errors import CulmError
+from culm.errors import NetworkError
 from culm.node.culm.avoiding import Avoiding
 from culm.node.culm.session import CulmSession
 from culm.node.interests.missing import EVERYTHING
@@ -80,8 +80,9 @@ def test_closed_dense_ranges_only(parties: list[Party], monkeypatch: pytest.Monk
     monkeypatch.setattr("culm.node.culm.session.Avoiding", partial(Avoiding, ahead=10))
     log, small = build_log(30), build_log(13, seed=2)
     source.store.add([*log.items(log.entries[:4]), *small.items()])
-    interests = {key(log): EVERYTHING, key(small): RangeSet([read_range("1..13 sparse sizes 0..5000 without 4")])}
-    wants = replace(CONFIG, policy=Policy(interests=interests), avoid_ranges=ALL)
+    path = RangeSet([read_range("1..13 sparse sizes 0..5000 without 4")])
+    policy = Policy(interests={key(log): EVERYTHING, key(small): path})
+    wants = replace(CONFIG, policy=policy, avoid_ranges=ALL)
 
     async def main() -> None:
         strict = replace(CONFIG, refuse_ranges=ALL, avoid_ranges=ALL)
@@ -114,7 +115,7 @@ def test_a_peer_that_uses_what_is_refused(parties: list[Party], caplog: pytest.L
     async def main() -> None:
         async with serving(source, replace(CONFIG, refuse_ranges=frozenset({Feature.OPEN}))) as (_, place):
             for _ in range(2):
-                with pytest.raises(CulmError):
+                with pytest.raises(NetworkError, match="--avoid-ranges"):
                     await sync(reader.identity, CONFIG, reader.store, place)
             await sync(reader.identity, replace(CONFIG, avoid_ranges=frozenset({Feature.OPEN})), reader.store, place)
 

@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import ClassVar, cast
 
 from culm import session
+from culm.errors import NetworkError
 from culm.intervals import Limits as IntervalLimits
 from culm.node.culm.avoiding import Avoiding
 from culm.node.culm.discovery import Discovery
@@ -171,12 +172,17 @@ class CulmSession(Session[Event]):
         self.driver.wake()
 
     async def end_of_stream(self) -> None:
-        """``PeerRefused`` if the peer closed the connection during the handshake.
+        """``PeerRefused`` if the peer closed the connection during the handshake; ``NetworkError`` soon after it.
 
         A listener says for how long it punishes a caller, and nothing else. So a stranger does not learn which
         identities it allows.
         """
         if self.is_open:
+            if not self.is_live and not self.discovery.ended:
+                raise NetworkError(
+                    "the peer ended the connection before both sides had compared what they hold; sync again, or look"
+                    " at the peer's log: it may refuse a range feature that this node uses (--avoid-ranges)"
+                )
             return
         if seconds := self.connection.refused_for:
             raise PeerRefused(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import (
+    Feature,
     Range,
     RangeSet,
+    UnreadRanges,
     decode_prefix,
     difference,
     extend,
@@ -21,6 +23,7 @@ from culm.ranges import (
     trim_bytes,
     write_range,
 )
+from culm.ranges.features import first_used, set_as_it_is, without
 from fuzz.target import Target
 
 _OTHER = Range(40, 121, sparse=True, forbidden=(45,))
@@ -68,16 +71,17 @@ def set_(data: bytes) -> None:
 
 
 def restricted(data: bytes) -> None:
-    """Where open or sparse ranges are not allowed none comes through, and all others do."""
-    whole = decode_prefix(data)
-    item = whole[0]
+    """Where open or sparse ranges are refused each of them is found, and no other; it can be said without them."""
+    item, end = decode_prefix(data)
+    features = {Feature.OPEN, Feature.SPARSE}
+    found = first_used(UnreadRanges(b"\x01" + data[:end]), features)
+    assert (found is not None) == (item.is_open or (item.sparse and not item.is_single))
+    assert first_used(set_as_it_is([without(item, features, _NEWEST, 10)]), features) is None
+    assert first_used(set_as_it_is([without(item, set(Feature), _NEWEST, 10)]), set(Feature)) is None
     try:
-        assert decode_prefix(data, allow_open=False, allow_sparse=False, max_forbidden_bytes=20) == whole
+        decode_prefix(data, max_forbidden_bytes=20)
     except EncodingError:
-        assert item.is_open or (item.sparse and not item.is_single) or len(item.forbidden) > 2
-    else:
-        assert not item.is_open
-        assert not item.sparse or item.is_single
+        assert len(item.forbidden) > 2
 
 
 def text(data: bytes) -> None:

@@ -59,7 +59,7 @@ class Member:
         self.identity = Identity(bytes([plan.number + 1]) * 32)
         self.policy = policy
         self.peers: dict[bytes, list[PeerUrl]] = {clump: [] for clump in plan.clumps}
-        self.held_at_calm: frozenset[Log] = frozenset()  # when nothing was in the way any more
+        self.held_at_calm: dict[Log, list[int]] = {}  # payloads, when nothing was in the way any more
         self.random = world.plan.random(f"node {self.name}")
         self.lives = 0
         self.watch = StoreWatch(world.ledger, lambda text: world.fail(f"{self.name}: {text}"))

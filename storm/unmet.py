@@ -4,7 +4,8 @@
 culm       everything that both sides know to be wanted, whatever gaps there are, with the whole certificate pools;
            and the lowest fork
 bushbaby   the entries whose payload the neighbour has and whose path comes, too, or is held
-intervals  everything up to the neighbour's newest payload, whatever gaps there are; the lowest fork
+intervals  everything up to the neighbour's newest payload, whatever gaps there are, but for what it got during a
+           session behind an entry without payload; the lowest fork
 proposals  everything that the neighbour holds, whatever gaps there are; the lowest fork, one that nobody knows yet if
            the side that holds less wants the log, the other one has an entry of that number, and it is not below one
            that both have
@@ -158,6 +159,10 @@ class _Exchange:
     def _comes(self, interest: RangeSet, theirs: Seen | None, newest: int) -> Container[int]:
         """The entries that can come. By Bushbaby none comes without its payload, and none shows without a path."""
         verified = self.seen.verified
+        if self.scheme == "intervals":
+            gap = next((seq for seq, (_, state) in verified.items() if state != PayloadState.COMPLETE), newest + 1)
+            at_calm = self.giver.held_at_calm.get(self.log, [])
+            return {seq for seq in verified if seq in at_calm or seq <= gap}
         if self.scheme != "bushbaby":
             return verified
         wanted = [seq for seq in verified if seq <= newest and interest.contains_metadata(seq, newest)]

@@ -186,7 +186,7 @@ class World:
         await asyncio.sleep(_CALM_SECONDS)
         for member in self.members:
             member.mend()
-            member.held_at_calm = frozenset(member.watch.logs)
+            member.held_at_calm = {log: seen.complete() for log, seen in member.watch.logs.items()}
         self.network.break_all()
         began = self.loop.time()
         while missing := unmet(self):

@@ -40,6 +40,12 @@ LIMITS = st.sampled_from([None, None, Limits(proposals=3, window=400, chunk=60)]
     limits=None,
     sizes=(0, MAX_U64),
 )
+@example(  # what is being sent for one proposal is not offered because another one is held up
+    ours=([*[ALL] * 14, *[NO] * 13, *[ALL] * 18], 0),
+    interest=EVERYTHING,
+    limits=Limits(proposals=3, window=400, chunk=60),
+    sizes=(0, MAX_U64),
+)
 @example(  # a gap that becomes smaller while it is filled
     ours=([ENTRY, ENTRY, ENTRY, NO, *[ENTRY] * 28, NO, *[ENTRY] * 6, NO, *[ENTRY] * 4, FORGOTTEN], 0),
     interest=EVERYTHING,

@@ -239,6 +239,22 @@ def test_a_quiet_session_says_something_settles_and_polls() -> None:
     assert {"settle", "poll"} <= set(speaker.told)
 
 
+def test_a_session_does_not_settle_before_the_peer_has_spoken() -> None:
+    """A peer that takes long to start is waited for, and its first answers are, too."""
+    told: list[list[str]] = []
+
+    async def talk(speaker: Listening, _driver: Driver[int], far: Any) -> None:
+        await asyncio.sleep(12)  # longer than any settling
+        far[1].write(b"x")
+        await asyncio.sleep(0.5)
+        told.append(list(speaker.told))
+        await asyncio.sleep(5)
+        told.append(list(speaker.told))
+
+    run(lambda: driven(talk))
+    assert ["settle" in some for some in told] == [False, True]
+
+
 def test_what_is_composed_goes_out_in_order() -> None:
     """All that a speaker has to say reaches the peer, whole and in order, however small the pieces and the reads."""
     said = [bytes([number]) * (number * 3000) for number in range(1, 40)]

@@ -107,10 +107,14 @@ class Offers:
             target = exchange.outgoing.target
             if target >= exchange.total or exchange.proposal.payload_only or exchange.id in self._open:
                 continue
+            item = exchange.sequence.item(target)
+            stored = self._source.get(log, item.seq)
+            if stored is not None and (stored.payload_complete or not item.is_payload):
+                continue  # It is not held up: its next item only waits for its turn.
             # The peer proposes behind an entry that it holds; behind which we do, says nothing of the peer.
             outer = None if exchange.is_ours else outer_seq(exchange.proposal)
             known = max(offered.known, outer or 0)
-            for low, high in self._runs(log, exchange, exchange.sequence.item(target).seq, offered.numbers):
+            for low, high in self._runs(log, exchange, item.seq, offered.numbers):
                 proposal = self._proposal(exchange, low, high, known)
                 if proposal is not None:
                     yield proposal

@@ -132,7 +132,7 @@ def test_what_cannot_be_decided_is_skipped_with_a_reason() -> None:
     back = made("proposals", "proposal without credit", Script(HI, control("80 00 00 01")))
 
     assert [Outcome.SKIPPED] * 3 == [result.outcome for result in (quiet, many, back)]
-    assert "proposes nothing" in quiet.reason
+    assert "does not propose" in quiet.reason
     assert "65536" in many.reason
     assert "gives their credit back" in back.reason
 

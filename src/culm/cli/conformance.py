@@ -227,7 +227,7 @@ async def _collect(driver: Driver, suite: Suite[Any], subject: Subject, is_quiet
 
 
 def _lines(result: Result) -> Iterator[str]:
-    """A result for people: one line, and of a failure what was sent, what was due and what came."""
+    """A result for people: one line, and of a failure what was sent, what was due and what was received."""
     yield f"{result.outcome.value:8}{result.item} ({result.source})"
     if result.outcome is Outcome.SKIPPED:
         yield f"        {result.reason}"

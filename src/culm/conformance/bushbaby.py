@@ -470,7 +470,7 @@ _violation("type in a longer form", "STLV", lambda _: bytes.fromhex("f8 05 29"))
 for _item, _source, _kind, _content in rows(_CONTENTS):
     _violation(_item, _source, _box(int(_kind), _content))
 # Before AUTH a peer can blame only our address, and then refuse it. So these come last, behind those for which a peer
-# blames the identity of that one connection.
+# blames the identity of this connection.
 _violation("HAVE before AUTH", "Handshake", _box(HAVE, "80"), proved=False)
 _violation("AUTH with another signature", "Type 2 message", _box(AUTH, 64 * "00"), proved=False)
 _violation("other first message", "Handshake", opening=lambda _: b"\x07\x01\x00")

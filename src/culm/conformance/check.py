@@ -20,7 +20,7 @@ from culm.bushbaby import Dialect
 from culm.types import Log
 
 MOST_BYTES = 4 * 1024 * 1024
-"""Bytes of a peer that one check reads at most, so that a peer that never stops cannot fill our memory."""
+"""The most bytes that a check reads of a peer, so that a peer without an end cannot fill our memory."""
 MOST_PAYLOAD = 256 * 1024
 """Bytes of the largest payload that a check asks for; a check of a log with larger ones begins after them."""
 SURVEYED = 5
@@ -186,7 +186,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a check. ``reason``: of a failed one what came instead of ``expected``, of a skipped one why."""
+    """The result of a check. ``reason``: of a failed one the answer instead of ``expected``, of a skipped one why."""
 
     item: str
     source: str

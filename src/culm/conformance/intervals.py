@@ -666,7 +666,7 @@ for _item, _source, _message in rows(_VIOLATIONS):
 
 @_CHECKS("request without credit", "Request Messages", breaks=True)
 async def _without_credit(talk: IntervalTalk) -> None:
-    """A request for which there is no credit ends the connection."""
+    """A request without credit ends the connection."""
     if talk.credit > _MOST_REQUESTS:
         raise NotDecided(f"the peer grants {talk.credit} requests; more than {_MOST_REQUESTS} are not used up here")
     author = talk.subject.random_bytes(32), 0

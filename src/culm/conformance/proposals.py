@@ -531,7 +531,7 @@ async def _overlap(talk: ProposalTalk) -> None:
     while not (isinstance(theirs, Proposal) and theirs.log == talk.subject.held):
         theirs = await talk.answer()
         if theirs is None:
-            raise NotDecided("the peer proposes nothing of this log by itself")
+            raise NotDecided("the peer does not propose this log by itself")
     if theirs.end is not None and theirs.end <= theirs.start:
         raise NotDecided("the peer proposes a single entry, so that no proposal can start behind it and overlap")
     behind = encode_varu64(theirs.start + 1) + bytes.fromhex(f"01 {_ALL_SIZES}")
@@ -591,7 +591,7 @@ for _item, _source, _channel, _message in rows(_VIOLATIONS):
 
 @_CHECKS("proposal without credit", "Encodings, invariants", breaks=True)
 async def _without_credit(talk: ProposalTalk) -> None:
-    """A proposal for which there is no credit ends the connection."""
+    """A proposal without credit ends the connection."""
     await talk.wait_for_credit()
     if talk.credit > _MOST_PROPOSALS:
         raise NotDecided(f"the peer takes {talk.credit} proposals; more than {_MOST_PROPOSALS} are not used up here")

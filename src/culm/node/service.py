@@ -219,7 +219,7 @@ class NodeService:
     async def _tell_unmarked(self) -> None:
         if count := await self.worker.run(self.worker.store.unmarked_since_upgrade, self._own):
             reason = (
-                "nobody knows in which clump an earlier version of Culm received them; culm logs lists them, and"
+                "an earlier version of Culm received them and did not note in which clump; culm logs lists them, and"
                 " culm share AUTHOR/LOG --clump NAME narrows one to a clump"
             )
             _logger.warning("logs are served in every clump", extra={"count": count, "reason": reason})

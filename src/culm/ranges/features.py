@@ -3,7 +3,7 @@
 A node may refuse some features of its peers, and avoid some itself. Whether a range uses one is in its flags byte, so
 that a receiver refuses it before it reads the rest. A range with a feature that is avoided becomes a wider one without:
 a filter is left out, a path becomes all entries between its ends, and an open range ends some entries ahead of those
-that are held, until it is told anew. The wider range lacks nothing of the first; it only says less exactly what is
+that are held, until it is told anew. The wider range has all of the first; it only says less exactly what is
 wanted.
 
 Specification: docs/specs/ranges.md, "Restricted feature sets".

@@ -12,7 +12,7 @@ from culm.ranges.model import EMPTY
 from culm.ranges.onbytes import hull_bytes, merge_bytes, view
 from culm.ranges.sets import RangeSet, UnreadRanges
 
-_LOOK_BACK = 4  # Earlier ranges that one is compared with, because comparing with all would cost their number squared.
+_LOOK_BACK = 4  # Earlier ranges with which a range is compared, because with all it would cost their number squared.
 _NOTHING = EMPTY.encode()
 
 

@@ -128,7 +128,7 @@ class PolicyFile:
         return Policy(allow_peers, block_peers, allow_authors, block_authors, unshared, interests)
 
     def unshared(self) -> dict[Log, list[bytes]]:
-        """The clumps in which a log is not shared, for each log of which there are any; ``ConfigError`` as above."""
+        """For each log that is not shared everywhere, the clumps in which it is not; ``ConfigError`` as above."""
         found: dict[Log, list[bytes]] = {}
         for name in sorted(self._read()):
             try:

@@ -1,6 +1,6 @@
 """Relaying interests: a node between others asks upstream for what its peers want, and not only for what it follows.
 
-A station follows its own logs; behind it is a phone that wants another one. Without a relay the phone gets nothing of
+A station follows its own logs; behind it is a phone that wants another one. Without a relay the phone gets no entry of
 that log, because the station never asks for it. A node with the setting ``relay`` asks for the *union*: its own
 interests and those of its peers, merged as bytes (``culm.ranges.union``).
 

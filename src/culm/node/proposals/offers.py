@@ -111,7 +111,7 @@ class Offers:
             stored = self._source.get(log, item.seq)
             if stored is not None and (stored.payload_complete or not item.is_payload):
                 continue  # It is not held up: its next item only waits for its turn.
-            # The peer proposes behind an entry that it holds; behind which we do, says nothing of the peer.
+            # The peer proposes behind an entry that it holds; behind which entry we do, does not tell about the peer.
             outer = None if exchange.is_ours else outer_seq(exchange.proposal)
             known = max(offered.known, outer or 0)
             for low, high in self._runs(log, exchange, item.seq, offered.numbers):

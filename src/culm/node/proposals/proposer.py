@@ -109,7 +109,7 @@ class Proposer:
     put_off: set[tuple[Log, tuple[int, int]]] = field(default_factory=set)  # Spans that the peer had no resources for.
     given_up: set[tuple[Log, int, int | None]] = field(default_factory=set)  # Ranges that the peer does not want to be
     # asked for again in this session.
-    refused: set[Log] = field(default_factory=set)  # Logs of which we said the same, because they are not shared.
+    refused: set[Log] = field(default_factory=set)  # Logs for which we said the same, because they are not shared.
 
     def __post_init__(self) -> None:
         self.gaps = Gaps(self.source, self.options)
@@ -136,7 +136,7 @@ class Proposer:
         """Other things are wanted or shared now: take back the proposals for logs whose interest changed."""
         self.interest, self.shares = policy.interest, policy.shares
         for log in [log for log in self.refused if policy.shares(log)]:
-            # The peer must not propose it again, so we have to. If we want nothing of it, we name our newest entry.
+            # The peer must not propose it again, so we have to. If we do not want the log, we name our newest entry.
             self.refused.discard(log)
             self.logs.setdefault(log, _Followed(log, policy.interest(log)))
             self._queue(log)

@@ -295,7 +295,7 @@ class Follower:
     def _may_ask_by_offset(self, followed: Followed) -> bool:
         """Whether to ask for the newest entries by their distance from the end, before the end is known.
 
-        That saves a round trip. What is held would come once more, so it is done only where no entry of the log is held.
+        That saves a round trip. What is held would come once more, so it is done only for a log without an entry here.
         """
         options = self._options
         if options.newest is None or options.newest < 2 or options.newest_first:  # (0..., 0...) would be descending.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SLOW = HealthCheck.too_slow  # as a machine is that does something else: no failure
-settings.register_profile("culm", max_examples=60, deadline=None, suppress_health_check=[_SLOW])
+settings.register_profile("culm", max_examples=40, deadline=None, suppress_health_check=[_SLOW])
 settings.load_profile("culm")
 
 

@@ -30,7 +30,7 @@ SHOWN = 10  # slowest tests that a quick run ends with
 LEFT_OUT = ("cluster", "models", "slow", "spark", "subprocess")
 """Marks of tests that the quick run leaves out."""
 EXAMPLES = 10
-"""How many examples a property has at most: enough to notice what is plainly wrong; `make test` runs sixty and more."""
+"""How many examples a property has at most: enough to notice what is plainly wrong; `make test` runs forty and more."""
 
 _PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 _OURS = ("tests", "bench", "crash", "fuzz", "soak", "storm")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from culm.bamboo import Identity
 from culm.bushbaby import Connection as BushbabyConnection
+from culm.bushbaby import Dialect
 from culm.bushbaby.secretbox import NONCE_BYTES, OVERHEAD, seal
 from culm.errors import LocalProtocolError, NetworkError, ProtocolError
 from culm.intervals import At, FromGreatest, Regular
@@ -62,7 +63,8 @@ _NO_RECORDS = ArrayStorage.of([])
 
 
 def _context(worker: StoreWorker, source: StoreSource) -> Context:
-    config = NodeConfig(_CLUMP, limits=_LIMITS, surroundings=talking.surroundings())
+    # With a dialect a Bushbaby caller says hello at once, where it would listen for a second.
+    config = NodeConfig(_CLUMP, dialect=Dialect.DEPLOYED, limits=_LIMITS, surroundings=talking.surroundings())
     return Context(_ME, config, worker, source)
 
 

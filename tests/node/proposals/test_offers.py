@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,13 +12,12 @@ from culm.errors import Place
 from culm.node.proposals.options import ProposalOptions
 from culm.ranges import RangeSet, read_range
 from culm.testing.builders import build_log
-from tests.node.links import Party, run, stream_pair
+from tests.node.links import run, stream_pair
 from tests.node.peers import key, sync, until
 from tests.node.proposing import ProposalPeer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from culm.testing.builders import LogBuilder
 
@@ -116,20 +114,3 @@ def test_partial_holders_fill_a_node_together(peers: list[ProposalPeer]) -> None
         sync(fresh, holder, [key(LOG)])
     expected = sorted({*one.numbers(key(LOG)), *other.numbers(key(LOG))})
     assert expected == fresh.numbers(key(LOG))
-
-
-def test_a_chain_of_four_partial_holders_fills_a_fifth_node(tmp_path: Path) -> None:
-    """Each holds a quarter of the log and the path below it; what they pass on from one to the next is all of it."""
-    parties = [Party(tmp_path, number) for number in range(1, 6)]
-    chain = [ProposalPeer(party) for party in parties]
-    for number, peer in enumerate(chain[:4]):
-        low = (31, 1, 21, 11)[number]
-        put(peer, sorted({*path(low, 1), *range(low, low + 10)}))
-        assert set(range(low, low + 10)) <= set(peer.numbers(key(LOG))) < set(range(1, 41))
-    for giver, taker in pairwise(chain):
-        sync(taker, giver, [key(LOG)])
-    assert list(range(1, 41)) == chain[4].numbers(key(LOG))
-    for peer in chain:
-        for source in peer.sources:
-            source.close()
-        peer.party.close()

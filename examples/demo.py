@@ -141,7 +141,9 @@ def compare(folder: Path) -> None:
     title("Both stores hold the same")
     print(culm(folder, "bob", "verify"), end="")
     logs = [json.loads(culm(folder, who, "logs", "--json", quiet=True)) for who in ("alice", "bob")]
+    clumps = [{tuple(log.pop("clumps") or ["every"]) for log in each} for each in logs]
     check(logs[0] == logs[1], "Alice's and Bob's logs are the same")
+    check(clumps == [{("every",)}, {(CLUMP,)}], "Alice's own logs are in every clump, Bob's in the one they came from")
 
 
 def refuse_forgery(folder: Path) -> None:
@@ -152,7 +154,7 @@ def refuse_forgery(folder: Path) -> None:
     data = bytearray(export.read_bytes())
     with export.open("rb") as file:
         entries = (record for record in read_records(file) if isinstance(record, EntryRecord))
-        victim = next(islice(entries, 500, None))
+        victim = next(islice(entries, TOTAL // 4, None))
     data[victim.offset + len(victim.entry.encoded) - 1] ^= 1  # the last byte of a signature
     forged = folder / "forged.logs"
     forged.write_bytes(data)

@@ -38,3 +38,58 @@ def test_the_end_of_stdin_ends_a_node(culm: Culm) -> None:
     process = start(culm.home, "serve", "--stdio", "negentropy", stdin=subprocess.PIPE)
     out, err = process.communicate("\x01\x61", timeout=PATIENCE)  # One message, of the version alone.
     assert (process.returncode, out, err) == (0, "\x01\x61", "")
+
+
+@pytest.mark.subprocess
+@pytest.mark.parametrize(
+    ("protocol", "script", "end"),
+    [
+        ("intervals", "echo the key is not known >&2; exit 255", "ended with exit code 255"),
+        ("intervals", "read line; exit 3", "ended with exit code 3"),  # It has read some bytes, and left others.
+        ("proposals", "exit 0", "ended with exit code 0"),
+        ("bushbaby", "kill -9 $$", "was killed by signal 9"),
+    ],
+)
+def test_a_command_that_ends_at_once(culm: Culm, protocol: str, script: str, end: str) -> None:
+    """The error says what has ended and how, where the command's own words are, and what the command has to do."""
+    culm("init")
+    culm("append", 1, "--text", "one")
+    command = shlex.join(["sh", "-c", script])
+    result = culm("sync", f"{protocol}+exec:{command}", "--clump", "c")
+    assert result.code == 3
+    assert result.err.splitlines()[-1] == (
+        f"culm: the command {end} before it sent anything: {command}; its own messages, if any, are on stderr;"
+        f" it has to speak {protocol} until its stdin ends, as culm serve --stdio {protocol} does"
+    )
+
+
+@pytest.mark.subprocess
+def test_a_comparison_with_a_command_that_ends_at_once(culm: Culm) -> None:
+    """The same when sets are compared."""
+    culm("init")
+    culm("append", 1, "--text", "one")
+    result = culm("reconcile", culm.home, "negentropy+exec:sh -c 'exit 3'")
+    assert (result.code, result.out) == (3, "")
+    assert "the command ended with exit code 3 before it sent anything" in result.err
+
+
+@pytest.mark.subprocess
+def test_logs_of_a_clump_over_pipes(culm: Culm) -> None:
+    """A log that is shared in a clump only goes to nobody who names none. Both sides say so, and what changes it."""
+    bob = culm.at("bob")
+    bob("init")
+    culm("append", 1, "--text", "in the family")
+    author = culm("identity", "show").out.split()[-1]
+    culm("share", f"{author}/1", "--clump", "family")
+    far = f"intervals+exec:{sys.executable} -m culm.cli --home"
+
+    asked = bob("sync", f"{far} {culm.home} serve --stdio", f"{author}/1")
+    assert (asked.code, asked.out.split(" (")[0]) == (0, "received 0 entries")
+    assert "nothing came of 1 log asked for" in asked.err
+    assert "culm serve --clump NAME" in asked.err
+
+    offered = culm("sync", f"{far} {bob.home} serve --stdio")
+    assert "not offered to the peer: 1 log of this store, shared in other clumps only" in offered.err
+
+    served = bob("sync", f"{far} {culm.home} serve --stdio --clump family", f"{author}/1")
+    assert (served.out.split(" (")[0], served.err) == ("received 1 entry", "")

@@ -161,3 +161,21 @@ def test_logs_of_an_earlier_version(parties: list[Party], tmp_path: Path, caplog
     assert {LOGS[0], own} == bob.holds().keys()
     (line,) = [record for record in caplog.records if str(record.msg).startswith("logs are served in every clump")]
     assert 1 == line.__dict__["count"]
+
+
+@pytest.mark.parametrize(("clump", "told"), [(b"", 3), (WORK, 0)], ids=["nameless", "work"])
+def test_a_node_without_a_clump_says_what_it_does_not_serve(
+    parties: list[Party], caplog: pytest.LogCaptureFixture, clump: bytes, told: int
+) -> None:
+    """It says how many logs are shared in clumps only. A node of one clump does not: that is as it should be."""
+    alice, _, _ = parties
+    fill(alice.store)
+
+    async def main() -> None:
+        async with serving(alice.identity, alice.store, "intervals", clump):
+            pass
+
+    with caplog.at_level(logging.WARNING, "culm.node"):
+        run(main)
+    lines = [line for line in caplog.records if line.getMessage().startswith("logs are not served")]
+    assert [told] * bool(told) == [vars(line)["count"] for line in lines]

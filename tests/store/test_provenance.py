@@ -150,3 +150,14 @@ def test_a_copy(store: SQLiteStore, tmp_path: Path) -> None:
     copy_store(store.path, tmp_path / "copy.db")
     with SQLiteStore(tmp_path / "copy.db") as copy:
         assert {WORK} == copy.clumps_of((ME.public, 7))
+
+
+def test_how_many_logs_a_clump_does_not_get(store: SQLiteStore) -> None:
+    """Those with marks of other clumps only, and with an entry: a log can be shared before its first one."""
+    for seed, clumps in ((1, (FAMILY,)), (2, (WORK,)), (3, (FAMILY, WORK)), (4, ())):
+        log = build_log(1, seed=seed)
+        store.add(log.items())
+        for clump in clumps:
+            store.share(log.entries[0].log, clump)
+    store.share((ME.public, 9), b"c")
+    assert [1, 1, 3] == [store.withheld(clump) for clump in (FAMILY, WORK, b"")]

@@ -248,7 +248,25 @@ def _sync(arguments: argparse.Namespace) -> int:
             purpose = asking_by_log(purpose, store, config.policy, dict.fromkeys(arguments.logs))
         summary = asyncio.run(sync(identity, config, store, url, purpose, progress, kept=home.kept_peers()))
     _print_summary(arguments, summary)
+    if not arguments.json:
+        _print_hints(summary, has_clump=bool(config.clump), fetches=not (scheme.is_proposing and options.notify_only))
     return 1 if summary.refused or summary.forks else 0
+
+
+def _print_hints(summary: SyncSummary, *, has_clump: bool, fetches: bool) -> None:
+    """Say why logs may not have gone to the peer, or not have come: without this it looks as if there were none."""
+    if summary.withheld and not (has_clump and summary.entries_sent + summary.entries_received):
+        note(
+            f"not offered to the peer: {counted(summary.withheld, 'log')} of this store, shared in other clumps only;"
+            " sync with --clump NAME, or share them, too: culm share AUTHOR/LOG --clump NAME (or --everywhere);"
+            " culm logs lists the clumps"
+        )
+    if summary.not_received and fetches:
+        note(
+            f"nothing came of {counted(summary.not_received, 'log')} asked for: the peer does not have them,"
+            " or has them in a clump only; then it has to name that clump (culm serve --clump NAME),"
+            " or share them everywhere (culm share AUTHOR/LOG --everywhere)"
+        )
 
 
 def _check_options(arguments: argparse.Namespace, url: PeerUrl) -> None:

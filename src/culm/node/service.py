@@ -131,7 +131,7 @@ class NodeService:
         try:
             self._kept.exchange()
             self._start(self._kept.run())
-            await self._tell_unmarked()
+            await self._tell_of_clumps()
             for url in listen:
                 listening(await self.listen(url))
             self._start(watch_changes(self.worker, self._tell_sessions))
@@ -216,13 +216,19 @@ class NodeService:
         """Keep contact with one more peer, until the task is cancelled or the node stops."""
         return self._start(self._keep_contact(url))
 
-    async def _tell_unmarked(self) -> None:
+    async def _tell_of_clumps(self) -> None:
         if count := await self.worker.run(self.worker.store.unmarked_since_upgrade, self._own):
             reason = (
                 "an earlier version of Culm received them and did not note in which clump; culm logs lists them, and"
                 " culm share AUTHOR/LOG --clump NAME narrows one to a clump"
             )
             _logger.warning("logs are served in every clump", extra={"count": count, "reason": reason})
+        if not self.config.clump and (count := await self.worker.run(self.worker.store.withheld, b"")):
+            reason = (
+                "they are shared in clumps only, and this node names none; name one with --clump or in culm.toml,"
+                " or run culm share AUTHOR/LOG --everywhere for each log; culm logs lists their clumps"
+            )
+            _logger.warning("logs are not served", extra={"count": count, "reason": reason})
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

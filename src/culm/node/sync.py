@@ -29,6 +29,7 @@ from culm.node.storage.wal import folding, watch_changes
 from culm.node.storage.worker import StoreWorker
 from culm.node.surroundings import clock
 from culm.store import ToolStore
+from culm.types import Log
 
 _PROGRESS_SECONDS = 0.1  # Between two calls of ``progress``: often enough for a line that people watch.
 _ONCE = Purpose(is_live=False, mirrors=False)
@@ -36,9 +37,15 @@ _ONCE = Purpose(is_live=False, mirrors=False)
 
 @dataclass(slots=True)
 class SyncSummary(SessionStats):
-    """What a sync did, over one session or several. ``seconds`` counts from the call to the end."""
+    """What a sync did, over one session or several. ``seconds`` counts from the call to the end.
+
+    ``withheld`` counts the logs of the store that were kept from the peer because they are shared in other clumps only.
+    ``not_received`` counts the logs that were asked for by name and of which the store still has nothing.
+    """
 
     seconds: float = 0.0
+    withheld: int = 0
+    not_received: int = 0
 
 
 async def sync(
@@ -88,12 +95,18 @@ async def sync(
                 summary.add(session.stats)
                 if not session.stats.offences:
                     peering.went_well(address, session.proved, session.stats)
+            summary.withheld = await worker.run(store.withheld, config.clump)
+            summary.not_received = await worker.run(_not_received, store, purpose.logs)
     finally:
         kept.exchange()
         summary.seconds = clock() - started
         worker.close()
         context.source.close()
     return summary
+
+
+def _not_received(store: ToolStore, logs: tuple[Log, ...]) -> int:
+    return sum(store.lookup(log).entry_extent() is None and not store.waiting(log, 1) for log in logs)
 
 
 async def _until_over(

@@ -57,6 +57,16 @@ class Provenance:
         )
         return bool(self._database.read(query, (clump, clump), COUNT)[0][0])
 
+    def withheld(self, clump: bytes) -> int:
+        """How many held logs are served in other clumps only. Costs a look at every mark, if there is another clump."""
+        if not self.has_clump_beside(clump):
+            return 0
+        query = (
+            "SELECT count(*) FROM (SELECT author, log_id FROM log_clumps GROUP BY author, log_id"
+            " HAVING max(clump = ?) = 0) AS elsewhere JOIN logs USING (author, log_id) WHERE greatest IS NOT NULL"
+        )
+        return self._database.read(query, (clump,), COUNT)[0][0]
+
     def unmarked_since_upgrade(self, own: Collection[bytes]) -> int:
         """How many logs of others are served in every clump because an earlier version received them."""
         query = (

@@ -27,6 +27,7 @@ from culm.errors import EncodingError, NetworkError, RemoteProtocolError
 from culm.negentropy import Negentropy, Split, Storage, even
 from culm.negentropy.codec import ID_BYTES
 from culm.node.config import NodeConfig, NodeLimits
+from culm.node.network.pipes import what_ended
 from culm.node.sharing.memory import MemoryBudget, MemoryShare
 from culm.node.sharing.threads import Worker
 from culm.node.sharing.turns import Share
@@ -261,9 +262,18 @@ async def compare_records(
 
     async def ask(message: bytes) -> bytes | None:
         nonlocal size
-        async with asyncio.timeout(idle_seconds):
-            await _send_message(writer, message)
-            reply = await read_message(reader)
+        reply: bytes | None = None
+        failure: OSError | None = None
+        try:
+            async with asyncio.timeout(idle_seconds):
+                await _send_message(writer, message)
+                reply = await read_message(reader)
+        except OSError as error:
+            failure = error
+        if reply is None and not size and (reason := await what_ended(writer)) is not None:
+            raise NetworkError(reason)
+        if failure is not None:
+            raise failure
         size += len(message) + len(reply or b"")
         return reply
 

@@ -17,7 +17,9 @@ import shlex
 import socket
 import stat
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from culm.errors import ConfigError
 from culm.node.network.urls import PeerUrl
@@ -26,9 +28,22 @@ from culm.node.sharing.rates import Streams
 ENDING_SECONDS = 5.0
 """For a command to end after its connection was closed: a node stores the last entries within that. Then it is killed.
 """
+_EXIT_SECONDS = 1.0  # Between a command's last byte and its exit code. An idle system needs a few milliseconds.
 _ONLY_ME = 0o600
 _logger = logging.getLogger("culm.node")
 _endings: set[asyncio.Task[None]] = set()  # So that nobody collects them: asyncio itself refers to tasks weakly.
+
+
+@dataclass(slots=True)
+class _Command:
+    """A command that was run for a connection. ``is_told``: an error tells of its end, so the log need not."""
+
+    process: asyncio.subprocess.Process
+    url: PeerUrl
+    is_told: bool = False
+
+
+_commands: WeakKeyDictionary[asyncio.BaseTransport, _Command] = WeakKeyDictionary()
 
 
 async def call(url: PeerUrl, limit: int) -> Streams:
@@ -44,17 +59,40 @@ async def call(url: PeerUrl, limit: int) -> Streams:
         ours.close()
         raise
     streams = await asyncio.open_connection(sock=ours, limit=limit)
-    ending = asyncio.create_task(_ended(process, url, streams[1]))
+    command = _commands[streams[1].transport] = _Command(process, url)
+    ending = asyncio.create_task(_ended(command, streams[1]))
     _endings.add(ending)
     ending.add_done_callback(_endings.discard)
     return streams
 
 
-async def _ended(process: asyncio.subprocess.Process, url: PeerUrl, writer: asyncio.StreamWriter) -> None:
+async def what_ended(writer: asyncio.StreamWriter) -> str | None:
+    """Why a peer behind a command has said nothing: the command has ended. None if it runs, and without a command.
+
+    To be asked when the connection has ended. The exit code may come a moment after that.
+    """
+    command = _commands.get(writer.transport)
+    if command is None:
+        return None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_EXIT_SECONDS):
+            await command.process.wait()
+    if (code := command.process.returncode) is None:
+        return None
+    command.is_told = True
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return (
+        f"the command {how} before it sent anything: {command.url.host}; its own messages, if any, are on stderr;"
+        f" it has to speak {command.url.scheme} until its stdin ends, as culm serve --stdio {command.url.scheme} does"
+    )
+
+
+async def _ended(command: _Command, writer: asyncio.StreamWriter) -> None:
     """Wait for the connection's end, and then for the command's, so that none is left behind.
 
     When the loop ends, asyncio cancels this task and waits for it. It goes on all the same.
     """
+    process = command.process
     with suppress(OSError, asyncio.CancelledError):
         await writer.wait_closed()
     writer.close()
@@ -67,8 +105,8 @@ async def _ended(process: asyncio.subprocess.Process, url: PeerUrl, writer: asyn
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-    elif process.returncode:
-        _logger.warning("a command ended with exit code %d", process.returncode, extra={"peer": str(url)})
+    elif process.returncode and not command.is_told:
+        _logger.warning("a command ended with exit code %d", process.returncode, extra={"peer": str(command.url)})
 
 
 class _TwoPipes(asyncio.StreamWriter):

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from culm.bamboo import Identity
-from culm.errors import ConfigError, Place
+from culm.errors import ConfigError, NetworkError, Place
 from culm.node.bushbaby.remembered import Remembered
 from culm.node.config import NodeConfig
 from culm.node.culm.claims import Claims
 from culm.node.interests.policy import Policy
 from culm.node.interests.relay import Relay
+from culm.node.network.pipes import what_ended
 from culm.node.sessions.driver import Driver
 from culm.node.sessions.speaker import Speaker
 from culm.node.sessions.stats import PeerRefused, SessionStats
@@ -116,6 +117,7 @@ class Session(Speaker[EventT]):
         self.name = ""  # What the node calls the peer in its log.
         self.over_because = ""  # Why this side has ended a session, so that a new one goes on at once.
         self.proved: bytes | None = None  # The other side's identity, once it has proved it.
+        self._writer = streams[1]
         self.driver = Driver(self, streams, context.worker.share, is_counted=purpose.is_counted)
         self.witness = Witness(context.worker, context.source, context.config.policy.own)
         self._context = context
@@ -132,6 +134,10 @@ class Session(Speaker[EventT]):
         """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``."""
         try:
             await self.driver.run(*self.works())
+        except NetworkError:
+            if not self.stats.bytes_received and (reason := await what_ended(self._writer)) is not None:
+                raise PeerRefused(reason) from None
+            raise
         finally:
             self._context.wrong.leave(self)
             self.close()

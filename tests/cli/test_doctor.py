@@ -33,10 +33,19 @@ def test_a_healthy_home(culm: Culm) -> None:
     """Nothing is wrong with a home that was just used: exit code 0, a line for each check."""
     culm("append", 1, "--text", "x")
     culm("follow", "a" * 43, "--clump", "x")
+    (culm.home / "peers.json").write_text('{"dialects": {"host:1": {"dialect": "document"}}}')
     assert problems(culm) == []
     shown = culm("doctor")
     assert shown.out.endswith("no problems\n")
-    for word in ("store: 1 verified", "identities: default", "configuration:", "choices:", "disk:", "clock:"):
+    for word in (
+        "store: 1 verified",
+        "identities: default",
+        "configuration:",
+        "choices:",
+        "peers.json:",
+        "disk:",
+        "clock:",
+    ):
         assert word in shown.out
 
 
@@ -80,6 +89,18 @@ def _deep_choices(home: Path) -> None:
     (home / "policy.json").write_text("[" * 100_000)
 
 
+def _damaged_peers(home: Path) -> None:
+    (home / "peers.json").write_text('{"identities": {"6b6b')
+
+
+def _later_peers(home: Path) -> None:
+    (home / "peers.json").write_text('{"version": 2}')
+
+
+def _peers_of_others(home: Path) -> None:
+    (home / "peers.json").mkdir()
+
+
 def _no_store(home: Path) -> None:
     (home / "store.db").unlink()
 
@@ -107,6 +128,7 @@ def _payload_gone(home: Path) -> None:
         (_open_home, "home"), (_wrong_settings, "configuration"), (_unknown_identity, "configuration"),
         (_no_clump, "configuration"), (_no_token, "configuration"), (_damaged_choices, "choices"),
         (_deep_choices, "choices"), (_no_store, "home"),
+        (_damaged_peers, "peers.json"), (_later_peers, "peers.json"), (_peers_of_others, "peers.json"),
         (_other_store, "store"), (_torn_store, "store"), (_payload_gone, "payload files"),
     ],
 )  # fmt: skip

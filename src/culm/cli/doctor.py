@@ -28,6 +28,7 @@ from culm.node.home import Home
 from culm.node.network.transport import connect
 from culm.node.schemes import scheme_of
 from culm.node.settings.reading import Settings
+from culm.node.sharing.kept import examined
 from culm.store.database import Database
 from culm.store.opening import open_database
 from culm.store.schema import IS_COMPLETE, IS_INVALID, IS_VERIFIED, IS_WAITING, from_sql
@@ -102,6 +103,7 @@ def _examined(home: Home, config: str | None, *, peers: bool) -> Iterator[Findin
     except ConfigError as error:
         yield _problem("configuration", str(error), "correct this line; culm config --example shows all settings")
     yield from _choices(home)
+    yield from _known_peers(home)
     yield from _disk(home)
     yield from _clock(home)
     if peers and settings is not None:
@@ -298,6 +300,27 @@ def _choices(home: Home) -> Iterator[Finding]:
         )
     else:
         yield _ok("choices", f"{path.name} for {counted(len(clumps), 'clump')}")
+
+
+def _known_peers(home: Home) -> Iterator[Finding]:
+    path = home.peers_path
+    if not path.exists():
+        return
+    try:
+        counts = examined(path)
+    except ConfigError as error:
+        todo = (
+            f"delete {path.name}: only penalties, and what is known of peers, are lost; a node replaces a damaged one"
+        )
+        yield _problem(path.name, str(error), todo)
+    except OSError as error:
+        todo = (
+            f"delete {path.name}, or let this user read and write it; until then nodes forget their peers at each end"
+        )
+        yield _problem(path.name, f"cannot read {path}: {error.strerror}", todo)
+    else:
+        text = ", ".join(f"{kind}: {count}" for kind, count in counts.items())
+        yield _ok(path.name, f"what is known of peers ({text})")
 
 
 # -- configuration ---------------------------------------------------------------------------------------------------

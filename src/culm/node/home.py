@@ -58,9 +58,14 @@ class Home:
         """The file with the operator's choices for each clump."""
         return PolicyFile(self.path / "policy.json")
 
+    @property
+    def peers_path(self) -> Path:
+        """The file with what is known of peers."""
+        return self.path / "peers.json"
+
     def kept_peers(self) -> KeptPeers:
         """What is known of peers, for one process."""
-        return KeptPeers(self.path / "peers.json")
+        return KeptPeers(self.peers_path)
 
     def settings(self, given: str | None) -> Settings:
         """The configuration from the file ``given``, otherwise from the home's ``culm.toml`` if there is one.

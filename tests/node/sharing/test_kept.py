@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from culm.bushbaby import Dialect
-from culm.errors import RemoteProtocolError
+from culm.errors import ConfigError, RemoteProtocolError
 from culm.node.bushbaby.remembered import Dialects
 from culm.node.config import NodeConfig, NodeLimits
 from culm.node.network.urls import PeerUrl
 from culm.node.service import NodeService
 from culm.node.sessions.session import Purpose
 from culm.node.sessions.stats import SessionStats
-from culm.node.sharing.kept import KeptPeers, Note
+from culm.node.sharing.kept import KeptPeers, Note, examined
 from culm.node.sharing.peering import Peering
 from culm.node.sync import sync
 from culm.testing.builders import build_log
@@ -184,6 +184,9 @@ DAMAGED: dict[str, str | bytes] = {
     "a dialect in a list": '{"dialects": {"203.0.113.9:1": {"dialect": [1]}}}',
     "not utf-8": b"\xff\xfe",
     "too long": " " * (16 * 1024 * 1024 + 1),
+    "valid and too long": "{}" + " " * (16 * 1024 * 1024),
+    "no version": '{"version": "one"}',
+    "version 0": '{"version": 0}',
 }
 
 
@@ -216,6 +219,45 @@ def test_a_file_that_cannot_be_written(path: Path, wall: Clock, caplog: pytest.L
     assert str(path) in told[0]
 
 
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_damage_can_be_asked_for(path: Path, damage: str) -> None:
+    """Whoever examines a home is told of everything that a node would replace, and the file stays as it is."""
+    text = DAMAGED[damage]
+    data = text if isinstance(text, bytes) else text.encode()
+    path.write_bytes(data)
+    with pytest.raises(ConfigError, match=f"{path} is damaged: "):
+        examined(path)
+    assert data == path.read_bytes()
+
+
+def test_what_is_known_can_be_counted(path: Path, wall: Clock) -> None:
+    """Without a file there is nothing; with one, the notes of each kind are counted. An early one has no version."""
+    assert examined(path) == {"identities": 0, "addresses": 0, "dialects": 0}
+    path.write_text('{"dialects": {"host:1": {"at": 5.0, "dialect": "document"}}}')
+    assert examined(path) == {"identities": 0, "addresses": 0, "dialects": 1}
+    one = Process(path, wall)
+    one.offends()
+    one.pleases(KEY)
+    one.kept.exchange()
+    assert examined(path) == {"identities": 1, "addresses": 1, "dialects": 0}  # That one was older than ninety days.
+
+
+def test_a_file_of_a_later_version(path: Path, wall: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """It is left alone, so that going back to an earlier version loses nothing. The node knows nothing and says so."""
+    text = '{"version": 2, "identities": []}'
+    path.write_text(text)
+    one = Process(path, wall)
+    for _ in range(3):
+        one.offends(KEY)
+        one.kept.exchange()
+    assert one.peering.refuses_peer(KEY, ELSEWHERE) == 40
+    (line,) = [record.message for record in caplog.records if "cannot keep" in record.message]
+    assert "version 2" in line
+    assert text == path.read_text()
+    with pytest.raises(ConfigError, match="version 2"):
+        examined(path)
+
+
 def test_two_processes_share_the_file(path: Path, wall: Clock) -> None:
     """Each adds what it learned and takes over what the other did; none undoes what the other has written."""
     node, other = Process(path, wall), Process(path, wall, began=7.0)
@@ -243,6 +285,7 @@ def test_what_is_kept_is_bounded(path: Path, wall: Clock) -> None:
         one.note("dialects", f"host:{number}", Note(dialect="document"))
     one.exchange()
     found = json.loads(path.read_text())
+    assert found.pop("version") == 1
     assert {kind: len(notes) for kind, notes in found.items()} == {"identities": 4096, "dialects": 4096}
     assert KEY.hex() in found["identities"]
     assert "host:103" not in found["dialects"]

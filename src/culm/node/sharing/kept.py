@@ -5,8 +5,10 @@ has known for years, and each ``culm sync`` listens for a second to find out a d
 
 Nothing here is worth much. A lost line costs a second, or lets an offender in once more. So the file is read and
 written every few seconds and at the end, and a damaged file is replaced with a warning, instead of keeping the node
-from starting. Several processes share it: each merges what it has noted itself into the file, under a lock, and takes
-over what others have noted. If two note the same peer at once, the later one wins.
+from starting. A file of a later version of Culm is left alone, so that going back to this version loses nothing.
+
+Several processes share the file: each merges what it has noted itself into it, under a lock, and takes over what others
+have noted. If two note the same peer at once, the later one wins.
 
 Times in the file are seconds since 1970, because the clock of a node begins anew with the process. Such a clock can be
 wrong. So a penalty that was read lasts at most its own length, whatever its end says, and notes of the future are kept.
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from culm.bushbaby import Dialect
+from culm.errors import ConfigError
 from culm.node.sharing.penalties import MAX_RECORDS
 from culm.node.surroundings import written
 from culm.staging import replace_text
@@ -42,7 +45,12 @@ _NAMES = {
     "dialects": re.compile(r"[0-9A-Za-z.:%_\[\]-]{1,255}:[0-9]{1,5}"),  # Not those of pipes, which have no port.
 }
 _DIALECTS = {"", *(dialect.value for dialect in Dialect)}
+_VERSION = 1  # Of the file. The first ones had no version, and were otherwise the same.
 _logger = logging.getLogger("culm.node")
+
+
+class _OfLaterVersion(ValueError):
+    """The file was written by a later version of Culm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,23 +134,17 @@ class KeptPeers:
                 if changes:
                     replace_text(self._path, _text(self._notes), 0o600)
                 self._seen = written(self._path)
-        except OSError as error:  # The changes are dropped, because they would pile up while a disk is full.
-            self._warn("cannot keep what is known of peers", f"{self._path}: {error.strerror}")
+        except (OSError, _OfLaterVersion) as error:  # The changes are dropped, or they would pile up on a full disk.
+            reason = error.strerror if isinstance(error, OSError) else error
+            self._warn("cannot keep what is known of peers", f"{self._path}: {reason}")
         return {place: note for place, note in news.items() if place not in changes}
 
     def _read(self, path: Path) -> _Notes:
         try:
-            with path.open("rb") as file:
-                document = json.loads(file.read(_MOST_BYTES))
-            found = {
-                (kind, name): _note(kind, name, fields)
-                for kind in _NAMES
-                for name, fields in document.get(kind, {}).items()
-            }
-            return _bounded(found, self.wall())
-        except FileNotFoundError:
-            return {}
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            return _bounded(_parsed(path), self.wall())
+        except _OfLaterVersion:
+            raise
+        except ValueError as error:
             self._warn("what was known of peers is lost", f"{path} is damaged, and is begun anew: {error}")
             return {}
 
@@ -150,6 +152,45 @@ class KeptPeers:
         if event not in self._told:
             self._told.add(event)
             _logger.warning(event, extra={"reason": reason})
+
+
+def examined(path: Path) -> dict[str, int]:
+    """How many notes of each kind the file has; ``ConfigError`` if it is damaged, or of a later version of Culm.
+
+    ``OSError`` if it cannot be read. It is only read.
+    """
+    try:
+        notes = _parsed(path)
+    except _OfLaterVersion as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is damaged: {error}") from None
+    return {kind: sum(place[0] == kind for place in notes) for kind in _NAMES}
+
+
+def _parsed(path: Path) -> _Notes:
+    """The notes of the file, however old, none if there is no file; ``ValueError`` if it is damaged."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        return {}
+    if len(data) > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+    try:
+        document = json.loads(data)
+        version = document.get("version", _VERSION)
+        if type(version) is not int or version < 1:
+            raise ValueError(f"{version!r} is no version")
+        if version > _VERSION:
+            raise _OfLaterVersion(f"it has version {version}, of a later Culm; this one reads version {_VERSION}")
+        return {
+            (kind, name): _note(kind, name, fields)
+            for kind in _NAMES
+            for name, fields in document.get(kind, {}).items()
+        }
+    except (TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
 
 
 @contextmanager
@@ -178,11 +219,11 @@ def _bounded(notes: _Notes, now: float) -> _Notes:
 
 
 def _text(notes: _Notes) -> str:
-    document: dict[str, dict[str, dict[str, object]]] = {}
+    kinds: dict[str, dict[str, dict[str, object]]] = {}
     for (kind, name), note in sorted(notes.items()):
         fields = {field: value for field, value in asdict(note).items() if value}
-        document.setdefault(kind, {})[name] = fields
-    return json.dumps(document, indent=1) + "\n"
+        kinds.setdefault(kind, {})[name] = fields
+    return json.dumps({"version": _VERSION, **kinds}, indent=1) + "\n"
 
 
 def _note(kind: str, name: str, fields: dict[str, Any]) -> Note:

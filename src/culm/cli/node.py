@@ -249,7 +249,8 @@ def _sync(arguments: argparse.Namespace) -> int:
         summary = asyncio.run(sync(identity, config, store, url, purpose, progress, kept=home.kept_peers()))
     _print_summary(arguments, summary)
     if not arguments.json:
-        _print_hints(summary, has_clump=bool(config.clump), fetches=not (scheme.is_proposing and options.notify_only))
+        notifies = scheme.is_proposing and config.proposals.notify_only
+        _print_hints(summary, has_clump=bool(config.clump), fetches=not notifies)
     return 1 if summary.refused or summary.forks else 0
 
 

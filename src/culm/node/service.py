@@ -58,6 +58,7 @@ from culm.types import Buffer, Log
 
 _logger = logging.getLogger("culm.node")
 _RELAY_SECONDS = 0.5  # After a peer has told its interests, for other peers' to come before all sessions are told.
+_LIFTED_SECONDS = 5.0  # Between two looks whether another process, such as a good ``culm sync``, has lifted a penalty.
 _COLLECTED = 32
 """Failed sessions after which garbage is collected.
 
@@ -358,13 +359,17 @@ class NodeService:
             min(limits.first_retry_seconds, config.interval), limits.max_retry_seconds, config.surroundings.chance
         )
         self.roster.troubles[url] = None
+        address = network_of(url.host)
         while True:
-            address = network_of(url.host)
+            await self._penalty_over(url, address)
             session: Session[Any] | None = None
             try:
                 streams = await connect(url)
-                self.roster.troubles[url] = None
                 address = address_of(streams[1]) or address
+                if self._peering.refused_for(address, url.key):  # Of a name the address is known only now.
+                    streams[1].close()
+                    continue
+                self.roster.troubles[url] = None
                 session = await self._calling(url, self._peering.paced(streams, peer))
                 await self._run(session, streams[1], peer.name)
                 wait = 0.0 if session.over_because else backoff.jittered(config.interval)
@@ -376,10 +381,25 @@ class NodeService:
                     _logger.log(level, "not reached", extra={"peer": peer.name, "reason": str(error)})
                 elif session.stats.entries_received + session.stats.entries_sent:
                     backoff.succeeded()
-                wait = max(backoff.failed(), self._peering.refused_for(address))
+                wait = backoff.failed()
             else:
                 backoff.succeeded()
             await asyncio.sleep(wait)
+
+    async def _penalty_over(self, url: PeerUrl, address: str) -> None:
+        """Wait until the penalty of a peer is over, which may have begun before this node was started, or is lifted."""
+        if (until := self._peering.refused_until(address, url.key)) is None:
+            return
+        trouble = self.roster.troubles[url]
+        if trouble is None:
+            trouble = "its penalty for having broken the rules still runs"
+            _logger.warning("not called", extra={"peer": str(url), "reason": f"{trouble}, until {until}"})
+        self.roster.troubles[url] = f"{trouble}; it is not called before {until}"
+        while True:
+            left = self._peering.refused_for(address, url.key)
+            if not left:
+                return
+            await asyncio.sleep(min(left, _LIFTED_SECONDS))
 
     async def _calling(self, url: PeerUrl, streams: Streams) -> Session[Any]:
         """The session for a connection that we have opened."""

@@ -40,7 +40,7 @@ class SyncSummary(SessionStats):
     """What a sync did, over one session or several. ``seconds`` counts from the call to the end.
 
     ``withheld`` counts the logs of the store that were kept from the peer because they are shared in other clumps only.
-    ``not_received`` counts the logs that were asked for by name and of which the store still has nothing.
+    ``not_received`` counts the logs that were asked for by name but have not come: the store lacks all of each.
     """
 
     seconds: float = 0.0

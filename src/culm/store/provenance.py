@@ -65,7 +65,7 @@ class Provenance:
             "SELECT count(*) FROM (SELECT author, log_id FROM log_clumps GROUP BY author, log_id"
             " HAVING max(clump = ?) = 0) AS elsewhere JOIN logs USING (author, log_id) WHERE greatest IS NOT NULL"
         )
-        return self._database.read(query, (clump,), COUNT)[0][0]
+        return int(self._database.read(query, (clump,), COUNT)[0][0])
 
     def unmarked_since_upgrade(self, own: Collection[bytes]) -> int:
         """How many logs of others are served in every clump because an earlier version received them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from tests.interop.meeting import HOUR, REAL, Meeting, give
 from tests.node.links import CONFIG, HERE, Party, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
 KEY, OTHER = b"k" * 32, b"o" * 32
@@ -354,6 +355,90 @@ def test_a_sync_knows_the_dialect_of_the_last_one(alice: Party, path: Path) -> N
     assert (calls, calls_later) == (2, 1)
     assert seconds - seconds_later > 1
     assert [note["good"] for note in json.loads(path.read_text())["identities"].values()] == [True]
+
+
+class Contacted:
+    """A peer that sends nonsense to everybody who calls, and a node that keeps contact with it, on the loop's clock."""
+
+    def __init__(self, alice: Party, path: Path) -> None:
+        self.calls: list[float] = []
+        self.now = asyncio.get_running_loop().time
+        self.path = path
+        self._alice = alice
+
+    def wall(self) -> float:
+        """Seconds since 1970."""
+        return 1_700_000_000.0 + self.now()
+
+    async def listen(self) -> None:
+        """Begin to answer calls."""
+        self._server = await asyncio.start_server(self._answer, HERE, 0)
+        self.url = PeerUrl("intervals", HERE, self._server.sockets[0].getsockname()[1])
+
+    async def _answer(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.calls.append(self.now())
+        writer.write(b"\xff" * 100)
+        writer.close()
+
+    @asynccontextmanager
+    async def node(self) -> AsyncIterator[NodeService]:
+        """A node that has this peer in its configuration."""
+        config = replace(CONFIG, limits=replace(CONFIG.limits, penalty_seconds=100))
+        stop = asyncio.Event()
+        node = NodeService(self._alice.identity, config, self._alice.store, KeptPeers(self.path, self.wall))
+        running = asyncio.create_task(node.run([], [self.url], stop=stop))
+        yield node
+        stop.set()
+        await running
+
+
+def test_a_node_waits_for_the_end_of_a_peers_penalty(
+    alice: Party, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A peer gets 100 s. The node stops after 30 s, and another one starts 20 s later: it calls after another 50 s.
+
+    Both say until when they wait. The log has a line of the second one; of the first, it has the penalty itself.
+    """
+
+    async def main() -> tuple[list[float], set[str]]:
+        peer, troubles = Contacted(alice, path), set()
+        await peer.listen()
+        for seconds in (30, 70):
+            async with peer.node() as node:
+                await asyncio.sleep(10)
+                troubles.add(str(node.roster.troubles[peer.url])[-46:])
+                await asyncio.sleep(seconds - 10)
+            await asyncio.sleep(20)
+        return peer.calls, troubles
+
+    (first, second), (trouble,) = run(main, HOUR)
+    assert 100 <= second - first <= 101
+    assert trouble == "; it is not called before 2023-11-14T22:31:41Z"
+    lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("not called")]
+    assert len(lines) == 1
+    assert "22:31:41Z" in lines[0]
+
+
+def test_a_node_calls_when_a_penalty_is_lifted(alice: Party, path: Path) -> None:
+    """Another process forgives the peer, as a good culm sync does: the node calls within seconds."""
+
+    async def main() -> tuple[list[float], str | None]:
+        peer = Contacted(alice, path)
+        await peer.listen()
+        other = KeptPeers(path, peer.wall)
+        other.note("addresses", HERE, Note(strikes=1, until=peer.wall() + 300, penalty=300))
+        other.exchange()
+        async with peer.node() as node:
+            await asyncio.sleep(100)
+            calls = [*peer.calls]
+            other.note("addresses", HERE, Note())
+            other.exchange()
+            lifted = peer.now()
+            await asyncio.sleep(20)
+            return [*calls, *(call - lifted for call in peer.calls)], node.roster.troubles[peer.url]
+
+    (called,), _ = run(main, HOUR)
+    assert 0 < called < 15
 
 
 def test_a_node_refuses_whom_the_last_one_refused(alice: Party, path: Path) -> None:

@@ -17,10 +17,12 @@ share of the bandwidth (``culm.node.sharing.rates``). What it knows of peers is 
 
 import asyncio
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from ipaddress import IPv6Address, ip_address
 
 from culm.errors import FeatureRefused, ProtocolError
@@ -172,9 +174,24 @@ class Peering:
             return left
         return 0.0
 
-    def refused_for(self, address: str) -> float:
-        """The seconds that are left of an address's penalty: for so long we do not call it either."""
-        return self._addresses.refused_for(address, self._clock())
+    def refused_for(self, address: str, identity: bytes | None = None) -> float:
+        """The seconds that are left of a peer's penalty: for so long we do not call it either.
+
+        ``identity``: the one that the peer has to prove, where its address names one. If that was good before, it does
+        not pay for others at its address.
+        """
+        now = self._clock()
+        left = 0.0 if identity is None else self._identities.refused_for(identity, now)
+        if identity is not None and (identity in self._good or identity in self.config.policy.allow_peers):
+            return left
+        return max(left, self._addresses.refused_for(address, now))
+
+    def refused_until(self, address: str, identity: bytes | None = None) -> str | None:
+        """When the penalty of a peer ends, as text in UTC; None if there is none."""
+        left = self.refused_for(address, identity)
+        return (
+            f"{datetime.fromtimestamp(math.ceil(self._kept.wall() + left), UTC):%Y-%m-%dT%H:%M:%SZ}" if left else None
+        )
 
     # -- how sessions ended ---------------------------------------------------------------------------------------
 

@@ -33,7 +33,9 @@ def packed(rows: Iterable[Row]) -> list[Row]:
 def segments(packs: Iterable[Row], signatures: Signatures = Signatures.STRICT, *, keep: bool = False) -> list[Row]:
     """``PACKS``, in any order, to ``SEGMENTS``; without the rejects."""
     rows = sorted((row for row in packs if row[3] is not None), key=lambda row: row[3:6])
-    return stepped(rows, gather.PACKS, steps.segmented(signatures, keep=keep), steps.SEGMENTS)
+    found = stepped(rows, gather.PACKS, steps.segmented(signatures, keep=keep), steps.SEGMENTS)
+    found.sort(key=lambda row: (*row[3:5], -row[6]))
+    return stepped(found, steps.SEGMENTS, steps.vouched(), steps.SEGMENTS)
 
 
 def outcomes(segments: Iterable[Row]) -> list[Row]:

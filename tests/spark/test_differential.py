@@ -25,10 +25,10 @@ from culm.store.exchange import Importer
 from culm.store.files import BundleWriter
 from tests.bamboo import oracle
 from tests.models import FACTOR, MARKS, count
-from tests.spark.worse_logs import TOPS, WorseLogs
+from tests.spark.worse_logs import TOPS, WorseLogs, vouched_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from culm.store import StoredEntry
@@ -68,15 +68,6 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
     vouched = [vouched_for(of_log, own) for of_log, own in zip(logs.by_log(), signed, strict=True)]
     count("logs", LOGS)
     return Drawn(logs, logs.write(folder), defined(logs, signed), defined(logs, vouched))
-
-
-def vouched_for(of_log: Iterable[Entry], signed: set[Entry]) -> set[Entry]:
-    """The entries with a good signature, and all that they lead to by links: what heads take for authentic."""
-    found = set(signed)
-    for entry in sorted(of_log, key=lambda entry: -entry.seq):
-        if any((entry.seq, entry.hash) in oracle.links(above).items() for above in found):
-            found.add(entry)
-    return found
 
 
 def defined(logs: WorseLogs, authentic: list[set[Entry]]) -> Said:

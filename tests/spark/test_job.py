@@ -12,13 +12,16 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkValueError
 
+from culm.bamboo import Entry, Identity
 from culm.errors import ConfigError, CulmError
-from culm.spark import Summary, run, running
+from culm.spark import Summary, read_entries, run, running, verify
 from culm.spark.failures import first_cause, one_line_failures
-from culm.testing import build_log
+from culm.testing import LogBuilder, build_log, tampered
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
     from tests.spark.defects import DataSet
 
@@ -38,6 +41,25 @@ def plain(tmp_path: Path) -> Path:
     path = tmp_path / "plain"
     path.write_bytes(b"".join(entry.encoded + log.payloads[entry.hash] for entry in log.entries))
     return path
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_heads_do_not_depend_on_blocks(spark: SparkSession, tmp_path: Path) -> None:
+    """An author links to an entry that they never signed, at and beside the end of a block: it is verified."""
+    plain = tmp_path / "entries"
+    with plain.open("wb") as stream:
+        for at in (4094, 4095, 4096, 4097):
+            log = LogBuilder(Identity(at.to_bytes(32, "big")))
+            for seq in range(1, 4100):
+                log.append(b"")
+                if seq == at:
+                    log.entries[-1] = Entry.decode(tampered(log.entries[-1]))
+            stream.writelines(entry.encoded for entry in log.entries)
+    summary = run([str(plain)], tmp_path / "output", signatures="heads")
+    assert (4 * 4099, 0) == (summary.verified, summary.invalid)
+    verdicts = verify(read_entries(spark, [str(plain)]), signatures="heads")
+    assert verdicts.where("verdict = 'verified'").count() == 4 * 4099
 
 
 @pytest.mark.spark

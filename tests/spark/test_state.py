@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pyarrow.parquet as pq
 import pytest
 
+from culm.bamboo import Entry, Identity
 from culm.errors import ConfigError, CulmError
-from culm.spark import job, run, steps
+from culm.spark import gather, job, pack, run, steps
 from culm.spark.plain import PlainRun
 from culm.spark.segment import Signatures
 from culm.spark.state import State, held
 from culm.store.files import BundleWriter
-from culm.testing import build_log
+from culm.testing import LogBuilder, build_log, tampered
 from tests.spark.worse_logs import WorseLogs
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from culm.bamboo import Entry
     from culm.types import Buffer
 
 Table = dict[bytes, dict[str, Any]]
@@ -135,6 +136,26 @@ class TestInThisProcess:
         for number in range(3):
             parts.run(number)
         parts.check()
+
+    @pytest.mark.parametrize("order", list(permutations(range(3))))
+    def test_heads_do_not_depend_on_the_order_of_runs(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: tuple[int, ...]
+    ) -> None:
+        """Entries that nobody signed, at the ends of blocks: whichever part comes first, linked ones are verified."""
+        for module in (pack, gather):
+            monkeypatch.setattr(module, "BLOCK_BITS", 2)
+        log = LogBuilder(Identity(bytes(32)))
+        for seq in range(1, 12):
+            log.append(b"payload")
+            if seq in (3, 7, 11):
+                log.entries[-1] = Entry.decode(tampered(log.entries[-1]))
+        parts = [log.entries[:3], log.entries[3:7], log.entries[7:]]
+        state = tmp_path / "state"
+        for number in order:
+            given = bundle(tmp_path / f"part {number}", ((entry, None) for entry in parts[number]))
+            run([given], tmp_path / f"output {number}", state=state, signatures="heads")
+        totals = State.open(state).totals
+        assert (11, 10, 1) == (totals["entries"], totals["verified"], totals["invalid"])
 
     def test_only_what_is_new_is_looked_at(self, tmp_path: Path) -> None:
         """Entries behind those that are known make a segment of their own; only they are in the results."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from culm.bamboo import MAX_U64, Entry, Identity, certificate_pool, path, yamf_hash
+from culm.bamboo.verification import is_authentic
 from culm.errors import ConfigError
 from culm.spark import gather, pack, read
 from culm.spark import payload as states
@@ -20,7 +21,7 @@ from culm.store import SQLiteStore
 from culm.testing import LogBuilder, build_log, tampered
 from tests.bamboo import oracle
 from tests.spark import local
-from tests.spark.worse_logs import WorseLogs
+from tests.spark.worse_logs import WorseLogs, vouched_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -155,6 +156,44 @@ def test_heads_stop_at_a_bad_signature() -> None:
     for signatures, expected in ((Signatures.HEADS, "verified"), (Signatures.STRICT, "invalid")):
         found = sorted(local.verdicts(local.found_rows(rows), signatures).values(), key=_seq)
         assert expected == found[0]["verdict"]
+
+
+@pytest.mark.usefixtures("block_bits")
+def test_heads_do_not_depend_on_blocks() -> None:
+    """An author links to an entry that they never signed, wherever that stands: it is verified, and so is the rest."""
+    for at in range(1, 14):
+        log = LogBuilder(Identity(bytes(32)))
+        for seq in range(1, 15):
+            log.append(b"payload")
+            if seq == at:
+                log.entries[-1] = Entry.decode(tampered(log.entries[-1]))
+        found = local.verdicts(local.found_rows(entry.encoded for entry in log.entries), Signatures.HEADS)
+        assert ["verified"] * 14 == [row["verdict"] for row in sorted(found.values(), key=_seq)], at
+
+
+@pytest.mark.usefixtures("block_bits")
+@pytest.mark.parametrize("seed", range(6))
+def test_heads_are_what_their_definition_says(seed: int) -> None:
+    """Of logs with forks, gaps and entries that nobody signed, authentic is what is signed, or linked to by that."""
+    rng = random.Random(seed)
+    log = LogBuilder(Identity(bytes(32)))
+    for _ in range(40):
+        log.append(b"payload")
+        if rng.random() < 0.3:
+            log.entries[-1] = Entry.decode(tampered(log.entries[-1]))
+    entries = rng.sample(log.entries, 30)
+    other = LogBuilder(log.identity)
+    other.entries = log.entries[: rng.randrange(10, 30)]
+    for number in range(8):
+        other.append(b"other %d" % number)
+    entries += other.entries[-8:]
+    found = local.verdicts(local.found_rows(entry.encoded for entry in entries), Signatures.HEADS)
+    authentic = vouched_for(entries, {entry for entry in entries if is_authentic(entry)})
+    expected = oracle.verdicts(authentic, [])
+    for entry in entries:
+        verdict = expected.get(entry, oracle.INVALID)
+        said = "unverified" if verdict == oracle.WAITING else verdict
+        assert said == found[entry.hash]["verdict"], entry.seq
 
 
 def _seq(row: dict[str, Any]) -> int:

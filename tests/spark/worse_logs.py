@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from culm.bamboo import MAX_U64, Entry, Identity, has_lipmaalink, lipmaa, path, yamf_hash
 from culm.store.files import BundleWriter
 from culm.testing import tampered
+from tests.bamboo import oracle
 from tests.spark.random_logs import RandomLogs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from tests.spark.random_logs import OfLog
@@ -112,3 +114,12 @@ class WorseLogs(RandomLogs):
         else:
             data[PAYLOAD_HASH + self._random.randint(0, 1)] ^= self._random.choice([1, 2, 128])
         return bytes(data), "not an entry"
+
+
+def vouched_for(of_log: Iterable[Entry], signed: set[Entry]) -> set[Entry]:
+    """The entries with a good signature, and all that they lead to by links: what heads take for authentic."""
+    found = set(signed)
+    for entry in sorted(of_log, key=lambda entry: -entry.seq):
+        if any((entry.seq, entry.hash) in oracle.links(above).items() for above in found):
+            found.add(entry)
+    return found

@@ -34,7 +34,7 @@ from culm.spark.prefixes import prefixes
 from culm.spark.running import is_running, running, silent
 from culm.spark.segment import Signatures
 from culm.spark.steps import OUTCOMES, SEGMENTS
-from culm.spark.verify import chosen, outcomes, packed_splits, rejected, segments
+from culm.spark.verify import chosen, outcomes, packed_splits, rejected, segments, settled
 from culm.store.files import BundleWriter
 from culm.wire.places import author_text, log_text
 
@@ -149,6 +149,7 @@ def _find(
     work = folder / "work"
     say(_reading(splits))
     found = kept(segments(packed_splits(spark, splits), signatures, keep=True), work / "segments", SEGMENTS.ddl)
+    found = settled(found, signatures, work / "settled")
     write_table(rejected(found), folder / "rejects")
     say("looking for paths and forks, log by log")
     reached = kept(outcomes(found), work / "outcomes", OUTCOMES.ddl)

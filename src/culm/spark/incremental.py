@@ -19,7 +19,7 @@ from culm.spark.segment import Signatures, Summary
 from culm.spark.state import INDEX
 from culm.spark.steps import COUNTS, JUDGED, OUTCOMES, SEGMENTS, mapped, merged, segmented
 from culm.spark.verdicts import JudgedSegment
-from culm.spark.verify import by_block, by_log, chosen
+from culm.spark.verify import by_block, by_log, chosen, settled, unsure_column
 from culm.store.schema import from_sql
 
 if TYPE_CHECKING:
@@ -76,15 +76,26 @@ class Increment:
             packs = kept(packs, self._work / "packs", PACKS.ddl)
             packs = packs.unionByName(self._overlapped(packs))
         judge = segmented(chosen(self._state.signatures), keep=True)
-        place = self._place / "segments"
-        self._made = kept_from_workers(by_block(packs), judge, SEGMENTS, place)
+        place, heads = self._place / "segments", self._state.signatures == Signatures.HEADS.value
+        self._made = kept_from_workers(by_block(packs), judge, SEGMENTS, self._work / "made" if heads else place)
+        if heads:
+            self._made = self._settled(place)
         return place
+
+    def _settled(self, place: Path) -> DataFrame:
+        """The new segments, judged again if a higher segment vouches for entries of theirs; kept at ``place``."""
+        every = self._made.unionByName(self._stay.select("author", "log", "block", "low", "high", "summary"), True)
+        some = settled(every, Signatures.HEADS, self._work / "settled").where(
+            "findings IS NOT NULL OR reason IS NOT NULL"
+        )
+        return kept(some, place, SEGMENTS.ddl)
 
     def _overlapped(self, packs: DataFrame) -> DataFrame:
         """The segments that the packs overlap, as packs; notes those that stay.
 
         With ``HEADS`` all segments of a touched block are taken, because which signatures count depends on the whole
-        block: a new entry may vouch for one that was a head before. Otherwise the order of the runs would matter.
+        block: a new entry may vouch for one that was a head before. Otherwise the order of the runs would matter. For
+        the same reason all segments of the log are taken that have a head with a bad signature.
         """
         from pyspark.sql import functions
 
@@ -98,9 +109,11 @@ class Increment:
         block = ["author", "log", "block"]
         hulls = new.groupBy(block).agg(functions.min("low").alias("from"), functions.max("high").alias("to"))
         crowds = live.groupBy(block).agg(functions.count("*").alias("segments"))
-        near = live.join(hulls, block).join(crowds, block)
         if self._state.signatures == Signatures.STRICT.value:
+            near = live.join(hulls, block).join(crowds, block)
             near = near.where(f"(low <= to AND high >= from) OR segments >= {MOST_SEGMENTS}")
+        else:
+            near = live.join(hulls, block, "left").where(functions.col("to").isNotNull() | unsure_column())
         overlapped = kept(near.select(*INDEX.names), self._work / "overlapped", INDEX.ddl)
         self._stay = live.join(overlapped, _SEGMENT, "left_anti")
         chosen_ones = functions.broadcast(overlapped.select(*_SEGMENT, "made", "outcome"))

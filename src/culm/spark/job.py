@@ -51,7 +51,7 @@ from culm.spark.segment import Signatures
 from culm.spark.state import State, held
 from culm.spark.steps import COUNTS, OUTCOMES, SEGMENTS, VERDICTS, merged, pronounced_and_counted, segmented
 from culm.spark.summary import Summary
-from culm.spark.verify import by_block, by_log, chosen, joined, packed_splits
+from culm.spark.verify import by_block, by_log, chosen, joined, packed_splits, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -167,6 +167,7 @@ def _verify(spark: SparkSession, task: _Task, folder: Path) -> dict[str, int]:
         by_block(packs, task.tasks(_JUDGED_BYTES[task.signatures])), judge, SEGMENTS, work / "segments"
     )
     rmtree(work / "packs", ignore_errors=True)
+    found = settled(found, task.signatures, work / "settled")
     rejects = _rejects(work / "segments", folder)
     task.say("looking for paths and forks, log by log")
     reached = kept_from_workers(by_log(found, task.tasks(_MERGED_BYTES)), merged(), OUTCOMES, work / "outcomes")

@@ -13,6 +13,7 @@ state of the other.
 from __future__ import annotations
 
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from culm.spark.columns import Columns
@@ -25,7 +26,16 @@ from culm.spark.prefixes import PREFIXES, joined, stretches
 from culm.spark.read import split_batches
 from culm.spark.segment import Signatures
 from culm.spark.state import INDEX
-from culm.spark.steps import COUNTS, JUDGED, SEGMENTS, VERDICTS, pronounced_and_counted, segment_rows
+from culm.spark.steps import (
+    COUNTS,
+    JUDGED,
+    SEGMENTS,
+    VERDICTS,
+    is_unsure,
+    pronounced_and_counted,
+    segment_rows,
+    vouched_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -81,8 +91,16 @@ class PlainRun:
             self._place = self._state.begin()
             packs += self._overlapped(packs)
         packs.sort(key=lambda row: row[3:6])
-        self._made = list(segment_rows(packs, self._signatures, keep=True))
+        self._made = self._settled(segment_rows(packs, self._signatures, keep=True))
         return len(rejects)
+
+    def _settled(self, segments: Iterable[Row]) -> list[Row]:
+        """New segments, judged again if a higher segment vouches for entries of theirs. For ``HEADS`` only."""
+        if self._signatures is Signatures.STRICT:
+            return list(segments)
+        stay = ((None, None, None, *row[:5], row[6], None, None) for row in self._stay.values())
+        rows = sorted(chain(segments, stay), key=lambda row: (*row[3:5], -row[6]))
+        return sorted(vouched_rows(rows), key=itemgetter(3, 4, 6))
 
     def _overlapped(self, packs: list[Row]) -> Iterator[Row]:
         """The segments of the state that the packs overlap, as packs; notes those that stay.
@@ -103,8 +121,9 @@ class PlainRun:
             author, log, block, low, high, made, _, outcome = row[:8]
             hull = hulls.get((author, log, block))
             near = hull is not None and low <= hull[1] and high >= hull[0]
-            whole = self._signatures is Signatures.HEADS or crowds[author, log, block] >= MOST_SEGMENTS
-            if near or (hull is not None and whole):
+            heads = self._signatures is Signatures.HEADS
+            whole = heads or crowds[author, log, block] >= MOST_SEGMENTS
+            if near or (hull is not None and whole) or (heads and is_unsure(row[6])):
                 overlapped[author, log, low, made] = outcome
             else:
                 self._stay[author, log, low] = row

@@ -20,10 +20,15 @@ reaches 4 and 7, and 11 is the piece that reaches nothing. An entry has a path t
 or reaches an external that is held and has such a path itself. ``culm.spark.merge`` finds that out.
 
 *Signatures.* ``STRICT`` checks every signature. ``HEADS`` saves most of that work: a link is the hash of all bytes of
-the entry it leads to, so an author who signed an entry also vouched for the entries it links to. It is enough to check
-the *heads*, the entries that no authentic entry of the segment links to, going down from the last entry. In a block
-without gaps that is one signature. The price: an author can link to an entry that they never signed properly, and
-``HEADS`` takes that entry for verified, because nobody looks at its signature. Nobody but the author can do that.
+the entry it leads to, so an author who signed an entry also vouched for the entries it links to. An entry is then
+*authentic* if its signature is good, or if an authentic entry links to it. It is enough to check the *heads*, the
+entries that no authentic entry of the segment links to, going down from the last entry. In a block without gaps that is
+one signature. The price: an author can link to an entry that they never signed properly, and ``HEADS`` takes that entry
+for verified. Nobody but the author can do that.
+
+A head with a bad signature may still be authentic, because an entry of a higher segment links to it. The summary names
+such heads in ``unsigned``, and ``Vouched`` finds those that a higher segment vouches for. Their segments are judged a
+second time. Otherwise a verdict would depend on where the borders of the blocks are.
 """
 
 from __future__ import annotations
@@ -46,7 +51,7 @@ from culm.spark.payload import SIZE_MISMATCH, rank
 from culm.spark.records import Records, distinct
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -56,6 +61,7 @@ if TYPE_CHECKING:
 ROOT = 1
 """The bit of a piece that reaches entry 1 within the segment; external number j has the bit 2 << j."""
 
+_PAIR_BYTES = 8 + DIGEST_BYTES  # a number and a digest
 _RISER = struct.Struct("<QQH")  # where it begins, where it ends, and how many pieces follow
 _SUMMARY = struct.Struct("<QQQQQQIIII")  # six positions, then how many externals, exports, pieces and risers follow
 
@@ -79,6 +85,10 @@ class Summary:
     piece. ``pieces`` are masks of bits (``ROOT``). A riser is a number from which a certificate pool steps down to
     below the segment, the greatest number of that pool in the segment, and the indexes of the pieces that the pool has
     between the two. It is left out if an entry of the pool is missing there.
+
+    With ``HEADS`` only: ``unsigned`` are the entries with a bad signature that a higher segment could vouch for, and
+    ``contradicting`` what the segment expects below itself beside ``externals``, other digests of the same numbers.
+    None is for summaries of earlier versions, which did not look for that.
     """
 
     low: int
@@ -91,6 +101,8 @@ class Summary:
     exports: list[tuple[int, bytes, bool, int]]
     pieces: list[int]
     risers: list[tuple[int, int, tuple[int, ...]]]
+    unsigned: list[tuple[int, bytes]] | None = None
+    contradicting: list[tuple[int, bytes]] | None = None
 
     def encode(self) -> bytes:
         """The summary as bytes; ``decode`` reads them. All numbers are little-endian."""
@@ -107,8 +119,7 @@ class Summary:
             len(self.pieces),
             len(self.risers),
         )
-        parts = [head]
-        parts += [seq.to_bytes(8, "little") + digest for seq, digest in self.externals]
+        parts = [head, _pairs(self.externals)]
         parts += [
             seq.to_bytes(8, "little") + digest + bytes([held]) + piece.to_bytes(2, "little")
             for seq, digest, held, piece in self.exports
@@ -118,17 +129,17 @@ class Summary:
             _RISER.pack(start, top, len(pieces)) + struct.pack(f"<{len(pieces)}H", *pieces)
             for start, top, pieces in self.risers
         ]
+        if self.unsigned is not None:
+            unsigned, contradicting = self.unsigned, self.contradicting or []
+            parts += [len(unsigned).to_bytes(4, "little"), _pairs(unsigned), _pairs(contradicting)]
         return b"".join(parts)
 
     @classmethod
     def decode(cls, data: bytes) -> Summary:
         """Read what ``encode`` wrote."""
         *positions, externals, exports, pieces, risers = _SUMMARY.unpack_from(data)
-        at = _SUMMARY.size
-        below = []
-        for _ in range(externals):
-            below.append((int.from_bytes(data[at : at + 8], "little"), data[at + 8 : at + 8 + DIGEST_BYTES]))
-            at += 8 + DIGEST_BYTES
+        at = _SUMMARY.size + externals * _PAIR_BYTES
+        below = _read_pairs(data[_SUMMARY.size : at])
         above = []
         for _ in range(exports):
             number, digest = int.from_bytes(data[at : at + 8], "little"), data[at + 8 : at + 8 + DIGEST_BYTES]
@@ -145,16 +156,54 @@ class Summary:
             steps.append((start, top, struct.unpack_from(f"<{count}H", data, at)))
             at += 2 * count
         low, high, greatest, end_at, forked_at, lied_at = positions
-        return cls(low, high, greatest, end_at, forked_at, lied_at, below, above, masks, steps)
+        found = cls(low, high, greatest, end_at, forked_at, lied_at, below, above, masks, steps)
+        if at == len(data):
+            return found
+        unsigned, rest = int.from_bytes(data[at : at + 4], "little"), _read_pairs(data[at + 4 :])
+        return replace(found, unsigned=rest[:unsigned], contradicting=rest[unsigned:])
 
     @staticmethod
     def _mask_bytes(externals: int) -> int:
         return externals // 8 + 1
 
 
-def segment_of(packs: Sequence[Pack], signatures: Signatures) -> tuple[Records, Summary]:
-    """The segment that the packs of one block make: its records with signatures and pieces, and its summary."""
-    return _Judge(distinct(packs)).judged(signatures)
+def _pairs(pairs: Iterable[tuple[int, bytes]]) -> bytes:
+    return b"".join([seq.to_bytes(8, "little") + digest for seq, digest in pairs])
+
+
+def _read_pairs(data: bytes) -> list[tuple[int, bytes]]:
+    starts = range(0, len(data), _PAIR_BYTES)
+    return [(int.from_bytes(data[at : at + 8], "little"), data[at + 8 : at + _PAIR_BYTES]) for at in starts]
+
+
+class Vouched:
+    """What the segments of a log expect of numbers below them, as they pass by, from the highest down.
+
+    Needed with ``HEADS`` only. Only a log that has a segment with ``unsigned`` entries needs it, so only an author who
+    links to what they did not sign makes anybody keep these numbers. Two for each entry of the log is the most.
+    """
+
+    def __init__(self) -> None:
+        self._expected: set[tuple[int, bytes]] = set()
+
+    def of(self, summary: Summary) -> frozenset[tuple[int, bytes]]:
+        """The entries of a segment that higher ones vouch for though their signatures are bad: number and digest."""
+        return frozenset(self._expected.intersection(summary.unsigned or ()))
+
+    def add(self, summary: Summary) -> None:
+        """Take what a segment expects below itself; judge it again before, if ``of`` has entries of it."""
+        expected = self._expected.union(summary.externals, summary.contradicting or ())
+        self._expected = {pair for pair in expected if pair[0] < summary.low}
+
+
+def segment_of(
+    packs: Sequence[Pack], signatures: Signatures, vouched: frozenset[tuple[int, bytes]] = frozenset()
+) -> tuple[Records, Summary]:
+    """The segment that the packs of one block make: its records with signatures and pieces, and its summary.
+
+    ``vouched``: entries that higher segments vouch for (``Vouched``), with ``HEADS`` only.
+    """
+    return _Judge(distinct(packs)).judged(signatures, vouched)
 
 
 # -- links --------------------------------------------------------------------------------------------------------
@@ -205,9 +254,11 @@ class _Judge:
             ]
         self._expected: dict[int, bytes] = {}  # what is expected of numbers that are not there
         self._externals: list[int] = []
+        self._contradicting: list[tuple[int, bytes]] = []
+        self._tied: set[int] = set()  # rows that higher segments vouch for
 
-    def judged(self, signatures: Signatures) -> tuple[Records, Summary]:
-        signature = self._checked(signatures)
+    def judged(self, signatures: Signatures, vouched: frozenset[tuple[int, bytes]]) -> tuple[Records, Summary]:
+        signature = self._checked(signatures, vouched)
         authentic = (signature == Signature.GOOD) | (signature == Signature.TIED)
         forked_at = 0
         if self._links and bool(authentic.all()) and self._agree():
@@ -218,13 +269,23 @@ class _Judge:
         numbers = {mask: number for number, mask in enumerate(dict.fromkeys([0, *masks]))}
         piece = np.array([numbers[mask] for mask in masks], np.uint16)
         self._records.pack = replace(self._pack, signature=signature, piece=piece)
-        return self._records, self._summary(authentic, forked_at, piece, list(numbers))
+        summary = self._summary(authentic, forked_at, piece, list(numbers))
+        if signatures is Signatures.HEADS:
+            bad = (signature == Signature.BAD).nonzero()[0].tolist()
+            summary = replace(summary, unsigned=self._unsigned(bad), contradicting=self._contradicting)
+        return self._records, summary
 
     # -- signatures
 
-    def _checked(self, signatures: Signatures) -> Bytes:
+    def _checked(self, signatures: Signatures, vouched: frozenset[tuple[int, bytes]]) -> Bytes:
         signature = self._pack.signature.copy()
         signature[~self._records.is_entry] = Signature.NONE
+        self._tied = {
+            row
+            for seq, digest in vouched
+            for row in self._rows_of(seq)
+            if self._records.digest[row].tobytes() == digest and self._records.is_entry[row]
+        }
         if signatures is Signatures.STRICT:
             for row in (signature == Signature.UNKNOWN).nonzero()[0]:
                 signature[row] = self._signed(row)
@@ -240,6 +301,7 @@ class _Judge:
     def _tie_at_once(self, signature: Bytes) -> bool:
         """Check the heads. If all are good, so is all they lead to; if one is bad, return False and change nothing."""
         linked = np.zeros(len(signature), np.bool_)
+        linked[list(self._tied)] = True
         for links in self._links:
             linked[links.row[links.fits]] = True
         heads = (~linked & (signature != Signature.GOOD)).nonzero()[0]
@@ -257,7 +319,7 @@ class _Judge:
         """
         records = self._records
         row_of = {digest.tobytes(): row for row, digest in enumerate(records.digest)}
-        tied = set()
+        tied = set(self._tied)
         for row in range(len(records) - 1, -1, -1):
             if not records.is_entry[row]:
                 continue
@@ -268,6 +330,11 @@ class _Judge:
                     linked = row_of.get(expected)
                     if linked is not None and records.seq[linked] == target:
                         tied.add(linked)
+
+    def _unsigned(self, bad: list[int]) -> list[tuple[int, bytes]]:
+        """The entries among these rows to which entries above the segment can link."""
+        records, linkable = self._records, set(links_across(self._high)) if bad else set()
+        return [(seq, records.digest[row].tobytes()) for row in bad if (seq := int(records.seq[row])) in linkable]
 
     # -- contradictions
 
@@ -296,8 +363,8 @@ class _Judge:
             ends = bool(records.fields.is_end[row])
             auditor.add_fields(int(records.seq[row]), digest, backlink, lipmaalink, is_end=ends)
             for target, expected in links:
-                if target not in held:
-                    self._expected.setdefault(target, expected)
+                if target not in held and self._expected.setdefault(target, expected) != expected:
+                    self._contradicting.append((target, expected))
         self._note_externals()
         return auditor.invalid_from or 0
 
@@ -406,13 +473,11 @@ class _Judge:
 
     def _row(self, seq: int, authentic: Flags) -> int | None:
         """The first authentic entry of a number."""
-        numbers = self._records.seq
-        row = int(np.searchsorted(numbers, np.uint64(seq)))
-        while row < len(numbers) and numbers[row] == seq:
-            if authentic[row]:
-                return row
-            row += 1
-        return None
+        return next((row for row in self._rows_of(seq) if authentic[row]), None)
+
+    def _rows_of(self, seq: int) -> range:
+        numbers, number = self._records.seq, np.uint64(seq)
+        return range(int(np.searchsorted(numbers, number)), int(np.searchsorted(numbers, number, "right")))
 
 
 def _first(seq: Numbers, rows: Flags) -> int:

@@ -16,8 +16,8 @@ from culm.spark.findings import Findings
 from culm.spark.gather import PACKS
 from culm.spark.merge import Outcome, merge_logs
 from culm.spark.pack import Pack
-from culm.spark.records import distinct
-from culm.spark.segment import Signatures, Summary, segment_of
+from culm.spark.records import Records, distinct
+from culm.spark.segment import Signatures, Summary, Vouched, segment_of
 from culm.spark.slices import Shelf, fetched
 from culm.spark.verdicts import JudgedSegment
 from culm.store.schema import from_sql, to_sql
@@ -125,12 +125,45 @@ def segment_rows(
         for (author, log, block), of_block in groupby(rows, key=itemgetter(3, 4, 5)):
             if author is None:
                 for source, offset, reason, *_ in of_block:
-                    yield source, offset, reason, None, None, None, None, None, None, None, None
+                    yield source, offset, reason, *[None] * 8
                 continue
-            records, summary = segment_of(_collected(packed for *_, packed in of_block), signatures)
-            packed = shelf.put([records.pack.encode()]) if keep else None
-            place = (author, log, block, to_sql(summary.low), to_sql(summary.high))
-            yield None, None, None, *place, summary.encode(), shelf.put(Findings.of(records).parts()), packed
+            found = segment_of(_collected(packed for *_, packed in of_block), signatures)
+            yield _segment_row((author, log, block), *found, shelf, keep=keep)
+
+
+def _segment_row(block: Row, records: Records, summary: Summary, shelf: Shelf, *, keep: bool) -> Row:
+    packed = shelf.put([records.pack.encode()]) if keep or summary.unsigned else None
+    span = to_sql(summary.low), to_sql(summary.high)
+    return None, None, None, *block, *span, summary.encode(), shelf.put(Findings.of(records).parts()), packed
+
+
+def vouched(folder: Path | None = None) -> Callable[[Batches], Batches]:
+    """``SEGMENTS`` of whole logs, sorted by log and ``low`` from the highest down, to the same, with all heads settled.
+
+    Entries whose signature is bad, but that a higher segment vouches for, are taken as signed. For ``HEADS`` only. Rows
+    without ``findings`` only vouch for others, and are left out.
+    """
+    return mapped(SEGMENTS, lambda rows: vouched_rows(rows, folder), SEGMENTS)
+
+
+def vouched_rows(rows: Iterable[Row], folder: Path | None = None) -> Iterator[Row]:
+    """``vouched`` for rows that are in this process."""
+    with Shelf(folder) as shelf:
+        for _, of_log in groupby(rows, key=itemgetter(3, 4)):
+            above = Vouched()
+            for row in of_log:
+                summary, settled = Summary.decode(row[8]), row
+                if pairs := above.of(summary):
+                    records, summary = segment_of([Pack.decode(fetched(row[10]))], Signatures.HEADS, pairs)
+                    settled = _segment_row(row[3:6], records, summary, shelf, keep=True)
+                above.add(summary)
+                if row[9] is not None:
+                    yield settled
+
+
+def is_unsure(summary: bytes) -> bool:
+    """Whether a segment of a run with ``HEADS`` has to pass ``vouched`` with all of its log, by its summary."""
+    return Summary.decode(summary).unsigned != []
 
 
 def _collected(packed: Iterable[bytes]) -> list[Pack]:

@@ -29,14 +29,25 @@ from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
 from culm.spark.gather import PACKS, gather
+from culm.spark.output import kept_from_workers
 from culm.spark.read import FOUND, from_splits
 from culm.spark.segment import Signatures
-from culm.spark.steps import OUTCOMES, SEGMENTS, SUMMARIES, VERDICTS, merged, pronounced, segmented
+from culm.spark.steps import (
+    OUTCOMES,
+    SEGMENTS,
+    SUMMARIES,
+    VERDICTS,
+    is_unsure,
+    merged,
+    pronounced,
+    segmented,
+    vouched,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from culm.spark.inputs import Split
 
@@ -72,8 +83,10 @@ def verify(entries: DataFrame, *, signatures: str = "all") -> DataFrame:
     """
     from pyspark import StorageLevel
 
-    kept = segments(packed(entries), chosen(signatures)).persist(StorageLevel.DISK_ONLY)
-    return judged(kept, outcomes(kept))
+    ways = chosen(signatures)
+    kept = segments(packed(entries), ways).persist(StorageLevel.DISK_ONLY)
+    found = settled(kept, ways)
+    return judged(found, outcomes(found))
 
 
 def rejects(entries: DataFrame) -> DataFrame:
@@ -137,6 +150,41 @@ def by_block(packs: DataFrame, tasks: int | None = None) -> DataFrame:
 def segments(packs: DataFrame, signatures: Signatures, *, keep: bool = False) -> DataFrame:
     """The segments that the packs make; rejects pass through. ``keep``: with the entries themselves, for proofs."""
     return by_block(packs).mapInArrow(segmented(signatures, keep=keep), SEGMENTS.ddl)
+
+
+def settled(segments: DataFrame, signatures: Signatures, folder: Path | None = None) -> DataFrame:
+    """The segments, with those judged again whose entries a higher segment of the log vouches for. For ``HEADS`` only.
+
+    Reads ``segments`` twice, so they have to be kept somewhere. What is judged again is kept in ``folder``, else on the
+    executors' disks.
+    """
+    from pyspark import StorageLevel
+    from pyspark.sql import functions
+
+    if signatures is Signatures.STRICT:
+        return segments
+    log = ["author", "log"]
+    unsure = functions.broadcast(segments.where(unsure_column()).select(log).distinct())
+    rest = segments.join(unsure, log, "left_anti").select(*SEGMENTS.names)
+    some = from_the_top(segments.join(unsure, log, "left_semi"))
+    if folder is not None:
+        return rest.unionByName(kept_from_workers(some, vouched(), SEGMENTS, folder))
+    return rest.unionByName(some.mapInArrow(vouched(), SEGMENTS.ddl).persist(StorageLevel.DISK_ONLY))
+
+
+def unsure_column() -> Column:
+    """Whether a row has a summary with which ``culm.spark.steps.is_unsure`` says yes."""
+    from pyspark.sql import functions
+
+    return functions.udf(lambda data: data is not None and is_unsure(bytes(data)), "BOOLEAN")("summary")
+
+
+def from_the_top(segments: DataFrame) -> DataFrame:
+    """The segments of each log together, from the highest down: what ``culm.spark.steps.vouched`` takes."""
+    from pyspark.sql import functions
+
+    together = segments.select(*SEGMENTS.names).repartition("author", "log")
+    return together.sortWithinPartitions("author", "log", functions.desc("low"))
 
 
 def by_log(segments: DataFrame, tasks: int | None = None) -> DataFrame:

@@ -47,7 +47,7 @@ from culm.spark.select.requests import ASKED
 from culm.spark.select.steps import selection
 from culm.spark.steps import OUTCOMES, SEGMENTS
 from culm.spark.verify import chosen as signatures_chosen
-from culm.spark.verify import outcomes, packed_splits, segments
+from culm.spark.verify import outcomes, packed_splits, segments, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -140,6 +140,7 @@ class _Job:
         requests = read_rows(spark, self.requests)
         packs, places = self._read(spark, work, bundles=bundles)
         found = kept(segments(packs, self.signatures, keep=True), work / "segments", SEGMENTS.ddl)
+        found = settled(found, self.signatures, work / "settled")
         self.say("looking for paths and forks, log by log")
         reached = kept(outcomes(found), work / "outcomes", OUTCOMES.ddl)
         self.say("reading the requests")

@@ -17,7 +17,7 @@ from culm.spark.select.requests import ASKED, GIVEN, check, given
 from culm.spark.steps import mapped
 from culm.spark.verify import chosen as signatures_chosen
 from culm.spark.verify import outcomes as outcomes_of
-from culm.spark.verify import packed
+from culm.spark.verify import packed, settled
 from culm.spark.verify import segments as segments_of
 
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ def select_entries(
     """
     from pyspark import StorageLevel
 
-    found = segments_of(packed(entries), signatures_chosen(signatures), keep=True).persist(StorageLevel.DISK_ONLY)
+    ways = signatures_chosen(signatures)
+    found = settled(segments_of(packed(entries), ways, keep=True).persist(StorageLevel.DISK_ONLY), ways)
     return selection(found, outcomes_of(found), requests, encoded=encoded)
 
 

@@ -16,6 +16,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "culm"
 ALLOWED = {
     "errors": set(),
     "types": set(),
+    "charts": set(),
     "staging": set(),
     "bamboo": {"errors", "staging"},
     "wire": {"types", "errors", "bamboo"},
@@ -29,6 +30,7 @@ ALLOWED = {
     "store": {"types", "errors", "bamboo", "ranges", "transfer", "negentropy", "staging"},
     "testing": {"bamboo", "errors", "store", "types"},
     "spark": {
+        "charts",
         "types",
         "errors",
         "bamboo",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from culm.spark.charts import Bars, Series, bar_chart, line_chart, number_text
+from culm.charts import Bars, Series, bar_chart, line_chart, number_text
 from culm.spark.report.html import Html, bytes_text, chart, details, element, join, table
 
 if TYPE_CHECKING:
@@ -19,8 +19,9 @@ _LOGARITHMIC_FROM = 1000  # Greatest value from which an axis is logarithmic: be
 def completeness(rows: Sequence[CompletenessNumbers]) -> Html:
     """Logs by the share of their numbers that is held and verified."""
     texts = [_percent(row.percent) for row in rows]
+    title = "Logs by how much of them is held and verified (percent of the numbers up to the newest)"
     svg = bar_chart(
-        "Logs by how much of them is held and verified (percent of the numbers up to the newest)",
+        title,
         [text.removesuffix(" %").replace(" to ", "–") for text in texts],  # noqa: RUF001 - a dash for a range
         [Bars("logs", [row.logs for row in rows])],
         y_label="logs",
@@ -31,7 +32,7 @@ def completeness(rows: Sequence[CompletenessNumbers]) -> Html:
         ("share", "logs"),
         [(text, row.logs) for text, row in zip(texts, rows, strict=True)],
     )
-    return _with_numbers(svg, numbers)
+    return _with_numbers(title, svg, numbers)
 
 
 def _percent(percent: int | None) -> str:
@@ -42,8 +43,9 @@ def _percent(percent: int | None) -> str:
 
 def lengths(rows: Sequence[LengthNumbers]) -> Html:
     """Logs by length: by how many entries are held, and by the newest number."""
+    title = "Logs by length, in powers of ten"
     svg = bar_chart(
-        "Logs by length, in powers of ten",
+        title,
         [_power(row.low) for row in rows],
         [
             Bars("entries held", [row.logs_by_entries for row in rows]),
@@ -53,7 +55,7 @@ def lengths(rows: Sequence[LengthNumbers]) -> Html:
         width=_WIDE,
     )
     heads = ("from", "to", "logs with so many entries", "logs with their newest number there")
-    return _with_numbers(svg, table("Logs by length", heads, rows))
+    return _with_numbers(title, svg, table("Logs by length", heads, rows))
 
 
 def _power(low: int) -> str:
@@ -100,14 +102,16 @@ def growth(rows: Sequence[GrowthNumbers]) -> Html:
             for row in rows
         ],
     )
-    return join([element("p", note), chart(entries), _with_numbers(sizes, numbers)])
+    parts = [element("p", note), chart("Entries up to a sequence number", entries)]
+    return join([*parts, _with_numbers("Payload bytes up to a sequence number", sizes, numbers)])
 
 
 def copies(rows: Sequence[CopiesNumbers]) -> Html:
     """Entries by how many copies of them the inputs have."""
     texts = [f"{row.low:,}" if row.low == row.high else f"{row.low:,} to {row.high:,}" for row in rows]
+    title = "Entries by how many times they were found in the inputs"
     svg = bar_chart(
-        "Entries by how many times they were found in the inputs",
+        title,
         [number_text(row.low) + ("" if row.low == row.high else "+") for row in rows],
         [Bars("entries", [row.entries for row in rows])],
         y_label="entries",
@@ -116,8 +120,8 @@ def copies(rows: Sequence[CopiesNumbers]) -> Html:
     numbers = table(
         "Entries by copies", ("copies", "entries"), [(text, row.entries) for text, row in zip(texts, rows, strict=True)]
     )
-    return _with_numbers(svg, numbers)
+    return _with_numbers(title, svg, numbers)
 
 
-def _with_numbers(svg: str, numbers: Html) -> Html:
-    return join([chart(svg), details("The numbers", numbers)])
+def _with_numbers(title: str, svg: str, numbers: Html) -> Html:
+    return join([chart(title, svg), details("The numbers", numbers)])

@@ -8,6 +8,7 @@ change the direction of writing, as numbers.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from fractions import Fraction
 from html import escape
 from itertools import groupby
@@ -108,10 +109,10 @@ def details(summary: object, content: Html) -> Html:
     return Html(f"<details><summary>{safe(summary)}</summary>\n{content}\n</details>")
 
 
-def chart(svg: str) -> Html:
-    """A chart of ``culm.spark.charts``, set into the page; narrow screens scroll it."""
-    inside = svg.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)
-    return Html(f'<div class="wide chart">{inside}</div>')
+def chart(title: str, svg: str) -> Html:
+    """A chart of ``culm.charts``, set into the page as a picture; narrow screens scroll it."""
+    data = b64encode(svg.encode()).decode()
+    return Html(f'<div class="wide chart"><img alt="{safe(title)}" src="data:image/svg+xml;base64,{data}"></div>')
 
 
 # -- numbers ------------------------------------------------------------------------------------------------------

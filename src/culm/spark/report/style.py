@@ -11,14 +11,12 @@ STYLE = """
     --ink: #e4e8ec; --faint: #9aa6b2; --paper: #14181c; --panel: #1d2329; --rule: #39424b;
     --verified: #4d9fe0; --unverified: #e8b33a; --invalid: #f0607f; --free: #2b333b; --link: #7cbcf0;
   }
-  .chart svg { filter: invert(0.9) hue-rotate(180deg); }
 }
 @media print {
   :root {
     --ink: #000000; --faint: #444444; --paper: #ffffff; --panel: #ffffff; --rule: #bbbbbb;
     --verified: #0b5fa5; --unverified: #e3a008; --invalid: #b5173b; --free: #e6eaee; --link: #000000;
   }
-  .chart svg { filter: none; }
   nav { display: none; }
   article, tr, .chart { break-inside: avoid; }
 }
@@ -53,7 +51,7 @@ tbody th { font-weight: normal; min-width: 7rem; }
 .n { text-align: right; white-space: nowrap; }
 thead th { color: var(--faint); font-weight: 600; }
 thead .n { white-space: normal; }
-.chart svg { min-width: 34rem; overflow: visible; }
+.chart img { display: block; width: 100%; min-width: 34rem; }
 .bar, .strip { display: block; width: 100%; background: var(--free); }
 .bar { height: 2.5rem; margin: 0.75rem 0; }
 .strip { height: 1.5rem; margin: 0.3rem 0 0; outline: 1px solid var(--rule); }

@@ -9,7 +9,7 @@ from collections import defaultdict
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from culm.spark.charts import Series, Strip, line_chart, strip_chart
+from culm.charts import Series, Strip, line_chart, strip_chart
 from culm.spark.simulate.model import NAMES
 
 if TYPE_CHECKING:

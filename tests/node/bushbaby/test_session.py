@@ -117,6 +117,26 @@ def test_a_forgotten_payload_is_not_fetched_again(parties: list[Party]) -> None:
     assert session.stats.entries_received == 0
 
 
+def test_a_payload_that_is_deleted_while_it_is_sent(parties: list[Party], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner forgets a large payload while a message with it is put together: all others come."""
+    alice, bob, _ = parties
+    log = build_log(5, seed=6)
+    for payload in (b"x" * 100_000, b"seven", b"eight"):
+        log.append(payload)
+    alice.store.add(log.items())
+    large = log.entries[5].place
+    read = type(alice.store).payload_rest
+
+    def forget_first(store: Any, entry: Any) -> Any:
+        store.forget(large)
+        return read(store, entry)
+
+    monkeypatch.setattr(type(alice.store), "payload_rest", forget_first)
+    _, ends = run(lambda: sync(bob, alice))
+    assert ends == [None, None]
+    assert list(bob.holds().values()) == [[1, 2, 3, 4, 5, 8]]  # The path of entry 7 leads over 6.
+
+
 def test_a_fork_is_found_by_both(parties: list[Party]) -> None:
     """Two nodes that hold different branches find where they part, and trust nothing from there on."""
     alice, bob, _ = parties

@@ -27,7 +27,7 @@ from culm import bushbaby
 from culm.bamboo import Entry, ForkProof
 from culm.bushbaby import Dialect
 from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, item_size
-from culm.errors import PayloadMismatch
+from culm.errors import NotHeld, PayloadMismatch
 from culm.node.bushbaby.announcing import Announcing
 from culm.node.bushbaby.deliveries import HANG_UP_SECONDS, Deliveries
 from culm.node.bushbaby.doubts import Doubts
@@ -419,18 +419,24 @@ class BushbabySession(Session[bushbaby.Event]):
             _logger.warning("held back an entry", extra={"peer": self._name, "seq": entry.seq, "reason": reason})
             return
         writer = self.connection.start_bamboo(sizes)
-        for item in message:
-            for entry in item:
-                writer.write(entry.encoded)
-                if entry.size:
-                    writer.write(entry.start)
-                if entry.size > len(entry.start):
-                    await self._write_rest(writer, entry)
-                self.stats.entries_sent += 1
+        for at, item in enumerate(message):
+            try:
+                for entry in item:
+                    await self._write_entry(writer, entry)
+            except NotHeld:  # The owner deleted this payload a moment ago. Nothing of the message has left yet.
+                if others := message[:at] + message[at + 1 :]:
+                    await self._send_message(others)
+                return
         writer.send()
+        self.stats.entries_sent += sum(map(len, message))
         self.driver.news_at = clock()
 
-    async def _write_rest(self, writer: bushbaby.BambooWriter, entry: Sendable) -> None:
+    async def _write_entry(self, writer: bushbaby.BambooWriter, entry: Sendable) -> None:
+        writer.write(entry.encoded)
+        if entry.size:
+            writer.write(entry.start)
+        if entry.size <= len(entry.start):
+            return
         pieces = self._worker.store.payload_rest(entry)
         while some := await self._worker.run(lambda: list(islice(pieces, _PIECES_A_STEP))):
             for piece in some:

@@ -6,7 +6,7 @@ definitions (``tests.bamboo.oracle``) whenever somebody asks, and every answer i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -290,25 +290,25 @@ class DictionaryStore:
         return self.of((place.author, place.log_id)).first_at(place.seq)
 
     def add(self, items: Iterable[Item], forged: Iterable[Entry] = ()) -> Report:
-        """Take items in one transaction, or in several where those without room are looked for by halves."""
-        report, bad = Report(), set(forged)
+        """Take items in one transaction, in their order."""
+        report, bad = Report(transactions=1), set(forged)
         report.refused += [(entry.place, BadSignature) for entry, _ in items if entry in bad]
-        self._add([item for item in items if item[0] not in bad], report)
-        return report
-
-    def _add(self, items: list[Item], report: Report) -> None:
-        kept, part = self.copy().logs, Report()
+        room: int | None = None  # Known once an entry would have to wait; none comes free before the next transaction.
         for entry, payload in items:
-            self.logs.setdefault(entry.log, LogModel(entry.log, self.max_variants)).add(entry, payload, part)
-        if self.waiting() <= self._max_waiting:
-            report.take(replace(part, transactions=1))
-            return
-        self.logs = kept
-        if half := len(items) // 2:
-            self._add(items[:half], report)
-            self._add(items[half:], report)
-        else:
-            report.refused += [*part.refused, (items[0][0].place, HoldingAreaFull)]
+            if entry in bad:
+                continue
+            before, part = self.of(entry.log).copy(), Report()
+            model = self.logs.setdefault(entry.log, LogModel(entry.log, self.max_variants))
+            model.add(entry, payload, part)
+            if entry in part.added and entry in model.in_state(State.WAITING):
+                room = self._max_waiting - self.waiting() + 1 if room is None else room
+                if room < 1:
+                    self.logs[entry.log] = before
+                    part = Report(refused=[*part.refused, (entry.place, HoldingAreaFull)])
+                else:
+                    room -= 1
+            report.take(part)
+        return report
 
     def waiting(self) -> int:
         """How many entries wait for their path."""

@@ -196,9 +196,7 @@ class Writing(StoreMachine):
             written(folder, name, offset, data)
 
         kept = self.model.copy()
-        if self.model.add(sorted(items, key=lambda item: item[0].seq)).transactions != 1:
-            self.model = kept  # not enough room for all that would wait: that makes several transactions
-            return
+        self.model.add(sorted(items, key=lambda item: item[0].seq))
         self.patch.setattr(Folder, "write", write)
         try:
             self.store().add(items)

@@ -21,6 +21,7 @@ from culm.store import SQLiteStore, State, ingest, logview
 from culm.store import sqlite as store_module
 from culm.testing import LogBuilder, build_log, tampered
 from tests.bamboo import oracle
+from tests.store.below import database_of
 from tests.store.model import Model, look
 
 if TYPE_CHECKING:
@@ -314,6 +315,23 @@ def test_a_whole_group_in_any_order_needs_no_room(place: Path) -> None:
         store.add(list(reversed(LOG.items())))
 
         assert list(range(1, 41)) == in_state(store, State.VERIFIED)
+
+
+def test_a_flood_into_a_full_holding_area_costs_one_transaction_and_leaves_nothing(place: Path) -> None:
+    """A stranger can sign entries of any number of logs. Each that is refused must not cost a transaction, or a row."""
+    flood = [item for seed in range(40) for item in build_log(3, seed=100 + seed).items()[2:]]
+    with SQLiteStore(place, max_waiting_entries=0) as store:
+        store.receive_in(b"clump")
+        connection = database_of(store).connection
+        statements: list[str] = []
+        connection.set_trace_callback(statements.append)
+        report = store.add(flood)
+        connection.set_trace_callback(None)
+
+        assert 40 == len(report.refused)
+        assert 1 == sum(statement.startswith("BEGIN IMMEDIATE") for statement in statements)
+        assert [(0,)] == connection.execute("SELECT count(*) FROM logs").fetchall()
+        assert {} == store.clumps()
 
 
 def test_groups_around_the_one_that_was_too_much_are_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

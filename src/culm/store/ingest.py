@@ -11,13 +11,13 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from culm.bamboo import Entry
-from culm.errors import HoldingAreaFull, StoreFull
+from culm.errors import StoreFull
 from culm.store.database import Database
-from culm.store.logview import LogView
+from culm.store.logview import HoldingArea, LogView
 from culm.store.payloads.pieces import write_payloads
 from culm.store.provenance import note_received
-from culm.store.rows import COUNT, next_change, next_entry_id, the_row
-from culm.store.schema import IS_WAITING, PayloadState, State
+from culm.store.rows import next_change, next_entry_id
+from culm.store.schema import PayloadState, State
 from culm.store.values import ImportReport
 from culm.types import Buffer, Log
 
@@ -37,15 +37,22 @@ class Receiving(NamedTuple):
 
 
 class Ingestion:
-    """One transaction's worth of authentic entries, in ascending order of author, log and number."""
+    """One transaction's worth of authentic entries, in ascending order of author, log and number.
 
-    def __init__(self, database: Database, report: ImportReport, receiving: Receiving | None) -> None:
+    In this order an entry on a certificate path comes before those that need it, so that only entries wait whose path
+    is not in the group.
+    """
+
+    def __init__(
+        self, database: Database, report: ImportReport, receiving: Receiving | None, max_waiting: tuple[int, int]
+    ) -> None:
         self._receiving = receiving
         self._database = database
         self._db = connection = database.connection
         self._report = report
         self._change = next_change(connection)
         self._next_id = next_entry_id(connection)
+        self._area = HoldingArea(connection, *max_waiting)
         self._views: dict[Log, LogView] = {}
         self._payloads: list[tuple[int, Buffer]] = []
 
@@ -54,7 +61,6 @@ class Ingestion:
         view = self._views.get(entry.log)
         if view is None:
             view = self._views[entry.log] = LogView(self._db, entry.log, self._change)
-            self._mark(entry.log, is_new=not view.greatest)
         if view.held(entry):
             self._take_known(view, entry, payload, lied=lied)
             return
@@ -63,7 +69,8 @@ class Ingestion:
         else:
             payload_state = PayloadState.ABSENT if payload is None else PayloadState.COMPLETE
         try:
-            state, proofs = view.add(entry, self._next_id, payload_state, 0 if payload is None else entry.size)
+            held = 0 if payload is None else entry.size
+            state, proofs = view.add(entry, self._next_id, payload_state, held, self._area)
         except StoreFull as error:
             self._report.refused.append((entry.place, error))
             return
@@ -91,19 +98,10 @@ class Ingestion:
             self._payloads.append((row, payload))
             self._report.payloads += 1
 
-    def finish(self, max_entries: int, max_bytes: int) -> None:
-        """Write the rows and payloads that are still in memory.
-
-        ``HoldingAreaFull`` if more entries wait now than the limits allow, so that the transaction is rolled back.
-        """
-        for view in self._views.values():
-            view.flush()
+    def finish(self) -> None:
+        """Write the rows, marks and payloads that are still in memory."""
+        for log, view in self._views.items():
+            if view.greatest:  # Of other logs all entries were refused.
+                view.flush()
+                self._mark(log, is_new=view.is_new)
         write_payloads(self._database, self._payloads)
-        if self._report.waiting:
-            query = f"SELECT count(*), coalesce(sum(length(encoded) + payload_held), 0) FROM entries WHERE {IS_WAITING}"
-            count, size = the_row(self._db.execute(query), COUNT, COUNT)
-            if count > max_entries or size > max_bytes:
-                raise HoldingAreaFull(
-                    f"the holding area is full: {count} entries ({size} bytes) would wait for entries on their"
-                    f" certificate path; allowed: {max_entries} ({max_bytes} bytes)"
-                )

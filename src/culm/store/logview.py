@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from culm.bamboo import Entry, ForkProof, linkers
 from culm.bamboo.yamf import YAMF_PREFIX
-from culm.errors import StoreFull
+from culm.errors import HoldingAreaFull, StoreFull
 from culm.store.payloads import pieces
 from culm.store.rows import (
     AT,
@@ -61,8 +61,43 @@ class _Known:
     state: State
 
 
+class HoldingArea:
+    """How many entries may still begin to wait in this transaction, of at most so many, and so many bytes, in all logs.
+
+    The store is asked once, when the first entry would wait. Entries that stop waiting later in the transaction make no
+    room before the next one.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, max_entries: int, max_bytes: int) -> None:
+        self._db = connection
+        self._most = max_entries, max_bytes
+        self._room: tuple[int, int] | None = None
+
+    def take(self, size: int) -> None:
+        """Take room for an entry and its payload of so many bytes together; ``HoldingAreaFull`` if there is none."""
+        entries, free = self._look() if self._room is None else self._room
+        if entries < 1 or free < size:
+            self._room = entries, free
+            raise HoldingAreaFull(
+                "the holding area is full: as much as is allowed waits for entries on its certificate path"
+                f" (at most {self._most[0]} entries and {self._most[1]} bytes)"
+            )
+        self._room = entries - 1, free - size
+
+    def _look(self) -> tuple[int, int]:
+        (count,) = the_row(self._db.execute(f"SELECT count(*) FROM entries WHERE {IS_WAITING}"), COUNT)
+        if count >= self._most[0]:  # The index tells that. Their bytes would cost a look at each of them.
+            return 0, 0
+        query = f"SELECT coalesce(sum(length(encoded) + payload_held), 0) FROM entries WHERE {IS_WAITING}"
+        (size,) = the_row(self._db.execute(query), COUNT)
+        return self._most[0] - count, self._most[1] - size
+
+
 class LogView:
-    """One log while entries are added to it, inside a writing transaction."""
+    """One log while entries are added to it, inside a writing transaction. ``is_new``: nothing of it was held before.
+
+    A log without an entry gets no row, so that entries which are refused leave nothing behind.
+    """
 
     def __init__(self, connection: sqlite3.Connection, log: Log, change: int) -> None:
         self._db = connection
@@ -73,22 +108,25 @@ class LogView:
         )
         columns = ROW, _OPTIONAL, _OPTIONAL, AT, _OPTIONAL, _OPTIONAL, _OPTIONAL
         row = first_row(connection.execute(query, log_key(log)), *columns)
-        if row is None:
-            query = "INSERT INTO logs (author, log_id, contiguous, change) VALUES (?, ?, ?, ?)"
-            cursor = connection.execute(query, (*log_key(log), to_sql(0), change))
-            row = (cursor.lastrowid, None, None, to_sql(0), None, None, None)
-        self.id: int = row[0]
+        self._log = log
+        row = row or (0, None, None, to_sql(0), None, None, None)
+        self.id: int = row[0]  # 0: the log has no row yet.
         self.newest, self.greatest, self.contiguous = (optional_from_sql(stored) or 0 for stored in row[1:4])
         self.ended_at, self.forked_at, self.invalid_from = map(optional_from_sql, row[4:])
+        self.is_new = not self.greatest
         self._known: dict[int, list[_Known]] = {}
         waiting = f"SELECT 1 FROM entries WHERE log = ? AND {IS_WAITING} LIMIT 1"
         self._waits = connection.execute(waiting, (self.id,)).fetchone() is not None
         self._rows: list[tuple[object, ...]] = []
 
-    def add(self, entry: Entry, entry_id: int, payload_state: PayloadState, held: int) -> tuple[State, list[ForkProof]]:
+    def add(
+        self, entry: Entry, entry_id: int, payload_state: PayloadState, held: int, area: HoldingArea | None = None
+    ) -> tuple[State, list[ForkProof]]:
         """Add a new authentic entry; its state, and the fork proofs that it makes with others.
 
         The caller has made sure that the entry is not held yet. Its row reaches the database with ``flush``.
+        ``StoreFull`` if too many entries of its number are held, ``HoldingAreaFull`` if it would have to wait and the
+        ``area`` has no room (None: it has); nothing has changed then.
         """
         seq = entry.seq
         variant = 0
@@ -100,9 +138,14 @@ class LogView:
             proofs = self._contradictions(entry)
             if variant >= MAX_VARIANTS and not any(self._is_lowest(proof) for proof in proofs):
                 raise StoreFull(f"{MAX_VARIANTS} different entries of this number are held already: no more are kept")
+            # What proves a fork is invalid at once, and so is an entry with a lie. Neither waits.
+            may_wait = not proofs and payload_state is not PayloadState.SIZE_MISMATCH
+            if may_wait and area is not None and self._state_of(entry) is State.WAITING:
+                area.take(len(entry.encoded) + held)
             for proof in proofs:
                 self._record(proof)
             state = self._state_of(entry)
+        self._ensure_row()
         digest = entry.hash[_DIGEST_AT:]
         self._rows.append((entry_id, self.id, to_sql(seq), variant, state, payload_state, held, digest, entry.encoded))
         self._at(seq).append(_Known(entry.hash, state))
@@ -119,6 +162,12 @@ class LogView:
         if payload_state is PayloadState.COMPLETE:
             self.payload_settled(seq)
         return state, proofs
+
+    def _ensure_row(self) -> None:
+        if not self.id:
+            query = "INSERT INTO logs (author, log_id, contiguous, change) VALUES (?, ?, ?, ?)"
+            cursor = self._db.execute(query, (*log_key(self._log), to_sql(0), self._change))
+            self.id = cursor.lastrowid or 0
 
     def _follows(self, entry: Entry) -> bool:
         """Whether an entry is plainly valid: it is the next one of a sound log, and its links fit the entries held.

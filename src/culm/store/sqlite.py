@@ -17,15 +17,7 @@ from typing import Self, TypeAlias
 
 from culm.bamboo import Entry, ForkProof, Identity, are_authentic, check_payload
 from culm.bamboo.yamf import yamf_hash
-from culm.errors import (
-    BadSignature,
-    HoldingAreaFull,
-    NotHeld,
-    PayloadDamaged,
-    PayloadMismatch,
-    PayloadSizeMismatch,
-    Place,
-)
+from culm.errors import BadSignature, NotHeld, PayloadDamaged, PayloadMismatch, PayloadSizeMismatch, Place
 from culm.store import append, confirming, ingest, provenance, verify
 from culm.store.confirming import Confirmations
 from culm.store.database import LOCK_TIMEOUT, Database
@@ -46,7 +38,6 @@ from culm.store.values import ImportReport, StoredEntry, VerifyReport
 from culm.types import Buffer, Log
 
 Item = tuple[Entry, Buffer | None]
-_Checked = tuple[Entry, Buffer | None, bool]  # The last: whether the entry claims a wrong size.
 
 _BATCH_ENTRIES = 1000  # of one transaction: other writers wait meanwhile, about 50 ms
 _BATCH_BYTES = 8 * 1024 * 1024  # of payloads after which a transaction takes no more entries, for the same reason
@@ -141,29 +132,11 @@ class Store(ReadableStore):
             batch = _authentic(batch, report)
         batch.sort(key=lambda item: (item[0].author, item[0].log_id, item[0].seq))
         checked = [(entry, *_checked_payload(entry, payload, report)) for entry, payload in batch]
-        report.merge(self._ingest(checked, durable=durable))
-        return report
-
-    def _ingest(self, checked: list[_Checked], *, durable: bool) -> ImportReport:
-        """Take checked items. If the holding area is too small for all of them, those without room are refused.
-
-        They are found by halves, so a group whose larger part has room costs a few transactions more.
-        """
-        report = ImportReport()
-        try:
-            with self._database.transaction(durable=durable):
-                ingestion = ingest.Ingestion(self._database, report, self._receiving)
-                for entry, payload, lied in checked:
-                    ingestion.take(entry, payload, lied=lied)
-                ingestion.finish(*self._max_waiting)
-        except HoldingAreaFull as error:
-            half = len(checked) // 2
-            report = ImportReport()
-            if half:
-                report.merge(self._ingest(checked[:half], durable=durable))
-                report.merge(self._ingest(checked[half:], durable=durable))
-            else:
-                report.refused.append((checked[0][0].place, error))
+        with self._database.transaction(durable=durable):
+            ingestion = ingest.Ingestion(self._database, report, self._receiving, self._max_waiting)
+            for entry, payload, lied in checked:
+                ingestion.take(entry, payload, lied=lied)
+            ingestion.finish()
         return report
 
     def add_proof(self, proof: ForkProof) -> ImportReport:

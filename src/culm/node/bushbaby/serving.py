@@ -27,7 +27,7 @@ Message = list[list[Sendable]]  # Items, each of one entry or of several.
 PAGE_ENTRIES = 256
 """Entries that are read from the store at once. They wait in memory until the peer has taken them."""
 _LEAST_ROOM = 64  # Entries: with less room in a page, the next span waits for the next page.
-_LOOKS = 64  # Looks into the store in one call of its thread, so that many requests that find nothing hold up nobody.
+_LOOKS = 128  # Looks into the store in one call of its thread, so that many requests that find nothing hold up nobody.
 _COVER_BACK = 100  # Entries looked at, back from one with an empty payload, to find one that can end its item.
 
 
@@ -86,8 +86,9 @@ class Server:
         items: Message = []
         room = PAGE_ENTRIES
         for _ in range(_LOOKS):
-            while self._wants and not self._spans:
+            if self._wants and not self._spans:
                 self._expand(store, self._wants.popleft(), now)
+                continue
             if not self._spans or room < _LEAST_ROOM:
                 break
             log, low, high = self._spans.popleft()

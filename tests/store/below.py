@@ -22,6 +22,11 @@ def database_of(store: SQLiteStore) -> Database:
     return store._database
 
 
+def let_nothing_wait(store: SQLiteStore) -> None:
+    """Refuse entries whose certificate path is not there, as a store does whose holding area is full."""
+    store._max_waiting = 0, 0
+
+
 _OURS = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'"
 
 

@@ -4,7 +4,7 @@ A node holds nearly all entries of most logs. A run for each gap therefore costs
 would cost tens of megabytes.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
@@ -55,11 +55,10 @@ class Runs:
     def outside(self, low: int, high: int) -> list[Run]:
         """The parts of the span from ``low`` to ``high`` that are not in the set."""
         rest: list[Run] = []
-        for first, last in self:
-            if low <= last and first <= high:
-                if low < first:
-                    rest.append((low, first - 1))
-                low = last + 1
+        for at in range(bisect_left(self._lasts, low), bisect_right(self._firsts, high)):
+            if low < self._firsts[at]:
+                rest.append((low, self._firsts[at] - 1))
+            low = self._lasts[at] + 1
         if low <= high:
             rest.append((low, high))
         return rest

@@ -33,6 +33,7 @@ from culm.node.bushbaby.deliveries import HANG_UP_SECONDS, Deliveries
 from culm.node.bushbaby.doubts import Doubts
 from culm.node.bushbaby.intake import Intake
 from culm.node.bushbaby.ledger import MAX_ASKED, Ledger
+from culm.node.bushbaby.refusals import Refusals
 from culm.node.bushbaby.serving import PAGE_ENTRIES, Message, Server
 from culm.node.interests.missing import missing
 from culm.node.interests.policy import Policy
@@ -41,7 +42,6 @@ from culm.node.sessions.stats import PeerRefused, refusal
 from culm.node.sharing.memory import MemoryBudget
 from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
-from culm.ranges.runs import Runs
 from culm.store import ImportReport, Sendable
 from culm.types import Log, Run
 from culm.wire.base62 import encode_base62
@@ -107,7 +107,7 @@ class BushbabySession(Session[bushbaby.Event]):
         self._began_at = clock()
         self._over = asyncio.Event()
         self._doubts = Doubts()
-        self._refused: dict[Log, Runs] = {}  # Entries of this peer that were wrong. It would send them again.
+        self._refusals = Refusals()
         self._answering = False  # WANTs came since our last HAVE, so the next HAVE has to end the serving of them.
         self._reconsider = False  # The operator's choices have changed.
 
@@ -289,7 +289,7 @@ class BushbabySession(Session[bushbaby.Event]):
             if place is not None and isinstance(error, PayloadMismatch):
                 self.note_wrong(place)
             elif place is not None:
-                self._refused.setdefault((place.author, place.log_id), Runs()).add(place.seq, place.seq)
+                self._refusals.note(place, error)
                 self.stats.entries_received -= 1
         for entry in entries:
             if entry.place not in refused:
@@ -299,6 +299,11 @@ class BushbabySession(Session[bushbaby.Event]):
         await self._show_forks(proof.log for proof in report.forks)
         self._announcing.is_due |= bool(self._ledger.brought_by_others or report.forks)
         self.driver.wake()
+
+    async def poll(self) -> None:
+        """Ask again for what the store had no room for: by now it may have."""
+        if logs := [log for log in self._refusals.forgive() if log in self._ledger.peer_has]:
+            await self._ask(logs, answer=False)
 
     async def _take_have(self, items: list[bushbaby.HaveItem]) -> None:
         await self._intake.flush()
@@ -365,8 +370,7 @@ class BushbabySession(Session[bushbaby.Event]):
         interest = self.worth_asking(log, self.config.policy.interest(log))
         spans = missing(store, interest, log, high, limit)
         spans += self._doubts.spans(store, log)
-        if (refused := self._refused.get(log)) is not None:
-            spans = [part for span in spans for part in refused.outside(*span)]
+        spans = self._refusals.leave_out(log, spans)
         again = self.witness.asked.get(log)
         if again == high and not any(low <= high <= last for low, last in spans):
             spans.append((high, high))

@@ -212,7 +212,7 @@ class Session(Speaker[EventT]):
         stats.forks += len(report.forks)
         for place, error in report.refused:
             log = None if place is None else (place.author, place.log_id)
-            stats.note_refused(place, error, peer, tell=log not in self._refusals_told)
-            self._refusals_told.add(log)
+            if stats.note_refused(place, error, peer, tell=log not in self._refusals_told):
+                self._refusals_told.add(log)
         if report.added or report.payloads:
             self._context.stored()

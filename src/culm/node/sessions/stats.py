@@ -61,13 +61,18 @@ class SessionStats:
 
     def note_refused(
         self, place: Place | None, error: CulmError, peer: str | None = None, *, tell: bool = True
-    ) -> None:
-        """Count a refusal, keep the first ones, and ``tell`` the log. Only an ``InvalidEntry`` is an offence."""
+    ) -> bool:
+        """Count a refusal, keep the first ones, and ``tell`` the log; whether it was one of these.
+
+        Only an ``InvalidEntry`` is an offence.
+        """
         self.offences += isinstance(error, InvalidEntry)
-        if len(self.refused) < REFUSALS_KEPT:
+        is_kept = len(self.refused) < REFUSALS_KEPT
+        if is_kept:
             if tell:
                 tell_refused(place, error, peer)
             self.refused.append(f"{place_text(place)}: {error}" if place else str(error))
+        return is_kept
 
     def check_offences(self) -> None:
         """``RemoteProtocolError`` if there were more than ``MAX_OFFENCES``."""

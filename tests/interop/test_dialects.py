@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from culm.bamboo import Identity
 from culm.bushbaby import Dialect
+from culm.bushbaby.handshake import Hello, pack_hello, unpack_hello
 from culm.errors import NetworkError
 from culm.node.network.urls import PeerUrl
 from culm.node.service import NodeService
+from culm.node.sessions.session import Purpose
+from culm.node.sync import sync
 from culm.testing.builders import build_log
 from tests.interop.deployed import DeployedPeer
 from tests.interop.meeting import REAL, Meeting, give, sync_with
@@ -64,6 +68,29 @@ def test_of_a_peer_that_hangs_up_in_any_dialect_the_user_hears(alice: Party) -> 
     with pytest.raises(NetworkError, match="clump"):
         sync_with(alice, met)
     assert len(met.began) == 2
+
+
+def test_a_peer_that_always_speaks_the_other_dialect_is_not_called_for_ever(alice: Party) -> None:
+    """One that answers each HELLO by one of the other dialect, and hangs up, is called once more and then given up."""
+    calls: list[Dialect] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        _, heard = unpack_hello((await reader.readexactly(98))[2:], b"Quagga")
+        calls.append(heard)
+        other = next(dialect for dialect in Dialect if dialect is not heard)
+        hello = Hello(Identity(b"\x20" * 32).public, b"\x09" + bytes(31))
+        writer.write(b"\x01\x60" + pack_hello(hello, b"Quagga", other))
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(answer, HERE, 0)
+        url = PeerUrl("bushbaby", HERE, server.sockets[0].getsockname()[1])
+        with pytest.raises(NetworkError, match="another clump or dialect"):
+            await sync(alice.identity, REAL, alice.store, url, Purpose(is_live=False))
+        server.close()
+
+    run(main)
+    assert calls == [Dialect.DEPLOYED, Dialect.DOCUMENT]
 
 
 def test_a_forced_dialect_is_the_only_one(alice: Party) -> None:

@@ -33,6 +33,15 @@ def test_a_refused_peer_is_called_once_more_in_the_other() -> None:
     assert dialects.at("a") == (DOCUMENT, True)
 
 
+def test_a_peer_whose_hello_comes_late_is_called_once_more() -> None:
+    """Who hangs up at our HELLO and sends one of the other dialect is called once more, until a handshake is over."""
+    dialects = Dialects()
+    assert [dialects.heard_late("a") for _ in range(4)] == [True, False, True, False]
+    assert [dialects.heard_late("b") for _ in range(1)] == [True]
+    dialects.opened("b")
+    assert dialects.heard_late("b")
+
+
 def test_addresses_are_bounded() -> None:
     """Of more addresses than are kept, those that were heard from last are known."""
     dialects = Dialects()

@@ -25,6 +25,7 @@ class Dialects:
         self._kept.readers.append(self._take_note)
         self._heard: OrderedDict[str, Dialect] = OrderedDict()
         self._refused: dict[str, Dialect] = {}  # Where the last HELLO was refused, and its dialect.
+        self._called_again: set[str] = set()  # Where the last HELLO came too late for ours to be in its dialect.
 
     def at(self, address: str) -> tuple[Dialect, bool]:
         """The dialect to speak, and whether there is a reason for it; without one, listen first."""
@@ -54,6 +55,22 @@ class Dialects:
             return False
         self._refused[address] = dialect
         return True
+
+    def heard_late(self, address: str) -> bool:
+        """The peer there hung up at our HELLO, and its own is of the other dialect; whether to call it once more.
+
+        If that helps as little, it is not the dialect: somebody there, or two behind one address, would be called for
+        ever.
+        """
+        if address in self._called_again:
+            self._called_again.discard(address)
+            return False
+        self._called_again.add(address)
+        return True
+
+    def opened(self, address: str) -> None:
+        """The handshake with the peer there is over."""
+        self._called_again.discard(address)
 
 
 def _other(dialect: Dialect) -> Dialect:

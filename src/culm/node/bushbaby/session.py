@@ -224,6 +224,8 @@ class BushbabySession(Session[bushbaby.Event]):
     def _begin(self, public: bytes, *, is_culm: bool) -> None:
         """The peer has proved who it is."""
         self.proved = public
+        if self.is_called:
+            self._context.bushbaby.dialects.opened(self._context.address)
         if not is_culm:
             self._server.deliveries = self._deliveries
             self._server.style = DEPLOYED_STYLE if self.connection.is_deployed else CULM_STYLE
@@ -259,7 +261,7 @@ class BushbabySession(Session[bushbaby.Event]):
         if not connection.options.any_dialect or connection.said is None:
             return False
         if self._peer is not None:
-            return connection.said is not connection.dialect
+            return connection.said is not connection.dialect and dialects.heard_late(self._context.address)
         return dialects.refused(self._context.address, connection.said)
 
     async def _take_entries(self, event: bushbaby.BambooReceived) -> None:

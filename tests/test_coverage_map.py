@@ -42,7 +42,6 @@ TESTED_IN = {
     "intervals/test_vectors": "intervals.codec intervals.items intervals.messages",
     "negentropy/test_properties": "negentropy.array negentropy.codec negentropy.harness negentropy.reconciler"
     " negentropy.storage",
-    "node/bushbaby/test_announcing": "node.bushbaby.serving",
     "node/bushbaby/test_session": "node.bushbaby.intake node.interests.policy"
     " node.sessions.session node.sessions.speaker node.sessions.stats",
     "node/culm/test_interests": "node.interests.choices",

@@ -135,7 +135,7 @@ def test_a_log_that_was_refused_and_is_shared_later(peers: list[ProposalPeer]) -
         near, far = await stream_pair()
         asking, serving = alice.session(near, [key(log)], called=True), bob.session(far, policy=kept_back)
         tasks = [asyncio.create_task(session.run()) for session in (asking, serving)]
-        await until(lambda: bool(asking.asker.given_up))
+        await until(lambda: bool(asking.asker.logs[key(log)].given_up))
         shared = replace(kept_back, unshared=frozenset())
         bob.sources[-1].policy = shared
         await serving.change_policy(shared)

@@ -13,6 +13,7 @@ import pytest
 from culm.bamboo import Entry
 from culm.errors import RemoteProtocolError
 from culm.node.proposals.options import ProposalOptions
+from culm.node.sessions import pointtopoint
 from culm.node.sessions.stats import PeerSilent
 from culm.proposals import (
     EVERYTHING,
@@ -294,3 +295,28 @@ def _size_of(root: object) -> int:
             todo += list(getattr(item, "__dict__", {}).values())
             todo += [getattr(item, name) for name in getattr(type(item), "__slots__", ()) if hasattr(item, name)]
     return total
+
+
+def test_proposals_of_ever_new_logs_are_forgotten(peers: list[ProposalPeer], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer may propose, narrow and cancel logs of nobody for ever; what is over leaves nothing behind."""
+    monkeypatch.setattr(pointtopoint, "MIRRORED_LOGS", 10)
+    rounds = 800
+
+    async def talk(rogue: Rogue, session: ProposalSession) -> None:
+        for number in range(rounds):
+            author = number.to_bytes(32, "big")
+            rogue.send(says(Proposal(0, author, 0, 1, 1, 10, 10, None, None, EVERYTHING)))
+            await until(lambda: 0 in session.connection.endpoint.exchanges)
+            await until(lambda: session.connection.endpoint.exchanges[0].may_send)
+            rogue.send(says(Adjust(0, end=5, upper=5), Cancel(0, Code.END_OF_RANGE)), sends(push_data(Marker(0))))
+            await until(lambda: 0 not in session.connection.endpoint.exchanges)
+            await rogue.reader.read(1 << 16)
+            if number == rounds // 2:
+                tracemalloc.start()
+        grown, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert grown < 200_000
+        rogue.send(b"\xc0")  # To end it: no packet begins so.
+
+    with pytest.raises(RemoteProtocolError):
+        run(lambda: _against(peers[0], build_log(8), talk))

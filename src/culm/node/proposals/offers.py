@@ -91,11 +91,12 @@ class Offers:
 
     def _offer(self, log: Log) -> bool:
         """Offer what is to be offered of a log. False if some of it has to wait."""
-        offered = self._logs.setdefault(log, _Offered())
+        offered = self._logs.get(log) or _Offered()  # Kept with the first offer: a peer can propose any log.
         for number, proposal in enumerate(self._proposals(log, offered)):  # Each behind what those before have offered.
             if number == _AT_ONCE or not self._connection.may_propose(proposal):
                 return False
             self._open.add(self._connection.propose(proposal))
+            self._logs[log] = offered
             offered.numbers.add(proposal.start, proposal.end or proposal.start)
         return True
 

@@ -71,15 +71,12 @@ class _Followed:
     whole: RangeSet = field(init=False)  # The interest with what is not worth asking for just now.
     skipped: set[int] = field(default_factory=set)  # Entries whose payload the peer lacked when it was their turn. The
     # proposal that skipped them does not come back to them.
+    given_up: set[tuple[int, int | None]] = field(default_factory=set)  # Starts and ends of our proposals that the peer
+    # does not want to be made again in this session, unless it brings up the log by itself.
     may_skip: bool = False  # The peer would rather cancel than wait for a mandatory payload that it lacks.
 
     def __post_init__(self) -> None:
         self.whole = self.interest
-
-
-def _range_of(proposal: Proposal) -> tuple[Log, int, int | None]:
-    """What a peer means that does not want to be asked again."""
-    return proposal.log, proposal.start, proposal.end
 
 
 def _is_along(proposal: Proposal, end: int | None, gap: Gap) -> bool:
@@ -107,8 +104,6 @@ class Proposer:
     todo: deque[Log] = field(default_factory=deque)  # Logs to plan: ``step`` may have something to say of them.
     ended: list[Log] = field(default_factory=list)  # Logs whose proposal has ended, for ``look_again``.
     put_off: set[tuple[Log, tuple[int, int]]] = field(default_factory=set)  # Spans that the peer had no resources for.
-    given_up: set[tuple[Log, int, int | None]] = field(default_factory=set)  # Ranges that the peer does not want to be
-    # asked for again in this session.
     refused: set[Log] = field(default_factory=set)  # Logs for which we said the same, because they are not shared.
 
     def __post_init__(self) -> None:
@@ -228,7 +223,7 @@ class Proposer:
                 is_complete = False
                 break
             proposal, begun = found
-            if _range_of(proposal) in self.given_up:
+            if (proposal.start, proposal.end) in followed.given_up:
                 continue
             if not self.connection.may_propose(proposal):
                 is_complete = False
@@ -319,7 +314,7 @@ class Proposer:
             proposal = Proposal(0, *followed.log, 1, 1, None, None, None, None, NOTHING)
         else:
             proposal = Proposal(0, *followed.log, entry.seq, None, None, None, entry.hash, entry.size, NOTHING)
-        if _range_of(proposal) in self.given_up:
+        if (proposal.start, proposal.end) in followed.given_up:
             return True
         if not self.connection.credit or not self.connection.may_propose(proposal):
             return False
@@ -411,8 +406,9 @@ class Proposer:
         exchange = self.connection.exchanges.get(event.id)
         if exchange is not None and event.eagerness not in (None, NOTHING):
             self._note_claim(exchange.proposal)
-        if exchange is not None and event.end is not None:  # The peer wants no more than that, now and later.
-            self.given_up.add(_range_of(exchange.proposal))
+        followed = None if exchange is None else self.logs.get(exchange.proposal.log)
+        if exchange is not None and followed is not None and event.end is not None and event.id in followed.open:
+            followed.given_up.add((exchange.proposal.start, exchange.proposal.end))  # The peer wants no more than that.
 
     def _cancelled(self, proposal: Proposal, cancel: proposals.Cancel) -> None:
         if cancel.entries:
@@ -425,7 +421,7 @@ class Proposer:
             case Code.RESOURCE_LIMIT if span is not None:
                 self.put_off.add((followed.log, span))
             case Code.DO_NOT_RETRY if span is not None:
-                self.given_up.add(_range_of(proposal))
+                followed.given_up.add((proposal.start, proposal.end))
             case Code.MANDATORY_PAYLOAD if not followed.may_skip:
                 followed.may_skip = True
                 if span is not None:
@@ -482,8 +478,9 @@ class Proposer:
         if not connection.is_offered(proposal.id):
             return
         log = proposal.log
-        if proposal.end is None:  # A peer that brings up a log by itself does not mind to be asked for it.
-            self.given_up = {each for each in self.given_up if each[0] != log}
+        followed = self.logs.get(log)
+        if proposal.end is None and followed is not None:
+            followed.given_up.clear()  # A peer that brings up a log by itself does not mind to be asked for it.
         interest = self.interest(log)
         says_nothing = proposal.sparse and proposal.end is None
         if self.is_ending or says_nothing or not (self.shares(log) or interest):
@@ -492,7 +489,6 @@ class Proposer:
             connection.cancel(proposal.id, Code.RESOURCE_LIMIT if self.is_ending else Code.DO_NOT_RETRY)
             return
         wanted = bool(interest) and not proposal.payload_only and self._wants(interest, proposal)
-        followed = self.logs.get(log)
         if wanted and not proposals.can_rebuild(proposal, self.source):
             if proposal.end is None and (followed is None or self._begins_earlier(followed, proposal)):
                 # Our own endless proposal is made instead, and serves both. Once it has ended the peer may try again.

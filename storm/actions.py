@@ -10,10 +10,11 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from culm.app.syncing import How, Wanted, exchange
+from culm.app.syncing import exchange
 from culm.bamboo import MAX_U64, Entry, Identity
 from culm.errors import CulmError, LocalProtocolError, Place
 from culm.intervals import Forks
+from culm.node.asking import How, Wanted
 from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
 from culm.node.intervals.followed import FollowOptions

@@ -367,6 +367,27 @@ def test_live_with_a_peer(tmp_path: Path) -> None:
     run_really(main)
 
 
+def test_how_contact_is_kept(tmp_path: Path) -> None:
+    """Contact takes the logs and options of a sync. Other ones for the same peer need an end of the first contact."""
+
+    async def main() -> None:
+        async with opened(tmp_path, 1) as source, opened(tmp_path, 2) as node:
+            Store(tmp_path / "1.db").add(LOG.items())
+            url = await source.listen("intervals://127.0.0.1:0")
+            how = FollowOptions(newest=2)
+            for _ in range(2):
+                await node.connect(url, [(KEY, 0)], how=how)
+            for other in (FollowOptions(), None):
+                with pytest.raises(ConfigError, match="disconnect from it first"):
+                    await node.connect(url, [(KEY, 0)], how=other)
+            with pytest.raises(ConfigError, match="ProposalOptions does not work with intervals"):
+                await node.connect(url, how=ProposalOptions())
+            news = node.subscribe(KEY, since="0", with_payload=True)
+            assert {19, 20} == {(await anext(news)).seq, (await anext(news)).seq}
+
+    run_really(main)
+
+
 def test_a_peer_that_is_not_there(tmp_path: Path) -> None:
     """What prevents contact is told, and a one-time sync fails with that."""
 

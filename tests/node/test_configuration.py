@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from culm.errors import ConfigError
+from culm.node.asking import OPTIONS
 from culm.node.config import NodeLimits
 from culm.node.network.urls import PeerUrl
 from culm.node.settings import kinds
@@ -134,10 +135,12 @@ def test_the_example_says_the_defaults(tmp_path: Path) -> None:
         if re.match(r"#\[", line):
             header = line[1:]
         elif re.match(r"#[a-z_]+ = ", line):
-            extra = 'url = "bushbaby://x:1"\n' if header == "[[peers]]" and "url" not in line else ""
+            name = line[1:].partition(" ")[0]
+            scheme = OPTIONS.get(name, ("bushbaby",))[0]
+            extra = f'url = "{scheme}://x:1"\n' if header == "[[peers]]" and name != "url" else ""
+            extra += 'fork = "local"\n' if name == "anchor" else ""
             before = '[[peers]]\nurl = "bushbaby://x:1"\n' if header == "[peers.limits]" else ""
             found = load_text(tmp_path, f"{before}{header}\n{extra}{line[1:]}\n")
-            name = line[1:].partition(" ")[0]
             full = f"{header.strip('[]')}.{name}".removeprefix(".")
             key = next(key for section in SECTIONS for key in section.keys if key.name == name)
             if full in found.values and key.default is not None:

@@ -18,9 +18,10 @@ from culm.app import names, opening, syncing
 from culm.app.names import AuthorName, EntryName, LogName, Payload, RangesOf, followed, make_range, unfollowed
 from culm.app.opening import Quarters
 from culm.app.subscription import Subscription
-from culm.app.syncing import Fetched, How
+from culm.app.syncing import Fetched
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity
 from culm.errors import ConfigError, NotHeld, PayloadDamaged, StoreError
+from culm.node.asking import How, Wanted, check_how
 from culm.node.config import NodeConfig
 from culm.node.interests.choices import ChoicesWatch
 from culm.node.interests.policy import Policy
@@ -50,6 +51,14 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
+class _Kept:
+    """A contact: the task that keeps it, and what is asked for there, and how."""
+
+    task: asyncio.Task[None]
+    asked: tuple[Wanted, How | None]
+
+
+@dataclass(frozen=True, slots=True)
 class _Opened:
     """The parts of an open node. ``reader`` has its own connection to the store, so that reading never waits."""
 
@@ -73,7 +82,7 @@ class Node:
         self._config = config or NodeConfig(b"")
         self._opened: _Opened | None = None
         self._stop = asyncio.Event()
-        self._contacts: dict[PeerUrl, asyncio.Task[None]] = {}
+        self._contacts: dict[PeerUrl, _Kept] = {}
         # Weak, because a program that stops reading just drops its subscription, without closing it.
         self._subscriptions: WeakSet[Subscription] = WeakSet()
 
@@ -343,25 +352,36 @@ class Node:
         self._check_clump(place)
         return str(await self._engine.listen(place))
 
-    async def connect(self, url: str) -> None:
+    async def connect(self, url: str, logs: Iterable[LogName] | RangesOf = (), *, how: How | None = None) -> None:
         """Stay connected to a peer until ``disconnect``: connect again whenever the connection ends.
 
         This does not wait for the connection; ``peers`` shows its state. Over ``intervals://`` and ``proposals://`` the
         node asks for the logs that it follows or has, because those protocols cannot list a peer's logs.
+
+        ``logs`` and ``how`` are those of ``sync``, and hold for each connection. ``logs`` are then all that the node
+        asks this peer for. ``how`` with ``newest`` asks for the newest entries at the beginning of each connection, and
+        for all that is new while it lasts. None is what ``config`` says of this peer.
+
+        ``ConfigError`` for options of another protocol, and if the peer is connected to by other ones: ``disconnect``
+        first.
         """
         place = PeerUrl.parse(url)
         self._check_clump(place)
+        check_how(how, place)
+        asked = names.wanted_of(logs, self.author), how
         if place not in self._contacts:
-            self._contacts[place] = self._engine.contact(place)
+            self._contacts[place] = _Kept(self._engine.contact(place, *asked), asked)
+        elif self._contacts[place].asked != asked:
+            raise ConfigError(f"the node connects to {url} already, and asks otherwise there: disconnect from it first")
 
     async def disconnect(self, url: str) -> None:
         """Close the connection to a peer and do not connect again; ``ConfigError`` if it was not connected to."""
         engine, place = self._engine, PeerUrl.parse(url)
-        task = self._contacts.pop(place, None)
-        if task is None:
+        kept = self._contacts.pop(place, None)
+        if kept is None:
             raise ConfigError(f"the node does not connect to {url}")
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        kept.task.cancel()
+        await asyncio.gather(kept.task, return_exceptions=True)
         engine.roster.troubles.pop(place, None)
 
     def peers(self) -> list[Peer]:

@@ -13,16 +13,14 @@ from typing import Any
 
 from culm.bamboo import Entry, Identity
 from culm.errors import ConfigError, NetworkError, NotHeld, PayloadDamaged, PayloadMismatch
+from culm.node.asking import How, Wanted, check_how, logs_to_ask_for, narrowed
 from culm.node.config import NodeConfig
-from culm.node.interests.missing import EVERYTHING, lacking
+from culm.node.interests.missing import lacking
 from culm.node.interests.policy import Policy
-from culm.node.intervals.followed import FollowOptions
 from culm.node.intervals.peek import Peek
 from culm.node.network.transport import connect
 from culm.node.network.urls import PeerUrl
-from culm.node.proposals.options import ProposalOptions
 from culm.node.schemes import scheme_of
-from culm.node.service import logs_to_ask_for
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import SessionStats
 from culm.node.sessions.tasks import until_one_ends
@@ -37,13 +35,9 @@ from culm.store import PayloadState, ReadableStore, SQLiteStore, StoredEntry, To
 from culm.types import Log
 
 Progress = Callable[[SessionStats], None]
-Wanted = Mapping[Log, RangeSet | None]
-"""What to ask for of each log; None: what the policy wants of it, or all of it if the policy wants nothing."""
-How = FollowOptions | ProposalOptions
 FETCHING = ("culm", "intervals")
 """Protocols by which single entries can be fetched."""
 _MOST_TOLD = 1000  # Spans of each range that a fetch says the peer lacks.
-_HOWS: dict[str, type[How]] = {"intervals": FollowOptions, "proposals": ProposalOptions}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +60,14 @@ async def exchange(
 ) -> SyncSummary:
     """Exchange with a peer what both sides want, once; see ``Node.sync``."""
     scheme = scheme_of(url)
-    if how is not None and not isinstance(how, _HOWS.get(url.scheme, ())):
-        names = " or ".join(f"{kind.__name__} with {name}://" for name, kind in _HOWS.items())
-        raise ConfigError(f"{type(how).__name__} does not work with {url.scheme}://; expected {names}")
+    check_how(how, url)
     store = await asyncio.to_thread(SQLiteStore, path)
     try:
-        purpose = Purpose(is_live=False, mirrors=False, options=how)
-        if scheme.is_proposing and how is None:
-            purpose = replace(purpose, options=config.proposals)
+        purpose = Purpose(is_live=False, mirrors=False, options=how or config.how_for(url))
         if scheme.asks_by_log:
             purpose = await asyncio.to_thread(asking_by_log, purpose, store, config.policy, wanted)
         elif wanted:
-            config = replace(config, policy=_narrowed(config.policy, wanted))
+            config = replace(config, policy=narrowed(config.policy, wanted))
         return await sync(identity, config, store, url, purpose, progress, kept=kept)
     finally:
         store.close()
@@ -89,18 +79,8 @@ def asking_by_log(purpose: Purpose, store: ReadableStore, policy: Policy, wanted
     if not logs and not purpose.is_live:
         raise ConfigError("no logs to ask for: name them as AUTHOR/LOG, because the protocol cannot list a peer's logs")
     # As it is now for what was named; the policy's, which may change, for all other logs.
-    named = _narrowed(policy, wanted).interests or {}
+    named = narrowed(policy, wanted).interests or {}
     return replace(purpose, logs=logs, interest=lambda log: named.get(log) or policy.interest(log))
-
-
-def _narrowed(policy: Policy, wanted: Wanted) -> Policy:
-    """The policy with what is wanted of logs in place of its own interests. Blocked authors stay out."""
-    interests: dict[bytes | Log, RangeSet] = {
-        log: ranges if ranges is not None else policy.interest(log) or EVERYTHING
-        for log, ranges in wanted.items()
-        if policy.admits_author(log[0])
-    }
-    return replace(policy, interests=interests, hoard=False)
 
 
 async def fetch(

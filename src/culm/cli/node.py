@@ -14,10 +14,8 @@ from pathlib import Path
 
 from culm.app.names import entries_of
 from culm.app.syncing import FETCHING, asking_by_log, fetch
-from culm.bamboo import MAX_U64, YAMF_BYTES
 from culm.bamboo.decimal import size_text
 from culm.bamboo.keyfile import read_private
-from culm.bamboo.yamf import YAMF_PREFIX
 from culm.cli.command import Commands
 from culm.cli.identity import ask_passphrase
 from culm.cli.memory import free_memory_given_back
@@ -39,31 +37,29 @@ from culm.cli.nodeoptions import (
 from culm.cli.output import counted, note, print_json
 from culm.cli.progress import sync_progress
 from culm.errors import ConfigError
-from culm.intervals import Forks
+from culm.node.asking import OPTIONS, unfit
 from culm.node.home import Home
 from culm.node.interests.choices import ChoicesWatch
-from culm.node.intervals.followed import FollowOptions
 from culm.node.negentropy.indexed import IndexNode
 from culm.node.network.pipes import own_streams
 from culm.node.network.transport import STREAM_LIMIT
 from culm.node.network.urls import EXEC_FORM, LISTENER_SCHEMES, SCHEMES, UNIX_FORM, PeerUrl, forms
-from culm.node.proposals.options import ProposalOptions
 from culm.node.schemes import scheme_of
 from culm.node.service import NodeService
 from culm.node.sessions.session import Purpose
 from culm.node.sessions.tasks import beside
 from culm.node.settings.reading import Settings, defaults, limits_of, read_limits
+from culm.node.settings.schema import PROPOSALS
 from culm.node.status import StatusSettings, status_server
 from culm.node.sync import SyncSummary, sync
 from culm.wire.places import log_text, parse_log
 
-# Options that only some protocols have, by these protocols. Giving one to another peer is an error,
-# because the option would silently do nothing.
+# Options that only some protocols have, by these protocols, besides those of ``culm.node.asking``. Giving one to
+# another peer is an error, because the option would silently do nothing.
 _ONLY_WITH = {
     ("culm", "intervals", "proposals"): ("live",),
-    ("intervals", "proposals"): ("logs", "min_payload", "max_payload"),
-    ("intervals",): ("newest", "newest_first", "unverified", "fork", "anchor", "stateless"),
-    ("proposals",): ("greedy", "window", "profile", "mandatory", "notify_only", "notify_above"),
+    ("intervals", "proposals"): ("logs",),
+    ("intervals",): ("stateless",),
 }
 
 
@@ -240,7 +236,7 @@ def _sync(arguments: argparse.Namespace) -> int:
     scheme = scheme_of(url)
     config, _ = node_config(settings, policy, needs_clump=scheme.needs_clump).for_peer(url)
     _check_options(arguments, url)
-    options = _options_for_once(arguments, config.proposals) if scheme.is_proposing else _options(arguments)
+    options = config.how_for(url, _given_options(arguments, settings))
     with home.store() as store, sync_progress(arguments, f"syncing with {url}") as progress:
         identity = home.identity(settings["identity"], ask_passphrase)
         purpose = Purpose(is_live=arguments.live, mirrors=arguments.live, options=options)
@@ -249,8 +245,7 @@ def _sync(arguments: argparse.Namespace) -> int:
         summary = asyncio.run(sync(identity, config, store, url, purpose, progress, kept=home.kept_peers()))
     _print_summary(arguments, summary)
     if not arguments.json:
-        notifies = scheme.is_proposing and config.proposals.notify_only
-        _print_hints(summary, has_clump=bool(config.clump), fetches=not notifies)
+        _print_hints(summary, has_clump=bool(config.clump), fetches=not getattr(options, "notify_only", False))
     return 1 if summary.refused or summary.forks else 0
 
 
@@ -272,6 +267,9 @@ def _print_hints(summary: SyncSummary, *, has_clump: bool, fetches: bool) -> Non
 
 def _check_options(arguments: argparse.Namespace, url: PeerUrl) -> None:
     """Raise ``ConfigError`` for an option that the peer's protocol does not have."""
+    for name in OPTIONS:
+        if _is_given(getattr(arguments, name)) and (reason := unfit(name, url)):
+            raise ConfigError(f"--{name.replace('_', '-')} {reason}")
     for schemes, names in _ONLY_WITH.items():
         given = [name for name in names if _is_given(getattr(arguments, name))]
         if given and url.scheme not in schemes:
@@ -280,37 +278,15 @@ def _check_options(arguments: argparse.Namespace, url: PeerUrl) -> None:
             raise ConfigError(f"{option} works with {peers} peers only; this address is {url.scheme}://")
 
 
+def _given_options(arguments: argparse.Namespace, settings: Settings) -> dict[str, object]:
+    """The options of ``culm.node.asking`` on the command line. Settings are read already, others by the parser."""
+    given = {name: value for name in OPTIONS if _is_given(value := getattr(arguments, name))}
+    read = {name: PROPOSALS.full_name(name) for name in given}
+    return {name: settings[full] if (full := read[name]) in settings.values else value for name, value in given.items()}
+
+
 def _is_given(value: object) -> bool:
     return not (value is None or value is False or value in ([], "default", "normal"))
-
-
-def _options_for_once(arguments: argparse.Namespace, options: ProposalOptions) -> ProposalOptions:
-    return replace(
-        options,
-        least_size=arguments.min_payload or 0,
-        greatest_size=MAX_U64 if arguments.max_payload is None else arguments.max_payload,
-    )
-
-
-def _options(arguments: argparse.Namespace) -> FollowOptions:
-    anchor = None
-    if arguments.anchor is not None:
-        seq, _, digest = arguments.anchor.partition(":")
-        try:
-            anchor = int(seq), YAMF_PREFIX + bytes.fromhex(digest.removeprefix("0040"))
-        except ValueError:
-            anchor = 0, b""
-        if arguments.fork != "local" or anchor[0] < 1 or len(anchor[1]) != YAMF_BYTES:
-            raise ConfigError(f"--anchor {arguments.anchor}: expected SEQ:HASH (128 hex digits), and --fork local")
-    return FollowOptions(
-        verified=not arguments.unverified,
-        forks=Forks.LOCAL if arguments.fork == "local" else Forks.DEFAULT,
-        anchor=anchor,
-        least_size=arguments.min_payload,
-        greatest_size=arguments.max_payload,
-        newest=arguments.newest,
-        newest_first=arguments.newest_first,
-    )
 
 
 def _fetch(arguments: argparse.Namespace) -> int:

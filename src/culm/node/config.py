@@ -12,6 +12,7 @@ from typing import Any
 
 from culm.bushbaby import Dialect, Limits
 from culm.bushbaby.clump import check_clump
+from culm.node.asking import How, how_of
 from culm.node.interests.policy import Policy
 from culm.node.network.urls import PeerUrl
 from culm.node.proposals.options import ProposalOptions
@@ -70,7 +71,8 @@ class PeerSettings:
     """What differs for one peer that the node keeps contact with.
 
     ``name`` is what the peer is called in the log. ``download``, ``upload``: bytes a second, 0: unlimited. ``limits``:
-    values that replace those of ``NodeLimits`` for this peer.
+    values that replace those of ``NodeLimits`` for this peer. ``options`` say how to ask it: values by the names of
+    ``culm.node.asking.OPTIONS``.
     """
 
     url: PeerUrl
@@ -78,6 +80,7 @@ class PeerSettings:
     download: int = 0
     upload: int = 0
     limits: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,13 @@ class NodeConfig:
 
     def __post_init__(self) -> None:
         check_clump(self.clump)
+
+    def how_for(self, url: PeerUrl, given: Mapping[str, Any] | None = None) -> How | None:
+        """How to ask a peer: by options ``given`` for now, else by its own, else by those for all peers.
+
+        None if its protocol has no options. ``ConfigError`` for options that contradict each other.
+        """
+        return how_of(url, {**self.for_peer(url)[1].options, **(given or {})}, self.proposals)
 
     def for_peer(self, url: PeerUrl) -> tuple[NodeConfig, PeerSettings]:
         """The configuration with one peer's limits in it, and the peer's settings (the defaults if it has none)."""

@@ -26,7 +26,6 @@ class Scheme:
     ``needs_clump``: two nodes talk only if both name the same clump.
     ``asks_by_log``: peers are asked for logs by name, since the protocol cannot list what a peer has.
     ``watches_store``: also a session that is not live is told what other processes write meanwhile.
-    ``is_proposing``: how to ask is said by ``ProposalOptions``.
     """
 
     session: Callable[[Context, Streams, Purpose], Session[Any]] | None
@@ -34,14 +33,13 @@ class Scheme:
     needs_clump: bool = False
     asks_by_log: bool = False
     watches_store: bool = False
-    is_proposing: bool = False
 
 
 TABLE = {
     "culm": Scheme(CulmSession, proves_identity=True, watches_store=True),
     "bushbaby": Scheme(BushbabySession, proves_identity=True, needs_clump=True),
     "intervals": Scheme(IntervalSession, asks_by_log=True),
-    "proposals": Scheme(ProposalSession, asks_by_log=True, is_proposing=True),
+    "proposals": Scheme(ProposalSession, asks_by_log=True),
     "negentropy": Scheme(None),
 }
 

@@ -30,6 +30,7 @@ from culm.errors import (
     Place,
     ProtocolError,
 )
+from culm.node.asking import How, Wanted, logs_to_ask_for, narrowed
 from culm.node.bushbaby.remembered import Dialects, Remembered
 from culm.node.config import NodeConfig
 from culm.node.culm.claims import Claims
@@ -53,10 +54,12 @@ from culm.node.storage.source import StoreSource
 from culm.node.storage.wal import folding, watch_changes
 from culm.node.storage.worker import StoreWorker
 from culm.node.surroundings import clock
-from culm.store import ReadableStore, ToolStore
+from culm.store import ToolStore
 from culm.types import Buffer, Log
 
 _logger = logging.getLogger("culm.node")
+Narrow = Callable[[Policy], Policy]
+"""The policy of one session, made of the node's: a contact may be kept for some logs only."""
 _RELAY_SECONDS = 0.5  # After a peer has told its interests, for other peers' to come before all sessions are told.
 _LIFTED_SECONDS = 5.0  # Between two looks whether another process, such as a good ``culm sync``, has lifted a penalty.
 _COLLECTED = 32
@@ -89,7 +92,7 @@ class NodeService:
     def __init__(self, identity: Identity, config: NodeConfig, store: ToolStore, kept: KeptPeers | None = None) -> None:
         self._source = StoreSource(store, config.policy, config.clump)
         self.config = config = replace(config, policy=self._source.policy)
-        self.sessions: dict[Session[Any], None] = {}  # In the order in which they began.
+        self.sessions: dict[Session[Any], Narrow] = {}  # In the order in which they began.
         self.roster = Roster(identity.public, store.path)
         self.watchers: set[Callable[[], None]] = set()  # Called when the store has changed.
         self._identity = identity
@@ -176,8 +179,8 @@ class NodeService:
         if self._relay is not None:
             self._relay.change_policy(policy)
         policy = self._source.policy = self._wanted
-        for session in list(self.sessions):
-            await session.change_policy(policy)
+        for session, narrow in list(self.sessions.items()):
+            await session.change_policy(narrow(policy))
 
     @property
     def _wanted(self) -> Policy:
@@ -191,9 +194,9 @@ class NodeService:
             await asyncio.sleep(_RELAY_SECONDS)
             self._relaying = None
             policy = self._source.policy = self._wanted
-            for session in list(self.sessions):
+            for session, narrow in list(self.sessions.items()):
                 with suppress(LocalProtocolError):  # A session that is ending, or whose peer takes fewer interests.
-                    await session.change_policy(policy)
+                    await session.change_policy(narrow(policy))
 
         if self._relaying is None:
             self._relaying = self._start(tell())
@@ -213,9 +216,13 @@ class NodeService:
         self.roster.listeners.append(place)
         return place
 
-    def contact(self, url: PeerUrl) -> asyncio.Task[None]:
-        """Keep contact with one more peer, until the task is cancelled or the node stops."""
-        return self._start(self._keep_contact(url))
+    def contact(self, url: PeerUrl, wanted: Wanted | None = None, how: How | None = None) -> asyncio.Task[None]:
+        """Keep contact with one more peer, until the task is cancelled or the node stops.
+
+        ``wanted``: what to ask this peer for, instead of what the node follows; the node then asks it for nothing on
+        behalf of others. ``how``: see ``culm.node.asking``; None: as the configuration says.
+        """
+        return self._start(self._keep_contact(url, wanted, how))
 
     async def _tell_of_clumps(self) -> None:
         if count := await self.worker.run(self.worker.store.unmarked_since_upgrade, self._own):
@@ -301,12 +308,14 @@ class NodeService:
         if goes_on and moving is not None:
             await self._run(moving(self._context_of(streams[1], self.config), streams, Purpose()), streams[1])
 
-    def _context_of(self, writer: asyncio.StreamWriter, config: NodeConfig, *, called: bool = False) -> Context:
+    def _context_of(
+        self, writer: asyncio.StreamWriter, config: NodeConfig, narrow: Narrow | None = None, *, called: bool = False
+    ) -> Context:
         """What a session on this connection shares with the node. ``called``: we opened the connection."""
         address = address_of(writer)
         return Context(
             self._identity,
-            replace(config, policy=self._wanted),
+            replace(config, policy=narrow(self._wanted) if narrow else self._wanted),
             self.worker.shared(address),
             self._source,
             stored=self._tell_sessions,
@@ -317,13 +326,15 @@ class NodeService:
             address=(None if called else address) or place_of(writer),  # The port of a caller changes with each call.
             budget=self._budget.share(address),
             bushbaby=self._bushbaby,
-            relay=self._relay,
+            relay=None if narrow else self._relay,
         )
 
-    async def _run(self, session: Session[Any], writer: asyncio.StreamWriter, name: str = "") -> None:
+    async def _run(
+        self, session: Session[Any], writer: asyncio.StreamWriter, name: str = "", narrow: Narrow | None = None
+    ) -> None:
         place, address = place_of(writer), address_of(writer)
         name = name or place
-        self.sessions[session] = None
+        self.sessions[session] = narrow or (lambda policy: policy)
         self.roster.began(session, name, place)
         self._peering.began(lambda: clock() - session.driver.heard_at)
         session.name = name
@@ -352,8 +363,10 @@ class NodeService:
             if isinstance(failure, PayloadDamaged):
                 await self.healing.drop(failure)
 
-    async def _keep_contact(self, url: PeerUrl) -> None:
+    async def _keep_contact(self, url: PeerUrl, wanted: Wanted | None = None, how: How | None = None) -> None:
         config, peer = self.config.for_peer(url)
+        how = how or config.how_for(url)
+        narrow = partial(narrowed, wanted=wanted) if wanted else None
         limits = config.limits
         backoff = Backoff(
             min(limits.first_retry_seconds, config.interval), limits.max_retry_seconds, config.surroundings.chance
@@ -370,8 +383,8 @@ class NodeService:
                     streams[1].close()
                     continue
                 self.roster.troubles[url] = None
-                session = await self._calling(url, self._peering.paced(streams, peer))
-                await self._run(session, streams[1], peer.name)
+                session = await self._calling(url, self._peering.paced(streams, peer), narrow, how)
+                await self._run(session, streams[1], peer.name, narrow)
                 wait = 0.0 if session.over_because else backoff.jittered(config.interval)
             except CulmError as error:
                 self.roster.troubles[url] = str(error)
@@ -401,16 +414,17 @@ class NodeService:
                 return
             await asyncio.sleep(min(left, _LIFTED_SECONDS))
 
-    async def _calling(self, url: PeerUrl, streams: Streams) -> Session[Any]:
+    async def _calling(self, url: PeerUrl, streams: Streams, narrow: Narrow | None, how: How | None) -> Session[Any]:
         """The session for a connection that we have opened."""
         config, _ = self.config.for_peer(url)
         scheme = scheme_of(url)
         assert scheme.session is not None  # noqa: S101 - ``PeerUrl.parse`` accepts no other address for a peer
         logs: list[Log] = []
         if scheme.asks_by_log:
-            logs = await self.worker.run(logs_to_ask_for, self.worker.store, self._wanted)
-        purpose = Purpose(called=True, key=url.key, logs=tuple(logs))
-        return scheme.session(self._context_of(streams[1], config, called=True), streams, purpose)
+            policy = narrow(self._wanted) if narrow else self._wanted
+            logs = await self.worker.run(logs_to_ask_for, self.worker.store, policy)
+        purpose = Purpose(called=True, key=url.key, logs=tuple(logs), options=how)
+        return scheme.session(self._context_of(streams[1], config, narrow, called=True), streams, purpose)
 
     async def _search(self) -> None:
         try:
@@ -444,14 +458,3 @@ class NodeService:
         self._kept.exchange()
         self.worker.close()
         self._source.close()
-
-
-def logs_to_ask_for(store: ReadableStore, policy: Policy) -> list[Log]:
-    """The logs to ask a peer for by a protocol that cannot list what the peer has.
-
-    They are those that the interests name, and those that are held already and wanted. A log of a followed author that
-    nobody has told us of cannot be among them.
-    """
-    held = [(summary.author, summary.log_id) for summary in store.logs()]
-    named = [log for log in policy.interests or () if isinstance(log, tuple)]
-    return [log for log in dict.fromkeys([*named, *held]) if policy.wants(log)]

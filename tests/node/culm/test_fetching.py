@@ -24,7 +24,7 @@ from culm.ranges import Range, RangeSet, UnreadRanges, read_range
 from culm.session import Offer
 from culm.store import SQLiteStore
 from culm.testing.builders import build_log
-from tests.node.links import SURROUNDINGS, run
+from tests.node.links import CONFIG, SURROUNDINGS, run
 from tests.node.peers import key, until
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ def test_certificates_need_no_payload(tmp_path: Path) -> None:
 
 class Transfer:
     """Takes note of what is asked for."""
+
+    config = CONFIG
 
     def __init__(self) -> None:
         self.asked: list[RangeSet] = []

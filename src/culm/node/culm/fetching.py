@@ -101,7 +101,7 @@ class Fetching:
 
     def offered(self, offers: Iterable[Offer]) -> None:
         """Take offers of the peer. A log's later offer replaces an earlier one that still waits."""
-        policy = self._source.policy
+        policy = self._transfer.config.policy
         for offer in offers:
             if policy.wants(offer.log):
                 earlier = self._wanted.get(offer.log)
@@ -227,7 +227,7 @@ class Fetching:
 
     def _request(self, store: ReadableStore, log: Log, wish: _Wish) -> _Request | None:
         """What to ask for of a log; None if the peer has nothing for us."""
-        offer, policy, fork = wish.offer, self._source.policy, lowest_fork(store, log)
+        offer, policy, fork = wish.offer, self._transfer.config.policy, lowest_fork(store, log)
         if wish.in_any_case:
             return _Request(wish, RangeSet(), RangeSet(), newest_held(store, log) or None, fork)
         if not lacks(store, policy, offer):
@@ -242,7 +242,7 @@ class Fetching:
             request = self._busy[log]
             offer = request.wish.offer
             fork = self._source.ask(lowest_fork, log)
-            lacking = self._source.ask(lacks, self._source.policy, offer)
+            lacking = self._source.ask(lacks, self._transfer.config.policy, offer)
             if fork != request.fork:
                 again.append((log, _Wish(offer, in_any_case=True)))
             elif lacking and self._tries.get(log, 0) < _MOST_TRIES:

@@ -12,6 +12,7 @@ from typing import Any
 
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
+from culm.node.asking import read_anchor
 from culm.node.network.urls import EXEC_FORM, LISTENER_SCHEMES, SCHEMES, UNIX_FORM, PeerUrl, forms
 from culm.ranges import Feature, read_size
 from culm.wire.places import log_text, parse_log
@@ -60,6 +61,11 @@ def _rate(value: object) -> int:
     return int(_of(int, fits=lambda rate: rate == 0 or rate >= LEAST_RATE)(_size(value)))
 
 
+def _anchor(value: object) -> str:
+    read_anchor(_text(value))
+    return str(value)
+
+
 def _host_port(value: object) -> str:
     match = _HOST_PORT.fullmatch(_text(value))
     if match is None or int(match[2]) > _MAX_PORT:
@@ -92,6 +98,8 @@ COUNT = Kind("a whole number, 0 or more", _count, str)
 SECONDS = Kind("a number of seconds", lambda value: float(_number(value)), _written_number)
 INTERVAL = Kind("a number of seconds above 0", lambda value: float(_above_0(value)), _written_number)
 DAYS = Kind("a number of days", lambda value: float(_number(value)), _written_number)
+NEWEST = Kind("a whole number, 1 or more", _of(int, fits=lambda value: 1 <= value <= MAX_U64), str)
+ANCHOR = Kind('"SEQ:HASH", with 128 hex digits', _anchor)
 SIZE = Kind('a number of bytes, or a string such as "64kB"', _size, str)
 RATE = Kind(f'0, or at least {LEAST_RATE} bytes a second, also as a string such as "1MB"', _rate, str)
 HOST_PORT = Kind('"HOST:PORT"', _host_port)

@@ -18,7 +18,10 @@ from typing import Any
 from culm.bamboo import MAX_U64
 from culm.bushbaby import Limits
 from culm.errors import ConfigError
+from culm.node.asking import OPTIONS, how_of, unfit
 from culm.node.config import NodeLimits, PeerSettings
+from culm.node.network.urls import PeerUrl
+from culm.node.proposals.options import ProposalOptions
 from culm.node.settings.kinds import read_value, shown
 from culm.node.settings.lines import Lines
 from culm.node.settings.lines import Path as KeyPath
@@ -175,7 +178,18 @@ class _Reader:
                 raise self._error((*path, "url"), f"{values['url']} is listed twice")
             seen.add(values["url"])
             own = self._values(PEER_LIMITS, (*path, "limits"), limits)
-            yield peer_settings(found, **values, limits=own)
+            options = {name: values.pop(name) for name in OPTIONS if name in values}
+            self._check_options(path, values["url"], options)
+            yield peer_settings(found, **values, limits=own, options=options)
+
+    def _check_options(self, path: KeyPath, url: PeerUrl, options: dict[str, Any]) -> None:
+        for name in options:
+            if reason := unfit(name, url):
+                raise self._error((*path, name), reason)
+        try:
+            how_of(url, options, ProposalOptions())
+        except ConfigError as error:
+            raise self._error(path, str(error)) from None
 
     def _table(self, path: KeyPath, value: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever stands there
         if not isinstance(value, dict):
@@ -207,6 +221,7 @@ def peer_settings(
     download: int | None = None,
     upload: int | None = None,
     limits: dict[str, Any] | None = None,
+    options: dict[str, Any] | None = None,
 ) -> PeerSettings:
     """The settings of a peer: its own, and those for all peers where it has none."""
     return PeerSettings(
@@ -215,4 +230,5 @@ def peer_settings(
         settings["limits.max_rate"] if download is None else download,
         settings["limits.max_send_rate"] if upload is None else upload,
         limits or {},
+        options or {},
     )

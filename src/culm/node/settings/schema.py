@@ -133,6 +133,25 @@ PEERS = Section(
         Key("name", kinds.TEXT, None, "name of the peer in log lines; none: its address", "alice"),
         Key("download", kinds.RATE, None, "bytes a second received from it; none: limits.max_rate", "1MB"),
         Key("upload", kinds.RATE, None, "bytes a second sent to it; none: limits.max_send_rate", "1MB"),
+        Key("newest", kinds.NEWEST, None, "ask for so many of the newest entries of each log at most (intervals)", 100),
+        Key("newest_first", kinds.FLAG, None, "ask for the newest entries first (intervals)", True),
+        Key("unverified", kinds.FLAG, None, "also take entries that the peer has not verified (intervals)", True),
+        Key(
+            "fork", kinds.choice("default", "local"), None, "how the peer answers for a forked log (intervals)", "local"
+        ),
+        Key(
+            "anchor",
+            kinds.ANCHOR,
+            None,
+            "an entry of the branch to trust, with fork local (intervals)",
+            f"5:{64 * 'ab'}",
+        ),
+        Key("min_payload", kinds.SIZE, None, "leave out smaller payloads (intervals, proposals)", "100"),
+        Key("max_payload", kinds.SIZE, None, "leave out larger payloads (intervals, proposals)", "1MB"),
+        *(
+            Key(key.name, key.kind, None, f"as in [proposals], for this peer: {key.meaning}", key.sample or key.default)
+            for key in PROPOSALS.keys
+        ),
     ),
     is_list=True,
 )

@@ -57,12 +57,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             quick.fewer_examples(getattr(item, "function", None))
 
 
-def _functions(item: pytest.Function) -> list[Any]:
+def _functions(item: pytest.Function) -> tuple[Any, ...]:
     """The function of a test, and those of its fixtures."""
     function: Any = item.function
     inner = getattr(getattr(function, "hypothesis", None), "inner_test", function)
     fixtures = item._fixtureinfo.name2fixturedefs.values()
-    return [function, inner, *(fixture.func for definitions in fixtures for fixture in definitions)]
+    return (function, inner, *(fixture.func for definitions in fixtures for fixture in definitions))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from functools import cache
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ import pytest
 from hypothesis import Phase, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 CPU_SECONDS = 2.0
 """How long a test of the quick run may compute: the median takes a hundredth of that, so whoever needs it is no check
@@ -41,7 +42,8 @@ _STARTS = {"subprocess.Popen", "os.fork", "os.posix_spawn", "os.system", "os.exe
 # -- which tests start processes -----------------------------------------------------------------------------------
 
 
-def starts_processes(functions: Iterable[Any]) -> bool:
+@cache  # all cases of a test have the same functions
+def starts_processes(functions: tuple[Any, ...]) -> bool:
     """Whether functions of the tests use ``subprocess``, themselves or through others of ours that they name."""
     seen: set[int] = set()
     waiting: list[Any] = list(functions)
@@ -68,15 +70,18 @@ def _is_ours(item: Any) -> bool:
     return (item.__module__ or "").partition(".")[0] in _OURS
 
 
-def _named(function: FunctionType) -> Iterator[Any]:
+@cache  # a helper is named by many tests
+def _named(function: FunctionType) -> list[Any]:
     """The functions, classes and modules that a function names, also as attributes of modules of ours."""
     names = set(_names(function.__code__))
+    found: list[Any] = []
     for name in names & function.__globals__.keys():
         value = function.__globals__[name]
         if isinstance(value, ModuleType) and value.__name__.partition(".")[0] in _OURS:
-            yield from (vars(value)[inner] for inner in names & vars(value).keys())
+            found += (vars(value)[inner] for inner in names & vars(value).keys())
         else:
-            yield value
+            found.append(value)
+    return found
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -48,6 +48,11 @@ def span(item: Range, newest: int) -> set[int]:
 
 def items(item: Range, newest: int) -> Items:
     """The items, for entries whose payloads could have any of the sizes."""
+    return _items(item, min(newest, item.end) if item.end else newest)  # entries behind the end change nothing
+
+
+@lru_cache(maxsize=1000)  # a law asks for those of a few ranges several times
+def _items(item: Range, newest: int) -> Items:
     found: set[tuple[object, ...]] = set()
     for seq in span(item, newest):
         if item.metadata:
@@ -60,6 +65,11 @@ def items(item: Range, newest: int) -> Items:
 
 def wanted(item: Range, newest: int) -> Items:
     """The items, and the metadata that verifies them."""
+    return _wanted(item, min(newest, spine(item.end)) if item.end else newest)
+
+
+@lru_cache(maxsize=1000)
+def _wanted(item: Range, newest: int) -> Items:
     found = set(items(item, newest))
     if item.metadata and newest >= item.start:
         pool = {seq for seq in shortest(item.start, 1) if seq > item.head_max}

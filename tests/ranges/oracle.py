@@ -58,9 +58,13 @@ def _items(item: Range, newest: int) -> Items:
         if item.metadata:
             found.add(("m", seq))
         if item.payloads and seq not in item.forbidden:
-            limit = item.size_limit or 2**64
-            found.update(("p", seq, size) for size in SIZES if item.least_size <= size < limit)
+            found |= _payloads(seq, item.least_size, item.size_limit or 2**64)
     return frozenset(found)
+
+
+@lru_cache(maxsize=10_000)
+def _payloads(seq: int, least: int, limit: int) -> Items:
+    return frozenset(("p", seq, size) for size in SIZES if least <= size < limit)
 
 
 def wanted(item: Range, newest: int) -> Items:

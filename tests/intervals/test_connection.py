@@ -31,6 +31,7 @@ from culm.intervals import (
     Single,
 )
 from culm.intervals.codec import push_message
+from culm.intervals.exchanged import Exchanged
 from culm.intervals.proofs import doubtful, partial_proof
 from culm.testing.builders import LogBuilder, build_log
 from tests.intervals.pair import Pair, Side
@@ -199,8 +200,30 @@ def test_no_echo() -> None:
     assert pair.a.items == [("m", 12), ("p", 12)]
 
 
-def test_a_confirmation_of_another_entry() -> None:
-    """A peer that could not store what we sent, and has another entry from somebody else, is asked for that."""
+@pytest.mark.parametrize("came", ["the entry", "the entry and its payload"])
+def test_another_entry_is_not_confirmed(came: str) -> None:
+    """An entry of ours came, but the peer then got another one of that number: that one is sent, with its payload."""
+    log = build_log(9)
+    pair = holders(log, a=9, b=9)
+    ours = log.make(10, b"ours")
+    pair.a.put(ours, b"ours")
+    is_alone = came == "the entry"
+    interval = MetadataOnly(10, ascending=True, dist=0) if is_alone else Regular(At(10, 0), FromGreatest(0))
+    pair.b.connection.request(*key(log), interval)
+    pair.settle()
+    assert ("m", 10) in pair.b.items
+    pair.b.store = pair.b.connection.theirs.source = MemoryStore()
+    pair.b.put_log(log, range(1, 10), range(1, 10))
+    theirs = log.make(10, b"another branch, with a longer payload")
+    pair.b.put(theirs, b"another branch, with a longer payload")
+    pair.a.connection.request(*key(log), Regular(At(10, 0), At(10, 0)))
+    pair.settle()
+    assert [("m", 10), ("p", 10)] == pair.a.items
+
+
+def test_a_confirmation_of_another_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer confirms what we sent with the hash of another entry, from somebody else: it is asked for that one."""
+    monkeypatch.setattr(Exchanged, "is_from_peer", lambda *_: True)
     log = build_log(5)
     pair = holders(log, a=5)
     pair.b.connection.request(*key(log), EVERYTHING)

@@ -6,15 +6,20 @@ that came from the peer is *confirmed* to it: a few bytes say that we have it, t
 checked with the same memory, because the peer may only confirm what it got, or heard of, from us.
 
 The memory is made of runs of sequence numbers, so a log that was exchanged from end to end takes as much as one entry.
+Numbers alone would do if a log had one branch only. An entry that arrived may not be stored yet, though, and the store
+may meanwhile have got another one of its number. So of the newest entries from the peer the hashes are remembered, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from culm.bamboo import Entry
 from culm.intervals.stream import Stream
 from culm.ranges.runs import Runs
 from culm.types import Log, Run
+
+_NEWEST = 64  # Entries whose hashes are remembered for each log: more than wait to be stored, less than 20 kB.
 
 
 class Items:
@@ -96,3 +101,16 @@ class Exchanged:
         self.received = Items()
         self.heard_of = Items()
         self.heard_hash: tuple[int, bytes] | None = None
+        self._hashes: dict[int, bytes] = {}
+
+    def receive(self, entry: Entry) -> None:
+        """Note an entry that the peer sent."""
+        self.received.add(entry.seq, is_payload=False)
+        self._hashes.pop(entry.seq, None)
+        self._hashes[entry.seq] = entry.hash
+        if len(self._hashes) > _NEWEST:
+            del self._hashes[next(iter(self._hashes))]
+
+    def is_from_peer(self, seq: int, value: bytes) -> bool:
+        """Whether the entry that the peer sent may have this hash; only of the newest ones that is known."""
+        return self._hashes.get(seq, value) == value

@@ -159,7 +159,7 @@ class OurRequest(Progress):
         events.append(EntryReceived(self.request.id, entry, self.request.verified))
         # A single entry that contradicts ours shows that the peer has another branch, so it lacks ours.
         if not (isinstance(self.request.interval, MetadataOnly) and self._is_foreign(seq, entry.hash)):
-            self.exchanged.received.add(seq, is_payload=False)
+            self.exchanged.receive(entry)
         self._check_agrees(entry, explicit)
         self._pass()
         stream = self.stream

@@ -219,6 +219,7 @@ class TheirRequest(Progress):
         if exchanged.received:
             received = exchanged.received
             count = self._count(lambda at: min(view.horizon.reach(at, received), view.reach(at)))
+            count = self._of_one_branch(view.source, stream, count)
         if not count and self.lazy and exchanged.heard_of:
             count = self._mirrored(view.horizon)
         count = self._up_to_switch(min(count, view.stop - self.index))
@@ -228,6 +229,14 @@ class TheirRequest(Progress):
         if value is None and self.has_hash(count):
             return None
         return self._move(count, 0, value)
+
+    def _of_one_branch(self, source: Source, stream: Stream, count: int) -> int:
+        """So many of the next items that the peer's last entry among them is ours. Links vouch for those below it."""
+        seq = self._entry_before(stream, self.index + count)
+        kept = None if seq is None else self._kept(source, seq)
+        if seq is None or kept is None or self.exchanged.is_from_peer(seq, kept.entry.hash):
+            return count
+        return (stream.index_of(seq, is_payload=False) or 0) - self.index
 
     def _mirrored(self, horizon: Horizon) -> int:
         """Items that the requester announced, up to the last one whose hash is known."""
@@ -305,17 +314,21 @@ class TheirRequest(Progress):
 
     def _hash_before(self, source: Source, stream: Stream, index: int) -> bytes | None:
         """The hash of the last metadata of the response before an index; None if there is none, or it is not known."""
-        index -= 1
-        if index >= self.begin.at and stream.item(index).is_payload:
-            index -= 1
-        if index < self.begin.at:
+        seq = self._entry_before(stream, index)
+        if seq is None:
             return None
-        seq = stream.item(index).seq
         kept = self._kept(source, seq)
         if kept is not None:
             return kept.entry.hash
         heard = self.exchanged.heard_hash
         return heard[1] if heard is not None and heard[0] == seq else None
+
+    def _entry_before(self, stream: Stream, index: int) -> int | None:
+        """The number of the last metadata of the response before an index; None if there is none."""
+        index -= 1
+        if index >= self.begin.at and stream.item(index).is_payload:
+            index -= 1
+        return None if index < self.begin.at else stream.item(index).seq
 
     def _move(self, count: int, trailing: int, value: bytes | None) -> Lazy:
         stream = self.stream

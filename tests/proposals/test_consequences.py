@@ -12,7 +12,19 @@ import pytest
 
 from culm.bamboo import Identity
 from culm.errors import LocalProtocolError, RemoteProtocolError
-from culm.proposals import EVERYTHING, NOTHING, Adjust, Cancel, Cancelled, Code, Noticed, Offered, Proposal, Setup
+from culm.proposals import (
+    EVERYTHING,
+    NOTHING,
+    Adjust,
+    Cancel,
+    Cancelled,
+    Code,
+    Noticed,
+    Offered,
+    Proposal,
+    Setup,
+    can_rebuild,
+)
 from culm.proposals.data import Apology, Marker, Metadata, Notify, Raw, Skip, SkipBytes, Switch, Why, push_data
 from culm.proposals.messages import Grant
 from culm.testing.builders import LogBuilder
@@ -142,6 +154,13 @@ def test_the_end_of_the_log() -> None:
     said(victim)
     victim.data(pay(5))
     assert said(victim) == [Cancel(0, Code.END_OF_RANGE)]
+
+
+def test_a_branch_that_is_not_held_cannot_be_put_together() -> None:
+    """A proposal on top of another entry than ours is of no use, even if ours may not be shown to the peer."""
+    named, other = (offer(2, None, lower=None, offset=3, hash=value) for value in (H2, OTHER_2.hash))
+    assert can_rebuild(named, store_of(LOG, 1, 2))
+    assert not can_rebuild(other, store_of(LOG, 1, 2))
 
 
 @pytest.mark.parametrize(

@@ -62,14 +62,19 @@ def objection(proposal: Proposal, source: Source) -> Cancel | None:
 
 
 def can_rebuild(proposal: Proposal, source: Source) -> bool:
-    """Whether the entries that a proposal brings could be put together, with what is held."""
+    """Whether the entries that a proposal brings could be put together, with what is held.
+
+    Another entry than the one whose hash the proposal names is of no use for that. Nothing but this says so if it must
+    not be shown to the peer, because then ``objection`` may not name it.
+    """
     outer = outer_seq(proposal)
     if proposal.payload_only:
-        held = source.held(proposal.log).entries_around(proposal.start)
-        return proposal.end is not None and held is not None and proposal.end <= held[1]
+        run = source.held(proposal.log).entries_around(proposal.start)
+        return proposal.end is not None and run is not None and proposal.end <= run[1]
     if proposal.lower is not None and is_self_contained(proposal):
         return True
-    return outer is not None and entry_at(source, proposal.log, outer) is not None
+    held = None if outer is None else entry_at(source, proposal.log, outer)
+    return held is not None and held.hash == proposal.hash
 
 
 def _shown(source: Source, log: Log, seq: int) -> Entry | None:

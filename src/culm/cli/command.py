@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import culm
 from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
@@ -33,19 +35,51 @@ _GROUPS = (
 )  # fmt: skip
 
 
+_NO_COMMAND = re.compile(r"argument COMMAND: invalid choice: (.*) \(choose from ", re.DOTALL)
+
+
 class _Parser(argparse.ArgumentParser):
-    """Reports a wrong call in one line, without the usage, which can be longer than a screen."""
+    """Reports a wrong call in one short line, without the usage, which can be longer than a screen."""
+
+    commands: Iterable[str] = ()  # The names of the commands below this one.
+    _many: argparse.Action | None = None  # The argument that takes any number of words, none included.
+
+    def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
+        """As in ``argparse``, with note of an argument that may be empty."""
+        action = super().add_argument(*names, **settings)
+        if action.nargs == "*" and not action.option_strings:
+            self._many = action
+        return action
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """As in ``argparse``, but options may stand in front of words that can be left out, and nothing is unknown.
+
+        In ``sync URL --clump NAME LOG`` argparse takes the empty place behind the URL as the list of logs, and does not
+        know what to do with LOG. Python 3.13 mends that.
+        """
+        found, rest = super().parse_known_args(args, namespace)
+        options = [word for word in rest if word.startswith("-")]
+        if rest and self._many is not None and not options:
+            kind: Callable[[str], Any] = self._many.type if callable(self._many.type) else str
+            setattr(found, self._many.dest, [*getattr(found, self._many.dest), *map(kind, rest)])
+        elif rest:
+            self.error(f"unknown option {options[0]!r}" if options else f"unknown argument {rest[0]!r}")
+        return found, []
 
     def error(self, message: str) -> NoReturn:
+        if (unknown := _NO_COMMAND.match(message)) is not None:
+            meant = get_close_matches(unknown[1].strip("'"), self.commands, 1)
+            message = f"there is no command {unknown[1]}" + (f"; did you mean {meant[0]}?" if meant else "")
         self.exit(EXIT_CALL, f"culm: {message} (see {self.prog} --help)\n")
 
 
 class Commands:
     """A node of the tree, to which a command group adds its commands and groups."""
 
-    def __init__(self, parser: argparse.ArgumentParser, common: _Parser) -> None:
+    def __init__(self, parser: _Parser, common: _Parser) -> None:
         self._common = common
         self._parsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+        parser.commands = self._parsers.choices
 
     def add(self, name: str, run: Callable[[argparse.Namespace], int], description: str) -> argparse.ArgumentParser:
         """Add a command; ``run`` gets the parsed arguments and returns the exit code."""

@@ -180,12 +180,17 @@ def test_a_peer_that_refuses_us_for_long() -> None:
 
     They get one call each, so that the run comes to its end.
     """
-    why = "the peer hangs up before it has greeted us, and so for {} s"
-    first, *others = outcomes(Listener("greet", "refuse"), True, True, True)
+    why = "the peer hangs up before it has greeted us, "
+    for is_breaking, outcome in ((False, Outcome.FAILED), (True, Outcome.SKIPPED)):
+        first, *others = outcomes(Listener("greet", "refuse"), is_breaking, False, False)
+        assert (Outcome.PASSED, "") == first
+        assert [(outcome, why + "for 5 s"), (outcome, why + "as before")] == others
 
-    assert [(Outcome.FAILED, why.format(5))] == outcomes(Listener("refuse"), False)
-    assert (Outcome.PASSED, "") == first
-    assert [(Outcome.SKIPPED, why.format(seconds)) for seconds in (5, 0)] == others
+
+def test_a_peer_that_never_lets_us_in() -> None:
+    """Nothing is learned of it, so no check fails: the run ends, and says what the reason may be."""
+    with pytest.raises(NetworkError, match=r"for 5 s: it may refuse us because of an earlier check$"):
+        outcomes(Listener("refuse"), False, False)
 
 
 def test_a_peer_that_vanishes_fails() -> None:

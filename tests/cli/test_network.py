@@ -251,6 +251,25 @@ def test_moving_what_a_node_lacks_and_has(culm: Culm) -> None:
     assert [row["log_id"] for row in bob("logs", "--json").json] == [1, 1]
 
 
+def test_what_is_held_outside_of_a_clump(culm: Culm) -> None:
+    """What ``--apply`` fetched without a clump is lacking in a clump, and the next comparison says that it is held."""
+    bob = culm.at("bob")
+    bob("init")
+    culm("append", 1, "--text", "from alice")
+    with serving(culm.home, "--listen", "negentropy://127.0.0.1:0") as (_, node):
+        assert node.stdout is not None
+        url = node.stdout.readline().split()[1]
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            other = f"negentropy://127.0.0.1:{free.getsockname()[1]}"
+        culm("export", "-o", culm.home / "logs")
+        bob("import", culm.home / "logs")
+        said = bob("reconcile", bob.home, url, "--clump", "x").out
+        gone = bob("reconcile", bob.home, other, "--clump", "x")
+    assert "lacks 1 entry and 1 payload that the peer has\n  but holds 1 entry of that outside of this clump: " in said
+    assert "entries: 1 round, " in said
+    assert (3, f"culm: cannot reach {other}: Connection refused\n") == (gone.code, gone.err)
+
+
 def test_a_listener_that_cannot_know_its_callers(culm: Culm) -> None:
     """With an allow list nothing is shown to callers that do not prove who they are."""
     culm("allow", "peer", "00" * 32, "--clump", "x")

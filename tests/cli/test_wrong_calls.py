@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 LOG = "0" * 43 + "/1"
 NOWHERE = "intervals://127.0.0.1:1"
-COLUMNS = 100
+SIZE = "'8Mx' is not a size; expected a number of bytes, or a number with kB, MB, GB, KiB, MiB or GiB"
+COLUMNS = 120
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,19 @@ COLUMNS = 100
         (("sync", NOWHERE, LOG, "--uplaod", LOG), "unknown option '--uplaod' (see culm sync --help)"),
         (("show", LOG, "x", "y"), "unknown argument 'x' (see culm show --help)"),
         (("sync", NOWHERE, "--clump", "a", "x"), "'x' is not AUTHOR/LOG"),
+        (
+            ("sync", "bushbaby://127.0.0.1:1", LOG, "--clump", "a"),
+            "AUTHOR/LOG works with intervals:// and proposals:// peers only, not with bushbaby://;"  # noqa: ISC004
+            " here it is --interest AUTHOR/LOG",
+        ),
+        (("sync", "intervals://a:99999"), "'intervals://a:99999' is not an address; expected intervals://HOST:PORT"),
+        (("fetch", NOWHERE, "a/1"), "'a/1' is not an entry; expected AUTHOR/LOG/SEQ or AUTHOR/LOG/SEQ..SEQ"),
+        (
+            ("serve", "--limit", "max_rate=8Mx"),
+            f"limit max_rate: {SIZE}",
+        ),
+        (("serve", "--limit", "max_rats=8"), "there is no limit 'max_rats'; did you mean max_rate?"),
+        (("serve", "--limit", "x"), "there is no limit 'x'; culm config lists them"),
     ],
 )
 def test_one_short_line(culm: Culm, arguments: tuple[str, ...], expected: str) -> None:

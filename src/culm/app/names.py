@@ -78,11 +78,11 @@ def entries_of(entries: Iterable[EntryName] | RangesOf, own: bytes) -> dict[Log,
         log, _, numbers = entry.rpartition("/")
         first, _, last = numbers.partition("..")
         try:
+            if "/" not in log:
+                raise ValueError  # noqa: TRY301 - one error for all that is no entry
             found.setdefault(parse_log(log), []).append(Range(int(first), int(last or first)))
         except ValueError:
-            raise ConfigError(
-                f"{entry!r} is not an entry or a range; expected AUTHOR/LOG/SEQ or AUTHOR/LOG/SEQ..SEQ"
-            ) from None
+            raise ConfigError(f"{entry!r} is not an entry; expected AUTHOR/LOG/SEQ or AUTHOR/LOG/SEQ..SEQ") from None
     return {log: _range_set(ranges) for log, ranges in found.items()}
 
 

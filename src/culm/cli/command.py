@@ -44,14 +44,16 @@ class _Parser(argparse.ArgumentParser):
     commands: Iterable[str] = ()  # The names of the commands below this one.
     _many: argparse.Action | None = None  # The argument that takes any number of words, none included.
 
-    def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
+    def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:  # noqa: ANN401 - as argparse has it
         """As in ``argparse``, with note of an argument that may be empty."""
         action = super().add_argument(*names, **settings)
         if action.nargs == "*" and not action.option_strings:
             self._many = action
         return action
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
         """As in ``argparse``, but options may stand in front of words that can be left out, and nothing is unknown.
 
         In ``sync URL --clump NAME LOG`` argparse takes the empty place behind the URL as the list of logs, and does not

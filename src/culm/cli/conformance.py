@@ -14,7 +14,7 @@ from culm.bamboo import Entry
 from culm.bushbaby import Dialect
 from culm.cli.identity import ask_passphrase
 from culm.cli.nodeoptions import add_speaking, chosen_clump, settings_of
-from culm.cli.output import print_json
+from culm.cli.output import note, print_json
 from culm.conformance import SUITES, Check, Outcome, Refused, Result, Subject, Suite, outcome_of
 from culm.conformance.check import SURVEYED
 from culm.errors import ConfigError, NetworkError
@@ -82,6 +82,8 @@ class Driver:
         self._timeout = timeout
         self._patience = patience
         self._has_met = False  # The peer could be reached at least once.
+        self._has_greeted = False  # The peer took part in a check at least once.
+        self.was_refused = False  # Checks were left out because the peer refused us.
         self._has_broken = False  # A check has broken the protocol, so that the peer may refuse us now.
 
     async def run(self, suite: Suite[Any], subject: Subject) -> AsyncIterator[Result]:
@@ -110,10 +112,13 @@ class Driver:
                 return reason
             wait = min(wait, self._patience - waited)
             if not wait:
+                is_refused = isinstance(reason, Refused)
+                if is_refused and not self._has_greeted:
+                    raise NetworkError(f"{reason}, for {waited:g} s: it may refuse us because of an earlier check")
                 self._patience = 0.0  # Each check that is left gets one call, so that the run comes to its end.
-                is_punished = self._has_broken and not isinstance(reason, NetworkError)
-                outcome = Outcome.SKIPPED if is_punished else Outcome.FAILED
-                return _result(check, outcome, f"{reason}, and so for {waited:g} s")
+                self.was_refused = self.was_refused or is_refused
+                outcome = Outcome.SKIPPED if self._has_broken and is_refused else Outcome.FAILED
+                return _result(check, outcome, f"{reason}, for {waited:g} s" if waited else f"{reason}, as before")
             await asyncio.sleep(wait)
             waited, wait = waited + wait, 2 * wait
 
@@ -135,6 +140,7 @@ class Driver:
             return refused
         finally:
             await line.close()
+        self._has_greeted = True
         self._has_broken = self._has_broken or check.breaks
         return result
 
@@ -187,6 +193,8 @@ def check(arguments: argparse.Namespace) -> int:
         print_json({"protocol": arguments.protocol, "checks": [_as_json(result) for result in results]})
     else:
         print(", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome))
+        if driver.was_refused:
+            note("the peer refused calls because of earlier checks; start a Culm node with --limit penalty_seconds=0")
     return 1 if counts[Outcome.FAILED] else 0
 
 
@@ -233,7 +241,8 @@ def _lines(result: Result) -> Iterator[str]:
         yield f"        {result.reason}"
     elif result.outcome is Outcome.FAILED:
         yield f"        claim     {result.claim}"
-        yield f"        expected  {result.expected}"
+        if result.expected != result.claim:
+            yield f"        expected  {result.expected}"
         yield f"        came      {result.reason}"
         yield f"        sent      {_hex(result.sent)}"
         yield f"        received  {_hex(result.came)}"

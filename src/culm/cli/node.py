@@ -275,7 +275,8 @@ def _check_options(arguments: argparse.Namespace, url: PeerUrl) -> None:
         if given and url.scheme not in schemes:
             option = "AUTHOR/LOG" if given[0] == "logs" else f"--{given[0].replace('_', '-')}"
             peers = " and ".join(f"{scheme}://" for scheme in schemes)
-            raise ConfigError(f"{option} works with {peers} peers only; this address is {url.scheme}://")
+            instead = "; here it is --interest AUTHOR/LOG" if given[0] == "logs" else ""
+            raise ConfigError(f"{option} works with {peers} peers only, not with {url.scheme}://{instead}")
 
 
 def _given_options(arguments: argparse.Namespace, settings: Settings) -> dict[str, object]:
@@ -309,8 +310,11 @@ def _print_summary(arguments: argparse.Namespace, summary: SyncSummary) -> None:
     if arguments.json:
         print_json({"type": "summary", **asdict(summary), "seconds": round(summary.seconds, 3)})
         return
+    payloads = f" and {size_text(summary.payload_bytes)} of payloads"
     print(
-        f"received {counted(summary.entries_received, 'entry')} ({size_text(summary.bytes_received)}),"
+        f"received {counted(summary.entries_received, 'entry')}"
+        f"{payloads if summary.payload_bytes and not summary.entries_received else ''}"
+        f" ({size_text(summary.bytes_received)}),"
         f" sent {summary.entries_sent} ({size_text(summary.bytes_sent)}) in {summary.seconds:.1f} s"
     )
     if getattr(arguments, "notify_only", False):

@@ -152,6 +152,8 @@ def _with_peer(arguments: argparse.Namespace, name: str, address: str) -> int:
             lacked = {"entry": we_lack.get(View.ENTRIES.value), "payload": we_lack.get(View.PAYLOADS.value)}
             counts = [counted(count, noun) for noun, count in lacked.items() if count]
             print(f"the store lacks {' and '.join(counts) or 'nothing'} that the peer has")
+            if held := sum(1 for _ in store.entries_of(set(found[View.ENTRIES].need))):
+                print(f"  but holds {counted(held, 'entry')} of that outside of this clump: see culm logs, culm share")
             _print_costs(found)
         moved = asyncio.run(_move(store, url, config, logs)) if logs else SyncSummary()
     if arguments.json:
@@ -332,4 +334,4 @@ def _costs(found: dict[View, Differences]) -> dict[str, dict[str, int]]:
 
 def _print_costs(found: dict[View, Differences]) -> None:
     for name, cost in _costs(found).items():
-        print(f"{name}: {cost['rounds']} rounds, {cost['bytes']} bytes")
+        print(f"{name}: {counted(cost['rounds'], 'round')}, {counted(cost['bytes'], 'byte')}")

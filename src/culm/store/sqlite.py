@@ -288,7 +288,7 @@ ToolStore: TypeAlias = SQLiteStore
 def _held(connection: sqlite3.Connection, place: Place) -> StoredEntry:
     stored = find_entry(connection, place)
     if stored is None:
-        raise NotHeld("the entry is not held")
+        raise NotHeld(f"the store does not have {place}")
     return stored
 
 

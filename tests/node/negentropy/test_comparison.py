@@ -311,7 +311,7 @@ def test_listeners_that_do_not_behave(parties: list[Party], monkeypatch: pytest.
     """A listener that hangs up, talks nonsense, another version, or goes round in circles: an error that says so."""
     alice = parties[0]
     alice.store.add(build_log(100).items())
-    assert "ended the connection" in str(against(alice, lambda _: None))
+    assert "hung up at once" in str(against(alice, lambda _: None))
     assert isinstance(against(alice, lambda _: b"nonsense"), RemoteProtocolError)
     assert "another version" in str(against(alice, lambda _: b"\x60"))
     monkeypatch.setattr(comparison, "MAX_ROUNDS", 10)

@@ -67,7 +67,7 @@ class BushbabySession(Session[bushbaby.Event]):
 
     scheme: ClassVar[str] = "bushbaby"
     batch: ClassVar[int] = 1
-    must_match: ClassVar[str] = "another clump or dialect"
+    may_differ: ClassVar[str] = "use another clump or dialect"
     hears_whole_messages: ClassVar[bool] = True
     connection: bushbaby.Connection
 
@@ -249,7 +249,7 @@ class BushbabySession(Session[bushbaby.Event]):
             if self._deliveries.is_taken and (self._ledger.heard or self.stats.entries_sent):
                 self._finish()
         if not (self.is_called or self.connection.replicating):
-            self.over_because = f"the peer hung up before the handshake was over; perhaps it uses {self.must_match}"
+            self.over_because = f"the peer hung up before the handshake was over; it may {self.may_differ}"
         elif self.is_called and not self.connection.replicating and self._may_speak_otherwise():
             self.over_because = "the peer hung up at our HELLO; calling it once more in the other dialect"
         else:

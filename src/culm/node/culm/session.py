@@ -189,9 +189,7 @@ class CulmSession(Session[Event]):
                 f"the peer refuses this node for another {seconds} s, because its identity or address broke the rules"
                 " before; calling again meanwhile does not prolong that"
             )
-        raise PeerRefused(
-            "the peer closed the connection during the handshake; it may not allow this identity, or use another clump"
-        )
+        raise PeerRefused("the peer hung up during the handshake: it may use another clump, or not allow this identity")
 
     def _handle(self, event: Event) -> None:
         match event:

@@ -28,6 +28,7 @@ from culm.negentropy import Negentropy, Split, Storage, even
 from culm.negentropy.codec import ID_BYTES
 from culm.node.config import NodeConfig, NodeLimits
 from culm.node.network.pipes import what_ended
+from culm.node.sessions.tasks import reason_of
 from culm.node.sharing.memory import MemoryBudget, MemoryShare
 from culm.node.sharing.threads import Worker
 from culm.node.sharing.turns import Share
@@ -103,7 +104,7 @@ def _translated_errors() -> Iterator[None]:
     except TimeoutError:
         raise NetworkError("the peer did not answer in time") from None
     except OSError as error:
-        raise NetworkError(f"the connection broke: {error}") from None
+        raise NetworkError(f"the connection broke: {reason_of(error)}") from None
 
 
 async def _send_message(writer: asyncio.StreamWriter, message: bytes) -> None:
@@ -286,7 +287,9 @@ async def compare_records(
             for rounds in range(1, MAX_ROUNDS + 1):
                 reply = await ask(message)
                 if reply is None:
-                    raise NetworkError("the peer ended the connection before the sets were compared")
+                    at_once = " at once: it may speak another protocol, be full, or refuse us for now"
+                    later = " before the sets were compared; call again"
+                    raise NetworkError(f"the peer hung up{later if rounds > 1 else at_once}")
                 following = session.reconcile(reply)
                 if following is None:
                     return Differences(session.have, session.need, rounds, size)

@@ -4,7 +4,6 @@ Errors of the system become those of Culm here.
 """
 
 import asyncio
-import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -17,6 +16,7 @@ from culm.node.network.accepting import listening
 from culm.node.network.tls import calling_context, peer_key
 from culm.node.network.urls import PeerUrl
 from culm.node.sessions.stats import PeerRefused
+from culm.node.sessions.tasks import reason_of
 from culm.wire.places import author_text
 
 STREAM_LIMIT = 64 * 1024
@@ -62,7 +62,7 @@ async def connect(url: PeerUrl) -> Streams:
     except ssl.SSLError as error:
         raise NetworkError(f"{url} failed the TLS 1.3 handshake: {error.reason}") from None
     except OSError as error:
-        raise NetworkError(f"cannot reach {url}: {_reason(error)}") from None
+        raise NetworkError(f"cannot reach {url}: {reason_of(error)}") from None
     _find_dead(streams[1])
     if secure and (key := peer_key(streams[1])) != url.key:
         streams[1].close()
@@ -93,7 +93,7 @@ async def listen_at(
             return await loop.create_unix_server(protocol, sock=pipes.bound(url.host)), url
         server = await listening(protocol, url.host, url.port)
     except OSError as error:
-        raise ConfigError(f"cannot listen at {url}: {_reason(error)}") from None
+        raise ConfigError(f"cannot listen at {url}: {reason_of(error)}") from None
     return server, replace(url, port=server.sockets[0].getsockname()[1])
 
 
@@ -109,14 +109,9 @@ async def secured(writer: asyncio.StreamWriter, context: ssl.SSLContext, seconds
     except ssl.SSLError as error:
         raise NetworkError(f"the caller failed the TLS 1.3 handshake: {error.reason}") from None
     except OSError as error:
-        raise NetworkError(f"the connection broke during the TLS handshake: {_reason(error)}") from None
+        raise NetworkError(f"the connection broke during the TLS handshake: {reason_of(error)}") from None
     except AttributeError:
         # The connection was lost just when the handshake was over. asyncio has then put None in the transport's place;
         # put the old transport back, so that the writer can be closed.
         writer._transport = transport  # type: ignore[attr-defined]  # noqa: SLF001
         raise NetworkError("the connection broke during the TLS handshake") from None
-
-
-def _reason(error: OSError) -> str:
-    """The system's words for an error, because asyncio's own repeat the address."""
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error) or "it was closed"

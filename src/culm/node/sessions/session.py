@@ -101,8 +101,8 @@ class Session(Speaker[EventT]):
     """One session. ``done`` is set when one that is not live has nothing left to do; its owner then cancels ``run``."""
 
     scheme: ClassVar[str]
-    must_match: ClassVar[str] = "another clump"
-    """What a peer may have differently that hangs up at once."""
+    may_differ: ClassVar[str] = "speak another protocol"
+    """Why a peer may hang up at once; completes "it may ..."."""
 
     def __init__(
         self, context: Context, streams: Streams, connection: ProtocolConnection[EventT], purpose: Purpose
@@ -154,10 +154,7 @@ class Session(Speaker[EventT]):
         Only ``culm://`` has a way to say why. The other protocols are not ours, and have no message for that.
         """
         if self.is_called and not (self.is_open and self.stats.bytes_received):
-            raise PeerRefused(
-                f"the peer closed the connection at once; it may use {self.must_match}, not allow this node, have no"
-                " room, or refuse this address for a while because something from there broke the rules"
-            )
+            raise PeerRefused(f"the peer hung up at once: it may {self.may_differ}, be full, or refuse us for now")
 
     # -- what the node tells the session -----------------------------------------------------------------------
 

@@ -6,10 +6,21 @@ not answer would otherwise keep the task.
 """
 
 import asyncio
+import os
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 
 from culm.errors import CulmError, NetworkError
+
+
+def reason_of(error: OSError) -> str:
+    """What has happened, in the system's words, without the error's number and the address that some errors repeat."""
+    if isinstance(error, ssl.SSLError):  # Its number is one of OpenSSL, not of the system.
+        return getattr(error, "reason", None) or str(error)
+    if error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error) or "it was closed"
 
 
 async def run_together(
@@ -23,7 +34,7 @@ async def run_together(
     try:
         await until_one_ends(*works)
     except OSError as error:  # A reset, a lost route, TLS records that do not decrypt.
-        raise NetworkError(f"the connection broke: {error}") from None
+        raise NetworkError(f"the connection broke: {reason_of(error)}") from None
     finally:
         writer.close()
         try:

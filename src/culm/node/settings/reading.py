@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from culm.bamboo import MAX_U64
 from culm.bushbaby import Limits
 from culm.errors import ConfigError
 from culm.node.asking import OPTIONS, how_of, unfit
@@ -30,6 +29,7 @@ from culm.staging import is_named_pipe
 
 MAX_FILE_BYTES = 1024 * 1024  # A configuration has some kilobytes; the limit catches a wrong path before it is read.
 DEFAULT = "default"
+_DECIMAL = re.compile(r"[0-9]+\.[0-9]+")
 _PLACE = re.compile(r" ?\(at (?:line (\d+), column \d+|end of document)\)\Z")
 
 
@@ -92,18 +92,21 @@ def load(path: Path, *, must_exist: bool = True) -> Settings:
 
 
 def read_limits(texts: Iterable[str]) -> dict[str, float]:
-    """The settings that ``NAME=NUMBER`` texts change; ``ConfigError`` for any other text."""
-    names = sorted(key.name for key in LIMITS.keys)
+    """The settings that ``NAME=VALUE`` texts change, values as in the file; ``ConfigError`` for any other text."""
+    kinds = {key.name: key.kind for key in LIMITS.keys}
     found: dict[str, float] = {}
     for text in texts:
         name, _, value = text.partition("=")
+        if name not in kinds:
+            meant = get_close_matches(name, kinds, 1)
+            raise ConfigError(
+                f"there is no limit {name!r}; " + (f"did you mean {meant[0]}?" if meant else "culm config lists them")
+            )
         try:
-            number = float(value)
-        except ValueError:
-            number = -1
-        if not 0 <= number <= MAX_U64 or name not in names:
-            raise ConfigError(f"{text!r} is not a limit; expected NAME=NUMBER with one of {', '.join(names)}")
-        found[LIMITS.full_name(name)] = number if name.endswith("seconds") else int(number)
+            number = int(value) if value.isdecimal() else float(value) if _DECIMAL.fullmatch(value) else value
+            found[LIMITS.full_name(name)] = read_value(kinds[name], number)
+        except ValueError as error:
+            raise ConfigError(f"limit {name}: {error}") from None
     return found
 
 
